@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::uint64_t kFormat = 0x32306e656b6f7471;  // "qtoken02"
+constexpr std::uint64_t kFormat = 0x33306e656b6f7471;  // "qtoken03"
 constexpr std::size_t kAlign = 8;
 constexpr std::size_t kSpoolMemory = std::size_t{8} << 20;
 constexpr std::uint64_t kReadAtOpening = std::uint64_t{256} << 20;  // bytes of tokens, at most a tenth of a second
@@ -166,7 +166,9 @@ void write_token_file(const std::filesystem::path& file, const Digest& key,
     build(builder);
     const DatasetLayout rows = builder.layout();
     const DatasetStatistics& statistics = builder.statistics();
-    const std::string text = dump_json(statistics_json(statistics));
+    Json described = statistics_json(statistics);
+    described["sha256"] = builder.sha256();
+    const std::string text = dump_json(described);
     SectionWriter index(append);
     index.add(rows.row_offsets);
     index.add(rows.document_offsets);
@@ -220,9 +222,11 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   const auto text = sections.take<char>(footer.text_bytes);
 
   Dataset dataset(rows, mapped);
+  const Json described = parse_json({text.data(), text.size()}, file.string());
   dataset.set_fingerprint(footer.fingerprint);
+  dataset.set_sha256(described.at("sha256"));
   DatasetStatistics& s = dataset.statistics();
-  s = statistics_from(parse_json({text.data(), text.size()}, file.string()));
+  s = statistics_from(described);
   s.rows = dataset.size();
   s.tokens = static_cast<std::int64_t>(footer.tokens);
   s.documents = static_cast<std::int64_t>(footer.documents);

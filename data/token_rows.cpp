@@ -87,8 +87,12 @@ void DatasetBuilder::append(const RowView& row) {
 
 void DatasetBuilder::hash(const RowView& row, std::span<const std::int32_t> starts) {
   const std::int64_t sizes[] = {row.size(), static_cast<std::int64_t>(starts.size())};
-  hasher_.add(std::as_bytes(std::span(sizes)));
-  for (const std::span<const std::int32_t> part : {row.input_ids, row.labels, starts}) hasher_.add(std::as_bytes(part));
+  const auto add = [&](std::span<const std::byte> bytes) {
+    hasher_.add(bytes);
+    sha256_.add(bytes);
+  };
+  add(std::as_bytes(std::span(sizes)));
+  for (const std::span<const std::int32_t> part : {row.input_ids, row.labels, starts}) add(std::as_bytes(part));
 }
 
 void DatasetBuilder::count(const RowView& row, std::span<const std::int32_t> starts) {
@@ -130,6 +134,7 @@ Dataset DatasetBuilder::finish() && {
   Dataset dataset(kept->layout(), kept);
   dataset.statistics() = std::move(kept->statistics_);
   dataset.set_fingerprint(kept->fingerprint());
+  dataset.set_sha256(kept->sha256());
   return dataset;
 }
 

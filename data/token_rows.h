@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "core/json.h"
+#include "core/sha256.h"
 #include "core/spool.h"
 
 namespace qtrain {
@@ -98,12 +99,17 @@ class Dataset {
   /// A hash of every token, label and border: ranks and a resumed run compare it.
   std::uint64_t fingerprint() const { return fingerprint_; }
   void set_fingerprint(std::uint64_t fingerprint) { fingerprint_ = fingerprint; }
+  /// The SHA-256 of the same, for whoever has to be sure: of each row its numbers of tokens and of documents (64 bits
+  /// each), its tokens, labels and borders (32 bits each), little-endian.
+  const std::string& sha256() const { return sha256_; }
+  void set_sha256(std::string sha256) { sha256_ = std::move(sha256); }
 
  private:
   DatasetLayout layout_;
   std::shared_ptr<const void> owner_;
   DatasetStatistics statistics_;
   std::uint64_t fingerprint_ = 0;
+  std::string sha256_;
 };
 
 /// Takes the rows of a data set one by one.
@@ -129,6 +135,7 @@ class DatasetBuilder {
   /// Gives back the memory behind what has been read of it.
   void release() const;
   std::uint64_t fingerprint() const { return hasher_.digest().low; }
+  std::string sha256() const { return sha256_.hex(); }
   /// The data set, where there is no sink.
   Dataset finish() &&;
 
@@ -142,6 +149,7 @@ class DatasetBuilder {
   NumberSpool<std::int64_t> row_offsets_, document_offsets_;
   std::int64_t token_count_ = 0;
   Hasher hasher_;
+  Sha256 sha256_;
   DatasetStatistics statistics_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/finite.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
@@ -27,8 +28,23 @@ bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
 }
 
+/// A file, and whether its values have to be finite: weights, but not an optimizer's state, in which squares overflow.
+struct ReadValues {
+  enum class Kind : std::uint8_t { finite, any };
+  const SafetensorsReader& reader;
+  Kind kind = Kind::finite;
+};
+
+void require_finite(ConstTensor values, const std::string& place) {
+  if (const auto bad = first_nonfinite(values))
+    fail(ErrorKind::input, {.cause = describe_element(values, *bad) + ": such weights cannot be trained or used",
+                            .place = place,
+                            .remedy = "the weights are damaged; get the model again"});
+}
+
 // A tensor of floats.
-ConstTensor dense_tensor(const SafetensorsReader& reader, const std::string& name, Shape shape) {
+ConstTensor dense_tensor(const ReadValues& from, const std::string& name, Shape shape) {
+  const SafetensorsReader& reader = from.reader;
   const ConstTensor found = reader.at(name);
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   if (!is_float(found.dtype))
@@ -41,6 +57,7 @@ ConstTensor dense_tensor(const SafetensorsReader& reader, const std::string& nam
          {.cause = fmt::format("has shape {}, the config asks for {}", to_string(found.shape), to_string(shape)),
           .place = place,
           .remedy = "config.json and the weights must belong together"});
+  if (from.kind == ReadValues::Kind::finite) require_finite(found, place);
   return found;
 }
 
@@ -78,13 +95,14 @@ struct Reordered {
 };
 
 // From the tensors of the slices of a parameter: their names.
-std::vector<std::string> load_slices(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+std::vector<std::string> load_slices(Ctx& ctx, const ReadValues& from, const Param& p) {
+  const SafetensorsReader& reader = from.reader;
   std::vector<std::string> names;
   const auto count = static_cast<std::int64_t>(p.spec.slices_in_files.size());
   const Shape slice{p.spec.shape[1], p.spec.shape[2]};
   for (std::int64_t i = 0; i < count; ++i) {
     names.push_back(name_in(reader, p.spec.slices_in_files[static_cast<std::size_t>(i)]));
-    const ConstTensor values = dense_tensor(reader, names.back(), slice);
+    const ConstTensor values = dense_tensor(from, names.back(), slice);
     const ConstTensor flat = values.reshaped({values.numel()});
     const ElementRange range{.begin = i * flat.numel(), .count = flat.numel()};
     write_values(ctx, p, range, [&](std::int64_t first, Tensor chunk) {
@@ -112,14 +130,15 @@ std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, c
 }
 
 // From the tensor of this name, or that which it has in the file: that name.
-std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeight& from) {
-  const Param& p = *from.param;
-  std::string name = name_in(reader, from.base);
+std::string load_from(Ctx& ctx, const ReadValues& from, const SavedWeight& saved) {
+  const SafetensorsReader& reader = from.reader;
+  const Param& p = *saved.param;
+  std::string name = name_in(reader, saved.base);
   if (!is_float(p.spec.dtype)) {
     load_codes(ctx, reader, p);
     return name;
   }
-  const ConstTensor values = dense_tensor(reader, name, shape_in_files(p.spec));
+  const ConstTensor values = dense_tensor(from, name, shape_in_files(p.spec));
   std::optional<Reordered> reordered;
   if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
   const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
@@ -130,10 +149,11 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
   return name;
 }
 
-void load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p, std::vector<std::string>& used) {
+void load_one(Ctx& ctx, const ReadValues& from, Param& p, std::vector<std::string>& used) {
+  const SafetensorsReader& reader = from.reader;
   const bool mxfp4 = p.spec.shape.rank == 3 && reader.contains(name_in(reader, p.spec.name + "_blocks"));
-  if (p.spec.slices_in_files.empty() && !mxfp4) return used.push_back(load_from(ctx, reader, {&p, p.spec.name}));
-  for (std::string& name : mxfp4 ? load_mxfp4(ctx, reader, p) : load_slices(ctx, reader, p))
+  if (p.spec.slices_in_files.empty() && !mxfp4) return used.push_back(load_from(ctx, from, {&p, p.spec.name}));
+  for (std::string& name : mxfp4 ? load_mxfp4(ctx, reader, p) : load_slices(ctx, from, p))
     used.push_back(std::move(name));
 }
 
@@ -192,6 +212,28 @@ void produce_reordered(Ctx& ctx, const Param& p, DType dtype,
   append(file);
 }
 
+// Weights are looked at as they are written, in the type of the file: nothing else would see what the last update did.
+TensorSource checked(TensorSource source) {
+  source.produce = [name = source.name, dtype = source.dtype, produce = std::move(source.produce)](const auto& append) {
+    produce([&](std::span<const std::byte> bytes) {
+      const auto count = static_cast<std::int64_t>(bytes.size() / size_of(dtype));
+      const ConstTensor written{bytes.data(), dtype, {count}, {}};
+      if (first_nonfinite(written))
+        fail(ErrorKind::non_finite,
+             {.cause = fmt::format("has values that are not finite in {}, after the last update", name_of(dtype)),
+              .place = name,
+              .remedy = "lower learning_rate; nothing was written over, and earlier checkpoints are intact"});
+      append(bytes);
+    });
+  };
+  return source;
+}
+
+std::vector<TensorSource> checked(std::vector<TensorSource> sources) {
+  for (TensorSource& source : sources) source = checked(std::move(source));
+  return sources;
+}
+
 // A file of one folder to another, where it is there.
 void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name) {
   std::error_code absent;
@@ -247,8 +289,14 @@ std::string full_name(const SafetensorsReader& reader, const std::string& name) 
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::path& path) {
   const SafetensorsReader reader(path);
   std::vector<std::string> used;
-  for (Param& p : store.all()) load_one(ctx, reader, p, used);
+  for (Param& p : store.all()) load_one(ctx, {reader}, p, used);
   return unused(reader, std::move(used));
+}
+
+void load_state(Ctx& ctx, ParamStore& store, const fs::path& path) {
+  const SafetensorsReader reader(path);
+  std::vector<std::string> used;
+  for (Param& p : store.all()) load_one(ctx, {reader, ReadValues::Kind::any}, p, used);
 }
 
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
@@ -287,8 +335,8 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
   const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
-    if (!model.params().is_quantized_part(p)) load_one(ctx, reader, p, used);
-  for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, reader, s));
+    if (!model.params().is_quantized_part(p)) load_one(ctx, {reader}, p, used);
+  for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, {reader}, s));
   std::optional<HostContext> host;
   if (!model.quantized().empty() && !serialized) host.emplace(ctx);
   for (const QuantizedLinear& q : model.quantized()) {
@@ -298,7 +346,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
       reader.release(reader.at(used.back()));
       continue;
     }
-    const ConstTensor dense = dense_tensor(reader, used.back(), q.shape());
+    const ConstTensor dense = dense_tensor({reader, ReadValues::Kind::any}, used.back(), q.shape());  // quantize checks
     q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
     reader.release(dense);
   }
@@ -356,7 +404,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   }
   std::vector<TensorSource> sources;
   for (const Param& p : model.weights().all()) add_sources(ctx, p, to.dtype, sources);
-  write_sharded(to.folder, sources, kDefaultShardBytes, to.writers);
+  write_sharded(to.folder, checked(std::move(sources)), kDefaultShardBytes, to.writers);
 }
 
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
@@ -372,7 +420,7 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
     sources.back().name = saved_name(kHeadWeight);
   }
-  write_safetensors(to.folder / "adapter_model.safetensors", sources, to.writers);
+  write_safetensors(to.folder / "adapter_model.safetensors", checked(std::move(sources)), to.writers);
 }
 
 }  // namespace qtrain

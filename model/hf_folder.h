@@ -16,9 +16,12 @@ std::string name_in(const SafetensorsReader& reader, const std::string& name);
 std::string full_name(const SafetensorsReader& reader, const std::string& name);
 
 /// Copies every parameter of `store` from a safetensors file or folder, converting dtypes (rounding to nearest even).
-/// A missing tensor or another shape is an input error naming file and tensor. Returns the names in the file that no
-/// parameter asked for, without rotary buffers and the head of a tied model.
+/// A missing tensor, another shape or a value that is not finite is an input error naming file and tensor. Returns the
+/// names in the file that no parameter asked for, without rotary buffers and the head of a tied model.
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
+
+/// The same for the state of an optimizer, in which a square may have overflowed.
+void load_state(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
 
 /// The same for the base model. Quantized linear layers are read as bitsandbytes serialized them, or quantized tensor
 /// by tensor from a folder with dense weights, so that no more than one of those is in memory.
@@ -34,6 +37,7 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
 
 /// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
 /// model*.safetensors in `dtype`, and generation_config.json copied from `source` where it has one.
+/// ErrorKind::non_finite for a weight that is NaN or infinite in that type, naming the tensor.
 struct ModelFolder {
   std::filesystem::path folder, source;
   DType dtype;
@@ -42,6 +46,7 @@ struct ModelFolder {
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
 /// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and `source`'s generation_config.json.
+/// Errors: as save_model.
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
 /// The values of every parameter under its name and in its dtype, the parts that this rank owns. Store and context must

@@ -52,22 +52,20 @@ int run_reproduce(const Arguments& args) {
   if (run.version != kVersion)
     log.warn("the run was made with qtrain {}, this is {}: defaults and last bits may be others", run.version,
              kVersion);
-  std::error_code gone;
-  fs::current_path(run.folder, gone);  // that names in the config are about
-  if (gone)
-    fail(ErrorKind::input,
-         {.cause = "the folder that the run was started in: " + gone.message(), .place = run.folder.string()});
+  enter_folder(run);
   require_inputs(run);
   fs::create_directories(output);
   const fs::path file = output / kDocument;
-  write_file(file, dump_json(recorded_document(run, output), 2) + "\n");
-  require_same_values(run, load_config(file));
+  const RunDocument document = recorded_document(run, {.output = output, .ranks = run.ranks});
+  write_file(file, dump_json(document.json, 2) + "\n");
+  require_same_values(run, load_config(file), document);
   std::vector<std::string> words{"train", file.string(), "--resume", "never"};
   if (args.json()) words.emplace_back("--json");
   if (args.has("quiet")) words.emplace_back("--quiet");
-  const int code = run_own_process(words, OwnProcessOutput::shown).exit_code;
-  if (code == 0) compare(run.output, output, log);
-  return code;
+  const OwnProcessEnd end = run_own_process(words, OwnProcessOutput::shown);
+  if (end.error) throw Error(*end.error);
+  if (end.exit_code == 0) compare(run.output, output, log);
+  return end.exit_code;
 }
 
 }  // namespace qtrain

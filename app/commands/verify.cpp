@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
 #include "core/file.h"
 #include "train/checkpoint/manifest.h"
@@ -37,11 +38,16 @@ int run_verify(const Arguments& args) {
   const auto statement = args.text("statement");
   const std::optional<fs::path> file = statement ? std::optional(full_path(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
-    fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a manifest",
+    fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a whole manifest.json",
                             .place = "--statement",
                             .remedy = "finish the run first"});
+  if (file && steps == 0)
+    fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
+                            .place = "--statement",
+                            .remedy = "leave --steps out, or give a number of steps"});
   const Verification v = verify_run(
-      output, {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path()}, args.log());
+      output,
+      {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
   if (file) write_file(*file, dump_json(in_toto_statement(read_recorded_run(output), v), 2) + "\n");

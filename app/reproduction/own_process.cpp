@@ -8,6 +8,7 @@
 
 #include "core/stop.h"
 #include "dist/child.h"
+#include "dist/last_words.h"
 
 namespace qtrain {
 
@@ -34,6 +35,7 @@ OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessO
     }
     if (const auto over = child.poll()) {
       read_said();
+      end.error = heard_last_words(child.last_words());
       end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
       return end;
     }

@@ -1,14 +1,18 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/error.h"
 
 namespace qtrain {
 
 /// How a command of this program ended that ran as a process of its own.
 struct OwnProcessEnd {
   int exit_code = 0;
-  std::string said;  ///< on stderr, where that was kept
+  std::string said;                 ///< on stderr, where that was kept
+  std::optional<Error> error = {};  ///< that it ended with, which it leaves to its caller to tell
 };
 enum class OwnProcessOutput : std::uint8_t { shown, kept };
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/file.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/provenance.h"
 
@@ -26,12 +28,58 @@ const Json& member(const Json& object, const char* name, bool (Json::*is)() cons
 
 /// What the machine decides, and where the result lies.
 bool is_of_place(const std::string& key) {
-  static const std::set<std::string> kKeys{"output_dir", "threads",     "nproc",      "nnodes",
-                                           "node_rank",  "master_addr", "master_port"};
+  static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
+                                           "master_addr", "master_port", "max_restarts", "device"};
   return kKeys.contains(key);
 }
 
+Json value_of(const RecordedRun& r, const char* key) {
+  const auto entry = r.values.find(key);
+  return entry == r.values.end() ? Json() : (*entry)["value"];
+}
+
+std::int64_t count_of(const RecordedRun& r, const char* key) {
+  const Json value = value_of(r, key);
+  return value.is_number_integer() ? std::max<std::int64_t>(value.get<std::int64_t>(), 1) : 1;
+}
+
+// As the file says it, else as it follows from keys.
+int ranks_of(const RecordedRun& r) {
+  const Json said = r.run.value("ranks", Json());
+  const std::int64_t ranks =
+      said.is_number_integer() ? said.get<std::int64_t>() : count_of(r, "nproc") * count_of(r, "nnodes");
+  constexpr std::int64_t kMaxRanks = 1 << 20;
+  return static_cast<int>(std::clamp<std::int64_t>(ranks, 1, kMaxRanks));
+}
+
+void check_values(const RecordedRun& r, const fs::path& file) {
+  for (const auto& [key, value] : r.values.items()) {
+    member(r.values, key.c_str(), &Json::is_object, file);
+    member(value, "origin", &Json::is_string, file);
+    if (!value.contains("value"))
+      fail(ErrorKind::input, {.cause = fmt::format("\"{}\" has no value", key), .place = file.string()});
+  }
+}
+
+// The folder of the run and the files in it may have been moved together with the output directory.
+void find_places(RecordedRun& r) {
+  const Json output = value_of(r, "output_dir");
+  if (!output.is_string()) return;
+  r.places = Relocation((r.folder / output.get<std::string>()).lexically_normal(), r.output);
+  std::error_code ignored;
+  if (!fs::is_directory(r.folder, ignored)) r.folder = r.places.now(r.folder);
+}
+
 }  // namespace
+
+fs::path RecordedRun::file_now(const std::string& name) const {
+  return places.now((folder / name).lexically_normal());
+}
+
+std::string RecordedRun::noted(const char* name) const {
+  const Json said = run.value(name, Json());
+  return said.is_string() ? said.get<std::string>() : "";
+}
 
 RecordedRun read_recorded_run(const fs::path& output) {
   const fs::path file = output / kResolvedConfig;
@@ -48,37 +96,40 @@ RecordedRun read_recorded_run(const fs::path& output) {
                 .folder = std::string(member(run, "folder", &Json::is_string, file)),
                 .dialect = member(json, "dialect", &Json::is_string, file),
                 .rows = member(run, "training_data", &Json::is_string, file),
-                .values = member(json, "values", &Json::is_object, file)};
+                .values = member(json, "values", &Json::is_object, file),
+                .run = run};
   const Json& files = member(run, "files", &Json::is_object, file);
   for (const auto& [name, hash] : files.items()) r.files[name] = member(files, name.c_str(), &Json::is_string, file);
-  for (const auto& [key, value] : r.values.items()) {
-    member(r.values, key.c_str(), &Json::is_object, file);
-    member(value, "origin", &Json::is_string, file);
-    if (!value.contains("value"))
-      fail(ErrorKind::input, {.cause = fmt::format("\"{}\" has no value", key), .place = file.string()});
-  }
+  check_values(r, file);
+  r.ranks = ranks_of(r);
+  find_places(r);
   return r;
 }
 
 // Defaults are left out: those of the dialect are the same in the same version, which require_same_values sees to.
-Json recorded_document(const RecordedRun& run, const fs::path& output, const Json& changes) {
-  Json document = Json::object();
+RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes) {
+  RunDocument d{.json = Json::object(), .renames = {}, .changed = changes.keys};
   for (const auto& [key, value] : run.values.items())
-    if (!value["origin"].get<std::string>().starts_with("default")) document[key] = value["value"];
-  if (const auto ranks = run.values.find("nproc"); ranks != run.values.end() && (*ranks)["value"] != 1)
-    document["nproc"] = (*ranks)["value"];
-  document["dialect"] = run.dialect;
-  document["output_dir"] = full_path(output).string();
-  document.update(changes);
-  return document;
+    if (!value["origin"].get<std::string>().starts_with("default")) d.json[key] = value["value"];
+  d.json.update(changes.keys);
+  d.renames = rename_moved(d.json, run.places, run.folder);
+  for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
+  // All ranks on this machine; groups that were those of a machine stay what they were.
+  d.json["nproc"] = changes.ranks;
+  if (d.json.value("zero_group_size", Json()) == -1 && count_of(run, "nnodes") > 1)
+    d.json["zero_group_size"] = count_of(run, "nproc");
+  if (const std::string kind = run.noted("device_kind"); !kind.empty()) d.json["device"] = kind;
+  d.json["dialect"] = run.dialect;
+  d.json["output_dir"] = full_path(changes.output).string();
+  return d;
 }
 
-void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const Json& changes) {
+void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document) {
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
-    if (is_of_place(key) || changes.contains(key)) continue;
-    const Json value = now.contains(key) ? now[key]["value"] : Json();
+    if (is_of_place(key) || document.changed.contains(key) || key == "zero_group_size") continue;
+    const Json value = now.contains(key) ? with_former_names(now[key]["value"], document.renames) : Json();
     if (value != recorded["value"])
       others.push_back(fmt::format("{} was {}, and is {} now", key, recorded["value"].dump(), value.dump()));
   }
@@ -92,15 +143,27 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
 
 std::map<std::string, std::string> changed_files(const RecordedRun& run) {
   std::map<std::string, std::string> changed;
+  const Json sha256 = run.run.value("files_sha256", Json::object());
   for (const auto& [name, hash] : run.files) {
-    const fs::path file = run.folder / name;  // unless the name is a full one
     try {
-      if (content_hash(file) != hash) changed[name] = "has other contents than in the run";
+      const FileHashes now = hashes_of(run.file_now(name));
+      if (now.content != hash || (sha256.is_object() && sha256.value(name, Json(now.sha256)) != now.sha256))
+        changed[name] = "has other contents than in the run";
     } catch (const Error& e) {
       changed[name] = e.text().cause;
     }
   }
   return changed;
+}
+
+void enter_folder(const RecordedRun& run) {
+  std::error_code gone;
+  fs::current_path(run.folder, gone);
+  if (!gone) return;
+  fail(ErrorKind::input,
+       {.cause = "the folder that the run was started in, which names in its config are about: " + gone.message(),
+        .place = run.folder.string(),
+        .remedy = "bring it back, or keep it together with the output directory when you move that"});
 }
 
 }  // namespace qtrain

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "app/reproduction/recorded_run.h"
-#include "core/json.h"
 #include "core/log.h"
 
 namespace qtrain {
@@ -29,17 +28,15 @@ struct Verification {
 };
 
 struct VerificationOptions {
-  std::int64_t steps = 1;         ///< at least so many are done again; 0: none
+  std::int64_t steps = 1;         ///< beside those that lead to the result, at least so many are done again; 0: none
   std::filesystem::path scratch;  ///< where there is room for an output directory
+  Log& log;
 };
 
 /// Holds a run against what is recorded of it: the files of its checkpoints and of its result against their manifests,
-/// those it began with against their hashes, and steps, chosen at random, against what comes of doing them again: the
-/// weights, the optimizer's state and the logged values bit for bit. Errors: those of read_recorded_run, and of an
+/// those it began with against their hashes, all of them against each other, and steps against what comes of doing them
+/// again, which has to be every sealed file, byte for byte but for times. Errors: those of read_recorded_run, and of an
 /// interruption (ErrorKind::stopped).
-Verification verify_run(const std::filesystem::path& output, const VerificationOptions& options, Log& log);
-
-/// An in-toto Statement (v1) about a run that holds: its files as subjects, and as predicate what it was made of.
-Json in_toto_statement(const RecordedRun& run, const Verification& verification);
+Verification verify_run(const std::filesystem::path& output, const VerificationOptions& options);
 
 }  // namespace qtrain

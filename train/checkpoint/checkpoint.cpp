@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kTrainerState = "trainer_state.json";
 constexpr const char* kMasters = "master_weights.safetensors";
 constexpr int kStateVersion = 2;  // 1: without what it takes to see whether a config fits
 constexpr const char* kFormerGemmChoices = "product_choices.json";  // in checkpoints before 0.1.0
@@ -158,9 +157,13 @@ fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
 
 namespace {
 
-// The config lies beside them unsealed: a run that goes on writes its own, and the result stays until it is done.
+// Config and metrics lie beside them unsealed: a run that goes on writes its own config and more rows, and the result
+// stays until it is done.
 void write_results(const fs::path& output, const fs::path& folder, Json results) {
   if (fs::exists(output / kResolvedConfig)) results[kConfigDigest] = sha256_of_file(output / kResolvedConfig);
+  if (fs::exists(output / kMetrics))
+    results[kMetricsSeal] = {{"bytes", fs::file_size(output / kMetrics)},
+                             {"sha256", sha256_of_file(output / kMetrics)}};
   write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
 }
 
@@ -223,7 +226,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   require_step(step, {{file, run.state.step}, {checkpoint / kTrainerState, logged["global_step"]}});
   run.state.log_history = logged["log_history"];
   run.optimizer.set_updates(json["updates"]);
-  load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
+  load_state(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
   Transformer& model = *run.setup.model;
   if (model.options().lora)
     load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");

@@ -16,6 +16,11 @@ inline constexpr const char* kResolvedConfig = "resolved_config.json";
 /// What a run has come to in numbers, and in it the SHA-256 of that.
 inline constexpr const char* kTrainResults = "train_results.json";
 inline constexpr const char* kConfigDigest = "resolved_config_sha256";
+/// As transformers writes it, with the logged rows.
+inline constexpr const char* kTrainerState = "trainer_state.json";
+/// Every logged row, and in the results the number of bytes and the SHA-256 that the file had.
+inline constexpr const char* kMetrics = "metrics.jsonl";
+inline constexpr const char* kMetricsSeal = "metrics_jsonl";
 
 /// What a checkpoint saves and restores; nothing here is owned.
 struct TrainingObjects {
@@ -38,12 +43,12 @@ struct TrainingObjects {
 /// Writes `checkpoint-<step>` below `output`: into a temporary folder, the manifest last, then one rename; an older one
 /// of the same step goes only then. Everything that continues the run bit for bit is in it, in the same files however
 /// it is divided among ranks. Every rank calls it, and none returns before all is written. Returns its path. Errors:
-/// ErrorKind::disk.
+/// ErrorKind::disk; ErrorKind::non_finite where the last update made a weight NaN or infinite: nothing is written then.
 std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
 
 /// Writes what a run comes to into `output`, sealed by a manifest of its own: the model or adapter as transformers /
-/// PEFT write it, trainer_state.json, and `results` as train_results.json, with the SHA-256 of the resolved_config.json
-/// that lies there. Every rank calls it. Errors: ErrorKind::disk.
+/// PEFT write it, trainer_state.json, and `results` as train_results.json, with the SHA-256 of resolved_config.json
+/// and metrics.jsonl as they lie there. Every rank calls it. Errors: ErrorKind::disk, ErrorKind::non_finite.
 void save_final(const TrainingObjects& run, const std::filesystem::path& output, const Json& results);
 
 /// The day that the chat template wrote in the run of the first of `checkpoints` whose state is whole, where it writes

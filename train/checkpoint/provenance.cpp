@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/safetensors.h"
+#include "core/sha256.h"
 #include "core/version.h"
 #include "kernels/processor.h"
 #include "model/model_source.h"
@@ -49,10 +50,18 @@ std::string name_of_device(Device device) {
 
 }  // namespace
 
-std::string content_hash(const fs::path& file) {
-  Hasher hasher;
-  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hasher.add(chunk); });
-  return hasher.digest().hex();
+FileHashes hashes_of(const fs::path& file) {
+  Hasher content;
+  Sha256 sha256;
+  for_each_chunk(file, [&](std::span<const std::byte> chunk) {
+    content.add(chunk);
+    sha256.add(chunk);
+  });
+  return {.content = content.digest().hex(), .sha256 = sha256.hex()};
+}
+
+std::string own_program_hash() {
+  return sha256_of_file(fs::canonical("/proc/self/exe"));
 }
 
 std::vector<fs::path> text_files(const Config& config) {
@@ -80,10 +89,20 @@ std::vector<fs::path> model_files(const ModelSetup& setup) {
   return files;
 }
 
-Json provenance(Device device, const std::vector<fs::path>& files) {
-  std::map<std::string, std::string> hashes;
-  for (const fs::path& file : files) hashes[file.string()] = content_hash(file);
-  return {{"version", std::string(kVersion)}, {"device", name_of_device(device)}, {"files", hashes}};
+Json provenance(const ProvenanceOf& of, ThreadPool& pool) {
+  std::vector<FileHashes> hashes(of.files.size());
+  pool.run(std::ssize(of.files), [&](std::int64_t i, int) {
+    hashes[static_cast<std::size_t>(i)] = hashes_of(of.files[static_cast<std::size_t>(i)]);
+  });
+  std::map<std::string, std::string> content, sha256;
+  for (std::size_t i = 0; i < of.files.size(); ++i) {
+    content[of.files[i].string()] = hashes[i].content;
+    sha256[of.files[i].string()] = hashes[i].sha256;
+  }
+  return {{"version", std::string(kVersion)},
+          {"device", name_of_device(of.device)},
+          {"files", content},
+          {"files_sha256", sha256}};
 }
 
 }  // namespace qtrain

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/plural.h"
+#include "optim/table.h"
+#include "train/report/outcome_advice.h"
 
 namespace qtrain {
 namespace {
@@ -75,10 +77,23 @@ std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json
                      totals["peak_rss_mb"].get<double>(), output);
 }
 
+// What came of all steps, where it is nothing that anybody wants.
+void warn_of_outcome(const RunContext& run, const FinishedRun& finished) {
+  Transformer& model = *finished.model.setup.model;
+  constexpr double kHighRate = 0.1;  // a hundred times what adaptive optimizers are given
+  const TrainingSection& t = run.training();
+  const bool high = t.learning_rate >= kHighRate && find_optimizer(t.optim)->rule != "sgd";
+  const auto of_losses =
+      advice_on_losses(finished.run_log.losses(), {.vocabulary = model.config().vocab_size, .rate_is_high = high});
+  const auto of_adapter = advice_on_adapter(run.ctx, model, run.ranks);
+  if (of_losses || of_adapter) run.log.warn("{}", of_adapter ? *of_adapter : *of_losses);
+}
+
 }  // namespace
 
 FinalResult finish_run(const RunContext& run, const FinishedRun& finished) {
   const Pace pace = finished.run_log.pace();
+  warn_of_outcome(run, finished);
   finished.checkpoints.load_best();
   const std::optional<Json>& before = finished.run_log.metrics().totals();
   const Json totals =

@@ -73,6 +73,7 @@ Pace RunLog::pace_after(double seconds) const {
 }
 
 void RunLog::add_step(const StepOutcome& outcome) {
+  losses_.add(outcome.loss);
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
   computing_ += outcome.computing;

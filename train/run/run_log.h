@@ -10,6 +10,7 @@
 #include "train/evaluate.h"
 #include "train/report/event_file.h"
 #include "train/report/metrics.h"
+#include "train/report/outcome_advice.h"
 #include "train/report/run_messages.h"
 #include "train/report/tracker.h"
 #include "train/run/optimizer_steps.h"
@@ -51,6 +52,8 @@ class RunLog {
   /// What this start of the program has done since `begin`.
   Pace pace() const { return pace_after(run_watch_.seconds()); }
   const MetricsFile& metrics() const { return metrics_; }
+  /// Of the steps of this start.
+  const LossCourse& losses() const { return losses_; }
   /// All rows are on the disk then.
   void sync() {
     metrics_.sync();
@@ -73,6 +76,7 @@ class RunLog {
   std::vector<std::unique_ptr<Tracker>> trackers_;
   std::optional<EventFile> event_file_;
   RunGauges gauges_;
+  LossCourse losses_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 RunMetadata run_metadata(const RunContext& run, const RunData& data, const ModelSetup& setup) {
   std::vector<fs::path> files = model_files(setup);
   for (fs::path& file : text_files(run.config.value)) files.push_back(std::move(file));
-  RunMetadata m{.provenance = provenance(run.ctx.device(), files), .identity = {}};
+  RunMetadata m{.provenance = provenance({.device = run.ctx.device(), .files = files}, run.ctx.pool()), .identity = {}};
   m.identity = run_identity({.config = run.config.value,
                              .setup = setup,
                              .train = data.train,
@@ -32,12 +32,18 @@ Json resolved_config(const RunContext& run, const RunData& data, const Json& pro
   Json resolved = resolved_json(run.config);
   resolved["ignored"].update(run.ignored.json());
   Json& section = resolved["run"] = provenance;
+  section["program_sha256"] = own_program_hash();
+  section["device_kind"] = run.ctx.device().kind == DeviceKind::cuda ? "cuda" : "cpu";
   section["folder"] = fs::current_path().string();  // that relative names are about
+  section["ranks"] = run.ranks.size();              // over all machines, whoever started them
   section["seed"] = t.seed;
   section["data_seed"] = t.data_seed.value_or(t.seed);
   section["max_steps"] = data.plan.max_steps;
   section["training_data"] = fmt::format("{:016x}", data.train.fingerprint());
-  if (data.evaluation.size() > 0) section["evaluation_data"] = fmt::format("{:016x}", data.evaluation.fingerprint());
+  section["training_data_sha256"] = data.train.sha256();
+  if (data.evaluation.size() == 0) return resolved;
+  section["evaluation_data"] = fmt::format("{:016x}", data.evaluation.fingerprint());
+  section["evaluation_data_sha256"] = data.evaluation.sha256();
   return resolved;
 }
 

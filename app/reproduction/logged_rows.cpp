@@ -1,0 +1,169 @@
+#include "app/reproduction/logged_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/file.h"
+#include "core/sha256.h"
+#include "train/checkpoint/checkpoint.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 24> kMeasured{"time",
+                                                     "eval_runtime",
+                                                     "eval_samples_per_second",
+                                                     "eval_steps_per_second",
+                                                     "train_runtime",
+                                                     "train_samples_per_second",
+                                                     "train_steps_per_second",
+                                                     "tokens_per_second",
+                                                     "data_wait",
+                                                     "data_wait_seconds",
+                                                     "step_seconds",
+                                                     "startup_seconds",
+                                                     "sample_seconds",
+                                                     "save_seconds",
+                                                     "rank_seconds",
+                                                     "slowest_rank",
+                                                     "rss_mb",
+                                                     "peak_rss_mb",
+                                                     "device_mb",
+                                                     "memory",
+                                                     "cuda_graphs",
+                                                     "seconds",
+                                                     kConfigDigest,
+                                                     kMetricsSeal};
+
+bool is_measured(std::string_view key) {
+  return std::ranges::find(kMeasured, key) != kMeasured.end();
+}
+
+bool is_row(const Json& row) {
+  return row.is_object() && row.contains("step") && row["step"].is_number_integer();
+}
+
+Json history_of(const fs::path& folder) {
+  const fs::path file = folder / kTrainerState;
+  const Json rows = read_json(file).value("log_history", Json());
+  if (!rows.is_array() || !std::ranges::all_of(rows, is_row))
+    fail(ErrorKind::input, {.cause = "\"log_history\" is no list of logged rows", .place = file.string()});
+  return rows_of_steps(rows);
+}
+
+std::string said(const Json& rows, std::size_t i) {
+  return i < rows.size() ? dump_json(rows[i]) : "nothing";
+}
+
+// A state goes on from the rows of the one before, times included.
+void check_histories(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  Json before = Json::array();
+  for (std::size_t s = 0; s < states.size(); ++s) {
+    const Json now = history_of(states[s].folder);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (i >= now.size() || before[i] != now[i]) {
+        v.add(fmt::format("{} of {} and of {}", kTrainerState, name_of(run, states[s - 1].folder),
+                          name_of(run, states[s].folder)),
+              fmt::format("logged was {}, and then {}", said(before, i), said(now, i)));
+        break;
+      }
+    before = now;
+  }
+}
+
+// Whether a row of metrics.jsonl has all that the history says.
+bool tells(const Json& metric, const Json& row) {
+  for (const auto& [key, value] : row.items())
+    if (const auto found = metric.find(key); found == metric.end() || *found != value) return false;
+  return true;
+}
+
+// A run that went on from a checkpoint of another folder has logged the later rows here. Those behind the newest state
+// are of steps that will be done anew.
+std::string difference_of(const Json& metrics, const Json& history, std::int64_t last) {
+  Json rows = rows_of_steps(metrics);
+  std::erase_if(rows.get_ref<Json::array_t&>(), [&](const Json& row) { return row["step"] > last; });
+  if (rows.size() > history.size()) return fmt::format("has {} rows, and {} were logged", rows.size(), history.size());
+  const std::size_t missing = history.size() - rows.size();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (!tells(rows[i], history[missing + i]))
+      return fmt::format("says {}, and logged was {}", dump_json(rows[i]), dump_json(history[missing + i]));
+  return rows.empty() && !history.empty() ? "has none of the logged rows" : "";
+}
+
+// What the result says of the file, which may have grown since.
+std::string seal_problem(const fs::path& metrics, const Json& seal) {
+  if (!seal.is_object() || !seal.value("bytes", Json()).is_number_unsigned() ||
+      !seal.value("sha256", Json()).is_string())
+    return fmt::format("{} does not say which it is", kTrainResults);
+  const std::string text = read_text(metrics);
+  const auto bytes = seal["bytes"].get<std::uint64_t>();
+  const bool same = bytes <= text.size() && sha256_of(std::string_view(text).substr(0, bytes)) == seal["sha256"];
+  return same ? "" : fmt::format("does not have the SHA-256 that {} names: one of them was changed", kTrainResults);
+}
+
+std::string metrics_problem(const RecordedRun& run, const std::vector<SealedState>& states) {
+  const fs::path file = run.output / kMetrics;
+  try {
+    const Json metrics = read_metrics(file);
+    const auto result = std::ranges::find(states, run.output, &SealedState::folder);
+    std::string problem = result == states.end()
+                              ? ""
+                              : seal_problem(file, read_json(run.output / kTrainResults).value(kMetricsSeal, Json()));
+    if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states.back().step);
+    return problem;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return e.text().cause;
+  }
+}
+
+}  // namespace
+
+Json without_measurements(Json document) {
+  if (document.is_object()) {
+    Json kept = Json::object();
+    for (auto& [key, value] : document.items())
+      if (!is_measured(key)) kept[key] = without_measurements(std::move(value));
+    return kept;
+  }
+  if (document.is_array())
+    for (Json& part : document) part = without_measurements(std::move(part));
+  return document;
+}
+
+Json rows_of_steps(const Json& rows) {
+  Json kept = Json::array();
+  for (const Json& row : rows)
+    if (!row.contains("train_runtime")) kept.push_back(row);
+  return kept;
+}
+
+Json read_metrics(const fs::path& file) {
+  Json rows = Json::array();
+  const std::string text = read_text(file);
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    Json row = parse_json(std::string_view(text).substr(begin, end - begin), file.string());
+    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is no logged row", .place = file.string()});
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void check_logged_rows(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  if (states.empty()) return;
+  try {
+    check_histories(run, states, v);
+    v.add(kMetrics, metrics_problem(run, states));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    v.add("logged rows", words_of(e.text()));
+  }
+}
+
+}  // namespace qtrain

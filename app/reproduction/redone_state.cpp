@@ -1,0 +1,176 @@
+#include "app/reproduction/redone_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "app/reproduction/logged_rows.h"
+#include "core/file.h"
+#include "core/sha256.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The two documents of a name.
+struct Documents {
+  Json sealed, again;
+};
+
+// Checkpoints are named by paths, which say where the output directory was.
+void keep_file_name(Json& document, const char* key) {
+  if (const auto found = document.find(key); found != document.end() && found->is_string())
+    *found = fs::path(found->get<std::string>()).filename().string();
+}
+
+// Where a stop came before an evaluation that was due, its row and what is best by it come later.
+void leave_out_pending(Documents& d, const Json& sealed_step) {
+  Json& rows = d.again["log_history"];
+  if (!rows.is_array()) return;
+  std::erase_if(rows.get_ref<Json::array_t&>(),
+                [&](const Json& row) { return row.contains("eval_loss") && row.value("step", Json()) == sealed_step; });
+}
+
+void compare_best(Documents& d, const char* step, const std::vector<const char*>& keys, const Json& last) {
+  if (d.again.value(step, Json()) != last) return;
+  for (Json* document : {&d.sealed, &d.again})
+    for (const char* key : keys) document->erase(key);
+}
+
+bool is_pending(const fs::path& folder) {
+  const fs::path file = folder / "training_state.json";
+  return fs::exists(file) && read_json(file).value("events_pending", Json()) == true;
+}
+
+void prepare_trainer_state(const RedoneState&, Documents& d, bool pending) {
+  for (Json* document : {&d.sealed, &d.again}) {
+    keep_file_name(*document, "best_model_checkpoint");
+    *document = without_measurements(std::move(*document));
+  }
+  if (!pending) return;
+  const Json last = d.sealed.value("global_step", Json());
+  leave_out_pending(d, last);
+  compare_best(d, "best_global_step", {"best_global_step", "best_metric", "best_model_checkpoint"}, last);
+}
+
+void prepare_training_state(const RedoneState& state, Documents& d, bool pending) {
+  for (Json* document : {&d.sealed, &d.again}) keep_file_name(*document, "best_checkpoint");
+  d.again = with_former_names(std::move(d.again), state.renames);
+  const Json::json_pointer group("/identity/keys/zero_group_size");
+  // Groups of a machine, on one machine now.
+  if (d.sealed.contains(group) && d.sealed[group] == -1 && d.again.contains(group)) d.again[group] = -1;
+  if (!pending) return;
+  d.again["events_pending"] = true;
+  compare_best(d, "best_step", {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
+}
+
+void prepare_results(const RedoneState&, Documents& d, bool) {
+  for (Json* document : {&d.sealed, &d.again}) *document = without_measurements(std::move(*document));
+}
+
+void prepare_adapter_config(const RedoneState& state, Documents& d, bool) {
+  d.again = with_former_names(std::move(d.again), state.renames);
+}
+
+using Prepare = void (*)(const RedoneState& state, Documents& documents, bool pending);
+const std::map<std::string, Prepare>& documents() {
+  static const std::map<std::string, Prepare> kDocuments{{"trainer_state.json", prepare_trainer_state},
+                                                         {"training_state.json", prepare_training_state},
+                                                         {"train_results.json", prepare_results},
+                                                         {"adapter_config.json", prepare_adapter_config}};
+  return kDocuments;
+}
+
+std::string document_difference(const RedoneState& state, const std::string& name, Prepare prepare) {
+  Documents d{.sealed = read_json(state.sealed / name), .again = read_json(state.again / name)};
+  if (read_text(state.sealed / name) != dump_json(d.sealed, 2) + "\n")
+    return "is not written as this program writes it";
+  if (!d.sealed.is_object()) return "is no JSON object";
+  prepare(state, d, is_pending(state.sealed));
+  return first_difference(d.sealed, d.again);
+}
+
+std::string file_difference(const RedoneState& state, const std::string& name) {
+  if (sha256_of_file(state.sealed / name) == sha256_of_file(state.again / name)) return "";
+  if (const auto found = documents().find(name); found != documents().end())
+    return document_difference(state, name, found->second);
+  return "has other contents";
+}
+
+// What the manifest says beside hashes and sizes.
+std::string manifest_difference(const RedoneState& state) {
+  Documents d{.sealed = read_json(state.sealed / kManifest), .again = read_json(state.again / kManifest)};
+  for (Json* document : {&d.sealed, &d.again})
+    for (const char* key : {"files", "sha256"}) document->erase(key);
+  return first_difference(d.sealed, d.again);
+}
+
+std::string joined(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+struct Difference {
+  std::string path;
+  const Json *sealed, *again;
+};
+
+// Numbers of elements too: what is not there is null.
+std::optional<Difference> find_difference(const Json& sealed, const Json& again, const std::string& path) {
+  static const Json kNothing;
+  if (sealed == again) return {};
+  if (sealed.is_object() && again.is_object()) {
+    for (const auto& [key, value] : sealed.items()) {
+      const auto other = again.find(key);
+      if (other == again.end()) return Difference{joined(path, key), &value, &kNothing};
+      if (auto found = find_difference(value, *other, joined(path, key))) return found;
+    }
+    for (const auto& [key, value] : again.items())
+      if (!sealed.contains(key)) return Difference{joined(path, key), &kNothing, &value};
+    return Difference{joined(path, "the order of keys"), &sealed, &again};
+  }
+  if (sealed.is_array() && again.is_array())
+    for (std::size_t i = 0; i < std::max(sealed.size(), again.size()); ++i) {
+      const Json &a = i < sealed.size() ? sealed[i] : kNothing, &b = i < again.size() ? again[i] : kNothing;
+      if (auto found = find_difference(a, b, fmt::format("{}[{}]", path, i))) return found;
+    }
+  return Difference{path, &sealed, &again};
+}
+
+std::string shortened(const Json& value) {
+  constexpr std::size_t kLongest = 120;
+  const std::string text = dump_json(value);
+  return text.size() <= kLongest ? text : text.substr(0, text.find_last_of(' ', kLongest)) + " ...";
+}
+
+}  // namespace
+
+std::string first_difference(const Json& sealed, const Json& again) {
+  const auto found = find_difference(sealed, again, "");
+  return found ? fmt::format("{}: {} was sealed, and {} comes of doing the steps again", found->path,
+                             shortened(*found->sealed), shortened(*found->again))
+               : "";
+}
+
+std::vector<std::string> differences(const RedoneState& state) {
+  const std::vector<std::string> sealed = sealed_files(state.sealed), again = sealed_files(state.again);
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& name, const std::string& problem) {
+    if (!problem.empty()) found.push_back(name + (problem.find(": ") == std::string::npos ? " " : ", ") + problem);
+  };
+  add(kManifest, manifest_difference(state));
+  for (const std::string& name : sealed)
+    if (std::ranges::find(again, name) == again.end())
+      add(name, "was sealed, and the steps make no such file");
+    else
+      add(name, file_difference(state, name));
+  for (const std::string& name : again)
+    if (std::ranges::find(sealed, name) == sealed.end()) add(name, "is missing among what was sealed");
+  return found;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,178 @@
+#include "app/reproduction/redone_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "app/reproduction/own_process.h"
+#include "app/reproduction/redone_state.h"
+#include "core/file.h"
+#include "core/stop.h"
+#include "core/version.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/provenance.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that goes with this.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const fs::path& below) : path_(below / "qtrain-verify-XXXXXX") {
+    std::string name = path_.string();
+    if (::mkdtemp(name.data()) == nullptr)
+      fail(ErrorKind::disk, {.cause = std::generic_category().message(errno),
+                             .place = below.string(),
+                             .remedy = "name a folder that can be written to with --scratch"});
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string last_lines(const std::string& said) {
+  constexpr std::size_t kMost = 600;
+  const std::size_t end = said.find_last_not_of(" \n");
+  if (end == std::string::npos) return "it said nothing";
+  const std::string text = said.substr(0, end + 1);
+  return text.size() <= kMost ? text : "..." + text.substr(text.find_first_of(" \n", text.size() - kMost));
+}
+
+/// The config of a stretch: that of the run, with what was another value when the stretch was done.
+DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch) {
+  const auto [from, to] = stretch.steps;
+  DocumentChanges changes{.output = scratch / fmt::format("{}-{}", from, to), .ranks = run.ranks};
+  const auto made = std::ranges::find_if(stretch.ends, [](const SealedState& s) { return s.state.has_value(); });
+  if (made != stretch.ends.end()) {
+    changes.ranks = ranks_of_then(run, made->identity());
+    changes.keys = keys_of_then(run, made->identity());
+  }
+  // Rows are made anew: nobody else has written them.
+  changes.keys.update({{"report_to", {"none"}},
+                       {"prometheus_port", nullptr},
+                       {"profile", false},
+                       {"max_restarts", 0},
+                       {"token_cache_dir", (scratch / "tokens").string()}});
+  return changes;
+}
+
+// What the new start says of itself: device, rows and their hashes are those of the run.
+std::string run_difference(const RecordedRun& run, const fs::path& again) {
+  constexpr std::array kKeys{"device",
+                             "ranks",
+                             "seed",
+                             "data_seed",
+                             "max_steps",
+                             "training_data",
+                             "evaluation_data",
+                             "training_data_sha256",
+                             "evaluation_data_sha256"};
+  const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
+  for (const char* key : kKeys) {
+    if (!run.run.contains(key)) continue;
+    if (const Json& was = run.run[key], is = now.value(key, Json()); was != is)
+      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, dump_json(was), dump_json(is));
+  }
+  if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
+    return fmt::format("{} says that version is {}, and the program it names is {}", kResolvedConfig, run.version,
+                       kVersion);
+  return "";
+}
+
+/// Looks at what came of a stretch.
+void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocument& document, Verification& v) {
+  const auto [from, to] = stretch.steps;
+  const fs::path output = document.json["output_dir"].get<std::string>();
+  for (const SealedState& sealed : stretch.ends) {
+    const bool result = sealed.folder == run.output;
+    const fs::path again = result ? output : output / sealed.folder.filename();
+    const std::string about = fmt::format("steps {} to {}, {}", from + 1, to, name_of(run, sealed.folder));
+    if (manifest_step(again) != to) {
+      v.add(about, "doing the steps again does not lead there");
+      continue;
+    }
+    std::vector<std::string> found =
+        differences({.sealed = sealed.folder, .again = again, .renames = document.renames});
+    if (result)
+      if (const std::string problem = run_difference(run, output); !problem.empty()) found.push_back(problem);
+    v.add(about, fmt::format("{}", fmt::join(found, "; ")));
+  }
+}
+
+void redo(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch, Verification& v) {
+  const auto [from, to] = stretch.steps;
+  const DocumentChanges changes = changes_for(run, stretch, scratch);
+  const RunDocument document = recorded_document(run, changes);
+  const fs::path file = changes.output.string() + ".json";
+  write_file(file, dump_json(document.json, 2) + "\n");
+  require_same_values(run, load_config(file), document);
+  const std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
+  const OwnProcessEnd end =
+      run_own_process({"train", file.string(), "--resume", resume, "--stop_after", std::to_string(to), "--quiet"},
+                      OwnProcessOutput::kept);
+  throw_if_stopped();
+  if (end.exit_code != 0 && end.exit_code != static_cast<int>(ErrorKind::stopped))
+    return v.add(fmt::format("steps {} to {}", from + 1, to),
+                 fmt::format("cannot be done again (exit code {}): {}", end.exit_code,
+                             end.error ? words_of(end.error->text()) : last_lines(end.said)));
+  compare_ends(run, stretch, document, v);
+  v.redone.push_back(stretch.steps);
+  std::error_code ignored;
+  fs::remove_all(changes.output, ignored);
+}
+
+bool leads_to_result(const RecordedRun& run, const Stretch& stretch) {
+  return std::ranges::any_of(stretch.ends, [&](const SealedState& s) { return s.folder == run.output; });
+}
+
+}  // namespace
+
+std::vector<Stretch> stretches_between(const std::vector<SealedState>& states) {
+  std::vector<Stretch> stretches;
+  for (const SealedState& s : states) {
+    if (stretches.empty() || stretches.back().steps.to != s.step)
+      stretches.push_back({.from = {}, .steps = {.from = 0, .to = s.step}, .ends = {}});
+    stretches.back().ends.push_back(s);
+  }
+  for (Stretch& stretch : stretches)
+    for (const SealedState& s : states)
+      if (s.is_resumable() && s.step < stretch.steps.to) {
+        stretch.from = s.folder;
+        stretch.steps.from = s.step;
+      }
+  return stretches;
+}
+
+void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const VerificationOptions& options,
+               Verification& v) {
+  if (stretches.empty() || options.steps <= 0) return;
+  auto first = std::ranges::find_if(stretches, [&](const Stretch& s) { return leads_to_result(run, s); });
+  if (first == stretches.end()) first = std::prev(stretches.end());
+  std::iter_swap(stretches.begin(), first);
+  std::shuffle(std::next(stretches.begin()), stretches.end(), std::mt19937_64(std::random_device{}()));
+  const ScratchFolder scratch(options.scratch);
+  enter_folder(run);
+  std::int64_t left = options.steps;
+  for (std::size_t i = 0; i < stretches.size() && left > 0; ++i) {
+    const Stretch& s = stretches[i];
+    options.log.info("doing steps {} to {} again", s.steps.from + 1, s.steps.to);
+    redo(run, s, scratch.path(), v);
+    if (i > 0) left -= s.steps.to - s.steps.from;
+  }
+}
+
+}  // namespace qtrain

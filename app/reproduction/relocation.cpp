@@ -1,0 +1,75 @@
+#include "app/reproduction/relocation.h"
+
+#include <system_error>
+#include <utility>
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The part of a path before its first wildcard, which has to be there where the path is a glob.
+fs::path fixed_part(const fs::path& path) {
+  fs::path fixed;
+  for (const fs::path& part : path) {
+    if (part.string().find_first_of("*?[") != std::string::npos) break;
+    fixed /= part;
+  }
+  return fixed;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fixed_part(path), ignored);
+}
+
+template <class Change>
+void change_texts(Json& value, const Change& change) {
+  if (value.is_string()) value = change(value.get<std::string>());
+  if (value.is_structured())
+    for (Json& part : value) change_texts(part, change);
+}
+
+}  // namespace
+
+Relocation::Relocation(fs::path was, fs::path is) : was_(std::move(was)), is_(std::move(is)) {
+  while (was_.has_relative_path() && is_.has_relative_path() && was_.filename() == is_.filename()) {
+    was_ = was_.parent_path();
+    is_ = is_.parent_path();
+  }
+}
+
+fs::path Relocation::now(const fs::path& full) const {
+  if (was_ == is_ || is_there(full)) return full;
+  const fs::path inside = full.lexically_relative(was_);
+  if (inside.empty() || *inside.begin() == "..") return full;
+  const fs::path moved = (is_ / inside).lexically_normal();
+  return is_there(moved) ? moved : full;
+}
+
+std::string Relocation::name_now(const std::string& name, const fs::path& folder) const {
+  if (name.empty() || name.find('\n') != std::string::npos) return name;
+  const fs::path full = (folder / name).lexically_normal(), moved = now(full);
+  return moved == full ? name : moved.string();
+}
+
+Json with_former_names(Json document, const Renames& renames) {
+  if (!renames.empty())
+    change_texts(document, [&](const std::string& text) {
+      const auto former = renames.find(text);
+      return former == renames.end() ? text : former->second;
+    });
+  return document;
+}
+
+Renames rename_moved(Json& document, const Relocation& places, const fs::path& folder) {
+  Renames renames;
+  change_texts(document, [&](const std::string& text) {
+    std::string moved = places.name_now(text, folder);
+    if (moved != text) renames[moved] = text;
+    return moved;
+  });
+  return renames;
+}
+
+}  // namespace qtrain

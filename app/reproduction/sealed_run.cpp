@@ -1,0 +1,206 @@
+#include "app/reproduction/sealed_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "app/reproduction/logged_rows.h"
+#include "config/fields.h"
+#include "core/file.h"
+#include "core/plural.h"
+#include "core/sha256.h"
+#include "core/stop.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrainingState = "training_state.json";
+/// What is another one in each state.
+constexpr std::array kOfState{kTrainingState, kTrainerState, kTrainResults, "gemm_choices.json"};
+constexpr std::string_view kTemplates = "additional_chat_templates/";
+
+// Whether a finished run has left something there, with a manifest or without.
+bool has_result(const fs::path& output) {
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name == kManifest || name == kTrainResults || name == kTrainerState || is_read_by_loaders(name)) return true;
+  }
+  return false;
+}
+
+// Files that would be read beside those that are sealed; empty: none.
+std::string unsealed_beside(const fs::path& folder) {
+  const std::vector<std::string> names = sealed_files(folder);
+  const std::set<std::string> sealed(names.begin(), names.end());
+  std::vector<std::string> others;
+  for (const fs::path& place : {folder, folder / kTemplates}) {
+    std::error_code error;
+    for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().lexically_relative(folder).string();
+      if (!sealed.contains(name) && is_read_by_loaders(name)) others.push_back(name);
+    }
+  }
+  std::ranges::sort(others);
+  if (others.empty()) return "";
+  return fmt::format("{} not among the files that were saved, and a program that loads the model would read {}",
+                     fmt::format("{} {}", fmt::join(others, ", "), others.size() == 1 ? "is" : "are"),
+                     others.size() == 1 ? "it" : "them");
+}
+
+SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
+  const Beside beside = folder == run.output ? Beside::anything : Beside::notes;
+  SealedState s{.step = check_manifest(folder, ManifestCheck::hashes, beside), .folder = folder};
+  if (const std::string others = unsealed_beside(folder); !others.empty()) fail(ErrorKind::input, {.cause = others});
+  if (folder == run.output) return s;
+  const fs::path file = folder / kTrainingState;
+  s.state = read_json(file);
+  require_identity(s.state->is_object() ? s.state->value("identity", Json::object()) : Json::object(), file.string());
+  return s;
+}
+
+// Of the run whose result lies there; one that has gone on since has a config of its own.
+void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  const auto result = std::ranges::find(states, run.output, &SealedState::folder);
+  if (result == states.end()) return;
+  if (states.back().step > result->step) return;
+  const Json digest = read_json(run.output / kTrainResults).value(kConfigDigest, Json());
+  const bool same = digest == sha256_of_file(run.output / kResolvedConfig);
+  v.add(kResolvedConfig, same ? "" : "it is not the config of the result: it was changed afterwards");
+}
+
+// All of one run, whatever was changed on purpose when it went on.
+void check_identities(const std::vector<SealedState>& states, Verification& v) {
+  const SealedState* first = nullptr;
+  for (const SealedState& s : states) {
+    if (!s.state) continue;
+    if (!first) first = &s;
+    if (const RunChanges changes = run_changes(first->identity(), s.identity()); !changes.refused.empty())
+      v.add(s.folder.filename(), fmt::format("its config is not that of {}: {}", first->folder.filename().string(),
+                                             fmt::join(changes.refused, "; ")));
+  }
+}
+
+// The newest checkpoint was made with the config that lies there, unless the run was gone on with after it.
+void check_last_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  if (states.size() < 2 || states.back().folder != run.output) return;
+  const SealedState& last = states[states.size() - 2];
+  if (!last.state || last.step != states.back().step) return;
+  const Json others = keys_of_then(run, last.identity());
+  std::vector<std::string> names;
+  for (const auto& [key, was] : others.items())
+    names.push_back(
+        fmt::format("{} is {} there and {} here", key, dump_json(run.values[key]["value"]), dump_json(was)));
+  if (!names.empty())
+    v.add(fmt::format("{} and {} of {}", kResolvedConfig, kTrainingState, last.folder.filename().string()),
+          fmt::format("{}", fmt::join(names, "; ")));
+}
+
+bool is_of_state(const std::string& name) {
+  return name.ends_with(".safetensors") || std::ranges::find(kOfState, name) != kOfState.end();
+}
+
+// Whether two checkpoints were made with the same config, and so hold the same model but for its weights.
+bool same_making(const Json& a, const Json& b) {
+  return a.at("keys") == b.at("keys") && a.at("model") == b.at("model") && a.at("text") == b.at("text");
+}
+
+// Tokenizer, template and configs are the same in all states of one config.
+void check_companions(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  const SealedState* before = nullptr;
+  for (const SealedState& s : states) {
+    if (!s.state && (!before || !keys_of_then(run, before->identity()).empty())) continue;
+    if (before && (!s.state || same_making(before->identity(), s.identity())))
+      for (const std::string& name : sealed_files(s.folder)) {
+        if (is_of_state(name) || !fs::exists(before->folder / name)) continue;
+        if (sha256_of_file(before->folder / name) == sha256_of_file(s.folder / name)) continue;
+        v.add(fmt::format("{} of {} and of {}", name, name_of(run, before->folder), name_of(run, s.folder)),
+              "the same run has saved them, and they have other contents");
+      }
+    if (s.state) before = &s;
+  }
+}
+
+}  // namespace
+
+std::string words_of(const ErrorText& text) {
+  return text.place.empty() ? text.cause : fmt::format("{}: {}", text.place, text.cause);
+}
+
+std::string name_of(const RecordedRun& run, const fs::path& folder) {
+  return folder == run.output ? "the result" : folder.filename().string();
+}
+
+bool is_read_by_loaders(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const auto is = [&](auto... names) { return ((name == names) || ...); };
+  const auto ends = [&](auto... endings) { return (name.ends_with(endings) || ...); };
+  if (ends(".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".jinja")) return true;
+  if (is("config.json", "generation_config.json", "adapter_config.json", "vocab.json", "vocab.txt", "merges.txt"))
+    return true;
+  return name.find("token") != std::string::npos && ends(".json", ".model");
+}
+
+std::vector<SealedState> sealed_states(const RecordedRun& run, Verification& v) {
+  std::vector<fs::path> folders = find_checkpoints(run.output);
+  if (has_result(run.output)) folders.push_back(run.output);
+  std::vector<SealedState> states;
+  for (const fs::path& folder : folders) {
+    const std::string about = "files of " + name_of(run, folder);
+    try {
+      states.push_back(sealed_state(run, folder));
+      v.add(about);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      v.add(about, words_of(e.text()));
+    }
+    throw_if_stopped();
+  }
+  for (const fs::path& folder : unsealed_checkpoints(run.output))
+    v.add("files of " + folder.filename().string(), "it has no manifest.json: it was not saved as a whole");
+  if (folders.empty()) v.add("the result", "there is neither a checkpoint nor a result with a manifest.json");
+  std::ranges::stable_sort(states, {}, &SealedState::step);  // checkpoints came before the result
+  return states;
+}
+
+void check_agreement(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  check_config(run, states, v);
+  check_identities(states, v);
+  check_last_config(run, states, v);
+  check_companions(run, states, v);
+  check_logged_rows(run, states, v);
+}
+
+Json keys_of_then(const RecordedRun& run, const Json& identity) {
+  constexpr std::array kRanks{"nproc", "nnodes"};
+  const Json &keys = identity.at("keys"), none;
+  const bool quantized = keys.value("load_in_4bit", none) == true || keys.value("load_in_8bit", none) == true;
+  Json others = Json::object();
+  for (const auto& [key, value] : keys.items()) {
+    const OnResume kind = on_resume(key);
+    const bool refused =
+        kind == OnResume::refused && key != "gradient_accumulation_steps" && key != "context_parallel_size";
+    if (refused || kind == OnResume::silent || std::ranges::find(kRanks, key) != kRanks.end()) continue;
+    // In force are the defaults of what has no effect.
+    if ((key == "bnb_4bit_compute_dtype" && !quantized) || key == "eval_split") continue;
+    const auto now = run.values.find(key);
+    if (now != run.values.end() && (*now)["value"] != value) others[key] = value;
+  }
+  return others;
+}
+
+int ranks_of_then(const RecordedRun& run, const Json& identity) {
+  const Json ranks = identity.at("keys").value("nproc", Json());
+  return ranks.is_number_integer() && ranks > 0 ? ranks.get<int>() : run.ranks;
+}
+
+}  // namespace qtrain

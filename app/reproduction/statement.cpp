@@ -1,0 +1,92 @@
+#include "app/reproduction/statement.h"
+
+#include <set>
+
+#include "config/fields.h"
+#include "core/file.h"
+#include "core/sha256.h"
+#include "core/version.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/provenance.h"
+#include "train/setup/dataset_setup.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json resource(const std::string& name, const std::string& sha256) {
+  return {{"name", name}, {"digest", {{"sha256", sha256}}}};
+}
+
+// Values on which results depend, and the names of the model, whose files are among the dependencies.
+Json parameters_of(const RecordedRun& run) {
+  Json parameters = Json::object();
+  for (const auto& [key, value] : run.values.items())
+    if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
+      parameters[key] = value["value"];
+  return parameters;
+}
+
+// Files of rows as they are now: the rows that were made of them are those of the run.
+void add_data_files(const RecordedRun& run, Json& inputs) {
+  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
+  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
+  std::set<fs::path> named;  // rows that are held out are in files of training rows
+  for (const Split split : {Split::train, Split::evaluation})
+    for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
+  for (const fs::path& file : named) inputs.push_back(resource(file.string(), sha256_of_file(file)));
+}
+
+Json inputs_of(const RecordedRun& run) {
+  Json inputs = Json::array();
+  for (const auto& [name, hash] : run.files) inputs.push_back(resource(name, sha256_of_file(run.file_now(name))));
+  for (const char* rows : {"training_data", "evaluation_data"})
+    if (const std::string sha256 = run.noted((std::string(rows) + "_sha256").c_str()); !sha256.empty())
+      inputs.push_back(resource(std::string("qtrain_") + rows, sha256));
+  add_data_files(run, inputs);
+  return inputs;
+}
+
+// The program of the run; of another one than this nothing was checked but what came of it.
+Json builder_of(const RecordedRun& run, const std::string& own) {
+  const std::string program = run.noted("program_sha256");
+  Json builder{{"id", "urn:qtrain:" + run.version}, {"version", {{"qtrain", run.version}}}};
+  if (program.empty()) return builder;
+  Json made_by = resource("qtrain " + run.version, program);
+  made_by["annotations"] = {{"qtrain_isProgramOfVerification", program == own}};
+  builder["builderDependencies"] = Json::array({std::move(made_by)});
+  return builder;
+}
+
+Json verification_of(const Verification& verification, const std::string& own) {
+  Json redone = Json::array();
+  for (const RedoneSteps& s : verification.redone) redone.push_back({{"first", s.from + 1}, {"last", s.to}});
+  Json by = resource("qtrain_verification", own);
+  by["annotations"] = {{"qtrain_verifiedWith", "qtrain " + std::string(kVersion)},
+                       {"qtrain_stepsDoneAgain", std::move(redone)}};
+  return by;
+}
+
+}  // namespace
+
+Json in_toto_statement(const RecordedRun& run, const Verification& verification) {
+  Json subjects = Json::array();
+  for (const std::string& name : sealed_files(run.output))
+    subjects.push_back(resource(name, sha256_of_file(run.output / name)));
+  const std::string own = own_program_hash();
+  return {{"_type", "https://in-toto.io/Statement/v1"},
+          {"subject", std::move(subjects)},
+          {"predicateType", "https://slsa.dev/provenance/v1"},
+          {"predicate",
+           {{"buildDefinition",
+             {{"buildType", "urn:qtrain:training:1"},
+              {"externalParameters", parameters_of(run)},
+              {"internalParameters", {{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}}},
+              {"resolvedDependencies", inputs_of(run)}}},
+            {"runDetails",
+             {{"builder", builder_of(run, own)}, {"byproducts", Json::array({verification_of(verification, own)})}}}}}};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,12 @@
+#pragma once
+#include "app/reproduction/verification.h"
+#include "core/json.h"
+
+namespace qtrain {
+
+/// An in-toto Statement (v1) with a SLSA Provenance (v1) about a run that holds, as their protobuf definitions have
+/// them: the files of the result as subjects; as predicate the values that decide results, what the run began with by
+/// SHA-256, and what was done to check it, in fields of our prefix.
+Json in_toto_statement(const RecordedRun& run, const Verification& verification);
+
+}  // namespace qtrain

@@ -1,0 +1,216 @@
+// Runs that nobody has changed hold, however they came about.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tests/e2e/started_ranks.h"
+#include "tests/e2e/verified_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A start of a run: keys that are other than in the config, and flags.
+struct Start {
+  Json keys = Json::object();
+  std::vector<std::string> flags = {};
+  int code = 0;  ///< that it ends with
+};
+const std::vector<std::string> kAfterThree{"--stop_after", "3"};
+constexpr int kStopped = 75;
+
+struct HonestRun {
+  std::string name;
+  enum class Kind : std::uint8_t { full, adapter, quantized };
+  Kind kind = Kind::full;
+  std::vector<Start> starts = {{}};
+};
+
+class HonestRunOf : public VerifiedRun, public ::testing::WithParamInterface<HonestRun> {};
+
+std::vector<HonestRun> honest_runs() {
+  using Kind = HonestRun::Kind;
+  const Json ordered{{"deterministic_reduce", true}, {"gradient_accumulation_steps", 4}};
+  Json by_two = ordered;
+  by_two.update({{"nproc", 2}, {"gradient_accumulation_steps", 2}});
+  return {
+      {"AllWeights"},
+      {"AnAdapter", Kind::adapter},
+      {"AQuantizedModel", Kind::quantized},
+      {"WithoutTheOptimizersState", Kind::full, {{{{"save_only_model", true}}}}},
+      {"AnAdapterWithoutTheOptimizersState", Kind::adapter, {{{{"save_only_model", true}}}}},
+      {"WithoutCheckpoints", Kind::full, {{{{"save_strategy", "no"}}}}},
+      {"WithOneCheckpointLeft", Kind::full, {{{{"save_total_limit", 1}}}}},
+      {"InHalfPrecision", Kind::full, {{{{"dtype", "bfloat16"}, {"bf16", true}}}}},
+      {"TheBestOfIt", Kind::full, {{{{"load_best_model_at_end", true}, {"metric_for_best_model", "eval_loss"}}}}},
+      {"Packed", Kind::full, {{{{"packing", true}, {"max_length", 64}, {"eval_strategy", "no"}}}}},
+      {"ThatLogsNow AndThen", Kind::full, {{{{"logging_steps", 3}}}}},
+      {"Stopped", Kind::full, {{{}, kAfterThree, kStopped}}},
+      {"Resumed", Kind::full, {{{}, kAfterThree, kStopped}, {}}},
+      {"AnAdapterResumed", Kind::adapter, {{{}, kAfterThree, kStopped}, {}}},
+      {"DoneTwice", Kind::full, {{}, {}}},
+      {"GoneOnWith", Kind::full, {{}, {{{"max_steps", 6}}}}},
+      {"ResumedWithAnotherRate", Kind::full, {{{}, kAfterThree, kStopped}, {{{"learning_rate", 0.001}}}}},
+      {"ResumedWithOtherLogging", Kind::full, {{{}, kAfterThree, kStopped}, {{{"logging_steps", 2}}}}},
+      {"StartedOver", Kind::full, {{}, {{{"seed", 7}}, {"--resume", "never"}}}},
+      {"ByTwoRanks", Kind::full, {{{{"nproc", 2}}}}},
+      {"ByTwoRanksThatDivide", Kind::full, {{{{"nproc", 2}, {"zero_stage", 2}}}}},
+      {"ResumedByOneRankInOrder", Kind::full, {{by_two, kAfterThree, kStopped}, {ordered}}},
+      {"ResumedByTwoRanksInOrder", Kind::full, {{ordered, kAfterThree, kStopped}, {by_two}}},
+      {"ResumedByTwoRanks",
+       Kind::full,
+       {{{}, kAfterThree, kStopped}, {{{"nproc", 2}, {"gradient_accumulation_steps", 1}}}}},
+  };
+}
+
+TEST_P(HonestRunOf, Holds) {
+  const HonestRun& run = GetParam();
+  Json base = run.kind == HonestRun::Kind::full ? config() : adapter_config();
+  if (run.kind == HonestRun::Kind::quantized)
+    base.update({{"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}, {"bnb_4bit_use_double_quant", true}});
+  for (const Start& start : run.starts) {
+    Json config = base;
+    if (start.keys.is_object()) config.update(start.keys);
+    write_file(at("run.json"), dump_json(config));
+    std::vector<std::string> words{at("run.json").string()};
+    words.insert(words.end(), start.flags.begin(), start.flags.end());
+    const Outcome o = qtrain({.words = words, .folder = folder_.path()});
+    ASSERT_EQ(o.code, start.code) << o.err;
+  }
+  const Outcome o = verify();
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_THAT(o.out, HasSubstr("the run holds"));
+  EXPECT_THAT(o.out, HasSubstr("steps ")) << "some were done again";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), [](const auto& info) {
+  std::string name = info.param.name;
+  std::erase(name, ' ');
+  return name;
+});
+
+/// A run that was moved after it was done.
+class MovedRun : public VerifiedRun {
+ protected:
+  // As users write configs: names about the folder where the run is started.
+  Json relative(Json config) const {
+    config.update({{"model_name_or_path", "model"}, {"dataset_name", "rows.jsonl"}, {"output_dir", "out"}});
+    return config;
+  }
+  void train_in(const fs::path& folder, const Json& config) const {
+    write_file(folder / "run.json", dump_json(config));
+    qtrain_ok({.words = {"run.json"}, .folder = folder});
+  }
+  void expect_holds(const fs::path& run) const {
+    const Outcome o = verify_of(run);
+    EXPECT_EQ(o.code, 0) << o.out << o.err;
+  }
+};
+
+TEST_F(MovedRun, HoldsWithAllThatItNames) {
+  const fs::path project = at("project"), moved = at("elsewhere/renamed");
+  fs::create_directories(project);
+  for (const char* name : {"model", "rows.jsonl"}) fs::rename(at(name), project / name);
+  train_in(project, relative(config()));
+  fs::create_directories(moved.parent_path());
+  fs::rename(project, moved);
+  expect_holds(moved / "out");
+  qtrain_ok({.words = {"reproduce", (moved / "out").string(), "--output", (moved / "again").string()}});
+}
+
+TEST_F(MovedRun, HoldsWithNamesInFull) {
+  Json adapted = adapter_config();
+  const fs::path project = at("project"), moved = at("moved");
+  fs::create_directories(project);
+  for (const char* name : {"base", "rows.jsonl"}) fs::rename(at(name), project / name);
+  adapted.update({{"model_name_or_path", (project / "base").string()},
+                  {"dataset_name", (project / "*.jsonl").string()},
+                  {"output_dir", (project / "out").string()},
+                  {"load_best_model_at_end", true},
+                  {"metric_for_best_model", "eval_loss"}});
+  train_in(at(""), adapted);
+  fs::rename(project, moved);
+  expect_holds(moved / "out");
+}
+
+TEST_F(MovedRun, HoldsAlone) {
+  train_in(at(""), relative(config()));
+  fs::rename(output(), at("kept"));
+  expect_holds(at("kept"));
+}
+
+TEST_F(MovedRun, SaysWhatIsNotThere) {
+  const fs::path project = at("project");
+  fs::create_directories(project);
+  for (const char* name : {"model", "rows.jsonl"}) fs::rename(at(name), project / name);
+  train_in(project, relative(config()));
+  fs::rename(project / "out", at("kept"));
+  fs::remove_all(project);
+  const Outcome o = verify_of(at("kept"));
+  EXPECT_EQ(o.code, 3) << o.out << o.err;
+  EXPECT_THAT(o.out + o.err, HasSubstr("config.json"));
+  EXPECT_THAT(o.out + o.err, HasSubstr("no such file"));
+  const Outcome r = qtrain({.words = {"reproduce", at("kept").string(), "--output", at("again").string()}});
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_THAT(r.err, HasSubstr("the folder that the run was started in"));
+}
+
+/// Ranks that a scheduler started: on two machines, as far as they know.
+class RunOfMachines : public StartedByTorchrun<VerifiedRun> {
+ protected:
+  static constexpr int kRanks = 2;
+  Launch slurm_rank(int number, const Json& config) const {
+    const fs::path file = at(fmt::format("rank{}.json", number));
+    write_file(file, dump_json(config));
+    Launch launch = launch_of({.words = {file.string()}, .folder = folder_.path()});
+    launch.environment = {fmt::format("SLURM_PROCID={}", number),
+                          fmt::format("SLURM_STEP_NUM_TASKS={}", kRanks),
+                          "SLURM_LOCALID=0",
+                          "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+                          "MASTER_ADDR=127.0.0.1",
+                          fmt::format("MASTER_PORT={}", port_)};
+    return launch;
+  }
+  void expect_same_run() const {
+    Outcome o = verify();
+    EXPECT_EQ(o.code, 0) << o.out << o.err;
+    EXPECT_EQ(read_json(output() / "resolved_config.json")["run"]["ranks"], kRanks);
+    o = qtrain_ok({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+    EXPECT_THAT(o.err, HasSubstr("bit for bit"));
+    EXPECT_EQ(read_json(at("again/manifest.json"))["world_size"], kRanks);
+  }
+};
+
+TEST_F(RunOfMachines, OfSlurmIsDoneAgainOnOne) {
+  Process other(slurm_rank(1, config()));
+  Process first(slurm_rank(0, config()));
+  const Outcome o = first.wait();
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(other.wait().code, 0);
+  expect_same_run();
+}
+
+TEST_F(RunOfMachines, OfTwoLaunchersIsDoneAgainOnOne) {
+  Json c = config();
+  c.update({{"nnodes", 2},
+            {"master_addr", "127.0.0.1"},
+            {"master_port", port_},
+            {"zero_stage", 1},
+            {"zero_group_size", -1}});
+  std::vector<std::unique_ptr<Process>> machines;
+  for (int node = 0; node < kRanks; ++node) {
+    c["node_rank"] = node;
+    const fs::path file = at(fmt::format("node{}.json", node));
+    write_file(file, dump_json(c));
+    machines.push_back(std::make_unique<Process>(launch_of({.words = {file.string()}, .folder = folder_.path()})));
+  }
+  for (const auto& machine : machines) {
+    const Outcome o = machine->wait();
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+  expect_same_run();
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

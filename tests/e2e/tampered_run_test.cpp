@@ -1,0 +1,266 @@
+// What is changed in a run after it was done: each change is found and named.
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "tests/e2e/verified_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// One thing that somebody does to the files of a run.
+struct Tampering {
+  enum class Seal : std::uint8_t { kept, anew };  ///< whether manifests are made anew then
+  std::string name;
+  std::string folder, file;  ///< in the output directory
+  std::function<void(const fs::path& file)> change;
+  Seal seal = Seal::anew;
+  std::string says = {};  ///< beside the name of the file
+};
+
+std::function<void(const fs::path&)> text(const std::string& from, const std::string& to) {
+  return [=](const fs::path& file) { change_text(file, from, to); };
+}
+std::function<void(const fs::path&)> value(const std::string& pointer, const Json& is) {
+  return [=](const fs::path& file) {
+    Json json = read_json(file);
+    const Json::json_pointer at(pointer);
+    ASSERT_TRUE(json.contains(at)) << pointer << " in " << file;
+    ASSERT_NE(json[at], is) << pointer;
+    json[at] = is;
+    write_document(file, json);
+  };
+}
+void flip_last_bit(const fs::path& file) {
+  std::string bytes = bytes_of(file);
+  bytes.back() ^= 1;
+  write_file(file, bytes);
+}
+void write_garbage(const fs::path& file) {
+  write_file(file, std::string(fs::file_size(file), 'x'));
+}
+void add_blank(const fs::path& file) {
+  write_file(file, bytes_of(file) + " \n");
+}
+void remove(const fs::path& file) {
+  fs::remove(file);
+}
+
+/// Of every state the same, in a full run and an adapter's.
+std::vector<Tampering> of_each(const std::string& folder) {
+  const std::string about = folder.empty() ? "Result" : "Checkpoint";
+  return {{about + "Weights", folder, "model.safetensors", flip_last_bit},
+          {about + "Config", folder, "config.json", value("/rms_norm_eps", 0.5)},
+          {about + "Tokenizer", folder, "tokenizer.json", text("\"Ġ", "\"ġ")},
+          {about + "TokenizerConfig", folder, "tokenizer_config.json", text("{", "{ ")},
+          {about + "Template", folder, "chat_template.jinja", add_blank},
+          {about + "EarlyLoss", folder, "trainer_state.json", value("/log_history/0/loss", 1.5)},
+          {about + "EvalLoss", folder, "trainer_state.json", value("/log_history/2/eval_loss", 1.5)},
+          {about + "Flos", folder, "trainer_state.json", value("/total_flos", 7.0)},
+          {about + "TrainerStateBlank", folder, "trainer_state.json", add_blank}};
+}
+
+std::vector<Tampering> of_a_full_run() {
+  std::vector<Tampering> all = of_each("");
+  for (Tampering& t : of_each("checkpoint-2")) all.push_back(std::move(t));
+  const std::vector<Tampering> more{
+      {"OptimizerState", "checkpoint-2", "optimizer.safetensors", flip_last_bit},
+      {"LastOptimizerState", "checkpoint-4", "optimizer.safetensors", flip_last_bit},
+      {"SumOfLosses", "checkpoint-2", "training_state.json", value("/loss_total", 3.5)},
+      {"Tokens", "checkpoint-4", "training_state.json", value("/tokens", 7)},
+      {"LogInterval", "checkpoint-4", "training_state.json", value("/identity/keys/logging_first_step", true)},
+      {"DeviceOfACheckpoint", "checkpoint-2", "training_state.json", value("/identity/device", "Another, AVX9")},
+      {"NotResumable", "checkpoint-2", "training_state.json", value("/resumable", false)},
+      {"TrainLoss", "", "train_results.json", value("/train_loss", 0.5)},
+      {"WorldSize", "", "manifest.json", value("/world_size", 2)},
+      {"MetricsOfTheResult", "", "train_results.json", value("/metrics_jsonl/sha256", std::string(64, '0'))},
+      // Without a new manifest.
+      {"BitOfACheckpoint", "checkpoint-2", "optimizer.safetensors", flip_last_bit, Tampering::Seal::kept},
+      {"BitOfTheResult", "", "tokenizer.json", flip_last_bit, Tampering::Seal::kept},
+      {"Metrics", "", "metrics.jsonl", text("\"loss\": ", "\"loss\": 1"), Tampering::Seal::kept},
+      {"MetricsSpeed", "", "metrics.jsonl", text("\"tokens_per_second\": ", "\"tokens_per_second\": 9"),
+       Tampering::Seal::kept},
+      {"MetricsGone", "", "metrics.jsonl", remove, Tampering::Seal::kept},
+      {"ConfigOfTheRun", "", "resolved_config.json", text("\"seed\": 42", "\"seed\": 43"), Tampering::Seal::kept},
+      {"NoManifest", "", "manifest.json", remove, Tampering::Seal::kept, "the result"},
+      {"EmptyManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, "{}\n"); }, Tampering::Seal::kept,
+       "is damaged"},
+      {"CutManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, bytes_of(f).substr(0, 90)); },
+       Tampering::Seal::kept, "the result"},
+      {"NoManifestOfACheckpoint", "checkpoint-4", "manifest.json", remove, Tampering::Seal::kept, "checkpoint-4"},
+      {"AFileBeside", "", "added_tokens.json", [](const fs::path& f) { write_file(f, "{}\n"); }, Tampering::Seal::kept,
+       "not among the files that were saved"},
+      {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",
+       [](const fs::path& f) {
+         fs::create_directories(f.parent_path());
+         write_file(f, "{{ messages }}");
+       },
+       Tampering::Seal::kept, "not among the files that were saved"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+class TamperedRun : public VerifiedRun {
+ protected:
+  void tamper(const Tampering& t) const {
+    const fs::path folder = output() / t.folder;
+    t.change(folder / t.file);
+    if (t.seal == Tampering::Seal::anew) seal(folder);
+  }
+  // Whatever is done again: all of it.
+  void expect_named(const Tampering& t, const Outcome& o) const {
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.out, HasSubstr("is not what was recorded"));
+    EXPECT_THAT(o.out, HasSubstr(fs::path(t.file).filename().string())) << o.err;
+    EXPECT_THAT(o.out, HasSubstr(t.says)) << o.err;
+  }
+  /// Each change on the same run, whose files come back then.
+  void expect_all_found(const std::vector<Tampering>& all) {
+    fs::copy(output(), at("kept"), fs::copy_options::recursive);
+    for (const Tampering& t : all) {
+      SCOPED_TRACE(t.name);
+      tamper(t);
+      expect_named(t, verify());
+      fs::remove_all(output());
+      fs::copy(at("kept"), output(), fs::copy_options::recursive);
+    }
+    EXPECT_EQ(verify().code, 0) << "the files are what they were";
+  }
+};
+
+TEST_F(TamperedRun, OfAllWeightsIsRefused) {
+  train_ok(folder_.path(), config());
+  expect_all_found(of_a_full_run());
+}
+
+TEST_F(TamperedRun, OfAnAdapterIsRefused) {
+  train_ok(folder_.path(), adapter_config());
+  expect_all_found({{"Alpha", "", "adapter_config.json", value("/lora_alpha", 800)},
+                    {"AlphaOfACheckpoint", "checkpoint-2", "adapter_config.json", value("/lora_alpha", 800)},
+                    {"Base", "", "adapter_config.json", value("/base_model_name_or_path", "another")},
+                    {"Tokenizer", "", "tokenizer.json", text("\"Ġ", "\"ġ")},
+                    {"Weights", "", "adapter_model.safetensors", flip_last_bit}});
+}
+
+TEST_F(TamperedRun, GarbageInThePlaceOfWeightsIsRefused) {
+  train_ok(folder_.path(), config());
+  for (const char* manifest : {"gone", "damaged"}) {
+    SCOPED_TRACE(manifest);
+    write_garbage(output() / "model.safetensors");
+    fs::remove(output() / "manifest.json");
+    if (manifest == std::string("damaged")) write_file(output() / "manifest.json", "{\"step\": 4}\n");
+    const Outcome o = verify({"--steps", "0"});
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr("manifest.json"));
+    const Outcome stated = verify({"--statement", at("s.json").string()});
+    EXPECT_NE(stated.code, 0);
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+}
+
+// A file that was sealed beside the others, or taken from them.
+TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
+  train_ok(folder_.path(), config());
+  Json manifest = read_json(output() / "manifest.json");
+  write_file(output() / "added_tokens.json", "{\"<evil>\": 7}\n");
+  manifest["files"]["added_tokens.json"] = Json::object();
+  write_document(output() / "manifest.json", manifest);
+  seal(output());
+  Outcome o = verify();
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("added_tokens.json was sealed, and the steps make no such file"));
+  manifest["files"].erase("added_tokens.json");
+  manifest["files"].erase("chat_template.jinja");
+  fs::remove(output() / "added_tokens.json");
+  fs::remove(output() / "chat_template.jinja");
+  write_document(output() / "manifest.json", manifest);
+  seal(output());
+  o = verify();
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing among what was sealed"));
+}
+
+// The result is done again whichever other steps are chosen, so nothing is attested that was not.
+TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
+  train_ok(folder_.path(), config());
+  change_text(output() / "tokenizer_config.json", "{", "{ ");
+  fs::copy_file(output() / "tokenizer_config.json", output() / "checkpoint-4/tokenizer_config.json",
+                fs::copy_options::overwrite_existing);
+  fs::copy_file(output() / "tokenizer_config.json", output() / "checkpoint-2/tokenizer_config.json",
+                fs::copy_options::overwrite_existing);
+  for (const char* folder : {"", "checkpoint-2", "checkpoint-4"}) seal(output() / folder);
+  const Outcome o = verify({"--steps", "1", "--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has other contents"));
+  EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
+// Everything that could say otherwise is made anew: only doing the steps again shows it.
+TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  const std::string device = read_json(resolved)["run"]["device"];
+  change_text(resolved, dump_json(Json(device)), "\"Another processor, AVX9\"");
+  Json results = read_json(output() / "train_results.json");
+  results["resolved_config_sha256"] = sha256_of_file(resolved);
+  write_document(output() / "train_results.json", results);
+  seal(output());
+  const Outcome o = verify({"--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("resolved_config.json says that device is \"Another processor, AVX9\""));
+  EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
+TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  json["values"]["per_device_eval_batch_size"]["value"] = 3;
+  json["values"]["per_device_eval_batch_size"]["origin"] = "config.json";
+  write_document(resolved, json);
+  Json results = read_json(output() / "train_results.json");
+  results["resolved_config_sha256"] = sha256_of_file(resolved);
+  write_document(output() / "train_results.json", results);
+  seal(output());
+  const Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
+}
+
+TEST_F(TamperedRun, OtherInputsAreRefused) {
+  train_ok(folder_.path(), config());
+  const std::string row = bytes_of(rows());
+  change_text(rows(), "row 7 of", "row 8 of");
+  Outcome o = verify();
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("cannot be done again"));
+  EXPECT_THAT(o.out, HasSubstr("other rows"));
+  write_file(rows(), row);
+  change_text(model() / "tokenizer_config.json", "{", "{ ");
+  o = verify();
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("has other contents than in the run"));
+}
+
+TEST_F(TamperedRun, CheckpointsOfOtherRunsAndPlacesAreRefused) {
+  train_ok(folder_.path(), config());
+  Json other = config();
+  other.update({{"seed", 43}, {"output_dir", at("other").string()}});
+  train_ok(folder_.path(), other);
+  fs::rename(output() / "checkpoint-4", at("kept"));
+  fs::copy(at("other/checkpoint-4"), output() / "checkpoint-4", fs::copy_options::recursive);
+  Outcome o = verify({"--steps", "0"});
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("its config is not that of checkpoint-2: seed = 42, the config says 43"));
+  fs::remove_all(output() / "checkpoint-4");
+  fs::rename(output() / "checkpoint-2", output() / "checkpoint-4");
+  fs::rename(at("kept"), output() / "checkpoint-2");
+  o = verify({"--steps", "0"});
+  EXPECT_EQ(o.code, 3);
+  EXPECT_THAT(o.out, HasSubstr("checkpoint-2"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
