@@ -241,8 +241,9 @@ TEST(Saving, TrainerStateAndMetricsHaveWhatTransformersLogs) {
   const Json resolved = read_json(folder / "out/resolved_config.json");
   EXPECT_EQ(resolved.at("values").at("learning_rate").at("value"), 0.005);
   const Json run = resolved.at("run");
-  EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "folder", "seed", "data_seed", "max_steps",
-                                        "training_data", "memory_plan"));
+  EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "files_sha256", "program_sha256", "device_kind",
+                                        "folder", "ranks", "seed", "data_seed", "max_steps", "training_data",
+                                        "training_data_sha256", "memory_plan"));
   EXPECT_THAT(keys_of(run.at("files")), Contains((kGoldens / "llama_gqa3_tied/model.safetensors").string()));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "out/runs"), fs::directory_iterator()), 1);
 }
