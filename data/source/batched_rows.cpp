@@ -41,7 +41,8 @@ std::shared_ptr<const RowBatch> BatchedRows::batch_at(std::size_t batch) const {
   if (slot->error) std::rethrow_exception(slot->error);
   if (slot->rows) return slot->rows;
   try {
-    return slot->rows = load(batch);
+    keep(*slot, load(batch));
+    return slot->rows;
   } catch (const Error&) {  // the same for every row
     slot->error = std::current_exception();
     throw;
@@ -56,9 +57,18 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
   } else {
     slots_.insert(slots_.begin(), std::make_shared<Slot>());
     slots_.front()->batch = batch;
+    slots_.front()->bytes = bytes_[batch];
     drop_old_slots();
   }
   return slots_.front();
+}
+
+/// A file may say less of a batch than it comes to.
+void BatchedRows::keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const {
+  slot.rows = std::move(rows);
+  const std::lock_guard lock(mutex_);
+  slot.bytes = std::max(slot.bytes, static_cast<std::int64_t>(slot.rows->bytes()));
+  drop_old_slots();
 }
 
 // Threads work at neighboring rows: with large batches at those of two, with small ones each at one or two.
@@ -68,7 +78,7 @@ void BatchedRows::drop_old_slots() const {
   const std::size_t most = std::max<std::size_t>(8, 2 * std::thread::hardware_concurrency());
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    bytes += bytes_[slots_[i]->batch];
+    bytes += slots_[i]->bytes;
     if (i < kMin || (i < most && bytes <= kKeptBytes)) continue;
     slots_.resize(i);
   }

@@ -12,9 +12,15 @@ namespace qtrain {
 /// Decoded rows of a columnar file.
 class RowBatch {
  public:
+  /// `bytes` are those that it holds in memory.
+  explicit RowBatch(std::uint64_t bytes) : bytes_(bytes) {}
   virtual ~RowBatch() = default;
+  std::uint64_t bytes() const { return bytes_; }
   /// Row of the batch, an object. Errors (ErrorKind::input, without a place).
   virtual Json row(std::int64_t row) const = 0;
+
+ private:
+  std::uint64_t bytes_;
 };
 
 /// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last ones stay: enough for
@@ -45,12 +51,14 @@ class BatchedRows : public RowSource {
   /// A batch that is there or being decoded.
   struct Slot {
     std::size_t batch;
+    std::int64_t bytes;  // what the file says, then what it came to
     std::mutex decoding;
     std::shared_ptr<const RowBatch> rows;
     std::exception_ptr error;  // of a damaged batch, which is not decoded again for each of its rows
   };
   std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
   std::shared_ptr<Slot> slot_of(std::size_t batch) const;
+  void keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const;
   std::size_t batch_of(std::int64_t row) const;
   void drop_old_slots() const;
 

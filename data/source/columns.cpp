@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "core/json_object.h"
 #include "data/source/reader.h"
 
 namespace qtrain {
@@ -49,23 +50,23 @@ Json with_keys(Json object, const KeyNames& names) {
   KeyNames ours;  // by theirs
   for (const auto& [to, from] : names)
     if (object.contains(from)) ours[from] = to;
-  Json out = Json::object();
-  for (auto& [key, value] : object.items()) {
+  JsonObject out;
+  for (auto& [key, value] : object.get_ref<Json::object_t&>()) {
     const auto renamed = ours.find(key);
     const bool is_target = names.contains(key) && ours.contains(names.at(key));
     if (renamed != ours.end())
-      out[renamed->second] = std::move(value);
+      out.add(renamed->second, std::move(value));
     else if (!is_target)
-      out[key] = std::move(value);
+      out.add(key, std::move(value));
   }
-  return out;
+  return out.take();
 }
 
 Json only(Json row, const std::vector<std::string>& keep) {
-  Json out = Json::object();
-  for (auto& [key, value] : row.items())
-    if (std::find(keep.begin(), keep.end(), key) != keep.end()) out[key] = std::move(value);
-  return out;
+  JsonObject out;
+  for (auto& [key, value] : row.get_ref<Json::object_t&>())
+    if (std::find(keep.begin(), keep.end(), key) != keep.end()) out.add(key, std::move(value));
+  return out.take();
 }
 
 /// Sets the columns that are texts of others, which have their names in `row` as it was.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/json_object.h"
+#include "core/stop.h"
 #include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
@@ -13,6 +15,8 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kReleasedCsvBytes = std::size_t{1} << 26;  // read once, and given back until it is read again
+
+constexpr std::size_t kCsvFieldsPerByte = 64, kFreeCsvFields = std::size_t{1} << 20;
 
 /// The records of a CSV text as the C parser of pandas cuts them.
 class CsvScan {
@@ -118,6 +122,7 @@ class CsvRows final : public RowSource {
       file_->release(file_->text().substr(released, scan.offset() - released));
       released = scan.offset();
     }
+    require_fields();
   }
 
   std::string_view format() const override { return delimiter_ == '\t' ? "tsv" : "csv"; }
@@ -132,16 +137,17 @@ class CsvRows final : public RowSource {
     const Location& at = rows_.at(idx(row));
     scan.start_at(at.offset, at.line);
     scan.next();
-    Json out = Json::object();
+    JsonObject out;
+    out.reserve(columns_.size());
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const std::string_view field = i < scan.fields().size() ? scan.fields()[i] : std::string_view();
       if (!is_utf8(field))
         fail(ErrorKind::input, {.cause = "column '" + columns_[i] + "' is not UTF-8",
                                 .place = place(row),
                                 .remedy = "Save the file as UTF-8."});
-      out[columns_[i]] = field.empty() ? Json() : Json(field);
+      out.add(columns_[i], field.empty() ? Json() : Json(field));
     }
-    return out;
+    return out.take();
   }
 
  private:
@@ -170,6 +176,17 @@ class CsvRows final : public RowSource {
     }
   }
 
+  /// Each row gets a value of every column: without a limit, short rows below a long header were more than the file.
+  void require_fields() const {
+    if (rows_.size() <= kFreeCsvFields / columns_.size() + file_->text().size() / columns_.size() * kCsvFieldsPerByte)
+      return;
+    fail(ErrorKind::input, {.cause = std::to_string(rows_.size()) + " rows of " + std::to_string(columns_.size()) +
+                                     " columns, most of which are missing in them: more than " +
+                                     std::to_string(kCsvFieldsPerByte) + " fields for each byte of the file",
+                            .place = name(),
+                            .remedy = "Leave columns out of the header that the rows do not have."});
+  }
+
   void add(const CsvScan& scan) {
     const std::vector<std::string>& fields = scan.fields();
     if (fields.size() > columns_.size())
@@ -177,6 +194,7 @@ class CsvRows final : public RowSource {
                                        std::to_string(columns_.size()),
                               .place = place_of_line(scan.line()),
                               .remedy = "Put quotes around fields that hold the delimiter, a quote or a line end."});
+    throw_if_stopped();
     rows_.push_back({scan.offset(), scan.line()});
   }
 

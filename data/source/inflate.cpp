@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/stop.h"
+#include "data/source/growth_limit.h"
+#include "data/source/reader.h"
 
 namespace qtrain {
 namespace {
@@ -28,17 +31,37 @@ bool is_zstd(std::string_view b) {
   fail(ErrorKind::input, {.cause = "damaged compressed file: " + why, .place = name, .remedy = "Compress it again."});
 }
 
-void check_size(std::uint64_t size, const std::string& name) {
-  if (size > kMaxInflated)
-    fail(ErrorKind::input,
-         {.cause = "more than 64 GiB after decompression", .place = name, .remedy = "Split the file."});
-}
+/// Passes pieces on as long as they stay within the limits.
+class Pieces {
+ public:
+  Pieces(const InflateRequest& request, const std::function<void(std::string_view)>& take)
+      : name_(request.name),
+        limit_(request.bytes.size(),
+               "If you trust the file, decompress it with gzip -d or zstd -d and name the result."),
+        take_(take) {}
 
-std::string inflate_gzip(std::string_view bytes, const std::string& name) {
+  void pass(std::string_view piece) {
+    throw_if_stopped();
+    with_place(name_, [&] { limit_.add(piece.size()); });
+    size_ += piece.size();
+    if (size_ > kMaxInflated)
+      fail(ErrorKind::input,
+           {.cause = "more than 64 GiB after decompression", .place = name_, .remedy = "Split the file."});
+    take_(piece);
+  }
+
+ private:
+  const std::string& name_;
+  GrowthLimit limit_;
+  const std::function<void(std::string_view)>& take_;
+  std::uint64_t size_ = 0;
+};
+
+void inflate_gzip(const InflateRequest& request, Pieces pieces) {
   z_stream z{};
   if (inflateInit2(&z, 15 + 16) != Z_OK) fail(ErrorKind::internal, {.cause = "zlib does not start"});  // 16: gzip
   const std::unique_ptr<z_stream, decltype(&inflateEnd)> guard(&z, inflateEnd);
-  std::string out;
+  std::string_view bytes = request.bytes;
   std::vector<char> chunk(kChunk);
   bool ended = false;
   while (!bytes.empty() || !ended) {
@@ -47,37 +70,32 @@ std::string inflate_gzip(std::string_view bytes, const std::string& name) {
     z.avail_in = static_cast<uInt>(fed);
     z.next_out = reinterpret_cast<Bytef*>(chunk.data());
     z.avail_out = kChunk;
-    if (ended && inflateReset(&z) != Z_OK) damaged(name, "next gzip member");
+    if (ended && inflateReset(&z) != Z_OK) damaged(request.name, "next gzip member");
     const int status = inflate(&z, Z_NO_FLUSH);
     const std::size_t produced = kChunk - z.avail_out, consumed = fed - z.avail_in;
-    out.append(chunk.data(), produced);
+    pieces.pass({chunk.data(), produced});
     bytes.remove_prefix(consumed);
-    check_size(out.size(), name);
     ended = status == Z_STREAM_END;
     if (ended && bytes.find_first_not_of('\0') == std::string_view::npos) break;  // tape padding may follow
-    if (status != Z_OK && !ended) damaged(name, z.msg ? z.msg : "ends too early");
-    if (produced == 0 && consumed == 0) damaged(name, "ends too early");
+    if (status != Z_OK && !ended) damaged(request.name, z.msg ? z.msg : "ends too early");
+    if (produced == 0 && consumed == 0) damaged(request.name, "ends too early");
   }
-  return out;
 }
 
-std::string inflate_zstd(std::string_view bytes, const std::string& name) {
+void inflate_zstd(const InflateRequest& request, Pieces pieces) {
   const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
   check(stream != nullptr, "zstd does not start");
-  std::string out;
   std::vector<char> chunk(kChunk);
-  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  ZSTD_inBuffer in{request.bytes.data(), request.bytes.size(), 0};
   std::size_t pending = 1;
   while (in.pos < in.size || pending != 0) {
     ZSTD_outBuffer produced{chunk.data(), chunk.size(), 0};
     const std::size_t before = in.pos;
     pending = ZSTD_decompressStream(stream.get(), &produced, &in);
-    if (ZSTD_isError(pending)) damaged(name, ZSTD_getErrorName(pending));
-    if (in.pos == before && produced.pos == 0) damaged(name, "ends too early");
-    out.append(chunk.data(), produced.pos);
-    check_size(out.size(), name);
+    if (ZSTD_isError(pending)) damaged(request.name, ZSTD_getErrorName(pending));
+    if (in.pos == before && produced.pos == 0) damaged(request.name, "ends too early");
+    pieces.pass({chunk.data(), produced.pos});
   }
-  return out;
 }
 
 }  // namespace
@@ -86,8 +104,8 @@ bool is_compressed(std::string_view bytes) {
   return is_gzip(bytes) || is_zstd(bytes);
 }
 
-std::string inflate_bytes(std::string_view bytes, const std::string& name) {
-  return is_gzip(bytes) ? inflate_gzip(bytes, name) : inflate_zstd(bytes, name);
+void inflate_bytes(const InflateRequest& request, const std::function<void(std::string_view)>& take) {
+  is_gzip(request.bytes) ? inflate_gzip(request, {request, take}) : inflate_zstd(request, {request, take});
 }
 
 }  // namespace qtrain

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/stop.h"
 #include "data/index.h"
 #include "data/source/row_source.h"
 
@@ -152,6 +153,7 @@ class JsonRows final : public RowSource {
       fail(ErrorKind::input, {.cause = "a row of more than 4 GiB, or more than 4294967295 lines",
                               .place = name() + ":" + std::to_string(line),
                               .remedy = "Split it."});
+    throw_if_stopped();
     rows_.push_back({offset, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(line)});
   }
 

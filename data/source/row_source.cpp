@@ -1,6 +1,9 @@
 #include "data/source/row_source.h"
 
+#include <unistd.h>
+
 #include <array>
+#include <cstdlib>
 
 #include "data/source/arrow/arrow_rows.h"
 #include "data/source/csv_rows.h"
@@ -20,6 +23,13 @@ std::string_view without_mark(std::string_view text, const std::string& name) {
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail(ErrorKind::input, {.cause = "the file is UTF-16", .place = name, .remedy = "Save it as UTF-8."});
   return text;
+}
+
+/// Where decompressed contents go that are many: to a disk, which /tmp often is not.
+std::filesystem::path spool_folder() {
+  for (const char* folder : {const_cast<const char*>(std::getenv("TMPDIR")), "/var/tmp", "/tmp"})
+    if (folder != nullptr && *folder != '\0' && ::access(folder, W_OK | X_OK) == 0) return folder;
+  return {};
 }
 
 bool is_parquet(std::string_view text) {
@@ -43,12 +53,13 @@ bool is_text_file(const std::filesystem::path& file) {
 }
 
 FileBytes::FileBytes(const std::filesystem::path& file, FilePart part)
-    : name_(file.string()), mapped_(file), text_(mapped_.text()) {
+    : name_(file.string()), mapped_(file), inflated_({.folder = spool_folder()}), text_(mapped_.text()) {
   if (part == FilePart::beginning && text_.size() > kBeginning) leave_beginning();
   if (is_compressed(text_)) {
-    inflated_ = inflate_bytes(text_, name_);
+    inflate_bytes({text_, name_}, [&](std::string_view piece) { inflated_.append(std::as_bytes(std::span(piece))); });
     mapped_ = MappedFile();
-    text_ = inflated_;
+    const std::span<const std::byte> all = inflated_.bytes();
+    text_ = {reinterpret_cast<const char*>(all.data()), all.size()};
   }
   text_ = without_mark(text_, name_);
   if (text_.find_first_not_of(kBlanks) == std::string_view::npos)

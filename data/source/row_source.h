@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/spool.h"
 
 namespace qtrain {
 
@@ -58,7 +59,8 @@ bool is_text_file(const std::filesystem::path& file);
 /// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged.
 RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part = FilePart::all);
 
-/// The bytes of a data file: mapped, or held decompressed where they were .gz or .zst, without a byte order mark.
+/// The bytes of a data file, without a byte order mark: mapped, or decompressed where they were .gz or .zst, then in
+/// memory while they are few and in a file without a name in $TMPDIR or /var/tmp else.
 class FileBytes {
  public:
   explicit FileBytes(const std::filesystem::path& file, FilePart part = FilePart::all);
@@ -78,7 +80,7 @@ class FileBytes {
   std::string name_;
   MappedFile mapped_;
   bool is_whole_ = true;
-  std::string inflated_;
+  Spool inflated_;
   std::string_view text_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/stop.h"
 #include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
@@ -18,6 +19,7 @@ class TextRows final : public RowSource {
   explicit TextRows(FileBytesPtr file) : RowSource(file->name()), file_(std::move(file)) {
     const std::string_view text = file_->text();
     for (std::size_t begin = 0, released = 0; begin < text.size();) {
+      throw_if_stopped();
       begins_.push_back(begin);
       const std::size_t end = text.find_first_of("\r\n", begin);
       if (end == std::string_view::npos) break;

@@ -1,6 +1,9 @@
 #include "text/tokenizer/added_tokens.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <unordered_map>
 
 #include "text/tokenizer/unicode.h"
 
@@ -41,6 +44,17 @@ AddedToken parse_added_token(const JsonView& json) {
   t.lstrip = json.flag("lstrip", false);
   t.rstrip = json.flag("rstrip", false);
   return t;
+}
+
+void require_distinct_ids(const std::vector<AddedToken>& tokens) {
+  std::unordered_map<std::int32_t, const AddedToken*> by_id;
+  for (const AddedToken& t : tokens) {
+    const auto [other, is_new] = by_id.emplace(t.id, &t);
+    if (is_new || t.id < 0 || other->second->content == t.content) continue;
+    fail(ErrorKind::input, {.cause = fmt::format("the added tokens \"{}\" and \"{}\" have one id, {}",
+                                                 other->second->content, t.content, t.id),
+                            .remedy = "fetch the tokenizer's files again"});
+  }
 }
 
 AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::move(entries)) {

@@ -19,6 +19,9 @@ struct AddedToken {
 /// From an entry of `added_tokens` (tokenizer.json) or `added_tokens_decoder` (tokenizer_config.json).
 AddedToken parse_added_token(const JsonView& json);
 
+/// An input error for two tokens of one id, of those that have one.
+void require_distinct_ids(const std::vector<AddedToken>& tokens);
+
 /// An added token found in a text: its bytes, blanks taken by lstrip and rstrip included.
 struct AddedMatch {
   std::size_t begin, end;

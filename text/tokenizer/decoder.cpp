@@ -1,5 +1,7 @@
 #include "text/tokenizer/decoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -9,6 +11,8 @@
 
 namespace qtrain {
 namespace {
+
+constexpr int kMaxTextGrowth = 256;
 
 class ByteLevelDecoder final : public Decoder {
  public:
@@ -69,6 +73,7 @@ class ReplaceDecoder final : public Decoder {
  public:
   explicit ReplaceDecoder(const JsonView& json)
       : finder_(find_pattern(json.at("pattern"))), content_(json.at("content").text()) {}
+  double growth() const override { return 1 + static_cast<double>(content_.size()); }  // behind every byte
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
       std::string out;
@@ -143,15 +148,17 @@ class SequenceDecoder final : public Decoder {
   void apply(std::vector<std::string>& tokens) const override {
     for (const auto& step : steps_) step->apply(tokens);
   }
+  double growth() const override {
+    double all = 1;
+    for (const auto& step : steps_) all *= step->growth();
+    return all;
+  }
 
  private:
   std::vector<std::unique_ptr<Decoder>> steps_;
 };
 
-}  // namespace
-
-std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
-  if (json.is_null()) return nullptr;
+std::unique_ptr<Decoder> decoder_of_type(const JsonView& json) {
   const std::string& type = json.at("type").text();
   if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (type == "ByteFallback") return std::make_unique<ByteFallback>();
@@ -162,6 +169,17 @@ std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
   if (type == "Sequence") return std::make_unique<SequenceDecoder>(json.at("decoders"));
   fail(ErrorKind::input, {.cause = "decoder \"" + type + "\" is not supported",
                           .remedy = "supported: ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace, Sequence"});
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
+  if (json.is_null()) return nullptr;
+  std::unique_ptr<Decoder> made = decoder_of_type(json);
+  if (made->growth() > kMaxTextGrowth)
+    json.refuse(fmt::format("its Replace rules may multiply a text by more than {}", kMaxTextGrowth),
+                "fetch the file again, or shorten what they put in");
+  return made;
 }
 
 }  // namespace qtrain

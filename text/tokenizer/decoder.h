@@ -12,6 +12,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual void apply(std::vector<std::string>& tokens) const = 0;
+  /// By what it may multiply a text.
+  virtual double growth() const { return 1; }
 };
 /// From the `decoder` of a tokenizer.json; null for none (tokens are then joined by spaces). Unknown types are errors.
 std::unique_ptr<Decoder> make_decoder(const JsonView& json);

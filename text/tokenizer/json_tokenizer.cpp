@@ -1,5 +1,7 @@
 #include "text/tokenizer/json_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "text/tokenizer/unicode.h"
@@ -39,6 +41,12 @@ TrackedText valid_text(std::string_view given) {
   return out.take();
 }
 
+std::size_t total_size(const std::vector<AddedToken>& tokens) {
+  std::size_t size = 0;
+  for (const AddedToken& t : tokens) size += t.content.size();
+  return size;
+}
+
 }  // namespace
 
 JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra)
@@ -48,9 +56,11 @@ JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> liste
       decoder_(make_decoder(part(json, "decoder"))),
       frame_(make_special_frame(part(json, "post_processor"))),
       added_ids_(listed.size()),
+      added_growth_(total_size(listed) + total_size(extra)),
       size_(model_->end_id()),
       next_id_(model_->count()) {
   added_.reserve(listed.size());
+  for (const AddedToken& t : listed) require_free(t.id, t.content);
   for (AddedToken& t : listed) add_token(std::move(t));
   for (const AddedToken& t : extra)
     if (!t.by_name || added_ids_.find(t.content) < 0) add_token(t);
@@ -61,12 +71,13 @@ JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> liste
 void JsonTokenizer::add_token(AddedToken t) {
   if (t.content.empty()) return;
   const auto known = id_of(t.content);
+  if (!known) require_free(next_id_, t.content);
   t.id = known ? *known : next_id_++;
   size_ = std::max(size_, t.id + 1);
   added_with_.resize(static_cast<std::size_t>(size_), -1);
   normalized_.erase(t.id);
   if (t.normalized && normalizer_) {
-    TrackedText content{.text = t.content};
+    TrackedText content{.text = t.content, .growth = &added_growth_};
     normalizer_->apply(content);
     if (content.text != t.content) normalized_.emplace(t.id, content.text);
   }
@@ -75,6 +86,14 @@ void JsonTokenizer::add_token(AddedToken t) {
   with = static_cast<std::int32_t>(added_.size());
   added_ids_.insert(t.content, t.id);
   added_.push_back(std::move(t));
+}
+
+void JsonTokenizer::require_free(std::int32_t id, const std::string& content) const {
+  const auto taken = model_->token(id);
+  if (!taken || *taken == content) return;
+  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" and \"{}\" have one id, {}", *taken, content, id),
+                          .place = "added_tokens",
+                          .remedy = "fetch the tokenizer's files again"});
 }
 
 void JsonTokenizer::make_finders() {
@@ -158,6 +177,8 @@ void JsonTokenizer::add_frame(const std::vector<std::int32_t>& ids, std::size_t 
 Tokenizer::Encoding JsonTokenizer::encode_with_offsets(std::string_view given, EncodeOptions options) const {
   if (given.size() > kMaxText) fail(ErrorKind::input, {.cause = "a text of more than 2 GiB cannot be tokenized"});
   TrackedText text = valid_text(given);
+  TextGrowth growth(given.size());
+  text.growth = &growth;
   Encoding out;
   if (options.add_special) add_frame(frame_.before, 0, out);
   const std::vector<AddedMatch> found = raw_finder_.find(text.text);

@@ -100,6 +100,7 @@ class SettingsReader {
     add_by_id(std::move(found));
   }
   void add_by_id(std::vector<AddedToken> tokens) {
+    require_distinct_ids(tokens);
     std::stable_sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     s_.added.insert(s_.added.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end()));
   }
@@ -148,10 +149,14 @@ std::unique_ptr<Tokenizer> build_json_tokenizer(const fs::path& file, const Toke
 
 Json read_tokenizer_file(const fs::path& file, std::vector<AddedToken>& added) {
   const JsonItems items{.list = "added_tokens", .take = [&](const Json& token) {
-                          added.push_back(parse_added_token({token, fmt::format("added_tokens[{}]", added.size())}));
+                          const JsonView view(token, fmt::format("added_tokens[{}]", added.size()));
+                          added.push_back(parse_added_token(view));
+                          if (const auto id = view.find("id"))
+                            added.back().id = static_cast<std::int32_t>(id->integer({0, kMaxTokenId - 1}));
                         }};
   Json json = read_json_items(file, items, kTokenizerRules);
   if (const auto others = JsonView(json).find("added_tokens")) (void)others->list();  // a list, or an error
+  require_distinct_ids(added);
   return json;
 }
 

@@ -6,7 +6,29 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
+
 namespace qtrain {
+
+/// How many bytes the rules of a tokenizer may add to a text. The largest decomposition of Unicode makes 33 bytes of 3,
+/// and ByteLevel twice that; rules that multiply text, one after the other, would have no end.
+class TextGrowth {
+ public:
+  explicit TextGrowth(std::size_t given) : given_(given), left_(kFree + kTimes * given) {}
+  void add(std::size_t bytes) {
+    if (bytes > left_)
+      fail(ErrorKind::input,
+           {.cause = "rules of the tokenizer add more than " + std::to_string(kFree + kTimes * given_) +
+                     " bytes to a text of " + std::to_string(given_),
+            .remedy = "a normalizer or pre-tokenizer in tokenizer.json multiplies text: look at its "
+                      "Replace and Prepend rules, or fetch the file again"});
+    left_ -= bytes;
+  }
+
+ private:
+  static constexpr std::size_t kFree = std::size_t{1} << 20, kTimes = 32;
+  std::size_t given_, left_;
+};
 
 /// Text on its way through a tokenizer, and where each of its bytes came from in the text that was given.
 struct TrackedText {
@@ -14,6 +36,7 @@ struct TrackedText {
   /// Source range of each byte; empty while text is the source from `base` on, byte for byte.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> source = {};
   std::size_t base = 0;
+  TextGrowth* growth = nullptr;  ///< null: without a limit
 
   std::pair<std::size_t, std::size_t> source_of(std::size_t begin, std::size_t end) const {
     if (source.empty()) return {base + begin, base + end};
@@ -22,11 +45,12 @@ struct TrackedText {
   }
   /// Bytes [begin, end) with their sources.
   TrackedText part(std::size_t begin, std::size_t end) const {
-    if (source.empty()) return {.text = text.substr(begin, end - begin), .base = base + begin};
+    if (source.empty()) return {.text = text.substr(begin, end - begin), .base = base + begin, .growth = growth};
     return {.text = text.substr(begin, end - begin),
             .source = {source.begin() + static_cast<std::ptrdiff_t>(begin),
                        source.begin() + static_cast<std::ptrdiff_t>(end)},
-            .base = base};
+            .base = base,
+            .growth = growth};
   }
 };
 
@@ -35,6 +59,7 @@ class TrackedBuilder {
  public:
   explicit TrackedBuilder(const TrackedText& from) : from_(from) {
     out_.base = from.base;
+    out_.growth = from.growth;
     out_.text.reserve(from.text.size() + from.text.size() / 4);
     out_.source.reserve(from.text.size() + from.text.size() / 4);
   }
@@ -50,6 +75,7 @@ class TrackedBuilder {
   }
   /// `text` in place of bytes [begin, end); an empty range for something that was not there.
   void replace(std::size_t begin, std::size_t end, std::string_view text) {
+    if (from_.growth && text.size() > end - begin) from_.growth->add(text.size() - (end - begin));
     out_.text.append(text);
     const std::pair<std::size_t, std::size_t> at = begin < end ? from_.source_of(begin, end) : nothing_at(begin);
     for (std::size_t i = 0; i < text.size(); ++i) add(at);

@@ -92,8 +92,16 @@ class SentencePieceTokenizer final : public Tokenizer {
       t.id = size_;
     if (t.id >= kMaxTokenId)
       fail(ErrorKind::input, {.cause = "the id of the added token \"" + t.content + "\" is out of range"});
+    require_free(t);
     size_ = std::max(size_, t.id + 1);
     if (added_.emplace(t.id, t).second) added_ids_.emplace(t.content, t.id);
+  }
+  void require_free(const AddedToken& t) const {
+    const std::string other = token(t.id);
+    if (!other.empty() && other != t.content)
+      fail(ErrorKind::input,
+           {.cause = "\"" + other + "\" and \"" + t.content + "\" have one id, " + std::to_string(t.id),
+            .remedy = "fetch the tokenizer's files again"});
   }
   static void put(std::int32_t id, std::size_t begin, std::size_t end, Encoding& out) {
     out.ids.push_back(id);

@@ -19,6 +19,8 @@ Vocabulary::Vocabulary(const std::vector<std::pair<std::string_view, std::int64_
   tokens_.resize(static_cast<std::size_t>(end));
   known_.resize(static_cast<std::size_t>(end));
   for (const auto& [token, id] : entries) {
+    if (known_[static_cast<std::size_t>(id)] && tokens_[static_cast<std::size_t>(id)] != token)
+      refuse(fmt::format("\"{}\" and \"{}\" have one id, {}", tokens_[static_cast<std::size_t>(id)], token, id));
     tokens_[static_cast<std::size_t>(id)] = token;
     known_[static_cast<std::size_t>(id)] = true;
   }

@@ -3,12 +3,15 @@
 
 #include <utility>
 
+#include "core/json_object.h"
 #include "data/source/arrow/batch.h"
 #include "data/source/batched_rows.h"
 #include "data/source/reader.h"
 
 namespace qtrain {
 namespace {
+
+constexpr const char* kSmallerBatches = "Write it again in smaller record batches, or without compression.";
 
 enum MessageKind : std::uint8_t { kSchemaMessage = 1, kDictionaryMessage = 2, kBatchMessage = 3 };
 
@@ -58,13 +61,13 @@ class MessageScan {
 
 class ArrowRowBatch final : public RowBatch {
  public:
-  explicit ArrowRowBatch(ArrowColumns columns) : columns_(std::move(columns)) {}
+  ArrowRowBatch(ArrowColumns columns, std::uint64_t bytes) : RowBatch(bytes), columns_(std::move(columns)) {}
 
   Json row(std::int64_t row) const override {
-    Json out = Json::object();
+    JsonObject out;
     for (const ArrowColumn& column : columns_.columns)
-      if (column.field->kind != ArrowKind::unread) out[column.field->name] = arrow_value(column, row);
-    return out;
+      if (column.field->kind != ArrowKind::unread) out.add(column.field->name, arrow_value(column, row));
+    return out.take();
   }
 
  private:
@@ -73,7 +76,8 @@ class ArrowRowBatch final : public RowBatch {
 
 class ArrowRows final : public BatchedRows {
  public:
-  explicit ArrowRows(FileBytesPtr file) : BatchedRows(file->name()), file_(std::move(file)) {
+  explicit ArrowRows(FileBytesPtr file)
+      : BatchedRows(file->name()), file_(std::move(file)), dictionary_memory_(file_->text().size(), kSmallerBatches) {
     with_place(name(), [&] { return read_messages(); });
   }
 
@@ -88,7 +92,9 @@ class ArrowRows final : public BatchedRows {
  protected:
   std::shared_ptr<const RowBatch> load(std::size_t batch) const override {
     const Batch& at = batches_[batch];
-    return std::make_shared<ArrowRowBatch>(read_arrow_columns(fields_, at.parts, *at.dictionaries));
+    GrowthLimit memory(at.parts.body.size(), kSmallerBatches);
+    ArrowColumns columns = read_arrow_columns({fields_, at.parts, *at.dictionaries, memory});
+    return std::make_shared<ArrowRowBatch>(std::move(columns), memory.made());
   }
   void release_batch(std::size_t batch) const override { file_->release(batches_[batch].parts.body); }
 
@@ -125,17 +131,18 @@ class ArrowRows final : public BatchedRows {
       fail(ErrorKind::input,
            {.cause = "the file adds to its dictionaries, which is not read",
             .remedy = "Write it again with emit_dictionary_deltas=False, as pyarrow and datasets do unless told."});
-    auto read =
-        std::make_shared<ArrowColumns>(read_arrow_columns(field->second, {*data, message.body}, *dictionaries_));
-    auto now = std::make_shared<ArrowDictionaries>(*dictionaries_);
-    (*now)[id] = {read, &read->columns[0]};
-    dictionaries_ = std::move(now);
+    auto read = std::make_shared<ArrowColumns>(
+        read_arrow_columns({field->second, {*data, message.body}, *dictionaries_, dictionary_memory_}));
+    if (dictionaries_.use_count() > 1)  // a batch keeps them as they are
+      dictionaries_ = std::make_shared<ArrowDictionaries>(*dictionaries_);
+    (*dictionaries_)[id] = {read, &read->columns[0]};
   }
 
   FileBytesPtr file_;
   std::vector<ArrowField> fields_;
   std::map<std::int64_t, std::vector<ArrowField>> dictionary_fields_;  // one field each, as the batch has it
-  std::shared_ptr<const ArrowDictionaries> dictionaries_ = std::make_shared<const ArrowDictionaries>();
+  std::shared_ptr<ArrowDictionaries> dictionaries_ = std::make_shared<ArrowDictionaries>();
+  GrowthLimit dictionary_memory_;  // they stay
   std::vector<Batch> batches_;
 };
 

@@ -28,14 +28,15 @@ std::optional<Codec> codec_of(const FlatTable& header) {
 
 class ColumnReader {
  public:
-  ColumnReader(const ArrowBatchParts& parts, const ArrowDictionaries& dictionaries)
-      : body_(parts.body),
-        nodes_(parts.header.vector(1, 16)),
-        buffers_(parts.header.vector(2, 16)),
-        block_counts_(parts.header.vector(4, 8)),
-        codec_(codec_of(parts.header)),
-        dictionaries_(dictionaries),
-        max_values_((parts.body.size() + 8) * kMaxRowsPerByte) {}
+  explicit ColumnReader(const ArrowBatchReading& in)
+      : body_(in.parts.body),
+        nodes_(in.parts.header.vector(1, 16)),
+        buffers_(in.parts.header.vector(2, 16)),
+        block_counts_(in.parts.header.vector(4, 8)),
+        codec_(codec_of(in.parts.header)),
+        dictionaries_(in.dictionaries),
+        memory_(in.memory),
+        max_values_((in.parts.body.size() + 8) * kMaxRowsPerByte) {}
 
   ArrowColumn column(const ArrowField& field) {
     ArrowColumn out{.field = &field};
@@ -75,6 +76,7 @@ class ColumnReader {
     bytes.remove_prefix(8);
     if (size == -1) return bytes;  // left as it was
     require_batch(size >= 0, "a compressed buffer of negative size");
+    memory_.add(static_cast<std::uint64_t>(size));
     made_.push_back(decompress({.codec = *codec_, .bytes = bytes, .size = static_cast<std::uint64_t>(size)}));
     return made_.back().view();
   }
@@ -131,6 +133,7 @@ class ColumnReader {
   FlatTable::Vector nodes_, buffers_, block_counts_;
   std::optional<Codec> codec_;
   const ArrowDictionaries& dictionaries_;
+  GrowthLimit& memory_;
   std::uint64_t max_values_;
   std::uint64_t node_ = 0, buffer_ = 0, block_count_ = 0;
   std::vector<OwnedBytes> made_;
@@ -159,11 +162,10 @@ std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts) {
   return bytes;
 }
 
-ArrowColumns read_arrow_columns(const std::vector<ArrowField>& fields, const ArrowBatchParts& parts,
-                                const ArrowDictionaries& dictionaries) {
-  ArrowColumns out{.rows = arrow_batch_rows(parts)};
-  ColumnReader reader(parts, dictionaries);
-  for (const ArrowField& field : fields) {
+ArrowColumns read_arrow_columns(const ArrowBatchReading& in) {
+  ArrowColumns out{.rows = arrow_batch_rows(in.parts)};
+  ColumnReader reader(in);
+  for (const ArrowField& field : in.fields) {
     out.columns.push_back(reader.column(field));
     require_batch(out.columns.back().length >= out.rows, "a column is shorter than the batch");
   }

@@ -5,6 +5,7 @@
 
 #include "data/source/arrow/column.h"
 #include "data/source/codecs.h"
+#include "data/source/growth_limit.h"
 
 namespace qtrain {
 
@@ -22,9 +23,15 @@ struct ArrowColumns {
 };
 
 /// Lays the fields over the batch; they must outlive it.
-/// Errors (ErrorKind::input, without a place): buffers that are too short or out of the body, a codec that is not read.
-ArrowColumns read_arrow_columns(const std::vector<ArrowField>& fields, const ArrowBatchParts& parts,
-                                const ArrowDictionaries& dictionaries);
+/// Errors (ErrorKind::input, without a place): buffers that are too short or out of the body, a codec that is not read,
+/// more than `memory` allows.
+struct ArrowBatchReading {
+  const std::vector<ArrowField>& fields;
+  const ArrowBatchParts& parts;
+  const ArrowDictionaries& dictionaries;
+  GrowthLimit& memory;  ///< for what is decompressed
+};
+ArrowColumns read_arrow_columns(const ArrowBatchReading& in);
 
 /// The rows that a batch says to have, if its bytes can hold them.
 std::int64_t arrow_batch_rows(const ArrowBatchParts& parts);

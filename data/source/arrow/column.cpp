@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/half.h"
+#include "core/json_object.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -89,10 +90,10 @@ Json list_value(const ArrowColumn& items, std::pair<std::int64_t, std::int64_t> 
 }
 
 Json struct_value(const ArrowColumn& column, std::int64_t i) {
-  Json out = Json::object();
+  JsonObject out;
   for (const ArrowColumn& child : column.children)
-    if (child.field->kind != ArrowKind::unread) out[child.field->name] = arrow_value(child, i);
-  return out;
+    if (child.field->kind != ArrowKind::unread) out.add(child.field->name, arrow_value(child, i));
+  return out.take();
 }
 
 Json dictionary_value(const ArrowColumn& column, std::int64_t i) {

@@ -70,12 +70,20 @@ class LeafReader {
       return bytes;
     }
     if (size == 0) return {};
+    request_.memory.add(size);
     out_.pages.push_back(decompress({.codec = codec, .bytes = bytes, .size = size}));
     return out_.pages.back().view();
   }
 
+  /// Memory of a value with its levels, and of the row that begins with it.
+  std::uint64_t bytes_of_value() const {
+    const std::uint64_t levels = (leaf_.max_definition > 0) + (leaf_.max_repetition > 0);
+    return levels + 2 * sizeof(std::uint32_t) + (is_text(leaf_) ? sizeof(std::string_view) : sizeof(std::int64_t));
+  }
+
   void read_dictionary(const ParquetPage& page) {
     require_page(page.values <= page.size * 8, "a dictionary is longer than its bytes");
+    request_.memory.add(page.values * bytes_of_value());
     LeafValues values = std::exchange(out_, {});
     const std::string_view bytes = contents(page, page.bytes, page.size);
     read_plain(bytes, page.values);
@@ -86,6 +94,7 @@ class LeafReader {
   void read_data(const ParquetPage& page) {
     require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_,
                  "more values than announced");
+    request_.memory.add(page.values * bytes_of_value());
     std::string_view bytes = page.bytes;
     std::uint64_t size = page.size;
     std::string_view repetition, definition;
@@ -214,6 +223,7 @@ class LeafReader {
       size += static_cast<std::uint64_t>(std::max<std::int64_t>(shared[i], 0)) + ends[i].size();
       require_page(shared[i] >= 0 && size < kMax, "text of a wrong length");
     }
+    request_.memory.add(size);
     out_.pages.emplace_back(size);
     char* to = out_.pages.back().data();
     for (std::size_t i = 0; i < count; ++i) {

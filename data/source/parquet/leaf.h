@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/source/growth_limit.h"
 #include "data/source/parquet/metadata.h"
 
 namespace qtrain {
@@ -26,10 +27,12 @@ struct LeafRequest {
   const ParquetLeaf& leaf;
   const ParquetChunk& chunk;
   std::int64_t rows;
+  GrowthLimit& memory;  ///< of all columns of the row group
 };
 
 /// Decodes all pages of the chunk.
-/// Errors (ErrorKind::input, without a place): damaged pages, a codec or an encoding that is not read.
+/// Errors (ErrorKind::input, without a place): damaged pages, a codec or an encoding that is not read, more than
+/// `memory` allows.
 LeafValues read_leaf(const LeafRequest& request);
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/json_object.h"
 #include "data/source/batched_rows.h"
 #include "data/source/parquet/encodings.h"
 #include "data/source/parquet/leaf.h"
@@ -27,12 +28,12 @@ class RecordAssembly {
   }
 
   Json row() {
-    Json out = Json::object();
+    JsonObject out;
     for (const ParquetNode& column : file_.columns)
-      if (column.is_read) out[column.name] = value(column);
+      if (column.is_read) out.add(column.name, value(column));
     for (std::size_t i = 0; i < leaves_.size(); ++i)
       require_page(leaves_[i].row_levels.empty() || at_row_end(i), "columns of one list differ in length");
-    return out;
+    return out.take();
   }
 
  private:
@@ -64,10 +65,10 @@ class RecordAssembly {
   }
 
   Json group(const ParquetNode& node) {
-    Json out = Json::object();
+    JsonObject out;
     for (const ParquetNode& child : node.children)
-      if (child.is_read) out[child.name] = value(child);
-    return out;
+      if (child.is_read) out.add(child.name, value(child));
+    return out.take();
   }
 
   Json list(const ParquetNode& node, int level) {
@@ -107,7 +108,12 @@ class RecordAssembly {
 
 class ParquetBatch final : public RowBatch {
  public:
-  ParquetBatch(const ParquetFile& file, std::vector<LeafValues> leaves) : file_(file), leaves_(std::move(leaves)) {}
+  struct Parts {
+    const ParquetFile& file;
+    std::vector<LeafValues> leaves;
+    std::uint64_t bytes;
+  };
+  explicit ParquetBatch(Parts parts) : RowBatch(parts.bytes), file_(parts.file), leaves_(std::move(parts.leaves)) {}
   Json row(std::int64_t row) const override {
     return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row();
   }
@@ -137,8 +143,9 @@ class ParquetRows final : public BatchedRows {
   std::shared_ptr<const RowBatch> load(std::size_t batch) const override {
     const ParquetRowGroup& group = file_.groups[batch];
     std::vector<LeafValues> leaves(file_.leaves.size());
-    for (const ParquetNode& column : file_.columns) read_below(column, group, leaves);
-    return std::make_shared<ParquetBatch>(file_, std::move(leaves));
+    GrowthLimit memory(stored_bytes(group), "Write it again in smaller row groups: pyarrow's row_group_size=1000.");
+    for (const ParquetNode& column : file_.columns) read_below(column, {group, memory}, leaves);
+    return std::make_shared<ParquetBatch>(ParquetBatch::Parts{file_, std::move(leaves), memory.made()});
   }
   void release_batch(std::size_t batch) const override {
     for (const ParquetChunk& chunk : file_.groups[batch].chunks)
@@ -146,22 +153,32 @@ class ParquetRows final : public BatchedRows {
   }
 
  private:
-  static std::uint64_t bytes_of(const ParquetRowGroup& group) {
-    std::uint64_t packed = 0;
-    for (const ParquetChunk& chunk : group.chunks) packed += chunk.size;
-    return std::max(packed, static_cast<std::uint64_t>(std::max<std::int64_t>(group.bytes, 0)));
+  struct GroupReading {
+    const ParquetRowGroup& group;
+    GrowthLimit& memory;
+  };
+
+  /// Columns may lie over one another.
+  std::uint64_t stored_bytes(const ParquetRowGroup& group) const {
+    std::uint64_t stored = 0;
+    for (const ParquetChunk& chunk : group.chunks) stored += chunk.size;
+    return std::min<std::uint64_t>(stored, bytes_->text().size());
+  }
+  std::uint64_t bytes_of(const ParquetRowGroup& group) const {
+    return std::max(stored_bytes(group), static_cast<std::uint64_t>(std::max<std::int64_t>(group.bytes, 0)));
   }
 
-  void read_below(const ParquetNode& node, const ParquetRowGroup& group, std::vector<LeafValues>& leaves) const {
+  void read_below(const ParquetNode& node, const GroupReading& in, std::vector<LeafValues>& leaves) const {
     if (!node.is_read) return;
     if (node.kind == ParquetNode::Kind::leaf)
       leaves[node.leaf] = with_place("column '" + node.name + "'", [&] {
         return read_leaf({.file = bytes_->text(),
                           .leaf = file_.leaves[node.leaf],
-                          .chunk = group.chunks[node.leaf],
-                          .rows = group.rows});
+                          .chunk = in.group.chunks[node.leaf],
+                          .rows = in.group.rows,
+                          .memory = in.memory});
       });
-    for (const ParquetNode& child : node.children) read_below(child, group, leaves);
+    for (const ParquetNode& child : node.children) read_below(child, in, leaves);
   }
 
   FileBytesPtr bytes_;

@@ -187,30 +187,36 @@ TEST(Sources, BytesOfRowsAreThoseOfWhatIsDecoded) {
 /// Batches of two rows that say how often they were decoded.
 class CountingRows final : public BatchedRows {
  public:
-  CountingRows(int batches, std::uint64_t bytes) : BatchedRows("rows") {
-    for (int i = 0; i < batches; ++i) add_batch(2, bytes);
+  struct Bytes {
+    std::uint64_t said, held;
+  };
+  CountingRows(int batches, Bytes bytes) : BatchedRows("rows"), held_(bytes.held) {
+    for (int i = 0; i < batches; ++i) add_batch(2, bytes.said);
   }
   std::string_view format() const override { return "rows"; }
   mutable int decoded = 0;
 
  private:
   struct Batch final : RowBatch {
+    using RowBatch::RowBatch;
     Json row(std::int64_t row) const override { return row; }
   };
   void release_batch(std::size_t) const override {}
   std::shared_ptr<const RowBatch> load(std::size_t) const override {
     ++decoded;
-    return std::make_shared<Batch>();
+    return std::make_shared<Batch>(held_);
   }
+  std::uint64_t held_;
 };
 
 TEST(Sources, SmallBatchesStayForAllThreadsLargeOnesDoNot) {
-  const CountingRows small(6, 1000), large(6, 1u << 30);
-  for (const CountingRows* rows : {&small, &large})
+  const CountingRows small(6, {1000, 1000}), large(6, {1u << 30, 1u << 30}), larger_than_said(6, {1000, 1u << 30});
+  for (const CountingRows* rows : {&small, &large, &larger_than_said})
     for (std::int64_t turn = 0; turn < 4; ++turn)
       for (std::int64_t row = turn % 2; row < 12; row += 2) EXPECT_EQ(rows->parse(row), turn % 2);
   EXPECT_EQ(small.decoded, 6);
   EXPECT_EQ(large.decoded, 24);
+  EXPECT_EQ(larger_than_said.decoded, 24);
 }
 
 TEST(Sources, AParquetFileMayHaveNoRows) {

@@ -8,6 +8,7 @@
 
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
+#include "text/tokenizer/stream_decoder.h"
 
 namespace qtrain {
 namespace {

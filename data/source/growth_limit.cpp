@@ -1,0 +1,29 @@
+#include "data/source/growth_limit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace qtrain {
+
+GrowthLimit::GrowthLimit(std::uint64_t stored, std::string remedy)
+    : stored_(stored), most_(std::max(kFreeBytes, stored * kTimes)), remedy_(std::move(remedy)) {}
+
+void GrowthLimit::add(std::uint64_t bytes) {
+  if (bytes <= most_ - made_) {
+    made_ += bytes;
+    return;
+  }
+  fail(
+      ErrorKind::input,
+      {.cause = fmt::format("{} bytes would become more than {} when they are decompressed; the limit is {} MiB, or {} "
+                            "times the compressed size where that is more, since files beyond it are mostly made to "
+                            "exhaust memory",
+                            stored_, most_, kFreeBytes >> 20, kTimes),
+       .remedy = remedy_});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,173 @@
+// Files of rows that were made to take memory or time out of proportion to their size.
+#include <gmock/gmock.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <ctime>
+
+#include "core/json_object.h"
+#include "core/stop.h"
+#include "data/source/growth_limit.h"
+#include "data/source/reader.h"
+#include "tests/data/support.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::string row_of(std::size_t size) {
+  return R"({"text": ")" + std::string(size, 'a') + "\"}\n";
+}
+
+std::string gzipped(std::string_view text) {
+  z_stream z{};
+  deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, text.size()) + 64, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+std::string zstd_compressed(std::string_view text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+class HostileRows : public test::DataFolder {
+ protected:
+  /// What reading all rows of the file says.
+  static std::string refusal(const std::filesystem::path& path) {
+    return test::error_of(ErrorKind::input, [&] {
+      const RawRows rows({path});
+      for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
+    });
+  }
+};
+
+TEST_F(HostileRows, CompressedFilesThatBecomeTooMuchAreRefusedByNameAndLimit) {
+  const std::string large = row_of(300 * kMiB);
+  const std::filesystem::path growth = test::golden_folder() / "growth";
+  struct Case {
+    std::string path, remedy;
+  };
+  const Case cases[] = {{write("a.jsonl.gz", gzipped(large)), "gzip -d"},
+                        {write("a.jsonl.zst", zstd_compressed(large)), "zstd -d"},
+                        {write("members.csv.gz", gzipped("a,b\n") + gzipped(large)), "gzip -d"},
+                        {growth / "page.parquet", "row_group_size"},
+                        {growth / "dictionary_page.parquet", "row_group_size"},
+                        {growth / "columns.parquet", "row_group_size"},
+                        {growth / "buffer.arrow", "smaller record batches"},
+                        {growth / "dictionary.arrow", "smaller record batches"}};
+  for (const Case& c : cases)
+    EXPECT_THAT(refusal(c.path), AllOf(HasSubstr(c.path), HasSubstr("256 MiB"), HasSubstr(c.remedy)));
+}
+
+TEST_F(HostileRows, CompressedFilesBelowTheLimitAreRead) {
+  const std::string text = row_of(60 * kMiB);  // more than what stays in memory
+  for (const std::string& path : {write("a.jsonl.gz", gzipped(text)), write("a.jsonl.zst", zstd_compressed(text))}) {
+    const RawRows rows({path});
+    ASSERT_EQ(rows.size(), 1);
+    EXPECT_EQ(rows.parse(0).at("text").get_ref<const std::string&>().size(), 60 * kMiB);
+  }
+}
+
+TEST(GrowthLimits, ManyBytesMayBecomeMany) {
+  GrowthLimit few(10, "split it"), many(std::uint64_t{4} << 20, "split it");
+  few.add(GrowthLimit::kFreeBytes);
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { few.add(1); }), HasSubstr("split it"));
+  many.add(std::uint64_t{1} << 30);
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { many.add(1); }), HasSubstr("4194304 bytes"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { many.add(~std::uint64_t{0}); }), HasSubstr("4194304 bytes"));
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+std::string numbered(const char* before, int count, const char* after) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += before + std::to_string(i) + (i + 1 < count ? after : "");
+  return all;
+}
+
+/// Each takes a fraction of a second where the time grows with the size of the file, and minutes where it grows with
+/// its square.
+TEST_F(HostileRows, TimeGrowsWithTheFileNotWithItsSquare) {
+  constexpr int kMany = 200'000;
+  struct Case {
+    const char* name;
+    std::string text;
+  };
+  const Case cases[] = {{"columns.csv", numbered("column", kMany, ",") + "\n" + numbered("", kMany, ",") + "\n"},
+                        {"one_name.csv", repeated("a,", kMany) + "b\n1\n"},
+                        {"suffixes.csv", numbered("a.", kMany, ",") + "," + repeated("a,", kMany) + "b\n1\n"},
+                        {"no_names.csv", repeated(",", kMany) + "\n1\n"},
+                        {"quotes.csv", "a,b\n\"" + repeated("\"\"", kMany) + "\",2\n"},
+                        {"quoted_lines.csv", "a\n" + repeated("\"x\ny\"\n", kMany)},
+                        {"blank_lines.csv", "a\n" + repeated(" \t \n", kMany) + "1\n"},
+                        {"long_line.csv", "a\n" + std::string(20 * kMiB, 'x') + "\n"},
+                        {"columns.tsv", numbered("column", kMany, "\t") + "\n1\n"},
+                        {"keys.jsonl", "{" + numbered("\"k", kMany, "\": 1, ") + "\": 1}\n"},
+                        {"array.json", "[" + repeated("{\"text\": \"a\"}, ", kMany) + "{\"text\": \"a\"}]"},
+                        {"lines.txt", repeated("\r", kMany) + "a"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const std::clock_t start = std::clock();
+    const RawRows rows({write(c.name, c.text)});
+    const RawRows named = rows.with_columns({.columns = {{"text", "column7"}}, .texts = {}, .message_keys = {}});
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(rows.size(), 3); ++i) named.parse(i);
+    EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
+  }
+}
+
+TEST_F(HostileRows, ShortRowsBelowALongHeaderAreRefused) {
+  const std::string path = write("a.csv", numbered("c", 20'000, ",") + "\n" + repeated("1\n", 200'000));
+  EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("200000 rows of 20000 columns"), HasSubstr("header")));
+  const RawRows few({write("b.csv", "a,b,c\n" + repeated("1\n", 1000))});
+  EXPECT_EQ(dump_json(few.parse(7)), R"({"a": "1", "b": null, "c": null})");
+}
+
+TEST_F(HostileRows, AStopEndsTheReadingOfAFile) {
+  const std::string text = repeated("{\"text\": \"a\"}\n", 10);
+  const std::string paths[] = {
+      write("a.jsonl", text),   write("a.jsonl.gz", gzipped(text)), write("a.jsonl.zst", zstd_compressed(text)),
+      write("a.csv", "a\n1\n"), write("a.txt", "a\nb\n"),           write("a.json", "[{\"text\": \"a\"}]")};
+  set_stop_requested(true);
+  for (const std::string& path : paths)
+    EXPECT_THAT(test::error_of(ErrorKind::stopped, [&] { const RawRows rows({path}); }), HasSubstr("stopped")) << path;
+  set_stop_requested(false);
+  for (const std::string& path : paths) EXPECT_GT(RawRows({path}).size(), 0);
+}
+
+TEST(JsonObjects, HaveTheFirstPlaceAndTheLastValueOfAName) {
+  for (const int others : {0, 5, 30}) {
+    JsonObject object;
+    Json expected = Json::object();
+    const auto add = [&](const std::string& key, const Json& value) {
+      object.add(key, value);
+      expected[key] = value;
+    };
+    add("a", 1);
+    for (int i = 0; i < others; ++i) add("k" + std::to_string(i * 7 % 31), i);
+    add("b", 2);
+    add("a", 3);
+    add("b", 4);
+    EXPECT_EQ(dump_json(object.take()), dump_json(expected));
+  }
+  EXPECT_EQ(dump_json(JsonObject().take()), "{}");
+}
+
+}  // namespace
+}  // namespace qtrain
