@@ -100,10 +100,9 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
   const int all = static_cast<int>(std::thread::hardware_concurrency()), usable = usable_processors();
   const int mine = usable < all ? usable : std::max(1, usable / place.local_size);
   if (config.value.run.threads == 0) config.value.run.threads = mine;
-  if (place.launcher != "qtrain") {  // which starts what the config says; others have said it to their own
-    config.value.run.nproc = place.local_size;
-    config.value.run.nnodes = std::max(1, place.size / std::max(1, place.local_size));
-  }
+  const bool by_another = place.launcher != "qtrain";  // which was told how many, and not by the config
+  if (by_another || !config.given("nproc")) config.value.run.nproc = place.local_size;
+  if (by_another) config.value.run.nnodes = std::max(1, place.size / std::max(1, place.local_size));
   if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
   if (place.launcher == "qtrain") return;
   log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
