@@ -62,44 +62,41 @@ std::vector<Tampering> of_each(const std::string& folder) {
           {about + "TrainerStateBlank", folder, "trainer_state.json", add_blank}};
 }
 
-std::vector<Tampering> of_a_full_run() {
-  std::vector<Tampering> all = of_each("");
-  for (Tampering& t : of_each("checkpoint-2")) all.push_back(std::move(t));
-  const std::vector<Tampering> more{
-      {"OptimizerState", "checkpoint-2", "optimizer.safetensors", flip_last_bit},
-      {"LastOptimizerState", "checkpoint-4", "optimizer.safetensors", flip_last_bit},
-      {"SumOfLosses", "checkpoint-2", "training_state.json", value("/loss_total", 3.5)},
-      {"Tokens", "checkpoint-4", "training_state.json", value("/tokens", 7)},
-      {"LogInterval", "checkpoint-4", "training_state.json", value("/identity/keys/logging_first_step", true)},
-      {"DeviceOfACheckpoint", "checkpoint-2", "training_state.json", value("/identity/device", "Another, AVX9")},
-      {"NotResumable", "checkpoint-2", "training_state.json", value("/resumable", false)},
-      {"TrainLoss", "", "train_results.json", value("/train_loss", 0.5)},
-      {"WorldSize", "", "manifest.json", value("/world_size", 2)},
-      {"MetricsOfTheResult", "", "train_results.json", value("/metrics_jsonl/sha256", std::string(64, '0'))},
-      // Without a new manifest.
-      {"BitOfACheckpoint", "checkpoint-2", "optimizer.safetensors", flip_last_bit, Tampering::Seal::kept},
-      {"BitOfTheResult", "", "tokenizer.json", flip_last_bit, Tampering::Seal::kept},
-      {"Metrics", "", "metrics.jsonl", text("\"loss\": ", "\"loss\": 1"), Tampering::Seal::kept},
-      {"MetricsSpeed", "", "metrics.jsonl", text("\"tokens_per_second\": ", "\"tokens_per_second\": 9"),
-       Tampering::Seal::kept},
-      {"MetricsGone", "", "metrics.jsonl", remove, Tampering::Seal::kept},
-      {"ConfigOfTheRun", "", "resolved_config.json", text("\"seed\": 42", "\"seed\": 43"), Tampering::Seal::kept},
-      {"NoManifest", "", "manifest.json", remove, Tampering::Seal::kept, "the result"},
-      {"EmptyManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, "{}\n"); }, Tampering::Seal::kept,
-       "is damaged"},
-      {"CutManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, bytes_of(f).substr(0, 90)); },
-       Tampering::Seal::kept, "the result"},
-      {"NoManifestOfACheckpoint", "checkpoint-4", "manifest.json", remove, Tampering::Seal::kept, "checkpoint-4"},
-      {"AFileBeside", "", "added_tokens.json", [](const fs::path& f) { write_file(f, "{}\n"); }, Tampering::Seal::kept,
-       "not among the files that were saved"},
-      {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",
-       [](const fs::path& f) {
-         fs::create_directories(f.parent_path());
-         write_file(f, "{{ messages }}");
-       },
-       Tampering::Seal::kept, "not among the files that were saved"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+std::vector<Tampering> of_states() {
+  return {{"OptimizerState", "checkpoint-2", "optimizer.safetensors", flip_last_bit},
+          {"LastOptimizerState", "checkpoint-4", "optimizer.safetensors", flip_last_bit},
+          {"SumOfLosses", "checkpoint-2", "training_state.json", value("/loss_total", 3.5)},
+          {"Tokens", "checkpoint-4", "training_state.json", value("/tokens", 7)},
+          {"LogInterval", "checkpoint-4", "training_state.json", value("/identity/keys/logging_first_step", true)},
+          {"DeviceOfACheckpoint", "checkpoint-2", "training_state.json", value("/identity/device", "Another, AVX9")},
+          {"NotResumable", "checkpoint-2", "training_state.json", value("/resumable", false)},
+          {"TrainLoss", "", "train_results.json", value("/train_loss", 0.5)},
+          {"WorldSize", "", "manifest.json", value("/world_size", 2)},
+          {"MetricsOfTheResult", "", "train_results.json", value("/metrics_jsonl/sha256", std::string(64, '0'))}};
+}
+
+std::vector<Tampering> without_a_new_manifest() {
+  return {{"BitOfACheckpoint", "checkpoint-2", "optimizer.safetensors", flip_last_bit, Tampering::Seal::kept},
+          {"BitOfTheResult", "", "tokenizer.json", flip_last_bit, Tampering::Seal::kept},
+          {"Metrics", "", "metrics.jsonl", text("\"loss\": ", "\"loss\": 1"), Tampering::Seal::kept},
+          {"MetricsSpeed", "", "metrics.jsonl", text("\"tokens_per_second\": ", "\"tokens_per_second\": 9"),
+           Tampering::Seal::kept},
+          {"MetricsGone", "", "metrics.jsonl", remove, Tampering::Seal::kept},
+          {"ConfigOfTheRun", "", "resolved_config.json", text("\"seed\": 42", "\"seed\": 43"), Tampering::Seal::kept},
+          {"NoManifest", "", "manifest.json", remove, Tampering::Seal::kept, "the result"},
+          {"EmptyManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, "{}\n"); },
+           Tampering::Seal::kept, "is damaged"},
+          {"CutManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, bytes_of(f).substr(0, 90)); },
+           Tampering::Seal::kept, "the result"},
+          {"NoManifestOfACheckpoint", "checkpoint-4", "manifest.json", remove, Tampering::Seal::kept, "checkpoint-4"},
+          {"AFileBeside", "", "added_tokens.json", [](const fs::path& f) { write_file(f, "{}\n"); },
+           Tampering::Seal::kept, "not among the files that were saved"},
+          {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",
+           [](const fs::path& f) {
+             fs::create_directories(f.parent_path());
+             write_file(f, "{{ messages }}");
+           },
+           Tampering::Seal::kept, "not among the files that were saved"}};
 }
 
 class TamperedRun : public VerifiedRun {
@@ -122,7 +119,7 @@ class TamperedRun : public VerifiedRun {
     for (const Tampering& t : all) {
       SCOPED_TRACE(t.name);
       tamper(t);
-      expect_named(t, verify());
+      expect_named(t, verify({"--steps", t.seal == Tampering::Seal::kept ? "0" : "100"}));
       fs::remove_all(output());
       fs::copy(at("kept"), output(), fs::copy_options::recursive);
     }
@@ -130,9 +127,24 @@ class TamperedRun : public VerifiedRun {
   }
 };
 
-TEST_F(TamperedRun, OfAllWeightsIsRefused) {
+TEST_F(TamperedRun, ThatSealedItsResultAnewIsRefused) {
   train_ok(folder_.path(), config());
-  expect_all_found(of_a_full_run());
+  expect_all_found(of_each(""));
+}
+
+TEST_F(TamperedRun, ThatSealedACheckpointAnewIsRefused) {
+  train_ok(folder_.path(), config());
+  expect_all_found(of_each("checkpoint-2"));
+}
+
+TEST_F(TamperedRun, ThatSealedItsStatesAnewIsRefused) {
+  train_ok(folder_.path(), config());
+  expect_all_found(of_states());
+}
+
+TEST_F(TamperedRun, ThatKeptItsManifestsIsRefused) {
+  train_ok(folder_.path(), config());
+  expect_all_found(without_a_new_manifest());
 }
 
 TEST_F(TamperedRun, OfAnAdapterIsRefused) {
