@@ -16,7 +16,8 @@ std::string text_of(beast::string_view text) {
 
 }  // namespace
 
-// Without `override`: of later versions the trailers come to a function of their own.
+// Without `override`: later versions of Beast have a function for trailers that earlier ones have not.
+// NOLINTBEGIN(modernize-use-override)
 struct MessageParser::Impl : beast::http::basic_parser<true> {
   explicit Impl(Request& to) : request(to) {}
 
@@ -47,6 +48,7 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
   Request& request;
   bool whole_head = false;
 };
+// NOLINTEND(modernize-use-override)
 
 MessageParser::MessageParser(Request& request) : impl_(std::make_unique<Impl>(request)) {
   impl_->eager(true);
