@@ -52,7 +52,7 @@ class JsonTokenizer final : public Tokenizer {
   std::vector<std::int32_t> added_with_;  // by id: the index in added_, or -1
   StringIds added_ids_;
   std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
-  TextGrowth added_growth_;  // of all added tokens
+  TextGrowth added_growth_;                                   // of all added tokens
   std::int32_t size_ = 0, next_id_ = 0;
   SpecialTokens special_;
 };
