@@ -31,7 +31,10 @@ PyGetter attribute_getter(PyWork& work, const PyValue& attribute, Folding foldin
       value = py_item(work, value, part);
       if (value.is(PyKind::undefined) && !replacement.is(PyKind::none)) value = replacement;
     }
-    return folding == Folding::ignore_case && value.is_string() ? PyValue(py_lower(value.text())) : value;
+    if (folding == Folding::none || !value.is_string()) return value;
+    work.make(value.text().size());
+    work.read(value.text().size() * 64);
+    return PyValue(py_lower(value.text()));
   };
 }
 

@@ -16,7 +16,7 @@ namespace qtrain {
 namespace {
 
 PyValue evaluate_name(TemplateState& state, const TemplateExpr& e) {
-  if (const PyValue* found = state.scope->find(e.name)) return *found;
+  if (const PyValue* found = state.scope->find(state.work, e.name)) return *found;
   if (auto global = state.globals.find(e.name)) return *global;
   return PyValue::undefined(py_quote(e.name) + " is undefined");
 }
@@ -88,6 +88,7 @@ PyArgs evaluate_args(TemplateState& state, const CallExprs& call) {
   const PyValue keywords = evaluate(state, *call.star_star);
   if (!keywords.is(PyKind::dict)) py_fail("argument after ** must be a mapping, not " + py_type_name(keywords));
   for (const auto& [key, value] : keywords.dict().entries) {
+    state.work.step();
     if (!key.is_string()) py_fail("keywords must be strings");
     args.keywords.emplace_back(key.text(), value);
   }

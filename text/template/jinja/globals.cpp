@@ -35,10 +35,11 @@ void each_entry(PyWork& work, const PyArgs& args, const Put& put) {
   if (args.positional.size() > 1) py_fail("dict expected at most 1 argument");
   for (const PyValue& source : args.positional) {
     if (source.is(PyKind::dict)) {
-      for (const auto& [key, value] : source.dict().entries) put(key, value);
+      for (const auto& [key, value] : source.dict().entries) work.step(), put(key, value);
       continue;
     }
     for (const PyValue& pair : py_list(work, source)) {
+      work.step();
       const PyItems items = py_list(work, pair);
       if (items.size() != 2) py_fail("dictionary update sequence element has a length other than 2");
       put(items[0], items[1]);
@@ -78,6 +79,9 @@ class TemplateGlobals::State : public PyObject {
   std::string_view type_name() const override { return "Globals"; }
 
   PyValue make_namespace(PyWork& work, const PyArgs& args) {
+    constexpr std::size_t kMaxNamespaces = 1000;  // at a time
+    if (namespaces_.size() >= kMaxNamespaces) std::erase_if(namespaces_, [](const auto& n) { return n.expired(); });
+    if (namespaces_.size() >= kMaxNamespaces) py_fail("the template makes too many namespaces");
     const auto made = std::make_shared<PyNamespace>();
     namespaces_.push_back(made);
     each_entry(work, args, [&](const PyValue& key, const PyValue& value) {
@@ -96,6 +100,7 @@ class TemplateGlobals::State : public PyObject {
     format = py_replace(work, format, "\x01", "%%");
     std::tm local{};
     localtime_r(&now_, &local);
+    work.make(format.size() * 64);
     std::string text(format.size() * 64 + 1, '\0');  // the longest directives take some 30 characters
     text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
     return text;

@@ -128,7 +128,7 @@ void TemplateRun::execute_generation(const TemplateStmt& s) {
 void TemplateRun::assign(const TemplateExpr& target, const PyValue& value) {
   if (target.kind == ExprKind::tuple) return unpack(target, value);
   if (target.kind == ExprKind::name) return state_.scope->set(target.name, value);
-  const PyValue* held = state_.scope->find(target.name);
+  const PyValue* held = state_.scope->find(state_.work, target.name);
   auto* ns = held ? held->as<PyNamespace>() : nullptr;
   if (!ns) py_fail("cannot assign attribute on non-namespace object");
   ns->set(target.attribute, value);
@@ -165,7 +165,7 @@ void TemplateRun::execute_for(const TemplateStmt& s) {
 std::shared_ptr<PyLoop> TemplateRun::make_loop(const TemplateStmt& s, const PyValue& iterable, int depth0) {
   const bool all = !s.test;
   PyNext next = all ? py_iterate(state_.work, iterable) : filtered(s, iterable);
-  auto loop = std::make_shared<PyLoop>(all ? iterable : make_generator({}), std::move(next), depth0);
+  auto loop = std::make_shared<PyLoop>(all ? iterable : make_generator({}, iterable), std::move(next), depth0);
   if (s.recursive)
     loop->recursion = [this, &s, scope = state_.scope](const PyValue& inner, int depth) {
       const ScopeGuard guard(state_.scope, scope);

@@ -12,7 +12,7 @@ namespace qtrain {
 class PyLoop : public PyObject {
  public:
   PyLoop(PyValue iterable, PyNext next, int depth0)
-      : iterable_(std::move(iterable)), next_(std::move(next)), depth0_(depth0) {}
+      : PyObject(iterable.chain() + 1), iterable_(std::move(iterable)), next_(std::move(next)), depth0_(depth0) {}
   /// Moves on; none at the end.
   std::optional<PyValue> advance();
   std::string_view type_name() const override { return "LoopContext"; }

@@ -6,6 +6,12 @@
 #include "text/template/python/repr.h"
 
 namespace qtrain {
+namespace {
+
+constexpr int kMaxChainInside = 8;            // generators; namespaces may hold one another beside
+constexpr std::size_t kMaxAttributes = 1000;  // they are searched one by one
+
+}  // namespace
 
 std::string PyNamespace::repr(PyWork& work) {
   const PyWork::Level level(work);
@@ -24,11 +30,25 @@ void PyNamespace::set(std::string_view name, PyValue value) {
   if (name.starts_with('_'))
     py_fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + py_quote(name) +
             ". Please rename the attribute.");
+  if (value.chain() > kMaxChainInside) py_fail("the template nests generators in a namespace too deeply");
   const auto found = std::find_if(attributes_.begin(), attributes_.end(), [&](auto& a) { return a.first == name; });
-  if (found != attributes_.end())
+  if (found != attributes_.end()) {
     found->second = std::move(value);
-  else
-    attributes_.emplace_back(name, std::move(value));
+    return;
+  }
+  if (attributes_.size() >= kMaxAttributes) py_fail("a namespace with too many attributes");
+  attributes_.emplace_back(name, std::move(value));
+}
+
+void PyNamespace::take_apart(PyItems& into) {
+  for (auto& [name, value] : attributes_) into.push_back(std::move(value));
+  attributes_.clear();
+}
+
+void PyNamespace::clear() {
+  PyItems values;
+  take_apart(values);
+  py_release(std::move(values));
 }
 
 }  // namespace qtrain

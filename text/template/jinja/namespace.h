@@ -17,7 +17,9 @@ class PyNamespace : public PyObject {
   std::optional<PyValue> attribute(std::string_view name) override;
   /// Names that begin with an underscore are refused.
   void set(std::string_view name, PyValue value);
-  void clear() { attributes_.clear(); }
+  void clear();
+  void take_apart(PyItems& into) override;
+  ~PyNamespace() override { clear(); }
 
  private:
   std::vector<std::pair<std::string, PyValue>> attributes_;

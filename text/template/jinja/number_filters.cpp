@@ -21,8 +21,14 @@ std::optional<PyInt> whole(double d) {
   return static_cast<PyInt>(d);
 }
 
-PyValue to_int(PyWork&, const PyValue& subject, const PyArgs& args) {
+/// A text is copied, stripped, and read more than once.
+void read_number(PyWork& work, const PyValue& subject) {
+  if (subject.is_string()) work.read(subject.text().size() * 32);
+}
+
+PyValue to_int(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("int", args, {"default", "base"});
+  read_number(work, subject);
   if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
   if (const auto i = subject.integer()) return *i;
   std::optional<double> real;
@@ -37,8 +43,9 @@ PyValue to_int(PyWork&, const PyValue& subject, const PyArgs& args) {
   return i ? PyValue(*i) : a.value(0, 0);
 }
 
-PyValue to_float(PyWork&, const PyValue& subject, const PyArgs& args) {
+PyValue to_float(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("float", args, {"default"});
+  read_number(work, subject);
   if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
   const auto real = subject.is_string() ? py_parse_real(subject.text()) : py_as_real(subject);
   return real ? PyValue(*real) : a.value(0, 0.0);

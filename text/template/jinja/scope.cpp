@@ -2,10 +2,13 @@
 
 namespace qtrain {
 
-const PyValue* TemplateScope::find(std::string_view name) const {
-  for (const TemplateScope* scope = this; scope; scope = scope->parent_.get())
+const PyValue* TemplateScope::find(PyWork& work, std::string_view name) const {
+  constexpr std::size_t kVariablesPerStep = 16;
+  for (const TemplateScope* scope = this; scope; scope = scope->parent_.get()) {
+    work.step(scope->variables_.size() / kVariablesPerStep);
     for (const auto& [key, value] : scope->variables_)
       if (key == name) return &value;
+  }
   return nullptr;
 }
 

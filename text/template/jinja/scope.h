@@ -14,7 +14,7 @@ class TemplateScope {
  public:
   explicit TemplateScope(std::shared_ptr<TemplateScope> parent) : parent_(std::move(parent)) {}
   /// Here or further out; null if nowhere.
-  const PyValue* find(std::string_view name) const;
+  const PyValue* find(PyWork& work, std::string_view name) const;
   void set(std::string_view name, PyValue value);
   void clear() { variables_.clear(); }
 

@@ -41,12 +41,15 @@ PyGetter mapping(PyWork& work, const PyArgs& args) {
 }
 
 PyValue map(PyWork& work, const PyValue& subject, const PyArgs& args) {
-  if (!py_truth(subject)) return make_generator(nothing());
+  if (!py_truth(subject)) return make_generator(nothing(), subject);
   PyNext next = py_iterate(work, subject);
-  return make_generator([get = mapping(work, args), next]() -> std::optional<PyValue> {
-    auto item = next();
-    return item ? std::optional(get(*item)) : std::nullopt;
-  });
+  return make_generator(
+      [&work, get = mapping(work, args), next]() -> std::optional<PyValue> {
+        work.step();
+        auto item = next();
+        return item ? std::optional(get(*item)) : std::nullopt;
+      },
+      subject);
 }
 
 enum class Keep : std::uint8_t { passing, failing };
@@ -55,7 +58,7 @@ enum class Of : std::uint8_t { item, attribute };
 /// Items that pass (fail) a test, themselves or by an attribute; without a test, by their truth.
 template <Keep keep, Of of>
 PyValue choose(PyWork& work, const PyValue& subject, const PyArgs& args) {
-  if (!py_truth(subject)) return make_generator(nothing());
+  if (!py_truth(subject)) return make_generator(nothing(), subject);
   constexpr std::size_t skipped = of == Of::attribute ? 1 : 0;
   if (args.positional.size() < skipped) py_fail("Missing parameter for attribute name");
   PyGetter get = of == Of::attribute ? attribute_getter(work, args.positional[0], Folding::none)
@@ -66,13 +69,15 @@ PyValue choose(PyWork& work, const PyValue& subject, const PyArgs& args) {
       return apply_test(work, name, v, rest);
     };
   PyNext next = py_iterate(work, subject);
-  return make_generator([&work, get, passes, next]() -> std::optional<PyValue> {
-    while (auto item = next()) {
-      work.step();
-      if (passes(get(*item)) == (keep == Keep::passing)) return item;
-    }
-    return std::nullopt;
-  });
+  return make_generator(
+      [&work, get, passes, next]() -> std::optional<PyValue> {
+        while (auto item = next()) {
+          work.step();
+          if (passes(get(*item)) == (keep == Keep::passing)) return item;
+        }
+        return std::nullopt;
+      },
+      subject);
 }
 
 constexpr auto kSelectionFilters = std::to_array<FilterEntry>({{"map", map},

@@ -26,8 +26,9 @@ PyValue default_value(PyWork&, const PyValue& subject, const PyArgs& args) {
   return replace ? a.value(0, "") : subject;
 }
 
-PyValue length(PyWork&, const PyValue& subject, const PyArgs& args) {
+PyValue length(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("length", args, {});
+  if (subject.is_string()) work.read(subject.text().size());
   const auto n = py_length(subject);
   if (!n) py_fail("object of type '" + py_type_name(subject) + "' has no len()");
   return *n;
@@ -53,6 +54,7 @@ PyItems reversed(PyWork& work, const PyValue& subject) {
 PyValue last(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("last", args, {});
   if (subject.is_sequence() || subject.is_string()) {
+    if (subject.is_string()) work.read(2 * subject.text().size());
     const auto item = py_at(subject, -1);
     return item ? *item : PyValue::undefined("No last item, sequence was empty.");
   }
@@ -78,7 +80,7 @@ PyValue reverse(PyWork& work, const PyValue& subject, const PyArgs& args) {
   std::reverse(items.begin(), items.end());
   // What has no order from the end is turned around as a list.
   if (subject.as<PyGenerator>()) return PyValue::list(std::move(items));
-  return make_generator(yielding(std::move(items)), "list_reverseiterator");
+  return make_generator(yielding(std::move(items)), subject, "list_reverseiterator");
 }
 
 PyValue join(PyWork& work, const PyValue& subject, const PyArgs& args) {
@@ -98,14 +100,16 @@ PyValue join(PyWork& work, const PyValue& subject, const PyArgs& args) {
 
 PyValue items(PyWork&, const PyValue& subject, const PyArgs& args) {
   const PyBound a("items", args, {});
-  if (subject.is(PyKind::undefined)) return make_generator(yielding({}));
+  if (subject.is(PyKind::undefined)) return make_generator(yielding({}), subject);
   if (!subject.is(PyKind::dict)) py_fail("Can only get item pairs from a mapping.");
-  return make_generator([subject, at = std::size_t{0}]() mutable -> std::optional<PyValue> {
-    const auto& entries = subject.dict().entries;
-    if (at >= entries.size()) return std::nullopt;
-    const auto& [key, value] = entries[at++];
-    return PyValue::tuple({key, value});
-  });
+  return make_generator(
+      [subject, at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+        const auto& entries = subject.dict().entries;
+        if (at >= entries.size()) return std::nullopt;
+        const auto& [key, value] = entries[at++];
+        return PyValue::tuple({key, value});
+      },
+      subject);
 }
 
 enum class SortOrder : std::uint8_t { ascending, descending };
@@ -140,6 +144,7 @@ PyValue dictsort(PyWork& work, const PyValue& subject, const PyArgs& args) {
   if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
   if (!subject.is(PyKind::dict)) py_fail("'" + py_type_name(subject) + "' object has no attribute 'items'");
   PyItems pairs;
+  work.make(subject.dict().entries.size() * sizeof(PyValue));
   for (const auto& [key, value] : subject.dict().entries) pairs.push_back(PyValue::tuple({key, value}));
   const PyGetter get = attribute_getter(work, by == "key" ? 0 : 1, folding(a[0]));
   return PyValue::list(sorted_by(work, std::move(pairs), get, order(a[2])));
@@ -166,15 +171,18 @@ PyValue unique(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("unique", args, {"case_sensitive", "attribute"});
   const PyGetter get = attribute_getter(work, a.value(1), folding(a[0]));
   PyNext next = py_iterate(work, subject);
-  return make_generator([&work, get, next, seen = PyDict()]() mutable -> std::optional<PyValue> {
-    while (auto item = next()) {
-      const PyValue key = get(*item);
-      if (seen.find(work, key)) continue;
-      seen.set(work, key, true);
-      return item;
-    }
-    return std::nullopt;
-  });
+  return make_generator(
+      [&work, get, next, seen = PyDict()]() mutable -> std::optional<PyValue> {
+        while (auto item = next()) {
+          work.step();
+          const PyValue key = get(*item);
+          if (seen.find(work, key)) continue;
+          seen.set(work, key, true);
+          return item;
+        }
+        return std::nullopt;
+      },
+      subject);
 }
 
 enum class Wanted : std::uint8_t { smallest, largest };
@@ -187,6 +195,7 @@ PyValue extreme(PyWork& work, const PyValue& subject, const PyArgs& args) {
   if (!best) return PyValue::undefined("No aggregated item, sequence was empty.");
   PyValue best_key = get(*best);
   while (auto item = next()) {
+    work.step();
     PyValue key = get(*item);
     const bool better =
         wanted == Wanted::smallest ? py_less(work, key, best_key, "<") : py_less(work, best_key, key, ">");
@@ -203,7 +212,10 @@ PyValue sum(PyWork& work, const PyValue& subject, const PyArgs& args) {
   if (total.is_string()) py_fail("sum() can't sum strings [use ''.join(seq) instead]");
   const PyGetter get = attribute_getter(work, a.value(0), Folding::none);
   const PyNext next = py_iterate(work, subject);
-  while (auto item = next()) total = py_binary(work, PyOp::add, total, get(*item));
+  while (auto item = next()) {
+    work.step();
+    total = py_binary(work, PyOp::add, total, get(*item));
+  }
   return total;
 }
 

@@ -44,10 +44,14 @@ bool iterable(PyWork&, const PyValue& v, const PyArgs&) {
   return py_is_iterable(v);
 }
 bool lower(PyWork& work, const PyValue& v, const PyArgs&) {
-  return py_is_lower(py_str(work, v));
+  const std::string text = py_str(work, v);
+  work.read(text.size() * 64);
+  return py_is_lower(text);
 }
 bool upper(PyWork& work, const PyValue& v, const PyArgs&) {
-  return py_is_upper(py_str(work, v));
+  const std::string text = py_str(work, v);
+  work.read(text.size() * 64);
+  return py_is_upper(text);
 }
 bool callable(PyWork&, const PyValue& v, const PyArgs&) {
   return v.is(PyKind::undefined) || (v.is(PyKind::object) && v.object().callable());

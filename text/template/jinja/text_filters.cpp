@@ -32,6 +32,7 @@ PyValue changed(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("filter", args, {});
   const PyValue text = soft(work, subject);
   work.make(text.text().size());
+  work.read(text.text().size() * 64);
   return like(text, change(text.text()));
 }
 
@@ -58,6 +59,7 @@ PyValue trim(PyWork& work, const PyValue& subject, const PyArgs& args) {
   const PyBound a("trim", args, {"chars"});
   const PyValue text = soft(work, subject);
   work.make(text.text().size());
+  work.read(a.optional_text(0).value_or("").size() * 64);
   return like(text, std::string(py_strip(text.text(), Ends::both, a.optional_text(0))));
 }
 
@@ -74,11 +76,17 @@ PyValue string(PyWork& work, const PyValue& subject, const PyArgs& args) {
 
 PyValue escape(PyWork& work, const PyValue& subject, const PyArgs&) {
   if (subject.is_markup()) return subject;
-  return PyValue::markup(html_escape(py_str(work, subject)));
+  const std::string text = py_str(work, subject);
+  PyWork::require_fits(text.size() * 5);
+  std::string escaped = html_escape(text);
+  work.make(escaped.size() + text.size());
+  return PyValue::markup(std::move(escaped));
 }
 
 PyValue safe(PyWork& work, const PyValue& subject, const PyArgs&) {
-  return PyValue::markup(py_str(work, subject));
+  std::string text = py_str(work, subject);
+  work.make(text.size());
+  return PyValue::markup(std::move(text));
 }
 
 PyValue format(PyWork& work, const PyValue& subject, const PyArgs& args) {
@@ -123,6 +131,7 @@ PyValue indent(PyWork& work, const PyValue& subject, const PyArgs& args) {
           ? a.text(0)
           : std::string(static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0, 4), 0, 10000)), ' ');
   const bool first = a.truth(1, false), blank = a.truth(2, false);
+  work.make(text_of(subject, "indent").size());
   const std::vector<std::string> lines = py_splitlines(text_of(subject, "indent") + "\n");
   std::string out;
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -77,6 +77,7 @@ PyValue py_item(PyWork& work, const PyValue& value, const PyValue& key) {
     const bool hashable = !key.is(PyKind::list) && !key.is(PyKind::dict);
     if (const PyValue* found = hashable ? value.dict().find(work, key) : nullptr) return *found;
   } else if (const auto index = key.integer()) {
+    if (value.is_string()) work.read(2 * value.text().size());
     if (auto found = py_at(value, *index)) return *found;
   }
   if (key.is_string()) {

@@ -18,11 +18,12 @@ struct PyFunctionEntry {
 class PyBuiltin : public PyObject {
  public:
   PyBuiltin(std::string_view name, PyFunction function, PyValue self = {})
-      : name_(name), function_(function), self_(std::move(self)) {}
+      : PyObject(self.chain()), name_(name), function_(function), self_(std::move(self)) {}
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   std::string repr(PyWork&) override { return "<built-in function " + std::string(name_) + ">"; }
   bool callable() const override { return true; }
   PyValue call(PyWork& work, const PyArgs& args) override { return function_(work, self_, args); }
+  void take_apart(PyItems& into) override { into.push_back(std::move(self_)); }
 
  private:
   std::string_view name_;

@@ -6,6 +6,7 @@
 #include "text/template/python/arithmetic.h"
 #include "text/template/python/error.h"
 #include "text/template/python/sequence.h"
+#include "text/template/python/text.h"
 
 namespace qtrain {
 namespace {
@@ -52,8 +53,7 @@ bool equal_dicts(PyWork& work, const PyDict& a, const PyDict& b) {
 bool contains(PyWork& work, const PyValue& item, const PyValue& container) {
   if (container.is_string()) {
     if (!item.is_string()) py_fail("'in <string>' requires string as left operand, not " + py_type_name(item));
-    work.step(1 + container.text().size() / 256);
-    return container.text().find(item.text()) != std::string::npos;
+    return py_find(work, container.text(), item.text()) != std::string::npos;
   }
   if (container.is(PyKind::dict)) return container.dict().find(work, item) != nullptr;
   if (!py_is_iterable(container)) py_fail("argument of type '" + py_type_name(container) + "' is not iterable");
@@ -72,7 +72,9 @@ bool py_equal(PyWork& work, const PyValue& a, const PyValue& b) {
   switch (a.kind()) {
     case PyKind::undefined:
     case PyKind::none: return true;
-    case PyKind::string: return a.text() == b.text();
+    case PyKind::string:
+      if (a.text().size() == b.text().size()) work.read(a.text().size());
+      return a.text() == b.text();
     case PyKind::list:
     case PyKind::tuple: return a.same_object(b) || equal_items(work, a.items(), b.items());
     case PyKind::dict: return a.same_object(b) || equal_dicts(work, a.dict(), b.dict());
@@ -85,7 +87,10 @@ bool py_less(PyWork& work, const PyValue& a, const PyValue& b, std::string_view 
   for (const PyValue* v : {&a, &b})
     if (v->is(PyKind::undefined)) py_fail(v->undefined_message());
   if (py_as_real(a) && py_as_real(b)) return less_numbers(a, b);
-  if (a.is_string() && b.is_string()) return a.text() < b.text();  // UTF-8 sorts as code points do
+  if (a.is_string() && b.is_string()) {
+    work.read(std::min(a.text().size(), b.text().size()));
+    return a.text() < b.text();  // UTF-8 sorts as code points do
+  }
   if (a.is_sequence() && a.kind() == b.kind()) {
     const PyItems &x = a.items(), &y = b.items();
     for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)

@@ -15,6 +15,7 @@ PyValue PyView::at(std::size_t index) const {
 
 std::string PyView::repr(PyWork& work) {
   PyItems items;
+  work.make(dict_.dict().entries.size() * sizeof(PyValue));
   for (std::size_t i = 0; i < dict_.dict().entries.size(); ++i) items.push_back(at(i));
   return std::string(type_name()) + "(" + py_repr(work, PyValue::list(std::move(items))) + ")";
 }

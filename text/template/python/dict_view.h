@@ -12,10 +12,11 @@ namespace qtrain {
 class PyView : public PyObject {
  public:
   enum class Part : std::uint8_t { items, keys, values };
-  PyView(PyValue dict, Part part) : dict_(std::move(dict)), part_(part) {}
+  PyView(PyValue dict, Part part) : PyObject(dict.chain()), dict_(std::move(dict)), part_(part) {}
   std::string_view type_name() const override;
   std::string repr(PyWork& work) override;
   PyNext iterate(PyWork&) override;
+  void take_apart(PyItems& into) override { into.push_back(std::move(dict_)); }
   std::optional<std::size_t> length() override { return dict_.dict().entries.size(); }
 
  private:

@@ -10,7 +10,8 @@ namespace qtrain {
 /// What `map`, `select` and others return: it yields its items once.
 class PyGenerator : public PyObject {
  public:
-  PyGenerator(PyNext next, std::string_view type = "generator") : next_(std::move(next)), type_(type) {}
+  PyGenerator(PyNext next, const PyValue& over, std::string_view type = "generator")
+      : PyObject(over.chain() + 1), next_(std::move(next)), type_(type) {}
   std::string_view type_name() const override { return type_; }
   PyNext iterate(PyWork&) override {
     return [self = shared_from_this(), this] { return next_(); };
@@ -21,8 +22,9 @@ class PyGenerator : public PyObject {
   std::string_view type_;
 };
 
-inline PyValue make_generator(PyNext next, std::string_view type = "generator") {
-  return std::make_shared<PyGenerator>(std::move(next), type);
+/// `over` is what its items come from.
+inline PyValue make_generator(PyNext next, const PyValue& over, std::string_view type = "generator") {
+  return std::make_shared<PyGenerator>(std::move(next), over, type);
 }
 
 }  // namespace qtrain

@@ -154,7 +154,10 @@ std::string py_repr(PyWork& work, const PyValue& value) {
 }
 
 std::string py_str(PyWork& work, const PyValue& value) {
-  if (value.is_string()) return value.text();
+  if (value.is_string()) {
+    work.read(value.text().size());
+    return value.text();
+  }
   if (value.is(PyKind::undefined)) return "";
   return py_repr(work, value);
 }

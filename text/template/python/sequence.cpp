@@ -8,6 +8,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kReadsPerCodePoint = 32;  // decoded, kept in four bytes, and encoded
+
 PyInt clamp_bound(const PyValue& bound, PyInt missing, PyInt length, PyInt step) {
   if (bound.is(PyKind::none)) return missing;
   const auto i = bound.integer();
@@ -113,6 +115,7 @@ PyValue py_slice(PyWork& work, const PyValue& value, const PyItems& bounds) {
   const PyInt start = clamp_bound(bounds[0], step < 0 ? n - 1 : 0, n, step);
   const PyInt stop = clamp_bound(bounds[1], step < 0 ? -1 : n, n, step);
   work.make(value.is_string() ? value.text().size() : *length * sizeof(PyValue));
+  if (value.is_string()) work.read(value.text().size() * kReadsPerCodePoint);
   if (value.is_string()) {
     const std::u32string points = code_points(value.text());
     std::u32string taken;

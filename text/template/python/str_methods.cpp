@@ -16,6 +16,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kReadsPerChange = 64;  // a character through Unicode's tables
+
 /// The result of a method on a text: as safe as the text itself.
 PyValue like(const PyValue& self, std::string text) {
   return self.is_markup() ? PyValue::markup(std::move(text)) : PyValue(std::move(text));
@@ -30,6 +32,7 @@ template <Ends ends>
 PyValue strip(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a("strip", args, {"chars"});
   work.make(self.text().size());
+  work.read(a.optional_text(0).value_or("").size() * kReadsPerChange);
   return like(self, std::string(py_strip(self.text(), ends, a.optional_text(0))));
 }
 
@@ -50,6 +53,7 @@ template <std::string (*change)(std::string_view)>
 PyValue changed(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a("str method", args, {});
   work.make(self.text().size());
+  work.read(self.text().size() * kReadsPerChange);
   return like(self, change(self.text()));
 }
 
@@ -68,10 +72,12 @@ enum class Side : std::uint8_t { start, end };
 template <Side side>
 PyValue has_affix(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a(side == Side::start ? "startswith" : "endswith", args, {"prefix", "start", "end"}, 1);
-  work.make(self.text().size() / 8);
+  work.read(self.text().size() * (a[1] || a[2] ? 8 : 1));
   const std::string_view text = window(self.text(), a).first;
   const auto matches = [&](const PyValue& affix) {
     if (!affix.is_string()) py_fail("first arg must be str or a tuple of str, not " + py_type_name(affix));
+    work.step();
+    work.read(affix.text().size());
     return side == Side::start ? text.starts_with(affix.text()) : text.ends_with(affix.text());
   };
   if (!a[0]->is(PyKind::tuple)) return matches(*a[0]);
@@ -84,7 +90,7 @@ PyValue find(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a("find", args, {"sub", "start", "end"}, 1);
   work.make(self.text().size());
   const auto [text, from] = window(self.text(), a);
-  const std::size_t at = side == Side::start ? text.find(a.text(0)) : text.rfind(a.text(0));
+  const std::size_t at = side == Side::start ? py_find(work, text, a.text(0)) : py_rfind(work, text, a.text(0));
   if (at != std::string_view::npos) return count_code_points(std::string_view(self.text()).substr(0, from + at));
   if (missing == Missing::error) py_fail("substring not found");
   return -1;
@@ -96,9 +102,7 @@ PyValue count(PyWork& work, const PyValue& self, const PyArgs& args) {
   const std::string_view text = window(self.text(), a).first;
   const std::string& sub = a.text(0);
   if (sub.empty()) return count_code_points(text) + 1;
-  int found = 0;
-  for (std::size_t at = text.find(sub); at != std::string_view::npos; at = text.find(sub, at + sub.size())) ++found;
-  return found;
+  return py_count(work, text, sub);
 }
 
 PyValue replace(PyWork& work, const PyValue& self, const PyArgs& args) {
@@ -127,6 +131,7 @@ template <Place place>
 PyValue justify(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a("ljust", args, {"width", "fillchar"}, 1);
   const std::string fill = a[1] ? a.text(1) : " ";
+  work.read(self.text().size() + fill.size());
   if (count_code_points(fill) != 1) py_fail("The fill character must be exactly one character long");
   const auto size = static_cast<PyInt>(count_code_points(self.text()));
   const PyInt width = std::min<PyInt>(a.integer(0), PyInt{1} << 40), pad = width - size;
@@ -142,6 +147,7 @@ PyValue justify(PyWork& work, const PyValue& self, const PyArgs& args) {
 
 PyValue zfill(PyWork& work, const PyValue& self, const PyArgs& args) {
   const PyBound a("zfill", args, {"width"}, 1);
+  work.read(self.text().size());
   const auto size = static_cast<PyInt>(count_code_points(self.text()));
   const PyInt pad = std::min<PyInt>(a.integer(0), PyInt{1} << 40) - size;
   if (pad <= 0) return self;
@@ -155,6 +161,7 @@ PyValue zfill(PyWork& work, const PyValue& self, const PyArgs& args) {
 template <bool (*kind)(char32_t)>
 PyValue all_are(PyWork& work, const PyValue& self, const PyArgs&) {
   work.make(self.text().size());
+  work.read(self.text().size() * kReadsPerChange);
   const std::u32string points = code_points(self.text());
   return !points.empty() && std::all_of(points.begin(), points.end(), kind);
 }
@@ -162,17 +169,15 @@ PyValue all_are(PyWork& work, const PyValue& self, const PyArgs&) {
 bool is_alnum(char32_t c) {
   return is_py_alpha(c) || is_py_digit(c);
 }
-bool is_ascii_point(char32_t c) {
-  return c < 0x80;
-}
 
-PyValue is_ascii_text(PyWork&, const PyValue& self, const PyArgs&) {
-  const std::u32string points = code_points(self.text());
-  return std::all_of(points.begin(), points.end(), is_ascii_point);
+PyValue is_ascii_text(PyWork& work, const PyValue& self, const PyArgs&) {
+  work.read(self.text().size());
+  return std::ranges::all_of(self.text(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 template <bool upper>
-PyValue is_cased(PyWork&, const PyValue& self, const PyArgs&) {
+PyValue is_cased(PyWork& work, const PyValue& self, const PyArgs&) {
+  work.read(self.text().size() * kReadsPerChange);
   return upper ? py_is_upper(self.text()) : py_is_lower(self.text());
 }
 
@@ -182,7 +187,7 @@ PyValue partition(PyWork& work, const PyValue& self, const PyArgs& args) {
   const std::string &text = self.text(), &sep = a.text(0);
   if (sep.empty()) py_fail("empty separator");
   work.make(text.size());
-  const std::size_t at = side == Side::start ? text.find(sep) : text.rfind(sep);
+  const std::size_t at = side == Side::start ? py_find(work, text, sep) : py_rfind(work, text, sep);
   if (at != std::string::npos) return PyValue::tuple({text.substr(0, at), sep, text.substr(at + sep.size())});
   return side == Side::start ? PyValue::tuple({self, "", ""}) : PyValue::tuple({"", "", self});
 }

@@ -1,6 +1,7 @@
 #include "text/template/python/text.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "text/template/python/characters.h"
 #include "text/template/python/code_points.h"
@@ -9,31 +10,48 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kBytesOfPart = 32;
+constexpr std::size_t kShortWanted = 32;  // up to which trying every place is fast enough
+
+std::size_t find_linear(std::string_view text, std::string_view wanted, std::size_t from = 0) {
+  if (wanted.size() <= kShortWanted || from > text.size()) return text.find(wanted, from);
+  const void* found = ::memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  return found ? static_cast<std::size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
+}
+
+std::size_t rfind_linear(std::string_view text, std::string_view wanted) {
+  if (wanted.size() <= kShortWanted) return text.rfind(wanted);
+  const std::string turned(text.rbegin(), text.rend());
+  const std::size_t at = find_linear(turned, std::string(wanted.rbegin(), wanted.rend()));
+  return at == std::string_view::npos ? at : text.size() - wanted.size() - at;
+}
+
+/// One more part of a text, whose parts become values of a list.
+void add_part(std::vector<std::string>& parts, std::string_view part) {
+  PyWork::require_fits(parts.size() * kBytesOfPart);
+  parts.emplace_back(part);
+}
+
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, std::int64_t limit) {
   if (separator.empty()) py_fail("empty separator");
   std::vector<std::string> parts;
   std::size_t start = 0;
   while (limit < 0 || static_cast<std::int64_t>(parts.size()) < limit) {
-    const std::size_t at = text.find(separator, start);
+    const std::size_t at = find_linear(text, separator, start);
     if (at == std::string_view::npos) break;
-    parts.emplace_back(text.substr(start, at - start));
+    add_part(parts, text.substr(start, at - start));
     start = at + separator.size();
   }
-  parts.emplace_back(text.substr(start));
+  add_part(parts, text.substr(start));
   return parts;
 }
 
 std::vector<std::string> rsplit_at(std::string_view text, std::string_view separator, std::int64_t limit) {
   if (separator.empty()) py_fail("empty separator");
-  std::vector<std::string> parts;
-  while (limit < 0 || static_cast<std::int64_t>(parts.size()) < limit) {
-    const std::size_t at = text.rfind(separator);
-    if (at == std::string_view::npos) break;
-    parts.emplace_back(text.substr(at + separator.size()));
-    text = text.substr(0, at);
-  }
-  parts.emplace_back(text);
+  const std::string turned(text.rbegin(), text.rend()), mark(separator.rbegin(), separator.rend());
+  std::vector<std::string> parts = split_at(turned, mark, limit);
   std::reverse(parts.begin(), parts.end());
+  for (std::string& part : parts) std::reverse(part.begin(), part.end());
   return parts;
 }
 
@@ -64,9 +82,32 @@ bool is_line_end(char32_t c) {
 
 }  // namespace
 
+std::size_t py_find(PyWork& work, std::string_view text, std::string_view wanted) {
+  work.read(text.size() + wanted.size());
+  return find_linear(text, wanted);
+}
+
+std::size_t py_rfind(PyWork& work, std::string_view text, std::string_view wanted) {
+  work.read(text.size());
+  if (wanted.size() > kShortWanted) work.make(text.size()), work.make(wanted.size());
+  return rfind_linear(text, wanted);
+}
+
+int py_count(PyWork& work, std::string_view text, std::string_view wanted) {
+  work.read(text.size() + wanted.size());
+  int found = 0;
+  for (std::size_t at = find_linear(text, wanted); at != std::string_view::npos;
+       at = find_linear(text, wanted, at + wanted.size()))
+    ++found;
+  return found;
+}
+
 std::string_view py_strip(std::string_view text, Ends ends, std::optional<std::string_view> chars) {
-  const std::u32string set = chars ? code_points(*chars) : std::u32string();
-  const auto strips = [&](char32_t c) { return chars ? set.find(c) != std::u32string::npos : is_py_space(c); };
+  std::u32string set = chars ? code_points(*chars) : std::u32string();
+  std::sort(set.begin(), set.end());
+  const auto strips = [&](char32_t c) {
+    return chars ? std::binary_search(set.begin(), set.end(), c) : is_py_space(c);
+  };
   if (ends != Ends::right)
     while (!text.empty()) {
       std::size_t pos = 0;
@@ -91,11 +132,11 @@ std::vector<std::string> py_split(std::string_view text, std::optional<std::stri
   text = py_strip(text, Ends::left);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<std::int64_t>(parts.size()) >= limit) {
-      parts.emplace_back(text);
+      add_part(parts, text);
       break;
     }
     const std::size_t n = word_length(text);
-    parts.emplace_back(text.substr(0, n));
+    add_part(parts, text.substr(0, n));
     text = py_strip(text.substr(n), Ends::left);
   }
   return parts;
@@ -109,11 +150,11 @@ std::vector<std::string> py_rsplit(std::string_view text, std::optional<std::str
   text = py_strip(text, Ends::right);
   while (!text.empty()) {
     if (static_cast<std::int64_t>(parts.size()) >= limit) {
-      parts.emplace_back(text);
+      add_part(parts, text);
       break;
     }
     const std::size_t at = last_word(text);
-    parts.emplace_back(text.substr(at));
+    add_part(parts, text.substr(at));
     text = py_strip(text.substr(0, at), Ends::right);
   }
   std::reverse(parts.begin(), parts.end());
@@ -128,10 +169,10 @@ std::vector<std::string> py_splitlines(std::string_view text, LineEnds ends) {
     const char32_t c = next_code_point(text, pos);
     if (!is_line_end(c)) continue;
     if (c == '\r' && pos < text.size() && text[pos] == '\n') ++pos;
-    lines.emplace_back(text.substr(start, (ends == LineEnds::keep ? pos : at) - start));
+    add_part(lines, text.substr(start, (ends == LineEnds::keep ? pos : at) - start));
     start = pos;
   }
-  if (start < text.size()) lines.emplace_back(text.substr(start));
+  if (start < text.size()) add_part(lines, text.substr(start));
   return lines;
 }
 
@@ -145,7 +186,7 @@ std::string py_replace(PyWork& work, std::string_view text, std::string_view old
       if (pos == text.size()) break;
       next_code_point(text, pos);
     }
-    const std::size_t at = old.empty() ? pos : text.find(old, start);
+    const std::size_t at = old.empty() ? pos : find_linear(text, old, start);
     if (at == std::string_view::npos) break;
     out.append(text.substr(start, at - start)).append(fresh);
     start = at + old.size();

@@ -11,6 +11,12 @@ namespace qtrain {
 
 // Methods of str on UTF-8.
 
+/// Where the first (last) `wanted` begins, in time that grows with the sum of the sizes; npos if it is not there.
+std::size_t py_find(PyWork& work, std::string_view text, std::string_view wanted);
+std::size_t py_rfind(PyWork& work, std::string_view text, std::string_view wanted);
+/// How often it is there, without overlap.
+int py_count(PyWork& work, std::string_view text, std::string_view wanted);
+
 enum class Ends : std::uint8_t { left, right, both };
 /// str.strip, lstrip, rstrip; without `chars` whitespace.
 std::string_view py_strip(std::string_view text, Ends ends = Ends::both,

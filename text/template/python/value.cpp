@@ -1,5 +1,7 @@
 #include "text/template/python/value.h"
 
+#include <algorithm>
+
 #include "text/template/python/compare.h"
 #include "text/template/python/error.h"
 
@@ -7,17 +9,83 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kIndexedFrom = 8;  // entries from which a dict has an index
+constexpr int kMaxChain = 100;           // generators of generators
+
+int longest_chain(const PyItems& items) {
+  int chain = 0;
+  for (const PyValue& item : items) chain = std::max(chain, item.chain());
+  return chain;
+}
+
+std::shared_ptr<PyList> made_list(PyItems items) {
+  const auto made = std::make_shared<PyList>();
+  made->chain = longest_chain(items);
+  made->items = std::move(items);
+  return made;
+}
 
 }  // namespace
 
-PyValue::PyValue(PyDict dict) : held_(std::make_shared<const PyDict>(std::move(dict))) {}
+PyValue::PyValue(PyDict dict) {
+  const auto made = std::make_shared<PyDict>(std::move(dict));
+  for (const auto& [key, value] : made->entries) made->chain = std::max({made->chain, key.chain(), value.chain()});
+  held_ = std::shared_ptr<const PyDict>(made);
+}
 
 PyValue PyValue::list(PyItems items) {
-  return PyValue(std::make_shared<const PyList>(PyList{std::move(items)}));
+  return PyValue(std::shared_ptr<const PyList>(made_list(std::move(items))));
 }
 
 PyValue PyValue::tuple(PyItems items) {
-  return PyValue(std::make_shared<const PyList>(PyList{.items = std::move(items), .tuple = true}));
+  const auto made = made_list(std::move(items));
+  made->tuple = true;
+  return PyValue(std::shared_ptr<const PyList>(made));
+}
+
+int PyValue::chain() const {
+  if (const auto* list = std::get_if<std::shared_ptr<const PyList>>(&held_)) return (*list)->chain;
+  if (const auto* dict = std::get_if<std::shared_ptr<const PyDict>>(&held_)) return (*dict)->chain;
+  if (const auto* object = std::get_if<std::shared_ptr<PyObject>>(&held_)) return (*object)->chain();
+  return 0;
+}
+
+// The lists and dicts were made as such that may change, and nobody else can see these any more.
+void PyValue::take_apart(PyItems& into) {
+  const auto take = [&](PyValue& value) {
+    if (value.is_sequence() || value.is(PyKind::dict) || value.is(PyKind::object)) into.push_back(std::move(value));
+  };
+  if (auto* list = std::get_if<std::shared_ptr<const PyList>>(&held_); list && list->use_count() == 1) {
+    PyItems& items = const_cast<PyList&>(**list).items;
+    for (PyValue& item : items) take(item);
+    items.clear();
+  } else if (auto* dict = std::get_if<std::shared_ptr<const PyDict>>(&held_); dict && dict->use_count() == 1) {
+    auto& entries = const_cast<PyDict&>(**dict).entries;
+    for (auto& [key, value] : entries) take(key), take(value);
+    entries.clear();
+  } else if (auto* object = std::get_if<std::shared_ptr<PyObject>>(&held_); object && object->use_count() == 1) {
+    (*object)->take_apart(into);
+  }
+}
+
+void py_release(PyItems values) {
+  while (!values.empty()) {
+    PyValue value = std::move(values.back());
+    values.pop_back();
+    value.take_apart(values);
+  }
+}
+
+void PyDict::release() {
+  PyItems values;
+  for (auto& [key, value] : entries)
+    for (PyValue* held : {&key, &value})
+      if (held->is_sequence() || held->is(PyKind::dict) || held->is(PyKind::object)) values.push_back(std::move(*held));
+  entries.clear();
+  py_release(std::move(values));
+}
+
+PyObject::PyObject(int chain) : chain_(chain) {
+  if (chain > kMaxChain) py_fail("the template nests generators too deeply");
 }
 
 PyValue PyValue::markup(std::string s) {
@@ -70,8 +138,11 @@ const PyValue* PyDict::find_text(std::string_view key) const {
 }
 
 const PyValue* PyDict::find(PyWork& work, const PyValue& key) const {
-  py_require_hashable(key);
-  if (key.is_string()) return find_text(key.text());
+  py_require_hashable(work, key);
+  if (key.is_string()) {
+    work.read(key.text().size());
+    return find_text(key.text());
+  }
   for (const auto& [k, v] : entries)
     if (py_equal(work, k, key)) return &v;
   return nullptr;
@@ -128,10 +199,11 @@ bool py_truth(const PyValue& value) {
   return value.object().length().value_or(1) != 0;
 }
 
-void py_require_hashable(const PyValue& value) {
+void py_require_hashable(PyWork& work, const PyValue& value) {
   if (value.is(PyKind::list) || value.is(PyKind::dict)) py_fail("unhashable type: '" + py_type_name(value) + "'");
-  if (value.is(PyKind::tuple))
-    for (const PyValue& item : value.items()) py_require_hashable(item);
+  if (!value.is(PyKind::tuple)) return;
+  const PyWork::Level level(work);
+  for (const PyValue& item : value.items()) py_require_hashable(work, item);
 }
 
 }  // namespace qtrain

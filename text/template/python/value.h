@@ -87,6 +87,11 @@ class PyValue {
   /// Whether both are one and the same object in memory (numbers: never).
   bool same_object(const PyValue& other) const;
 
+  /// How many generators and loops hold one another in it: these are iterated and end by recursion.
+  int chain() const;
+  /// Moves what it holds to `into`, if nothing else holds the same.
+  void take_apart(PyItems& into);
+
  private:
   explicit PyValue(std::shared_ptr<const PyList> l) : held_(std::move(l)) {}
   std::variant<std::shared_ptr<const PyUndefined>, PyNone, bool, PyInt, double, std::shared_ptr<const PyStr>,
@@ -94,14 +99,28 @@ class PyValue {
       held_;
 };
 
+/// Lets go of values without recursion: lists in lists in lists end one after the other.
+void py_release(PyItems values);
+
 struct PyList {
   PyItems items;
   bool tuple = false;
+  int chain = 0;
+  ~PyList() { py_release(std::move(items)); }
 };
 
 /// A dict in insertion order. Keys are compared as Python compares them (1 == 1.0 == True).
 struct PyDict {
   std::vector<std::pair<PyValue, PyValue>> entries;
+  int chain = 0;  ///< set as it becomes a value
+
+  PyDict() = default;
+  PyDict(PyDict&&) = default;
+  PyDict(const PyDict&) = default;
+  PyDict& operator=(PyDict&&) = default;
+  PyDict& operator=(const PyDict&) = default;
+  ~PyDict() { release(); }
+  void release();
 
   const PyValue* find_text(std::string_view key) const;
   const PyValue* find(PyWork& work, const PyValue& key) const;
@@ -123,6 +142,11 @@ using PyNext = std::function<std::optional<PyValue>()>;
 /// Everything that is not plain data: functions, generators, ranges, views, and what Jinja has of its own.
 class PyObject : public std::enable_shared_from_this<PyObject> {
  public:
+  /// `chain`: see PyValue::chain. An error where it becomes too long.
+  explicit PyObject(int chain = 0);
+  int chain() const { return chain_; }
+  /// Moves the values that it holds to `into`, as nobody needs it any more.
+  virtual void take_apart(PyItems&) {}
   virtual ~PyObject() = default;
   virtual std::string_view type_name() const = 0;
   virtual std::string repr(PyWork& work);
@@ -135,12 +159,15 @@ class PyObject : public std::enable_shared_from_this<PyObject> {
   virtual std::optional<std::size_t> length() { return std::nullopt; }
   /// Item of an object with a length, 0 <= index < length; none if it cannot be indexed.
   virtual std::optional<PyValue> item(std::size_t) { return std::nullopt; }
+
+ private:
+  int chain_;
 };
 
 /// "str", "int", "NoneType", "list", ...
 std::string py_type_name(const PyValue& value);
 bool py_truth(const PyValue& value);
 /// TypeError unless the value can be a key.
-void py_require_hashable(const PyValue& value);
+void py_require_hashable(PyWork& work, const PyValue& value);
 
 }  // namespace qtrain

@@ -6,7 +6,8 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kMaxSteps = 10'000'000;
-constexpr std::size_t kMaxMade = std::size_t{2} << 30;   // bytes made in all, most of them passing
+constexpr std::size_t kMaxMade = std::size_t{1} << 29;   // bytes made in all, most of them passing
+constexpr std::size_t kReadsPerMade = 8;                 // bytes that are read in the time in which one is made
 constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // of one string, and of a list times the size of an item
 constexpr int kMaxDepth = 900;
 
@@ -26,6 +27,11 @@ void PyWork::make(std::size_t size) {
   step();
   made_ += size;
   if (made_ > kMaxMade) py_fail("the template makes too much text");
+}
+
+void PyWork::read(std::size_t size) {
+  made_ += size / kReadsPerMade;
+  if (made_ > kMaxMade) py_fail("the template looks at too much text");
 }
 
 void PyWork::enter() {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,102 @@ TEST(Template, HostileTemplatesEnd) {
   for (const auto& [source, why] : cases)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rendering_of(source); }), HasSubstr(why))
         << source.substr(0, 100);
+}
+
+/// Each of these did not end, ended the program, or took gigabytes, while steps alone were counted.
+TEST(Template, WorkIsCountedNotOnlySteps) {
+  const std::string a = "{% set a = 'a' * 60000000 %}{% set b = 'a' * 60000000 %}",
+                    e = "{% set a = '\u00e9' * 30000000 %}",
+                    needle = "{% set a = 'a' * 60000000 %}{% set b = 'a' * 10000000 ~ 'b' %}",
+                    last = "{% set a = 'a' * 60000000 %}{% set b = 'b' ~ 'a' * 10000000 %}",
+                    ns = "{% set ns = namespace(s=1) %}", end = "{% endfor %}{% endfor %}",
+                    loop = "{% for i in range(99999) %}{% for j in range(99999) %}";
+  const auto often = [&](const std::string& expression) {
+    return loop + "{% if " + expression + " %}{% endif %}" + end;
+  };
+  const auto nested = [&](const std::string& inner, int times) {
+    return ns + repeated("{% for i in range(99999) %}{% set ns.s = " + inner + " %}{% endfor %}", times);
+  };
+  struct Case {
+    std::string name, source;
+    const char* why;  ///< "" where it is done
+  };
+  const Case cases[] = {
+      {"equal", a + often("a == b"), "too much"},
+      {"less", a + often("a < b"), "too much"},
+      {"length", a + often("a|length"), "too much"},
+      {"index", e + often("a[29999999]"), "too much"},
+      {"last", e + often("a|last"), "too much"},
+      {"slice", a + often("a[1:]"), "too much"},
+      {"key", a + "{% set d = {a: 1} %}" + often("d[b]"), "too much"},
+      {"get", a + "{% set d = {a: 1} %}" + often("d.get(b)"), "too much"},
+      {"copies", a + often("a|safe"), "too much"},
+      {"upper", a + often("a|upper"), "too much"},
+      {"lower method", a + often("a.lower()"), "too much"},
+      {"title", a + often("a|title"), "too much"},
+      {"is lower", a + often("a is lower"), "too much"},
+      {"islower", a + often("a.islower()"), "too much"},
+      {"isascii", a + often("a.isascii()"), "too much"},
+      {"int", "{% set a = ' ' * 60000000 %}" + often("a|int"), "too much"},
+      {"float", a + often("a|float"), "too much"},
+      {"prefixes", a + "{% set t = (b ~ 'c',) * 1000000 %}" + often("(a ~ 'd').startswith(t)"), "too"},
+      {"in", needle + "{{ b in a }}", ""},
+      {"find", needle + "{{ a.find(b) }}", ""},
+      {"rfind", last + "{{ a.rfind(b) }}", ""},
+      {"count", needle + "{{ a.count(b) }}", ""},
+      {"replace", needle + "{{ a.replace(b, '')|length }}", ""},
+      {"partition", needle + "{{ a.partition(b)|length }}", ""},
+      {"split by long", needle + "{{ a.split(b)|length }}", ""},
+      {"strip", "{% set a = 'a' * 60000000 %}{{ a.strip('b' * 1000000 ~ 'a')|length }}", ""},
+      {"split", a + "{{ a.split('a')|length }}", "too large"},
+      {"rsplit", a + "{{ a.rsplit('a')|length }}", "too large"},
+      {"words", "{% set a = 'a ' * 30000000 %}{{ a.split()|length }}", "too large"},
+      {"lines", "{% set a = '\\n' * 60000000 %}{{ a.splitlines()|length }}", "too large"},
+      {"indent", "{% set a = '\\n' * 60000000 %}{{ a|indent }}", "too large"},
+      {"strftime", "{{ strftime_now('%c' * 10000000) }}", "too large"},
+      {"escape", "{% set a = '<' * 60000000 %}{{ a|e }}", "too large"},
+      {"sum", "{% set l = [1] * 2000000 %}" + often("l|sum"), "too"},
+      {"deep lists", nested("[ns.s]", 4), ""},
+      {"deep tuples", nested("(ns.s,)", 4), ""},
+      {"deep dicts", nested("{'a': ns.s}", 4), ""},
+      {"deep methods", nested("{'a': ns.s}.get", 4), ""},
+      {"deep views", nested("{'a': ns.s}.items()", 4), ""},
+      {"deep generators", nested("ns.s|string|map('upper')", 1), ""},
+      {"generators of generators", nested("[1]|map('string') if ns.s == 1 else ns.s|map('string')", 1), "deeply"},
+      {"namespaces", nested("namespace(s=ns.s)", 1), "too many namespaces"},
+      {"keys that are deep", nested("(ns.s,)", 4) + "{{ {ns.s: 1} }}", "too deeply"},
+      {"keys of many parts", ns + "{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) %}{% endfor %}{{ {ns.s: 1} }}",
+       "too many steps"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const std::clock_t start = std::clock();
+    const std::string said = test::error_if_any(ErrorKind::input, [&] { rendering_of(c.source); });
+    EXPECT_THAT(said, HasSubstr(*c.why ? c.why : "no error"));
+    EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC);
+  }
+}
+
+TEST(Template, ManyTurnsOfALongConversationAreRendered) {
+  std::string source = "{% set turns = ['" + repeated("some words of a turn ", 100) + "'] * 2000 %}";
+  source += "{% for t in turns %}{% set ns = namespace(text=t) %}{% if 'words' in ns.text and ns.text|length > 9 %}";
+  source +=
+      "{{ loop.index ~ ns.text|trim|upper }}{{ ns.text.split(' ')|map('lower')|list|join(' ') }}{% endif %}{% endfor "
+      "%}";
+  EXPECT_GT(rendering_of(source).size(), 8'000'000u);
+}
+
+TEST(Template, TextIsFoundWhereverItIs) {
+  for (const int size : {1, 3, 32, 33, 40, 200}) {
+    std::string wanted;
+    for (int i = 0; i < size; ++i) wanted += static_cast<char>('a' + i % 23);
+    const std::string set = "{% set w = '" + wanted + "' %}{% set t = 'zz' ~ w ~ 'zzz' ~ w ~ 'z' %}";
+    const std::string places = std::to_string(2) + " " + std::to_string(5 + size) + " 2 True ";
+    EXPECT_EQ(rendering_of(set + "{{ t.find(w) }} {{ t.rfind(w) }} {{ t.count(w) }} {{ w in t }} {{ t.split(w) }}" +
+                           " {{ t.rsplit(w, 1)|length }} {{ t.rsplit(w)|join('-') }} {{ t.rpartition(w)[2] }}" +
+                           " {{ t.replace(w, '.') }} {{ t.find(w ~ '!') }} {{ t.rfind(w ~ '!') }}"),
+              places + "['zz', 'zzz', 'z'] 2 zz-zzz-z z zz.zzz.z -1 -1")
+        << size;
+  }
 }
 
 // A row of operators in each of some parentheses: neither is much, and the tree would be 18'000 nodes high.
