@@ -10,6 +10,7 @@
 #include "config/keys.h"
 #include "config/reading.h"
 #include "config/settling.h"
+#include "core/secrets.h"
 #include "text/template/load.h"
 
 namespace qtrain {
@@ -125,10 +126,21 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
   }
 }
 
+namespace {
+
+// Names within objects of ours are those of columns, layers and the like, and no secrets.
+Json written_value(std::string_view key, const Json& value) {
+  if (is_secret_key(key)) return says_nothing(value) ? value : Json(kRedacted);
+  return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;
+}
+
+}  // namespace
+
 Json resolved_json(const ResolvedConfig& config) {
   Json values = Json::object();
   const Json plain = values_json(config.value);
-  for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
+  for (const auto& [key, value] : plain.items())
+    values[key] = {{"value", written_value(key, value)}, {"origin", config.origin.at(key)}};
   return {{"dialect", config.dialect},
           {"values", std::move(values)},
           {"ignored", config.judge.ignored()},

@@ -171,9 +171,9 @@ struct DatasetList {
         problem(
             fmt::format("type.{} {} cannot be honored: rows are rendered with the chat template; keep prompt and "
                         "completion in the rows",
-                        member, show(value)));
+                        member, show(member, value)));
       else if (value != field && !trains)
-        problem(fmt::format("type.{} {} cannot be honored: rename the field in the rows", member, show(value)));
+        problem(fmt::format("type.{} {} cannot be honored: rename the field in the rows", member, show(member, value)));
       else if (value != field)
         source["column_mapping"][field] = value, is_mixture = true;
     }
@@ -195,9 +195,9 @@ struct DatasetList {
                trains && !target.is_null()) {
       set_of_source(source, target.get_ref<const std::string&>(), value);
     } else if (known->status == KeyStatus::unsupported) {
-      problem(fmt::format("{} {} cannot be honored: {}", member, show(value), known->reason));
+      problem(fmt::format("{} {} cannot be honored: {}", member, show(member, value), known->reason));
     } else {
-      out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->reason));
+      out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(member, value), known->reason));
     }
   }
 

@@ -10,6 +10,7 @@
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
+#include "core/secrets.h"
 #include "model/recompute.h"
 #include "optim/table.h"
 
@@ -92,16 +93,16 @@ Json json_of(const T& v) {
 /// What is wrong with a value of the right type.
 std::string problem_of(const Field& f, const Json& value, const Json& written) {
   if (value.is_number() && !f.range.contains(value.get<double>()))
-    return fmt::format("must be {}, got {}", f.range.text(), show(written));
+    return fmt::format("must be {}, got {}", f.range.text(), show(f.name, written));
   const bool known = f.words.empty() || !value.is_string() ||
                      std::ranges::find(f.words, value.get_ref<const std::string&>()) != f.words.end();
-  return known ? "" : fmt::format("expected {}, got {}", f.type, show(written));
+  return known ? "" : fmt::format("expected {}, got {}", f.type, show(f.name, written));
 }
 
 template <class T>
 std::string store(const Field& f, T& member, const Json& j) {
   T value = member;
-  if (!read(j, value)) return fmt::format("expected {}, got {}", f.type, show(j));
+  if (!read(j, value)) return fmt::format("expected {}, got {}", f.type, show(f.name, j));
   std::string problem = is_word<T> ? "" : problem_of(f, json_of(value), j);
   if (problem.empty()) member = std::move(value);
   return problem;
@@ -144,6 +145,7 @@ Field field_of(Field f, const Json& row, S Config::*part, T S::*member) {
   if (f.takes_null) type.resize(type.size() - kOrNull.size());
   f.doc = row.at("doc");
   f.resume = value_named<OnResume>(row.at("resume").get<std::string>());
+  f.secret = row.value("secret", is_secret_name(f.name));
   f.range = range_of(row);
   f.words = words_of<T>(row);
   f.type = type_text(type, f) + (f.takes_null ? std::string(kOrNull) : "");

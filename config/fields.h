@@ -30,6 +30,7 @@ struct Assigned {
 struct Field {
   std::string name, section, doc;
   OnResume resume = OnResume::refused;
+  bool secret = false;  ///< its value is written nowhere
   Range range = {};
   std::string type = {};                ///< what its values are: "an integer", "one of a, b"
   std::vector<std::string> words = {};  ///< if it takes only some

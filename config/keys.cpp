@@ -4,6 +4,7 @@
 
 #include "config/dialect_table.h"
 #include "config/fields.h"
+#include "core/secrets.h"
 
 namespace qtrain {
 namespace {
@@ -77,11 +78,21 @@ bool says_nothing(const Json& value) {
 
 std::string show(const Json& value) {
   constexpr std::size_t kLongest = 80;
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = redacted("", value).dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() <= kLongest) return text;
   std::size_t end = kLongest;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // within a character of UTF-8
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // between two characters
   return text.substr(0, end) + "...";
+}
+
+std::string show(std::string_view key, const Json& value) {
+  return is_secret_key(key) && !says_nothing(value) ? std::string(kRedacted) : show(value);
+}
+
+bool is_secret_key(std::string_view key) {
+  const std::string_view name = key.substr(key.rfind('.') + 1);
+  const Field* field = find_field(canonical_key(name));
+  return field ? field->secret : is_secret_name(name);
 }
 
 }  // namespace qtrain

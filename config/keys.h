@@ -16,8 +16,12 @@ std::vector<std::string_view> field_names();
 
 /// Whether a value leaves things as they are: null, false, 0, "", "none", "auto", {} and [].
 bool says_nothing(const Json& value);
-/// The JSON text of a value for messages: short and valid UTF-8.
+/// The JSON text of a value for messages: short, valid UTF-8, and without secrets (core/secrets.h).
 std::string show(const Json& value);
+/// The same of the value that a key has, which is named as it was written: "hub.token".
+std::string show(std::string_view key, const Json& value);
+/// Whether a key's value is a secret: as its row of fields.yaml says, else by its name.
+bool is_secret_key(std::string_view key);
 /// All names of keys: canonical ones, aliases, and those of other tools.
 std::vector<std::string_view> known_keys();
 /// Whether the name is a config key or an alias of one.

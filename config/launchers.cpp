@@ -155,14 +155,14 @@ class Launcher {
   }
 
   void differ(const Setting& leaf, const Setting& given, std::string remedy) {
-    draft_.problem(
-        leaf,
-        fmt::format(" is {}, but \"{}\" is {} ({})", show(leaf.value), given.written, show(given.value), given.place),
-        std::move(remedy));
+    draft_.problem(leaf,
+                   fmt::format(" is {}, but \"{}\" is {} ({})", show(leaf.written, leaf.value), given.written,
+                               show(given.written, given.value), given.place),
+                   std::move(remedy));
   }
 
   void refuse(const Setting& leaf, std::string_view why, std::string_view remedy = {}) {
-    draft_.problem(leaf, fmt::format(": {} cannot be honored: {}", show(leaf.value), why),
+    draft_.problem(leaf, fmt::format(": {} cannot be honored: {}", show(leaf.written, leaf.value), why),
                    std::string(remedy.empty() ? "remove the key" : remedy));
   }
 

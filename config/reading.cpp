@@ -167,7 +167,8 @@ class SettingReader {
     Remark remark{.origin = raw.place, .text = row.reason, .key = canonical(raw.written)};
     if (row.status == KeyStatus::unsupported) {
       remark.level = RemarkLevel::problem;
-      remark.text = fmt::format("\"{}\": {} cannot be honored: {}", raw.written, show(raw.value), row.reason);
+      remark.text =
+          fmt::format("\"{}\": {} cannot be honored: {}", raw.written, show(raw.written, raw.value), row.reason);
       remark.remedy = "remove the key";
     } else {
       remark.level = row.status == KeyStatus::warned      ? RemarkLevel::warning
@@ -185,8 +186,8 @@ class SettingReader {
     const auto [it, is_new] = settings_.emplace(key, setting);
     if (is_new || it->second.value == setting.value) return;
     draft_.problem(setting,
-                   fmt::format(" is {}, but \"{}\" already set {} to {}", show(setting.value), it->second.written, key,
-                               show(it->second.value)),
+                   fmt::format(" is {}, but \"{}\" already set {} to {}", show(setting.written, setting.value),
+                               it->second.written, key, show(it->second.written, it->second.value)),
                    "keep one of them");
   }
 

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "config/fields.h"
+#include "core/secrets.h"
 
 namespace qtrain {
 
@@ -59,12 +60,12 @@ std::vector<std::string> Judge::lines(RemarkLevel level) const {
 
 std::string line_of(const Remark& r) {
   const std::string place = r.origin.empty() ? "" : r.origin + ": ";
-  if (r.ignored.empty()) return place + r.text;
-  return fmt::format("{}\"{}\" has no effect: {}", place, r.ignored, r.text);
+  if (r.ignored.empty()) return without_credentials(place + r.text);
+  return without_credentials(fmt::format("{}\"{}\" has no effect: {}", place, r.ignored, r.text));
 }
 
 Json entry_of(const Remark& r) {
-  return {{"value", r.value}, {"origin", r.origin}, {"reason", r.text}};
+  return {{"value", redacted(r.ignored, r.value)}, {"origin", r.origin}, {"reason", r.text}};
 }
 
 Remark ignored_key(const ResolvedConfig& config, const std::string& key, const std::string& reason) {

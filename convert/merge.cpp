@@ -279,7 +279,7 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   MergeRun run{ctx, model, adapters, options.dtype};
   std::vector<TensorSource> tensors;
   for (const MergedWeight& w : model.weights()) tensors.push_back(merged_source(run, w));
-  PendingModel output(options.output);
+  PendingModel output(options.output, "qtrain merge");
   StoppableJob job(options.log, {.unit = "merging", .total = bytes_of(tensors), .counted = false});
   write_sharded(output.folder(), watched(std::move(tensors), job));
   write_file(output.folder() / "config.json", model.config_text(options));

@@ -172,7 +172,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
     fail(ErrorKind::usage, {.cause = "no linear layer is left to quantize",
                             .place = options.model.string(),
                             .remedy = "name fewer layers in --skip_modules"});
-  PendingModel output(options.output);
+  PendingModel output(options.output, "qtrain quantize");
   job.reset();
   job.emplace(options.log,
               ProgressBar::Job{"writing", static_cast<std::int64_t>(conversion.report().bytes_after), false});

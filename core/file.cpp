@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/descriptor.h"
-#include "core/pending.h"
 
 namespace qtrain {
 namespace {
@@ -31,17 +30,6 @@ std::string errno_text(int error) {
         .remedy = missing ? "check the path" : ""});
 }
 
-[[noreturn]] void fail_write(const std::filesystem::path& file, std::string_view action, int error) {
-  fail(ErrorKind::disk, {.cause = fmt::format("{} failed: {}", action, errno_text(error)),
-                         .place = file.string(),
-                         .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
-}
-
-void sync_and_close(Descriptor& out, const std::filesystem::path& file) {
-  if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // never tried again: the pages may be gone
-  if (const int error = out.close()) fail_write(file, "close", error);
-}
-
 /// Opens a regular file for reading and tells its size. O_NONBLOCK: a FIFO must be refused, not waited for.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -54,62 +42,6 @@ std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
   fail(ErrorKind::input,
        {.cause = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file", .place = file.string()});
 }
-
-std::filesystem::path parent_of(const std::filesystem::path& file) {
-  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-}
-
-/// A file under a temporary name that either becomes `target` as a whole or vanishes.
-class PendingFile {
- public:
-  explicit PendingFile(std::filesystem::path target) : target_(std::move(target)), pending_(pending_name(target_)) {
-    remove_abandoned(target_.parent_path(), target_.filename());
-    out_ = Descriptor(::open(pending_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (out_.get() < 0) fail_write(target_, "creating the file", errno);
-    lock_pending(out_.get());
-    buffer_.reserve(kBuffer);
-  }
-  ~PendingFile() {
-    if (!committed_) ::unlink(pending_.c_str());
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  void append(std::span<const std::byte> bytes) {
-    if (buffer_.size() + bytes.size() > kBuffer) flush();
-    if (bytes.size() >= kBuffer) return write_all(bytes);
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  }
-
-  void commit() {
-    flush();
-    sync_and_close(out_, target_);
-    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
-    committed_ = true;
-    sync_folder(parent_of(target_));
-  }
-
- private:
-  static constexpr std::size_t kBuffer = std::size_t{1} << 20;
-
-  void flush() {
-    write_all(buffer_);
-    buffer_.clear();
-  }
-  void write_all(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const auto written = ::write(out_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail_write(target_, "writing", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  std::filesystem::path target_, pending_;
-  Descriptor out_;
-  std::vector<std::byte> buffer_;
-  bool committed_ = false;
-};
 
 }  // namespace
 
@@ -183,39 +115,6 @@ void for_each_chunk(const std::filesystem::path& file, const std::function<void(
   }
 }
 
-SharedFile::SharedFile(const std::filesystem::path& file, std::optional<std::uint64_t> size)
-    : file_(file), out_(::open(file.c_str(), O_WRONLY | O_CLOEXEC | (size ? O_CREAT | O_TRUNC : 0), 0666)) {
-  if (out_.get() < 0) fail_write(file_, "opening", errno);
-  if (size && ::ftruncate(out_.get(), static_cast<off_t>(*size)) != 0) fail_write(file_, "making room", errno);
-}
-
-void SharedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto written = ::pwrite(out_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_write(file_, "writing", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-  }
-}
-
-void SharedFile::sync() {
-  sync_and_close(out_, file_);
-}
-
-void write_file(const std::filesystem::path& file,
-                const std::function<void(const std::function<void(std::span<const std::byte>)>&)>& produce) {
-  PendingFile pending(file);
-  produce([&](std::span<const std::byte> bytes) { pending.append(bytes); });
-  pending.commit();
-}
-
-void write_file(const std::filesystem::path& file, std::string_view contents) {
-  PendingFile pending(file);
-  pending.append(std::as_bytes(std::span(contents)));
-  pending.commit();
-}
-
 bool is_pending_file(const std::filesystem::path& name) {
   const std::string process = name.stem().extension().string();  // ".NAME.PROCESS.tmp"
   return name.string().starts_with('.') && name.extension() == ".tmp" && process.size() > 1 &&
@@ -230,18 +129,6 @@ std::filesystem::path user_cache_folder() {
   if (const auto caches = folder("XDG_CACHE_HOME"); !caches.empty()) return caches / "qtrain";
   const auto home = folder("HOME");
   return home.empty() ? home : home / ".cache" / "qtrain";
-}
-
-void sync_folder(const std::filesystem::path& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) fail_write(path, "opening the folder", errno);
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(path, "fsync of the folder", errno);
-}
-
-void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
-  sync_folder(from);
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_write(to, "rename", errno);
-  sync_folder(parent_of(to));
 }
 
 }  // namespace qtrain

@@ -10,6 +10,8 @@
 #include <optional>
 #include <type_traits>
 
+#include "core/utf8.h"
+
 namespace qtrain {
 namespace {
 
@@ -29,28 +31,6 @@ using ValueType = GgufValueType;
 
 constexpr int kMaxNesting = 4;
 constexpr std::uint64_t kMaxName = 1 << 16;
-
-bool is_utf8(std::string_view s) {
-  for (std::size_t i = 0; i < s.size();) {
-    const auto lead = static_cast<unsigned char>(s[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xc2 && lead < 0xe0 ? 2
-                               : lead >= 0xe0 && lead < 0xf0 ? 3
-                               : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                             : 0;
-    if (length == 0 || i + length > s.size()) return false;
-    std::uint32_t point = length == 1 ? lead : lead & (0xffu >> (length + 1));
-    for (std::size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(s[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      point = point << 6 | (next & 0x3fu);
-    }
-    constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (point < kLeast[length] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
-    i += length;
-  }
-  return true;
-}
 
 /// The double that prints as the f32 does.
 double widen(float x) {
@@ -95,7 +75,7 @@ class Cursor {
     const auto length = count(1, what);
     if (length > max_bytes) bad(fmt::format("{} of {} bytes is too long", what, length));
     std::string s(reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<std::size_t>(length));
-    if (!is_utf8(s)) bad(fmt::format("{} is not valid UTF-8", what));
+    if (!is_valid_utf8(s)) bad(fmt::format("{} is not valid UTF-8", what));
     at_ += length;
     return s;
   }

@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "core/json_items.h"
+#include "core/utf8.h"
 
 namespace qtrain {
 namespace {
@@ -218,9 +219,12 @@ class Builder {
     if (word.starts_with("//") || word.starts_with("/*")) return "comments are not allowed here";
     const auto column = what.find("column ");
     const auto colon = what.find(": ", column == std::string_view::npos ? 0 : column);
-    if (colon != std::string_view::npos) return "invalid JSON: " + std::string(what.substr(colon + 2));
     const auto bracket = what.find("] ");
-    return "invalid JSON: " + std::string(bracket == std::string_view::npos ? what : what.substr(bracket + 2));
+    if (colon != std::string_view::npos)
+      what.remove_prefix(colon + 2);
+    else if (bracket != std::string_view::npos)
+      what.remove_prefix(bracket + 2);
+    return "invalid JSON: " + std::string(what.substr(0, what.find("; last read: '\"")));  // a text may be a secret
   }
 
   std::string_view text_, name_;
@@ -296,6 +300,9 @@ class Dumper {
   }
 
   void string(std::string_view s) {
+    std::string repaired;  // names of files need not be UTF-8
+    if (std::ranges::any_of(s, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }) && !is_valid_utf8(s))
+      s = repaired = valid_utf8(s);
     out_ += '"';
     for (const char c : s) {
       switch (c) {

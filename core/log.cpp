@@ -14,7 +14,9 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/plural.h"
+#include "core/secrets.h"
 #include "core/stop.h"
+#include "core/utf8.h"
 
 namespace qtrain {
 namespace {
@@ -125,12 +127,13 @@ void Log::show(std::string_view text, std::string live) {
   std::fflush(sinks_.people);
 }
 
-void Log::say(LogLevel level, std::string_view message) {
+void Log::say(LogLevel level, std::string_view said) {
   constexpr std::size_t kKeptWarnings = 1000;
+  const std::string message = printable(without_credentials(said));
   if (events_ && level != LogLevel::debug)
     event("message", dump_json({{"level", kLevels[static_cast<std::size_t>(level)]}, {"text", message}}));
   const std::lock_guard lock(mutex_);
-  if (level == LogLevel::warning && warnings_.size() < kKeptWarnings) warnings_.emplace_back(message);
+  if (level == LogLevel::warning && warnings_.size() < kKeptWarnings) warnings_.push_back(message);
   if (level < level_) return;
   show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_, width()), live_line_);
 }
@@ -164,6 +167,7 @@ void Log::live_block(const std::function<std::vector<std::string>(int columns)>&
   std::vector<std::string> lines = make(width());
   const auto height = static_cast<std::size_t>(terminal_height(fileno(sinks_.people)));
   if (lines.size() > height) lines.resize(height);
+  for (std::string& line : lines) line = printable(line);
   show("", fmt::format("{}", fmt::join(lines, "\n")));
 }
 
@@ -178,16 +182,16 @@ void Log::share_terminal() {
 
 void Log::pass_on(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  show(line, live_line_);
+  show(printable(without_credentials(line)), live_line_);
 }
 
 void Log::stream(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  show(text, "");
+  show(printable(without_credentials(text)), "");
 }
 
 void Log::result(std::string_view line) {
-  if (form_ == ResultForm::lines) write_result(line, "\n");
+  if (form_ == ResultForm::lines) write_result(printable(without_credentials(line)), "\n");
 }
 void Log::result_stream(std::string_view text) {
   if (form_ == ResultForm::lines) write_result(text, "");

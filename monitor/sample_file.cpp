@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/output_place.h"
 
 namespace qtrain::monitor {
 namespace {
@@ -20,8 +22,13 @@ constexpr std::string_view kOpening = "{\"samples\": [";
 
 }  // namespace
 
-SampleFile::SampleFile(std::filesystem::path file)
-    : path_(std::move(file)), file_(::open(path_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644)) {
+SampleFile::SampleFile(std::filesystem::path file) : path_(std::move(file)) {
+  if (output_place(path_).mode == WriteMode::in_place) {
+    direct_.emplace(path_);
+    append(std::string(kOpening));
+    return;
+  }
+  file_ = Descriptor(::open(path_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644));
   if (file_.get() < 0) fail_write(path_);
   write(std::string(kOpening) + "]}\n");
   end_ = static_cast<std::int64_t>(kOpening.size());
@@ -37,16 +44,21 @@ void SampleFile::write(const std::string& text) {
   if (::ftruncate(file_.get(), end_ + static_cast<std::int64_t>(text.size())) != 0) fail_write(path_);
 }
 
+void SampleFile::append(const std::string& text) {
+  direct_->append(std::as_bytes(std::span(text)));
+}
+
 void SampleFile::add(const Json& sample, const Json& rest) {
   const std::string text = (any_ ? ",\n" : "\n") + dump_json(sample);
   const std::string members = dump_json(rest);  // "{...}"
-  write(text + "\n], " + members.substr(1) + "\n");
+  direct_ ? append(text) : write(text + "\n], " + members.substr(1) + "\n");
   any_ = true;
   end_ += static_cast<std::int64_t>(text.size());
 }
 
 void SampleFile::set_rest(const Json& rest) {
-  write((any_ ? "\n], " : "], ") + dump_json(rest).substr(1) + "\n");
+  const std::string text = (any_ ? "\n], " : "], ") + dump_json(rest).substr(1) + "\n";
+  direct_ ? append(text) : write(text);
 }
 
 }  // namespace qtrain::monitor

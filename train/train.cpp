@@ -9,6 +9,7 @@
 #include "core/stop.h"
 #include "core/timeline.h"
 #include "dist/queued_collective.h"
+#include "train/checkpoint/foreign_results.h"
 #include "train/plan/compute.h"
 #include "train/report/report_page.h"
 #include "train/run/final_result.h"
@@ -200,8 +201,10 @@ std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Device d
 TrainingResult train(const TrainingStart& start, Log& log) {
   const ResolvedConfig& config = start.config;
   const bool leads = start.ranks.rank() == 0;
-  const OutputFolder output(config.value.training.output_dir,
-                            leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
+  const fs::path folder = config.value.training.output_dir;
+  if (leads && !start.overwrite) require_no_foreign_weights(folder);
+  const OutputFolder output(folder, leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
+  if (leads && start.overwrite) fs::remove(folder / kResultMark);  // it is that of this run from now on
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
   std::optional<PrometheusEndpoint> prometheus;

@@ -24,6 +24,7 @@ struct TrainingStart {
   Collective& ranks;
   int gpu = 0;                  ///< of this rank, where it runs on one
   std::int64_t stop_after = 0;  ///< as if told to stop after this update; 0: not
+  bool overwrite = false;       ///< also weights in output_dir that no run has written
 };
 TrainingResult train(const TrainingStart& start, Log& log);
 

@@ -1,12 +1,15 @@
 #include "app/cli/arguments.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "config/keys.h"
+#include "core/secrets.h"
+#include "core/utf8.h"
 
 namespace qtrain {
 namespace {
@@ -164,8 +167,14 @@ bool Arguments::json() const {
   return it != values_.end() && it->second.empty();
 }
 
+std::string written_result(const std::string& text, ResultText what) {
+  if (what == ResultText::people) return printable(without_credentials(text));
+  return ::isatty(STDOUT_FILENO) == 1 ? printable(text) : text;
+}
+
 void Arguments::give(const CommandResult& result) const {
-  if (!result.text.empty()) log_->result_stream(result.text + (result.text.ends_with('\n') ? "" : "\n"));
+  if (!result.text.empty())
+    log_->result_stream(written_result(result.text + (result.text.ends_with('\n') ? "" : "\n"), result.what));
   log_->document(dump_json(result.json));
 }
 

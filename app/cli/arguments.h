@@ -15,10 +15,20 @@
 
 namespace qtrain {
 
-/// What a command found out: text for people (lines that came earlier are not in it), and one JSON document.
+/// What a piece of a result is.
+enum class ResultText : std::uint8_t {
+  people,  ///< lines for people, made of what files say among other things
+  data,    ///< what another program may read
+};
+/// How it is written to standard output: lines for people are `printable` and without credentials; data is as it is,
+/// unless that is a terminal.
+std::string written_result(const std::string& text, ResultText what);
+
+/// What a command found out: text (lines that came earlier are not in it), and one JSON document.
 struct CommandResult {
   std::string text;
   Json json;
+  ResultText what = ResultText::people;  ///< the text
 };
 
 /// What the user typed, checked against the command's flags: only known flags, values of the right type.

@@ -10,6 +10,7 @@
 #include "app/cli/command_table.h"
 #include "app/cli/help.h"
 #include "config/keys.h"
+#include "core/secrets.h"
 #include "core/stop.h"
 #include "core/version.h"
 #include "dist/last_words.h"
@@ -102,9 +103,9 @@ std::string name_of(ErrorKind kind) {
 Json error_json(const Error& error) {
   return {{"kind", name_of(error.kind())},
           {"exit_code", error.exit_code()},
-          {"cause", error.text().cause},
-          {"place", error.text().place},
-          {"remedy", error.text().remedy}};
+          {"cause", without_credentials(error.text().cause)},
+          {"place", without_credentials(error.text().place)},
+          {"remedy", without_credentials(error.text().remedy)}};
 }
 
 int report_error(const Error& error, Log& log) {

@@ -4,9 +4,11 @@
 
 #include "app/commands/bench_step.h"
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "bench/cases/measure.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/output_place.h"
 #include "core/stop.h"
 #include "core/version.h"
 #include "kernels/cpu/isa.h"
@@ -111,10 +113,13 @@ int run_bench(const Arguments& args) {
             {"filter", filter},
             {"results", Json::array()}};
   const auto file = args.text("json");
+  if (file) require_free_file(args, *file);
+  const auto write = [&] { write_file(*file, dump_json(json, 2) + "\n"); };
+  const bool once = file && output_place(*file).mode == WriteMode::in_place;
   const auto report = [&](const Result& r) {  // written each time: a run that is stopped keeps what it has measured
     args.log().result(line_of(r, limits));
     json["results"].push_back(json_of(r, limits));
-    if (file) write_file(*file, dump_json(json, 2) + "\n");
+    if (file && !once) write();
   };
   report(copy);
   report(gemm);
@@ -122,6 +127,7 @@ int run_bench(const Arguments& args) {
     throw_if_stopped();
     report(measure(ctx, c, effort));
   }
+  if (once) write();
   args.give({.text = "", .json = std::move(json)});
   return 0;
 }

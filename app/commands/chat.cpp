@@ -12,6 +12,7 @@
 #include "core/plural.h"
 #include "core/stop.h"
 #include "core/terminal.h"
+#include "core/utf8.h"
 #include "data/source/reader.h"
 #include "text/tokenizer/stream_decoder.h"
 #include "train/plan/compute.h"
@@ -43,7 +44,9 @@ class AnswerView {
     if (!name.empty()) say(fmt::format("[{}]", name));
     if (columns_) show("\n");
   }
-  void show(const std::string& text) { log_.result_stream(columns_ ? columns_->add(text) : text); }
+  void show(const std::string& text) {
+    log_.result_stream(columns_ ? columns_->add(printable(text)) : written_result(text, ResultText::data));
+  }
   /// `why` says what ended it before the model did; may be empty.
   void end(const std::string& why) {
     if (!columns_ || !why.empty()) show("\n");

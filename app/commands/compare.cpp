@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "core/file.h"
 #include "core/progress.h"
 #include "text/template/python/code_points.h"
@@ -96,6 +97,7 @@ int run_compare(const Arguments& args) {
   for (const RunRecord& run : runs)
     for (const std::string& what : run.missing) args.log().warn("{}: {}", run.folder.string(), what);
   const std::filesystem::path page = args.text("output").value_or("compare.html");
+  require_free_file(args, page);
   write_file(page, report_page(runs));
   Json json{{"runs", Json::array()}, {"differences", differences(runs)}, {"output", page.string()}};
   const std::vector<std::string> names = names_of(runs);

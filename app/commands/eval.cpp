@@ -6,6 +6,7 @@
 
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
@@ -146,6 +147,7 @@ int run_eval(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
                             .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
+  if (const auto file = args.text("rows")) require_free_file(args, *file, {args.operand(0)});
   if (args.has("base") && args.has("adapter"))
     fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);

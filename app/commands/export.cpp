@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "convert/gguf/export.h"
 #include "convert/gguf/export_adapter.h"
 #include "convert/merge.h"
+#include "core/output_place.h"
+#include "core/pending.h"
 #include "model/model_source.h"
 
 namespace qtrain {
@@ -11,10 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder beside the output for as long as it is needed.
+/// A folder beside the output for as long as it is needed; that of temporary files has it where the output is a device.
 class FolderBeside {
  public:
-  explicit FolderBeside(const fs::path& output) : path_(output.string() + ".merging") { fs::remove_all(path_); }
+  explicit FolderBeside(const fs::path& output) {
+    const OutputPlace place = output_place(output);
+    const bool beside = place.mode == WriteMode::replaced;
+    const fs::path merging = place.file.filename().string() + ".merging";
+    const fs::path folder = beside ? place.file.parent_path() : fs::temp_directory_path();
+    remove_abandoned(folder, merging);
+    path_ = pending_name(folder / merging);
+  }
   ~FolderBeside() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -60,9 +70,9 @@ GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExpo
 int run_export(const Arguments& args) {
   GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.log = &args.log();
-  if (fs::is_directory(options.output))
-    fail(ErrorKind::usage,
-         {.cause = "is a folder", .place = options.output.string(), .remedy = "name a file to write: MODEL.gguf"});
+  std::vector<fs::path> inputs{options.model};
+  for (const std::string& adapter : args.all("adapter")) inputs.emplace_back(adapter);
+  require_free_file(args, options.output, inputs);
   if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
   Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
   const auto report = export_as_asked(ctx, args, options);

@@ -1,5 +1,6 @@
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
 #include "core/json_view.h"
 #include "data/source/reader.h"
@@ -58,6 +59,7 @@ int run_generate(const Arguments& args) {
   const AnswerModelRequest request = answer_request(args);
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
+  if (const auto file = args.text("output")) require_free_file(args, *file, {args.text("input").value_or("")});
   Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
@@ -77,9 +79,9 @@ int run_generate(const Arguments& args) {
     write_file(*file, lines);
     args.give({.text = "", .json = {{"output", *file}, {"rows", answers.size()}}});
   } else if (args.has("prompt")) {
-    args.give({.text = answers.front().completion + "\n", .json = rows.rows.front()});
+    args.give({.text = answers.front().completion + "\n", .json = rows.rows.front(), .what = ResultText::data});
   } else {
-    args.give({.text = lines, .json = rows.rows});
+    args.give({.text = lines, .json = rows.rows, .what = ResultText::data});
   }
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "convert/merge.h"
 #include "model/model_source.h"
 #include "train/model_loss.h"
@@ -83,6 +84,9 @@ Json compare_losses(Ctx& ctx, const Arguments& args, const MergeOptions& options
 
 int run_merge(const Arguments& args) {
   const MergeOptions options = merge_options(args);
+  std::vector<std::filesystem::path> inputs{options.model};
+  for (const MergedAdapter& a : options.adapters) inputs.push_back(a.folder);
+  require_free_folder(args, options.output, inputs);
   const int threads = static_cast<int>(args.integer("threads").value_or(0));
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const MergeReport report = merge_adapters(ctx, options);

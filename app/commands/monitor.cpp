@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "core/stop.h"
 #include "core/terminal.h"
 #include "monitor/assessment.h"
@@ -155,6 +156,7 @@ namespace qtrain {
 
 /// `qtrain monitor`: what the machine and a run on it do. A stop ends it as its duration does.
 int run_monitor(const Arguments& args) {
+  if (const auto file = args.text("json")) require_free_file(args, *file);
   const monitor::Host host;
   monitor::Watch watch(args, host, monitor::options_of(args, host));
   set_stop_answer("");

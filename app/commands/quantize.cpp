@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "core/plural.h"
 #include "model/model_source.h"
 #include "train/plan/compute.h"
@@ -29,6 +30,7 @@ QuantizeOptions quantize_options(const Arguments& args) {
 
 int run_quantize(const Arguments& args) {
   const QuantizeOptions options = quantize_options(args);
+  require_free_folder(args, options.output, {options.model});
   const int threads = static_cast<int>(args.integer("threads").value_or(0));
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const QuantizeReport report = quantize_folder(ctx, options);

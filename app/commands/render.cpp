@@ -33,7 +33,7 @@ int run_render(const Arguments& args) {
                           .add_generation_prompt = args.has("add_generation_prompt"),
                           .extra = &extra});
     });
-    args.log().result(dump_json(Json(r.text)));
+    args.log().result_stream(written_result(dump_json(Json(r.text)) + "\n", ResultText::data));
     if (args.json()) texts.push_back(r.text);
   }
   args.give({.text = "", .json = std::move(texts)});

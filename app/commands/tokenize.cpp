@@ -48,7 +48,7 @@ int run_tokenize(const Arguments& args) {
     Json converted = with_place(place, [&] {
       return args.has("decode") ? decode_line(*tokenizer, value, args) : encode_line(*tokenizer, value, args);
     });
-    args.log().result(dump_json(converted));
+    args.log().result_stream(written_result(dump_json(converted) + "\n", ResultText::data));
     if (args.json()) all.push_back(std::move(converted));
   };
   if (const auto file = args.text("input")) {

@@ -7,6 +7,7 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/ranged_text.h"
+#include "app/commands/result_place.h"
 #include "config/check.h"
 #include "config/document.h"
 #include "config/fields.h"
@@ -60,6 +61,7 @@ class ChangedConfig {
       Json changed = document_;
       for (const KeyChange& c : changes)
         if (Json* at = member(changed, as_written ? written_name(resolved_, c.key) : c.key)) *at = c.value;
+      changed["_written_by"] = "qtrain tune";
       const std::string text = dump_json(changed, 2) + "\n";
       if (means(text, wanted)) return text;
     }
@@ -189,6 +191,7 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
+  require_free_file(args, output_of(args), {args.operand(0)});
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);

@@ -9,9 +9,11 @@
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "core/safetensors.h"
+#include "core/secrets.h"
 #include "core/stop.h"
 #include "data/encode.h"
 #include "model/hf_folder.h"
+#include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/output_lock.h"
 #include "train/plan/compute.h"
 #include "train/plan/disk_plan.h"
@@ -71,9 +73,9 @@ class Findings {
         {"valid", problems_.empty()}, {"problems", Json::array()}, {"warnings", warnings_}, {"checked", checked_}};
     for (const Error& e : problems_)
       json["problems"].push_back({{"kind", e.kind() == ErrorKind::usage ? "config" : name_of(e.kind())},
-                                  {"where", e.text().place},
-                                  {"cause", e.text().cause},
-                                  {"remedy", e.text().remedy},
+                                  {"where", without_credentials(e.text().place)},
+                                  {"cause", without_credentials(e.text().cause)},
+                                  {"remedy", without_credentials(e.text().remedy)},
                                   {"exit_code", e.exit_code()}});
     return json;
   }
@@ -199,6 +201,7 @@ class Validation {
  private:
   std::string check_output() const {
     try_output(config_.value.training.output_dir);
+    require_no_foreign_weights(config_.value.training.output_dir);
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/commands/result_place.h"
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
 #include "core/file.h"
@@ -45,6 +46,7 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
+  if (file) require_free_file(args, *file);
   const Verification v = verify_run(
       output,
       {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});

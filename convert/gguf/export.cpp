@@ -18,6 +18,7 @@
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
 #include "text/tokenizer/load.h"
+#include "train/checkpoint/foreign_results.h"
 
 namespace qtrain {
 namespace {
@@ -243,6 +244,7 @@ GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& co
   metadata.put_text("general.architecture", config.family->gguf.architecture);
   metadata.put_text("general.type", "model");
   metadata.put_text("general.name", name_of_folder(options.name.empty() ? options.model : options.name));
+  metadata.put_text(kGgufWrittenBy, "qtrain export");
   metadata.put_integer("general.file_type", gguf_file_type(wanted));
   if (is_quantized(wanted)) metadata.put_integer("general.quantization_version", 2);
   put_model(metadata, config, report.notes);

@@ -14,6 +14,7 @@
 #include "model/families/family.h"
 #include "model/weight_names.h"
 #include "quant/gguf_quantize.h"
+#include "train/checkpoint/foreign_results.h"
 
 namespace qtrain {
 namespace {
@@ -83,6 +84,7 @@ class AdapterFile {
     GgufMetadata m;
     m.put_text("general.architecture", config_.family->gguf.architecture);
     m.put_text("general.type", "adapter");
+    m.put_text(kGgufWrittenBy, "qtrain export");
     m.put_integer("general.file_type", gguf_file_type(options_.type));
     m.put_text("adapter.type", "lora");
     m.put_number("adapter.lora.alpha", static_cast<float>(alpha()));

@@ -17,6 +17,7 @@
 namespace qtrain {
 namespace {
 
+constexpr const char* kWriter = "qtrain import";
 constexpr std::uint64_t kShardBytes = 5'000'000'000;
 constexpr std::int64_t kRowsValues = 1 << 16;
 
@@ -122,7 +123,7 @@ ImportedParts import_gguf(const ImportOptions& options) {
   const GgufFile file(options.gguf);
   const auto tokenizer = gguf_tokenizer(file);
   if (file.tensors().empty()) {
-    PendingModel output(options.output);
+    PendingModel output(options.output, kWriter);
     write_tokenizer(output.folder(), tokenizer);
     output.commit();
     return ImportedParts::tokenizer;
@@ -139,7 +140,7 @@ ImportedParts import_gguf(const ImportOptions& options) {
   sources.reserve(tensors.size());
   for (const auto& t : tensors) sources.push_back(converted(t, dtype));
 
-  PendingModel output(options.output);
+  PendingModel output(options.output, kWriter);
   write_tokenizer(output.folder(), tokenizer);
   write_json(output.folder() / "generation_config.json", gguf_generation_config(file));
   StoppableJob job(options.log, {.unit = "importing", .total = bytes_of(sources), .counted = false});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <functional>
 #include <future>
 
 #include "core/stop.h"
@@ -68,6 +69,60 @@ TEST_F(UnreadResult, EndsWithTheStopThatWasAskedForBefore) {
   ::close(ends_[0]);  // else the test would wait as well
   EXPECT_THAT(stopped.get(), ::testing::HasSubstr("stopped by a signal"));
   ends_[0] = -1;
+}
+
+/// A log in memory.
+class HostileTexts : public ::testing::Test {
+ protected:
+  static constexpr const char* kHostile = "\x1b[31m\xe2\x80\xae\xff https://u:p@host";
+  static constexpr const char* kHarmless = "\\x1b[31m\\u202e\\xff https://<redacted>@host";
+
+  // What `say` lets the log write to people and as results.
+  template <class Say>
+  static std::pair<std::string, std::string> said(const Say& say) {
+    std::array<char*, 2> texts{};
+    std::array<std::size_t, 2> sizes{};
+    std::FILE *people = open_memstream(&texts[0], &sizes[0]), *result = open_memstream(&texts[1], &sizes[1]);
+    {
+      Log log(LogLevel::info, Log::Sinks{.people = people, .result = result});
+      say(log);
+    }
+    std::fclose(people), std::fclose(result);
+    const std::pair out(std::string(texts[0], sizes[0]), std::string(texts[1], sizes[1]));
+    std::free(texts[0]), std::free(texts[1]);
+    return out;
+  }
+};
+
+TEST_F(HostileTexts, AreShownAsEscapesToPeople) {
+  struct Case {
+    const char* name;
+    std::function<void(Log&)> say;
+    std::string messages;
+  };
+  const std::string line = std::string(kHarmless) + "\n";
+  for (const auto& [name, say, messages] :
+       std::vector<Case>{{"info", [](Log& log) { log.info("{}", kHostile); }, line},
+                         {"warn", [](Log& log) { log.warn("{}", kHostile); }, "warning: " + line},
+                         {"error", [](Log& log) { log.error("{}", kHostile); }, "error: " + line},
+                         {"stream", [](Log& log) { log.stream(std::string(kHostile) + "\n"); }, line},
+                         {"pass_on", [](Log& log) { log.pass_on(std::string(kHostile) + "\n"); }, line}}) {
+    EXPECT_EQ(said(say).first, messages) << name;
+  }
+}
+
+TEST_F(HostileTexts, OfResultLinesAreShownAsEscapesToo) {
+  EXPECT_EQ(said([](Log& log) { log.result(kHostile); }).second, std::string(kHarmless) + "\n");
+  EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile) << "data, or drawn by us";
+}
+
+TEST_F(HostileTexts, OfWarningsAreKeptAsTheyAreShown) {
+  std::vector<std::string> kept;
+  said([&](Log& log) {
+    log.warn("{}", kHostile);
+    kept = log.warnings();
+  });
+  EXPECT_EQ(kept, std::vector<std::string>{kHarmless});
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST_F(TuneOf, WritesTheConfigWithWhatIsFastest) {
   Json expected = c;
   expected["learning_rate"] = 0.25;
   expected.update(t.at("changes"));
+  expected["_written_by"] = "qtrain tune";
   EXPECT_EQ(read_json(folder_ / "run.tuned.json"), expected) << "the user's keys and what was changed, nothing else";
   EXPECT_EQ(read_json(file()), c);
   EXPECT_FALSE(fs::exists(folder_ / "out")) << "it is no run";

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/output_place.h"
 #include "core/pending.h"
 #include "core/weight_names.h"
+#include "train/checkpoint/foreign_results.h"
 
 namespace qtrain {
 namespace {
@@ -40,7 +43,8 @@ std::vector<fs::path> weight_files_there(const fs::path& folder) {
 
 }  // namespace
 
-PendingModel::PendingModel(const fs::path& target) : target_(without_slash(target)) {
+PendingModel::PendingModel(const fs::path& target, std::string command)
+    : target_(behind_links(without_slash(target))), command_(std::move(command)) {
   std::error_code error;
   replaces_ = fs::exists(target_, error);
   for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());
@@ -62,6 +66,7 @@ PendingModel::~PendingModel() {
 
 void PendingModel::commit() {
   unlock_pending_folder(folder_, lock_);
+  mark_result(folder_, command_);
   try {
     replaces_ ? move_into_target() : rename_synced(folder_, target_);
   } catch (const fs::filesystem_error& e) {
@@ -71,7 +76,9 @@ void PendingModel::commit() {
 
 void PendingModel::move_into_target() const {
   const std::vector<fs::path> written = files_in(folder_);
-  std::vector<fs::path> stale = weight_files_there(target_);
+  std::vector<fs::path> stale;
+  if (std::ranges::any_of(written, [](const fs::path& name) { return is_weight_file(name.string()); }))
+    stale = weight_files_there(target_);
   std::erase_if(stale,
                 [&](const fs::path& name) { return std::find(written.begin(), written.end(), name) != written.end(); });
   std::set<fs::path> folders;

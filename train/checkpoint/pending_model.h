@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string>
 
 #include "core/descriptor.h"
 
@@ -9,8 +10,9 @@ namespace qtrain {
 /// that was killed has left of the same folder goes first.
 class PendingModel {
  public:
-  /// Errors: ErrorKind::disk; also where another process is writing the same folder.
-  explicit PendingModel(const std::filesystem::path& target);
+  /// `command` is that whose result it is, as `mark_result` notes it. Errors: ErrorKind::disk; also where another
+  /// process is writing the same folder.
+  PendingModel(const std::filesystem::path& target, std::string command);
   ~PendingModel();
   PendingModel(const PendingModel&) = delete;
   PendingModel& operator=(const PendingModel&) = delete;
@@ -18,13 +20,14 @@ class PendingModel {
   /// Where to write.
   const std::filesystem::path& folder() const { return folder_; }
   /// Gives it its name. In a folder that was there before, files of the same names are replaced, config.json last, and
-  /// its other weights removed; files beside them stay.
+  /// its other weights removed where this model has some; files beside them stay.
   void commit();
 
  private:
   void move_into_target() const;
 
   std::filesystem::path target_, folder_;
+  std::string command_;
   bool replaces_;
   Descriptor lock_;
 };

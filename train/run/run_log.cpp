@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/plural.h"
+#include "core/secrets.h"
 #include "train/plan/memory_plan.h"
 #include "train/report/run_progress.h"
 
@@ -183,7 +184,7 @@ void RunLog::end_tracking(int exit_code) {
 
 void RunLog::add_end(std::string_view level, const std::string& text) {
   messages_.take(run_.log, state_.step);
-  messages_.add(level, text, state_.step);
+  messages_.add(level, without_credentials(text), state_.step);
 }
 
 }  // namespace qtrain

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/pending.h"
 #include "tests/core/temp_folder.h"
+#include "train/checkpoint/foreign_results.h"
 
 namespace qtrain {
 namespace {
@@ -23,7 +24,8 @@ class PendingModels : public ::testing::Test {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(scratch_.path()))
-      if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(scratch_.path()));
+      if (!entry.is_directory() && entry.path().filename() != kResultMark)
+        names.push_back(entry.path().lexically_relative(scratch_.path()));
     std::ranges::sort(names);
     return names;
   }
@@ -34,7 +36,7 @@ class PendingModels : public ::testing::Test {
       write_file(folder / name, text);
   }
   void make(const std::string& text) const {
-    PendingModel model(target_);
+    PendingModel model(target_, "qtrain merge");
     write_model(model.folder(), text);
     model.commit();
   }
@@ -63,7 +65,7 @@ TEST_F(PendingModels, LeaveOtherFilesAndRemoveOtherWeights) {
 }
 
 TEST_F(PendingModels, VanishWithoutACommit) {
-  { write_model(PendingModel(target_).folder(), "x"); }
+  { write_model(PendingModel(target_, "qtrain merge").folder(), "x"); }
   EXPECT_TRUE(names().empty());
 }
 
@@ -74,7 +76,7 @@ TEST_F(PendingModels, TakeNothingFromOneThatWasKilled) {
     if (replaces) make("old");
     const pid_t child = ::fork();
     if (child == 0) {
-      const PendingModel model(target_);
+      const PendingModel model(target_, "qtrain merge");
       write_model(model.folder(), "killed");
       write_file(model.folder() / "left.txt", "killed");
       ::_exit(0);
@@ -92,8 +94,8 @@ TEST_F(PendingModels, TakeNothingFromOneThatWasKilled) {
 }
 
 TEST_F(PendingModels, AreNotMadeTwiceAtOnce) {
-  const PendingModel first(target_);
-  EXPECT_EQ(testing::error_of([&] { PendingModel second(target_); }).kind(), ErrorKind::disk);
+  const PendingModel first(target_, "qtrain merge");
+  EXPECT_EQ(testing::error_of([&] { PendingModel second(target_, "qtrain merge"); }).kind(), ErrorKind::disk);
   EXPECT_TRUE(fs::exists(first.folder()));
 }
 

@@ -1,0 +1,102 @@
+#include "app/commands/result_place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <span>
+
+#include "core/json.h"
+#include "core/output_place.h"
+#include "train/checkpoint/foreign_results.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// By what a command knows a file as its own earlier result.
+enum class Mark : std::uint8_t {
+  page,      ///< the title of a page
+  row,       ///< keys of the first of its JSON lines
+  document,  ///< keys of its JSON document
+  gguf,      ///< what a GGUF file says
+};
+struct OwnFile {
+  std::string_view command;
+  Mark mark;
+  std::vector<std::string_view> keys = {};
+};
+
+const std::vector<OwnFile>& own_files() {
+  static const std::vector<OwnFile> kFiles{
+      {"report", Mark::page},
+      {"compare", Mark::page},
+      {"generate", Mark::row, {"completion", "finish_reason", "tokens"}},
+      {"eval", Mark::row, {"place", "reference", "completion", "exact_match", "finish_reason"}},
+      {"preprocess", Mark::row, {"input_ids", "labels", "position_ids"}},
+      {"tune", Mark::document, {"_written_by"}},
+      {"bench", Mark::document, {"version", "device", "dtype", "filter", "results"}},
+      {"monitor", Mark::document, {"samples"}},
+      {"verify", Mark::document, {"_type", "subject", "predicateType", "predicate"}},
+      {"export", Mark::gguf}};
+  return kFiles;
+}
+
+std::string beginning_of(const fs::path& file, std::size_t bytes) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(bytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(bytes));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
+bool has_keys(const Json& json, const std::vector<std::string_view>& keys) {
+  return json.is_object() && std::ranges::all_of(keys, [&](std::string_view key) { return json.contains(key); });
+}
+
+bool is_own(const OwnFile& own, const fs::path& file) {
+  constexpr std::size_t kHead = 1 << 12, kMost = std::size_t{1} << 28;
+  if (own.mark == Mark::gguf) return gguf_writer(file) == fmt::format("qtrain {}", own.command);
+  if (own.mark == Mark::page) {
+    const std::string head = beginning_of(file, kHead);
+    return head.starts_with("<!DOCTYPE html>") && head.find(" - qtrain</title>") != head.npos;
+  }
+  std::string text = beginning_of(file, kMost);
+  if (own.mark == Mark::row) text.resize(std::min(text.find('\n'), text.size()));
+  return has_keys(Json::parse(text, nullptr, false), own.keys);
+}
+
+[[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
+  fail(ErrorKind::usage, {.cause = fmt::format("holds something that qtrain {} has not written", args.command().name),
+                          .place = place.string(),
+                          .remedy = "name another place, or replace it with --overwrite"});
+}
+
+}  // namespace
+
+void require_free_file(const Arguments& args, const fs::path& file, const std::vector<fs::path>& inputs) {
+  std::error_code absent;
+  if (fs::is_directory(file, absent))
+    fail(ErrorKind::usage, {.cause = "is a folder", .place = file.string(), .remedy = "name a file to write"});
+  const OutputPlace place = output_place(file);
+  if (place.mode == WriteMode::in_place) return;
+  require_outside(place.file, inputs);
+  const auto bytes = fs::file_size(place.file, absent);
+  if (absent || bytes == 0 || args.has("overwrite")) return;
+  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
+  check(own != own_files().end(), "a command that does not know its own results");
+  if (!is_own(*own, place.file)) fail_taken(args, file);
+}
+
+void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {
+  require_outside(folder, inputs);
+  std::error_code absent;
+  const fs::file_status there = fs::status(folder, absent);
+  if (fs::exists(there) && !fs::is_directory(there))
+    fail(ErrorKind::usage, {.cause = "is not a folder", .place = folder.string(), .remedy = "name a folder to write"});
+  if (!fs::exists(there) || args.has("overwrite")) return;
+  if (!is_free_for(fmt::format("qtrain {}", args.command().name), folder)) fail_taken(args, folder);
+}
+
+}  // namespace qtrain

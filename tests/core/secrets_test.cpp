@@ -1,0 +1,105 @@
+#include "core/secrets.h"
+
+#include <gtest/gtest.h>
+
+namespace qtrain {
+namespace {
+
+TEST(Secrets, AreKnownByTheirNames) {
+  for (const char* name : {"hub_token",
+                           "hf_hub_token",
+                           "token",
+                           "HF_TOKEN",
+                           "hfToken",
+                           "hub-token",
+                           "use_auth_token",
+                           "password",
+                           "db.password",
+                           "smtp_pass",
+                           "passphrase",
+                           "api_key",
+                           "apiKey",
+                           "OPENAI_API_KEY",
+                           "apikey",
+                           "WANDB_API_KEY",
+                           "client_secret",
+                           "AWS_SECRET_ACCESS_KEY",
+                           "aws_access_key_id",
+                           "private_key",
+                           "headers",
+                           "extra_headers",
+                           "http_header",
+                           "Authorization",
+                           "credentials",
+                           "cookie",
+                           "slack_webhook_url",
+                           "connection_string",
+                           "auth_tokens"})
+    EXPECT_TRUE(is_secret_name(name)) << name;
+  for (const char* name : {"eos_token",
+                           "pad_token",
+                           "unk_token",
+                           "mask_token",
+                           "image_token",
+                           "eos_token_id",
+                           "additional_special_tokens",
+                           "max_tokens",
+                           "max_new_tokens",
+                           "tokenizer",
+                           "tokenizer_name_or_path",
+                           "token_cache_dir",
+                           "num_input_tokens_seen",
+                           "key",
+                           "keys",
+                           "text_key",
+                           "template_thinking_key",
+                           "monkey",
+                           "pass_through",
+                           "author",
+                           "secretary",
+                           "",
+                           "name"})
+    EXPECT_FALSE(is_secret_name(name)) << name;
+}
+
+TEST(Secrets, StandAsRedactedInValues) {
+  struct Case {
+    std::string name;
+    Json value, redacted;
+  };
+  for (const auto& [name, value, expected] : std::vector<Case>{
+           {"hub_token", "hf_x", "<redacted>"},
+           {"hub_token", nullptr, nullptr},
+           {"hub_token", "", ""},
+           {"token", true, true},
+           {"pin_token", 1234, "<redacted>"},
+           {"run_name", "mine", "mine"},
+           {"headers", {{"Accept", "x"}}, "<redacted>"},
+           {"env", {{"WANDB_API_KEY", "k"}, {"PATH", "/bin"}}, {{"WANDB_API_KEY", "<redacted>"}, {"PATH", "/bin"}}},
+           {"env", {"HF_TOKEN=abc", "PATH=/bin"}, {"HF_TOKEN=<redacted>", "PATH=/bin"}},
+           {"env", {"Authorization: Bearer x"}, {"Authorization:<redacted>"}},
+           {"env", Json::array({{{"name", "HF_TOKEN"}, {"value", "abc"}}}),
+            Json::array({{{"name", "HF_TOKEN"}, {"value", "<redacted>"}}})},
+           {"a", {{"b", {{"c", {{"password", "p"}}}}}}, {{"b", {{"c", {{"password", "<redacted>"}}}}}}},
+           {"endpoint", "https://u:p@host/x", "https://<redacted>@host/x"}})
+    EXPECT_EQ(redacted(name, value), expected) << name << " " << value;
+}
+
+TEST(Secrets, OfUrlsStandAsRedactedInTexts) {
+  for (const auto& [text, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"see https://user:pass@host:80/a@b, please", "see https://<redacted>@host:80/a@b, please"},
+           {"\"https://hf_token@huggingface.co/x\": no such file",
+            "\"https://<redacted>@huggingface.co/x\": no such file"},
+           {"s3://key:p@ss@bucket and http://b:c@d", "s3://<redacted>@bucket and http://<redacted>@d"},
+           {"https://host/x?token=abc&size=3", "https://host/x?token=<redacted>&size=3"},
+           {"https://host/x?a=b&X-Amz-Signature=abc#f", "https://host/x?a=b&X-Amz-Signature=<redacted>"},
+           {"https://host/x?eos_token=abc", "https://host/x?eos_token=abc"},
+           {"https://host/path user@example.org", "https://host/path user@example.org"},
+           {"a://b", "a://b"},
+           {"://u:p@h", "://u:p@h"},
+           {"", ""}})
+    EXPECT_EQ(without_credentials(text), expected);
+}
+
+}  // namespace
+}  // namespace qtrain

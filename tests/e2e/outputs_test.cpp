@@ -1,0 +1,250 @@
+// Where results go: through links, into devices and FIFOs, and never over what the same command has not written.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/descriptor.h"
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Reads a FIFO until it is told to stop.
+class Reader {
+ public:
+  explicit Reader(const fs::path& fifo) : in_(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    thread_ = std::thread([this] {
+      do {
+        pollfd readable{.fd = in_.get(), .events = POLLIN, .revents = 0};
+        ::poll(&readable, 1, 10);
+        char part[4096];
+        for (ssize_t n = 0; (n = ::read(in_.get(), part, sizeof part)) > 0;)
+          text_.append(part, static_cast<std::size_t>(n));
+      } while (!ended_);
+    });
+  }
+  ~Reader() {
+    ended_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  std::string all() {
+    ended_ = true;
+    thread_.join();
+    return text_;
+  }
+
+ private:
+  Descriptor in_;
+  std::string text_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+mode_t kind_of(const fs::path& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 ? info.st_mode & S_IFMT : 0;
+}
+
+/// A command, with what it is told to write behind it.
+struct Writer {
+  std::string name;
+  std::vector<std::string> words;
+};
+
+/// A run on a model with a tokenizer, and everything that commands take.
+class Outputs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_untrained_model(at("model"));
+    write_file(at("rows.jsonl"), R"({"prompt": "a question", "completion": "an answer"})"
+                                 "\n");
+    Json run = tiny_run(at("run"));
+    run.update({{"model_name_or_path", at("model")},
+                {"dataset_name", at("rows.jsonl")},
+                {"eval_dataset_name", at("rows.jsonl")},
+                {"random_init", true},
+                {"max_length", 32},
+                {"max_steps", 1}});
+    train_ok(folder_.path(), run);
+    run.update({{"output_dir", at("adapter")}, {"model_name_or_path", at("run")}, {"use_peft", true}});
+    train_ok(folder_.path(), run);
+    run.update({{"output_dir", at("next")}});
+    write_file(at("config.json"), dump_json(run));
+  }
+  std::string at(const char* name) const { return (folder_ / name).string(); }
+
+  std::vector<Writer> files() const {
+    return {{"report", {"report", at("run"), "--output"}},
+            {"compare", {"compare", at("run"), at("adapter"), "--output"}},
+            {"generate", {"generate", "--model", at("run"), "--prompt", "x", "--max_new_tokens", "1", "--output"}},
+            {"eval", {"eval", at("config.json"), "--base", "--generate", "--max_new_tokens", "1", "--rows"}},
+            {"preprocess", {"preprocess", at("config.json"), "--dump"}},
+            {"tune", {"tune", at("config.json"), "--steps", "1", "--trials", "1", "--output"}},
+            {"bench", {"bench", "rms_norm", "--small", "--json"}},
+            {"monitor", {"monitor", "--duration", "0.2", "--interval", "0.1", "--json"}},
+            {"verify", {"verify", at("run"), "--steps", "0", "--statement"}},
+            {"export", {"export", "--model", at("run"), "--output"}},
+            {"export an adapter", {"export", "--model", at("run"), "--adapter", at("adapter"), "--output"}},
+            {"export merged", {"export", "--model", at("run"), "--adapter", at("adapter"), "--merge", "--output"}}};
+  }
+  /// `import` needs the file at("model.gguf").
+  std::vector<Writer> folders() const {
+    return {{"merge", {"merge", "--model", at("run"), "--adapter", at("adapter"), "--output"}},
+            {"quantize", {"quantize", "--model", at("run"), "--output"}},
+            {"import", {"import", at("model.gguf"), "--output"}},
+            {"import a tokenizer",
+             {"import", QTRAIN_SOURCE_DIR "/tests/convert/goldens/gguf_vocab/qwen2.gguf", "--output"}}};
+  }
+  void make_gguf() const { qtrain_ok({.words = {"export", "--model", at("run"), "--output", at("model.gguf")}}); }
+
+  static std::vector<std::string> with(const Writer& writer, std::vector<std::string> more) {
+    std::vector<std::string> words = writer.words;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Outputs, GoThroughLinksIntoFifosAndIntoDevices) {
+  const bool has_device = ::mknod(at("device").c_str(), S_IFCHR | 0666, makedev(1, 3)) == 0;  // as /dev/null
+  for (const Writer& writer : files()) {
+    SCOPED_TRACE(writer.name);
+    fs::create_directories(folder_ / "elsewhere");
+    fs::create_symlink("elsewhere/file", folder_ / "link");
+    qtrain_ok({.words = with(writer, {at("link")})});
+    EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+    EXPECT_EQ(kind_of(folder_ / "elsewhere/file"), mode_t{S_IFREG});
+    EXPECT_GT(fs::file_size(folder_ / "elsewhere/file"), 0u);
+
+    ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+    Reader reader(at("fifo"));
+    qtrain_ok({.words = with(writer, {at("fifo")})});
+    EXPECT_EQ(kind_of(at("fifo")), mode_t{S_IFIFO});
+    EXPECT_EQ(reader.all().substr(0, 8), bytes_of(folder_ / "elsewhere/file").substr(0, 8));
+
+    if (has_device) {
+      qtrain_ok({.words = with(writer, {at("device")})});
+      EXPECT_EQ(kind_of(at("device")), mode_t{S_IFCHR});
+      EXPECT_FALSE(fs::exists(at("device.merging")));
+    }
+    for (const char* name : {"link", "fifo", "elsewhere"}) fs::remove_all(folder_ / name);
+  }
+}
+
+TEST_F(Outputs, OfFilesReplaceTheirOwnEarlierOnesOnly) {
+  for (const Writer& writer : files()) {
+    SCOPED_TRACE(writer.name);
+    const std::string mine = R"({"text": "mine"})"
+                             "\n";
+    write_file(at("file"), mine);
+    const Outcome refused = qtrain({.words = with(writer, {at("file")})});
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    EXPECT_EQ(bytes_of(at("file")), mine);
+    qtrain_ok({.words = with(writer, {at("file"), "--overwrite"})});
+    EXPECT_NE(bytes_of(at("file")), mine);
+    qtrain_ok({.words = with(writer, {at("file")})});
+    const std::string inside = at("run") + "/tokenizer.json", before = bytes_of(inside);
+    EXPECT_EQ(qtrain({.words = with(writer, {inside})}).code, 2);
+    EXPECT_EQ(bytes_of(inside), before);
+    EXPECT_EQ(qtrain({.words = with(writer, {at("model")})}).code, 2) << "a folder";
+    fs::remove(at("file"));
+  }
+}
+
+TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
+  make_gguf();
+  for (const Writer& writer : folders()) {
+    SCOPED_TRACE(writer.name);
+    fs::copy(at("run"), at("taken"));
+    const std::string weights = at("taken") + "/model.safetensors", before = bytes_of(weights);
+    const Outcome refused = qtrain({.words = with(writer, {at("taken")})});
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    EXPECT_EQ(bytes_of(weights), before);
+    qtrain_ok({.words = with(writer, {at("taken"), "--overwrite"})});
+
+    fs::create_directories(folder_ / "out/notes");
+    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "it is not empty";
+    fs::remove(folder_ / "out/notes");
+    fs::create_directory_symlink("out", folder_ / "link");
+    qtrain_ok({.words = with(writer, {at("link")})});
+    EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+    qtrain_ok({.words = with(writer, {at("out")})});
+    write_file(folder_ / "out/model-of-another.bin", "weights");
+    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "weights of another program lie there";
+    for (const char* name : {"link", "out", "taken"}) fs::remove_all(folder_ / name);
+  }
+}
+
+TEST_F(Outputs, AreNeitherWhatIsReadNorInIt) {
+  make_gguf();
+  fs::create_directory_symlink("run", folder_ / "also_run");
+  std::vector<Writer> all = folders();
+  all.erase(all.begin() + 2, all.end());
+  for (const Writer& writer : files())
+    if (writer.words[0] == "export") all.push_back(writer);
+  for (const Writer& writer : all) {
+    SCOPED_TRACE(writer.name);
+    std::vector<std::string> places{"run", "run/new", "also_run/new"};
+    if (writer.name.find("merge") != std::string::npos) places.insert(places.end(), {"adapter", "adapter/new"});
+    for (const std::string& place : places) {
+      const Outcome refused = qtrain({.words = with(writer, {(folder_ / place).string(), "--overwrite"})});
+      EXPECT_EQ(refused.code, 2) << place << refused.err;
+      EXPECT_FALSE(fs::exists(folder_ / "run/new"));
+      EXPECT_FALSE(fs::exists(folder_ / "adapter/new"));
+    }
+  }
+  EXPECT_EQ(qtrain({.words = {"generate", "--model", at("run"), "--input", at("rows.jsonl"), "--output",
+                              at("rows.jsonl"), "--overwrite"}})
+                .code,
+            2);
+}
+
+TEST_F(Outputs, OfCommandsSayWhoWroteThem) {
+  make_gguf();
+  qtrain_ok({.words = with(folders()[0], {at("merged")})});
+  qtrain_ok({.words = with(folders()[1], {at("quantized")})});
+  EXPECT_EQ(read_json(folder_ / "merged/.qtrain_result.json").at("written_by"), "qtrain merge");
+  EXPECT_EQ(read_json(folder_ / "quantized/.qtrain_result.json").at("written_by"), "qtrain quantize");
+  const Outcome other = qtrain({.words = with(folders()[1], {at("merged")})});
+  EXPECT_EQ(other.code, 2) << "another command wrote it";
+  fs::copy_file(at("run") + "/model.safetensors", at("merged") + "/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(qtrain({.words = with(folders()[0], {at("merged")})}).code, 2) << "its weights were replaced since";
+}
+
+TEST_F(Outputs, OfARunDoNotReplaceWeightsThatNoRunHasWritten) {
+  make_gguf();
+  qtrain_ok({.words = with(folders()[2], {at("imported")})});
+  fs::create_directory(at("pickles"));
+  write_file(folder_ / "pickles/pytorch_model.bin", "weights");
+  for (const auto& [name, file] :
+       {std::pair("imported", "model.safetensors"), std::pair("pickles", "pytorch_model.bin")}) {
+    SCOPED_TRACE(name);
+    const fs::path weights = folder_ / name / file;
+    const std::string before = bytes_of(weights), output = "output_dir=" + at(name);
+    const Outcome refused = qtrain({.words = {at("config.json"), output}});
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    EXPECT_EQ(bytes_of(weights), before);
+    EXPECT_EQ(qtrain({.words = {"validate", at("config.json"), output}}).code, 2);
+    qtrain_ok({.words = {"train", at("config.json"), output, "--overwrite"}});
+    qtrain_ok({.words = {"train", at("config.json"), output, "--resume", "never"}});
+  }
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,156 @@
+#include "train/checkpoint/foreign_results.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/gguf.h"
+#include "core/json.h"
+#include "core/weight_files.h"
+#include "core/weight_names.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What `read` says of a file that may be damaged, or of another kind.
+template <class Read>
+std::string text_if_any(const Read& read) {
+  try {
+    return read();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+  } catch (const Json::exception&) {  // another type than a text
+  }
+  return {};
+}
+
+// Names of files with weights of any program that lie in a folder itself.
+std::vector<std::string> weights_there(const fs::path& folder) {
+  constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); }))
+      names.push_back(std::move(name));
+  }
+  return names;
+}
+
+/// Size and time of a file, by which one that took its place is told.
+Json facts_of(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return {{"size", info.st_size}, {"modified", fmt::format("{}.{:09}", info.st_mtim.tv_sec, info.st_mtim.tv_nsec)}};
+}
+
+bool holds_nothing(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (!is_pending_file(it->path().filename())) return false;
+  return true;
+}
+
+/// Whether a run has written there, by the files that it writes first and last.
+bool is_output_of_run(const fs::path& output) {
+  if (manifest_step(output)) return true;
+  const std::string text = text_if_any([&] {
+    const Json resolved = read_json(output / kResolvedConfig);
+    const bool ours = resolved.is_object() && resolved.contains("values") && resolved.contains("run");
+    return std::string(ours ? "ours" : "");
+  });
+  return !text.empty();
+}
+
+/// Whether a sealed result has a file of this name, and of its size. Reading all of it would take too long.
+bool is_sealed(const fs::path& output, const std::string& name) {
+  const Json manifest = read_json(output / kManifest);
+  const Json files = manifest.value("files", Json::object());
+  std::error_code gone;
+  return files.contains(name) && files[name].value("size", Json()) == fs::file_size(output / name, gone);
+}
+
+// Links followed, as far as the path is there.
+fs::path real_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
+  return error ? fs::absolute(path).lexically_normal() : real.has_filename() ? real : real.parent_path();
+}
+
+bool is_in(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+std::string gguf_writer(const fs::path& file) {
+  return text_if_any([&] {
+    const GgufFile gguf(file);
+    return gguf.find(kGgufWrittenBy) ? gguf.text(kGgufWrittenBy) : "";
+  });
+}
+
+void mark_result(const fs::path& folder, const std::string& command) {
+  Json files = Json::object();
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file()) files[entry.path().filename().string()] = facts_of(entry.path());
+  write_file(folder / kResultMark, dump_json({{"written_by", command}, {"files", std::move(files)}}, 2) + "\n");
+}
+
+std::string result_writer(const fs::path& folder) {
+  return text_if_any([&] {
+    const Json mark = read_json(folder / kResultMark);
+    if (!mark.is_object()) return std::string();
+    const Json files = mark.value("files", Json::object());
+    std::vector<std::string> names = weights_there(folder);
+    if (names.empty()) names = {"tokenizer.json"};
+    const auto is_there = [&](const std::string& name) {
+      return files.is_object() && files.contains(name) && files[name] == facts_of(folder / name);
+    };
+    return std::ranges::all_of(names, is_there) ? mark.value("written_by", "") : "";
+  });
+}
+
+bool is_free_for(const std::string& command, const fs::path& folder) {
+  return holds_nothing(folder) || result_writer(folder) == command;
+}
+
+bool has_foreign_weights(const fs::path& output) {
+  std::error_code ignored;
+  if (!fs::is_directory(output, ignored) || !has_weights(output)) return false;
+  if (!is_output_of_run(output) || !result_writer(output).empty()) return true;
+  const bool sealed = manifest_step(output).has_value();
+  return sealed && std::ranges::any_of(weights_there(output), [&](const std::string& name) {
+           return (is_weight_file(name) || name == "adapter_model.safetensors") && !is_sealed(output, name);
+         });
+}
+
+void require_no_foreign_weights(const fs::path& output) {
+  if (!has_foreign_weights(output)) return;
+  fail(ErrorKind::usage, {.cause = "output_dir holds weights that no run has written there, and this one would replace",
+                          .place = output.string(),
+                          .remedy = "name another folder with output_dir, or start it with --overwrite"});
+}
+
+void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {
+  const fs::path real = real_path(output);
+  for (const fs::path& input : inputs)
+    if (is_in(real, real_path(input))) {
+      const bool same = real == real_path(input);
+      fail(ErrorKind::usage,
+           {.cause = same ? "the output is what the command reads"
+                          : fmt::format("the output lies in what the command reads: {}", input.string()),
+            .place = output.string(),
+            .remedy = "name another place"});
+    }
+}
+
+}  // namespace qtrain
