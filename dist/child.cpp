@@ -60,6 +60,15 @@ struct Prepared {
   ::_exit(127);
 }
 
+// What the system allows this user is no bug of ours.
+[[noreturn]] void fail_to_start(const char* what, int error) {
+  const bool files = error == EMFILE || error == ENFILE;
+  fail(files || error == EAGAIN ? ErrorKind::usage : ErrorKind::internal,
+       {.cause = fmt::format("{} ({})", what, std::strerror(error)),
+        .remedy = fmt::format("raise the limit of {}, or start fewer ranks on this machine (nproc)",
+                              files ? "open files (ulimit -n)" : "processes (ulimit -u)")});
+}
+
 struct Pipe {
   Descriptor read, write;
 };
@@ -67,8 +76,7 @@ struct Pipe {
 // Which is read without waiting.
 Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    fail(ErrorKind::internal, {.cause = "no pipe can be made", .place = strerror(errno)});
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("no pipe to a rank can be made", errno);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -82,6 +90,7 @@ std::string ChildEnd::text() const {
 
 Child::Child(const Start& start) {
   Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC)), write_end;
+  if (nothing.get() < 0) fail_to_start("/dev/null cannot be opened for a rank", errno);
   if (start.output == Output::piped) {
     Pipe pipe = make_pipe();
     messages_ = std::move(pipe.read);
@@ -105,7 +114,7 @@ Child::Child(const Start& start) {
   pid_ = ::fork();
   if (pid_ == 0) become(p);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (pid_ < 0) fail(ErrorKind::internal, {.cause = "no process can be started", .place = std::strerror(errno)});
+  if (pid_ < 0) fail_to_start("no process can be started", errno);
   ::setpgid(pid_, pid_);
 }
 

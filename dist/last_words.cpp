@@ -3,17 +3,31 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 
 #include "core/json.h"
+#include "dist/plain_words.h"
 
 namespace qtrain {
 namespace {
 
 constexpr const char* kVariable = "QTRAIN_LAST_WORDS";
 constexpr char kEnd = '\n';  // JSON has none inside of strings
+
+// An error may have several lines.
+std::string lines_of(const std::string& text) {
+  constexpr std::size_t kMost = std::size_t{1} << 16;
+  std::string lines;
+  for (std::size_t begin = 0; begin <= text.size() && lines.size() < kMost;) {
+    const std::size_t end = std::min(text.find(kEnd, begin), text.size());
+    lines += (begin > 0 ? "\n" : "") + plain_words(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
 
 }  // namespace
 
@@ -48,8 +62,9 @@ std::optional<Error> heard_last_words(std::string_view text) {
   const auto end = text.find(kEnd);
   if (end == std::string_view::npos) return {};
   const Json words = parse_json(std::string(text.substr(0, end)), "the last words of a rank");
-  return Error(static_cast<ErrorKind>(words.at("kind").get<int>()),
-               {.cause = words.at("cause"), .place = words.at("place"), .remedy = words.at("remedy")});
+  return Error(static_cast<ErrorKind>(words.at("kind").get<int>()), {.cause = lines_of(words.at("cause")),
+                                                                     .place = lines_of(words.at("place")),
+                                                                     .remedy = lines_of(words.at("remedy"))});
 }
 
 }  // namespace qtrain

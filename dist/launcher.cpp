@@ -13,6 +13,8 @@
 #include "core/stop.h"
 #include "dist/child.h"
 #include "dist/last_words.h"
+#include "dist/open_files.h"
+#include "dist/plain_words.h"
 #include "dist/store.h"
 
 namespace qtrain {
@@ -34,17 +36,25 @@ struct Rank {
   Clock::time_point wrote_at = {};
 };
 
+/// Where the ranks of a launch meet, and who serves there; null: another machine.
+struct MeetingPlace {
+  Meeting meeting;
+  StoreServer* server;
+};
+
 class Supervisor {
  public:
-  Supervisor(const Launch& launch, const Endpoint& store, Log& log) : launch_(launch), log_(log) {
+  Supervisor(const Launch& launch, const MeetingPlace& place, Log& log)
+      : launch_(launch), server_(place.server), log_(log) {
     ranks_.reserve(static_cast<std::size_t>(launch.ranks));
-    for (int i = 0; i < launch.ranks; ++i) start(i, store);
+    for (int i = 0; i < launch.ranks; ++i) start(i, place.meeting);
   }
 
   LaunchEnd run() {
     while (std::ranges::any_of(ranks_, [](const Rank& r) { return !r.end; })) {
       wait();
       for (Rank& r : ranks_) look_at(r);
+      look_at_server();
       forward_stop();
       end_others();
     }
@@ -52,16 +62,18 @@ class Supervisor {
   }
 
  private:
-  void start(int i, const Endpoint& store) {
+  void start(int i, const Meeting& meeting) {
     const RankPlace place{.rank = launch_.node * launch_.ranks + i,
                           .size = launch_.nodes * launch_.ranks,
                           .local_rank = i,
                           .local_size = launch_.ranks,
-                          .store = store,
-                          .attempt = launch_.attempt};
+                          .store = meeting.at,
+                          .attempt = meeting.attempt};
+    std::vector<std::string> variables = place_variables(place);
+    variables.push_back(fmt::format("{}={}", kSecretVariable, meeting.secret.text()));
     ranks_.push_back({.number = place.rank,
                       .process = Child({.command = launch_.command,
-                                        .variables = place_variables(place),
+                                        .variables = std::move(variables),
                                         .output = i == 0 ? Child::Output::shared : Child::Output::piped})});
   }
 
@@ -85,6 +97,15 @@ class Supervisor {
     failures_.push_back(&r);
   }
 
+  // Ranks that cannot meet wait for each other.
+  void look_at_server() {
+    if (!server_ || failure_) return;
+    failure_ = server_->failure();
+    if (!failure_) return;
+    note_loss();
+    send_all(SIGTERM);
+  }
+
   void note_loss() {
     if (lost_at_) return;
     lost_at_ = Clock::now();
@@ -103,7 +124,9 @@ class Supervisor {
     r.unfinished.erase(0, begin);
   }
 
-  void say(const Rank& r, const std::string& line) { log_.pass_on(fmt::format("[rank {}] {}\n", r.number, line)); }
+  void say(const Rank& r, const std::string& line) {
+    log_.pass_on(fmt::format("[rank {}] {}\n", r.number, plain_words(line)));
+  }
 
   void forward_stop() {
     if (!stop_requested() || stop_forwarded_) return;
@@ -138,6 +161,7 @@ class Supervisor {
   // The cause is the first rank that ended for a reason of its own: an error, then a signal, then an end without a
   // word.
   LaunchEnd judge() const {
+    if (failure_) return {.exit_code = failure_->exit_code(), .cause = failure_};
     if (failures_.empty()) return {};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal == 0 && r.end->exit_code != kPeerLost; }))
       return {.exit_code = r->end->exit_code, .cause = words_of(*r)};
@@ -169,7 +193,9 @@ class Supervisor {
   }
 
   const Launch& launch_;
+  StoreServer* server_;
   Log& log_;
+  std::optional<Error> failure_ = {};  ///< of the store
   std::vector<Rank> ranks_;
   std::vector<const Rank*> failures_;  ///< in the order in which they came
   std::optional<Clock::time_point> first_end_ = {},
@@ -180,12 +206,17 @@ class Supervisor {
 }  // namespace
 
 LaunchEnd launch_ranks(const Launch& launch, Log& log) {
-  const Endpoint at = launch.nodes == 1 ? Endpoint{.host = "127.0.0.1"} : launch.meeting;
+  raise_open_files();
+  const bool alone = launch.nodes == 1;
+  const Endpoint at = alone ? Endpoint{.host = "127.0.0.1"} : launch.meeting;
+  Meeting meeting{.at = at,
+                  .secret = alone ? RankSecret::random() : shared_secret(),
+                  .attempt = launch.attempt,
+                  .say = [&log](const std::string& text) { log.warn("{}", text); }};
   std::optional<StoreServer> server;
-  if (launch.node == 0)
-    server.emplace(Endpoint{.host = launch.nodes == 1 ? at.host : "", .port = at.port}, launch.attempt);
-  const Endpoint store{.host = at.host, .port = server ? server->port() : at.port};
-  Supervisor supervisor(launch, store, log);
+  if (launch.node == 0) server.emplace(meeting);
+  if (server) meeting.at.port = server->port();
+  Supervisor supervisor(launch, {.meeting = meeting, .server = server ? &*server : nullptr}, log);
   return supervisor.run();
 }
 

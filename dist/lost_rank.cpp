@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dist/plain_words.h"
 
 namespace qtrain {
 namespace {
@@ -16,7 +17,7 @@ std::string named(const std::vector<int>& ranks) {
 
 // Ranks that are gone, or went for an error of their own; after a rank that is gone others may have failed for it.
 void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
-  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = report.verdict, .remedy = kGoOn});
+  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = plain_words(report.verdict), .remedy = kGoOn});
   if (!report.silent.empty())
     fail(ErrorKind::peer,
          {.cause = fmt::format("{} did not come to {}: there is no sign of life", named(report.silent), where),

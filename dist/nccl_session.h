@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/context.h"
 #include "dist/lost_rank.h"
 #include "dist/nccl_communicator.h"
 #include "dist/nccl_library.h"

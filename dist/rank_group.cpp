@@ -8,26 +8,32 @@
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
 #include "dist/nccl_collective.h"
+#include "dist/open_files.h"
 #include "dist/queued_collective.h"
 
 namespace qtrain {
 
 namespace {
 
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
+[[noreturn]] void fail_as_unreachable(const Endpoint& meeting, const std::string& address) {
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("where rank 0 runs, {} is an address of that machine alone ({})", meeting.host, address),
+        .remedy = "set master_addr (MASTER_ADDR) to an address that all machines reach"});
 }
 
-// Debian calls a machine 127.0.1.1 in its own /etc/hosts: the others would look for rank 0 on themselves.
+// Debian calls a machine 127.0.1.1 in its own /etc/hosts: the others would look for rank 0 on themselves. Whoever
+// writes a loopback address, or localhost, means one machine.
 void require_reachable(const RankPlace& place, Store& store, std::chrono::milliseconds timeout) {
   const std::string here = store.local_address();
-  if (place.rank == 0) return store.set("address", here);
+  const std::string& host = place.store.host;
+  if (place.rank == 0) {
+    const bool means_one = host == "localhost" || host == "[::1]" || is_loopback(host);
+    if (place.size > place.local_size && is_loopback(here) && !means_one) fail_as_unreachable(place.store, here);
+    return store.set("address", here);
+  }
   if (is_loopback(here)) return;
   const auto first = store.get("address", timeout);
-  if (first && is_loopback(*first))
-    fail(ErrorKind::usage, {.cause = fmt::format("where rank 0 runs, {} is an address of that machine alone ({})",
-                                                 place.store.host, *first),
-                            .remedy = "set master_addr (MASTER_ADDR) to an address that all machines reach"});
+  if (first && is_loopback(*first)) fail_as_unreachable(place.store, *first);
 }
 
 }  // namespace
@@ -37,30 +43,42 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
     collective_ = std::make_unique<Solo>();
     return;
   }
-  if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port}, place->attempt);
-  const auto timeout = options.timeout;
-  store_.emplace(place->store, timeout, place->attempt);
+  raise_open_files();
+  const Meeting meeting{.at = place->store,
+                        .secret = options.secret ? *options.secret : shared_secret(),
+                        .attempt = place->attempt,
+                        .say = options.say};
+  if (place->serves_store) server_.emplace(meeting);
+  store_.emplace(meeting, options.timeout);
   store_->set_keeper(place->launcher == "qtrain" ? "the launcher" : "rank 0");
-  require_reachable(*place, *store_, timeout);
-  watchdog_.emplace(Watchdog::Options{.server = place->store,
-                                      .rank = place->rank,
-                                      .ranks = place->size,
-                                      .attempt = place->attempt,
-                                      .patience = timeout});
-  const RankWatch watch{*store_, *watchdog_};
+  require_reachable(*place, *store_, options.timeout);
+  watchdog_.emplace(Watchdog::Options{
+      .meeting = meeting.in_silence(), .rank = place->rank, .ranks = place->size, .patience = options.timeout});
   try {
-    collective_ = GuardedCollective::connected(watch, place->size, [&] {
-      std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
-      if (options.device.kind == DeviceKind::cpu) return ranks;
-      return connect_nccl(std::move(ranks), {.device = options.device, .timeout = timeout}, watch);
-    });
-    // What is queued on a GPU runs beside the host by itself.
-    if (options.device.kind == DeviceKind::cpu)
-      collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
+    meet(*place, options);
   } catch (const std::exception&) {
     tell_failure();
     throw;
   }
+}
+
+void RankGroup::meet(const RankPlace& place, const Options& options) {
+  const RankWatch watch{*store_, *watchdog_};
+  collective_ = GuardedCollective::connected(watch, place.size, [&] {
+    const auto end_if_nobody_can_come = [this] {
+      if (const auto failure = server_ ? server_->failure() : std::nullopt)
+        throw *failure;  // NOLINT(cert-err60-cpp): it is told where all errors are
+    };
+    require_same_settings(
+        *store_,
+        {.rank = place.rank, .ranks = place.size, .timeout = options.timeout, .meanwhile = end_if_nobody_can_come},
+        options.settings);
+    std::unique_ptr<Collective> ranks = connect_gloo(place, *store_, options.timeout);
+    if (options.device.kind == DeviceKind::cpu) return ranks;
+    return connect_nccl(std::move(ranks), {.device = options.device, .timeout = options.timeout}, watch);
+  });
+  // What is queued on a GPU runs beside the host by itself.
+  if (options.device.kind == DeviceKind::cpu) collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
 }
 
 RankGroup::~RankGroup() {

@@ -1,10 +1,13 @@
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "dist/collective.h"
 #include "dist/rank_place.h"
+#include "dist/same_settings.h"
 #include "dist/store.h"
 #include "dist/watchdog.h"
 
@@ -14,11 +17,14 @@ namespace qtrain {
 class RankGroup {
  public:
   struct Options {
-    std::chrono::milliseconds timeout{};  ///< until all are there, and of each collective
-    Device device = {};                   ///< of this rank
+    std::chrono::milliseconds timeout{};               ///< until all are there, and of each collective
+    Device device = {};                                ///< of this rank
+    std::optional<RankSecret> secret = {};             ///< of the run; none: shared_secret
+    RankSettings settings = {};                        ///< that all ranks have to have alike
+    std::function<void(const std::string&)> say = {};  ///< Meeting::say
   };
   /// Waits until all are there; for a process that is the only one there is nobody to wait for. Errors: ErrorKind::peer
-  /// where a rank does not come; those of NcclLibrary with a GPU.
+  /// where a rank does not come; those of require_same_settings, and of NcclLibrary with a GPU.
   RankGroup(const std::optional<RankPlace>& place, const Options& options);
   /// While an exception is on its way it tells the others that this rank failed.
   ~RankGroup();
@@ -27,6 +33,7 @@ class RankGroup {
   Collective& collective() { return *collective_; }
 
  private:
+  void meet(const RankPlace& place, const Options& options);
   void tell_end();
   void tell_failure();
 

@@ -1,5 +1,7 @@
 #include "dist/socket.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,14 +13,13 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <thread>
 
 #include "core/error.h"
-#include "core/stop.h"
 
 namespace qtrain {
 namespace {
 
+using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 struct FreeAddresses {
@@ -28,20 +29,25 @@ using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
 enum class Side : std::uint8_t { server, client };
 
-// Null where the name is not known.
-Addresses addresses_of(const Endpoint& e, Side side) {
+std::string without_brackets(const std::string& host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+// Null, and why, where the name is not known.
+Addresses addresses_of(const Endpoint& e, Side side, std::string& why) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | (side == Side::server ? AI_PASSIVE : 0);
   addrinfo* found = nullptr;
-  const char* host = e.host.empty() ? nullptr : e.host.c_str();
-  if (getaddrinfo(host, std::to_string(e.port).c_str(), &hints, &found) != 0) return nullptr;
-  return Addresses(found);
+  const std::string host = without_brackets(e.host);
+  const int error = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(e.port).c_str(), &hints, &found);
+  if (error != 0) why = error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error);
+  return Addresses(error == 0 ? found : nullptr);
 }
 
 Descriptor open_socket(const addrinfo& a) {
-  return Descriptor(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC, a.ai_protocol));
+  return Descriptor(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
 }
 
 void send_at_once(int fd) {
@@ -49,15 +55,25 @@ void send_at_once(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-Descriptor connected(const Endpoint& to, std::string& why) {
-  const Addresses found = addresses_of(to, Side::client);
-  if (!found) why = "no such host";
-  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
-    Descriptor fd = open_socket(*a);
-    if (fd.get() >= 0 && ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
-    why = std::strerror(errno);
+// Whether there is something to do with it before `end`.
+bool is_ready(int fd, short events, Clock::time_point end) {
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
+    pollfd waited{.fd = fd, .events = events, .revents = 0};
+    const int ready =
+        ::poll(&waited, 1, static_cast<int>(std::clamp<long long>(left, 0, std::numeric_limits<int>::max())));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
   }
-  return {};
+}
+
+// 0, or why not as errno.
+int connect_to(int fd, const addrinfo& a, milliseconds patience) {
+  if (::connect(fd, a.ai_addr, a.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!is_ready(fd, POLLOUT, Clock::now() + patience)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t length = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
 std::uint16_t port_of(int fd) {
@@ -68,23 +84,56 @@ std::uint16_t port_of(int fd) {
                                         : reinterpret_cast<sockaddr_in&>(at).sin_port);
 }
 
+// Whether the address has come before in the list.
+bool is_twice(const addrinfo* list, const addrinfo* a) {
+  for (; list != a; list = list->ai_next)
+    if (list->ai_addrlen == a->ai_addrlen && std::memcmp(list->ai_addr, a->ai_addr, a->ai_addrlen) == 0) return true;
+  return false;
+}
+
+// 0, or why not as errno. A socket of IPv6 takes no connections of IPv4, for which there is another one.
+int listen_at(int fd, const addrinfo& a) {
+  constexpr int kBacklog = 1024;
+  const int on = 1;
+  if (fd < 0) return errno;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (a.ai_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  return ::bind(fd, a.ai_addr, a.ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0 ? 0 : errno;
+}
+
+using NameOfEnd = int (*)(int, sockaddr*, socklen_t*);
+
+Endpoint end_of(int fd, NameOfEnd name) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof at;
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
+  auto* address = reinterpret_cast<sockaddr*>(&at);
+  if (name(fd, address, &length) != 0) return {};
+  ::getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+  return {.host = host, .port = static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
+}
+
 }  // namespace
 
-Socket Socket::connect(const Endpoint& to, std::chrono::milliseconds patience) {
-  const auto end = Clock::now() + patience;
-  std::string why;
-  while (true) {
-    Descriptor fd = connected(to, why);
-    if (fd.get() >= 0) {
+std::string Endpoint::text() const {
+  const bool bare_ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  return fmt::format("{}{}{}:{}", bare_ipv6 ? "[" : "", host, bare_ipv6 ? "]" : "", port);
+}
+
+std::optional<Socket> Socket::connect(const Endpoint& to, milliseconds patience, ConnectFailure& failure) {
+  const Addresses found = addresses_of(to, Side::client, failure.why);
+  failure.unknown_name = !found;
+  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
+    Descriptor fd = open_socket(*a);
+    const int error = fd.get() < 0 ? errno : connect_to(fd.get(), *a, patience);
+    if (error == 0) {
       send_at_once(fd.get());
+      let_wait(fd.get());
       return Socket(std::move(fd));
     }
-    if (Clock::now() >= end)
-      fail(ErrorKind::peer, {.cause = fmt::format("nothing answers at {} ({})", to.text(), why),
-                             .remedy = "rank 0 has to run there; check master_addr, master_port and the firewall"});
-    throw_if_stopped();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    failure.why = std::strerror(error);
   }
+  return {};
 }
 
 bool Socket::send(std::span<const std::byte> bytes) {
@@ -97,23 +146,23 @@ bool Socket::send(std::span<const std::byte> bytes) {
   return true;
 }
 
-bool Socket::receive(std::span<std::byte> bytes, std::chrono::milliseconds patience) {
+bool Socket::receive(std::span<std::byte> bytes, milliseconds patience) {
   const auto end = Clock::now() + patience;
   while (!bytes.empty()) {
-    if (patience.count() >= 0) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-      pollfd waited{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-      const int ready =
-          ::poll(&waited, 1, static_cast<int>(std::clamp<long long>(left, 0, std::numeric_limits<int>::max())));
-      if (ready < 0 && errno == EINTR) continue;
-      if (ready <= 0) return false;
-    }
-    const ssize_t n = ::recv(fd_.get(), bytes.data(), bytes.size(), 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    const auto left = patience.count() < 0 ? patience : std::chrono::ceil<milliseconds>(end - Clock::now());
+    const std::size_t n = receive_some(bytes, patience.count() < 0 ? patience : std::max(left, milliseconds(0)));
+    if (n == 0) return false;
+    bytes = bytes.subspan(n);
   }
   return true;
+}
+
+std::size_t Socket::receive_some(std::span<std::byte> bytes, milliseconds patience) {
+  if (patience.count() >= 0 && !is_ready(fd_.get(), POLLIN, Clock::now() + patience)) return 0;
+  while (true) {
+    const ssize_t n = ::recv(fd_.get(), bytes.data(), bytes.size(), 0);
+    if (n >= 0 || errno != EINTR) return static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
 }
 
 void Socket::shut_down() {
@@ -121,45 +170,47 @@ void Socket::shut_down() {
 }
 
 std::string Socket::local_address() const {
-  sockaddr_storage at{};
-  socklen_t length = sizeof at;
-  char host[NI_MAXHOST] = "";
-  auto* address = reinterpret_cast<sockaddr*>(&at);
-  if (::getsockname(fd_.get(), address, &length) == 0)
-    ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return host;
+  return end_of(fd_.get(), ::getsockname).host;
+}
+
+std::string peer_of(int fd) {
+  return end_of(fd, ::getpeername).text();
+}
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
+}
+
+void let_wait(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
 Listener::Listener(const Endpoint& at) {
-  std::string why = "no such host";
-  const Addresses found = addresses_of(at, Side::server);
+  std::string why;
+  bool in_use = false;
+  const Addresses found = addresses_of(at, Side::server, why);
   for (const addrinfo* a = found.get(); a; a = a->ai_next) {
+    if (is_twice(found.get(), a)) continue;
     Descriptor fd = open_socket(*a);
-    const int on = 1;
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (::bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd.get(), 1024) == 0) {
-      port_ = port_of(fd.get());
-      fd_ = std::move(fd);
-      return;
+    if (const int error = listen_at(fd.get(), *a); error != 0) {
+      if (!in_use) why = std::strerror(error);
+      in_use |= error == EADDRINUSE;
+      continue;
     }
-    why = std::strerror(errno);
+    port_ = port_of(fd.get());
+    sockets_.push_back(std::move(fd));
+    if (at.port == 0) break;
   }
-  fail(ErrorKind::usage,
-       {.cause = fmt::format("ranks cannot meet at {} ({})", at.text(), why),
-        .remedy = "set master_port to a port that is free, master_addr to an address of this machine"});
+  if (sockets_.empty() || in_use)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("ranks cannot meet at {} ({})", at.text(), why),
+          .remedy = "set master_port to a port that is free, master_addr to an address of this machine"});
 }
 
-Descriptor Listener::accept() {
-  while (true) {
-    Descriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd.get() >= 0) send_at_once(fd.get());
-    if (fd.get() >= 0 || errno == EINVAL) return fd;                                  // the latter after shut_down
-    std::this_thread::sleep_for(std::chrono::milliseconds(errno == EINTR ? 0 : 20));  // too many open files, perhaps
-  }
-}
-
-void Listener::shut_down() {
-  ::shutdown(fd_.get(), SHUT_RDWR);
+Descriptor Listener::accept(const Descriptor& socket) {
+  Descriptor fd(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd.get() >= 0) send_at_once(fd.get());
+  return fd;
 }
 
 }  // namespace qtrain

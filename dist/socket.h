@@ -1,53 +1,79 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/descriptor.h"
 
 namespace qtrain {
 
-/// A place in the network, "host:port" in messages.
+/// A place in the network.
 struct Endpoint {
-  std::string host;
+  std::string host;  ///< a name or an address; of IPv6 also in brackets
   std::uint16_t port = 0;
 
-  std::string text() const { return host + ":" + std::to_string(port); }
+  /// "host:port", "[::1]:port"
+  std::string text() const;
+};
+
+/// Why nobody could be reached.
+struct ConnectFailure {
+  std::string why;
+  bool unknown_name = false;  ///< the host's name leads to no address
 };
 
 /// A TCP connection of whole messages.
 class Socket {
  public:
   explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
-  /// Tries until there is an answer. Errors: ErrorKind::peer.
-  static Socket connect(const Endpoint& to, std::chrono::milliseconds patience);
+  /// Tries all addresses of the host once, each for up to `patience`; nothing, and why, where none of them answers.
+  static std::optional<Socket> connect(const Endpoint& to, std::chrono::milliseconds patience, ConnectFailure& failure);
 
   /// False where the other end is gone.
   bool send(std::span<const std::byte> bytes);
   /// Waits for all of `bytes`; false where the other end is gone, or silent for `patience` (below 0: for ever).
   bool receive(std::span<std::byte> bytes, std::chrono::milliseconds patience = std::chrono::milliseconds(-1));
+  /// Takes what there is, at least one byte and up to as many; 0 as above.
+  std::size_t receive_some(std::span<std::byte> bytes, std::chrono::milliseconds patience);
   /// Ends what waits for this socket in another thread.
   void shut_down();
   /// The numeric address of this end: that of the interface which leads to the other.
   std::string local_address() const;
+  /// Hands over what it is made of.
+  Descriptor release() { return std::move(fd_); }
 
  private:
   Descriptor fd_;
 };
 
-/// Where connections come in.
+/// Whether a numeric address, of IPv4 or IPv6, is one of this machine alone.
+bool is_loopback(const std::string& address);
+
+/// The other end of a connection, for messages.
+std::string peer_of(int fd);
+
+/// Lets calls on a socket wait for the other end, which they do not do on one that was accepted.
+void let_wait(int fd);
+
+/// Where connections come in. Nothing waits here: poll `sockets`.
 class Listener {
  public:
-  /// Port 0: one that is free. Errors: ErrorKind::usage where the address cannot be had.
+  /// At all addresses of that host: the clients may not reach every one. Port 0: one that is free, at the first
+  /// address. An empty host: all addresses of this machine. Errors: ErrorKind::usage where no address can be had, or
+  /// one has this port in use.
   explicit Listener(const Endpoint& at);
   std::uint16_t port() const { return port_; }
-  /// The next connection; an empty one after `shut_down`.
-  Descriptor accept();
-  void shut_down();
+  const std::vector<Descriptor>& sockets() const { return sockets_; }
+  /// The next connection of one of them, which nothing waits for either; an empty one where there is none, and errno
+  /// says why.
+  static Descriptor accept(const Descriptor& socket);
 
  private:
-  Descriptor fd_;
+  std::vector<Descriptor> sockets_;
   std::uint16_t port_ = 0;
 };
 

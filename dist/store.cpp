@@ -4,74 +4,43 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <iterator>
-#include <limits>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "core/error.h"
 #include "core/stop.h"
+#include "dist/call.h"
 #include "dist/last_words.h"
 
-/// A request: what to do (a byte), how long to wait in ms, the lengths of key and value (u32 each), key, value. An
-/// answer: whether there is a value (a byte), its length (u32), the value. Numbers are little-endian.
 namespace qtrain {
 namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-enum class Verb : std::uint8_t { set = 1, get = 2 };
-
-struct RequestHead {
-  std::uint32_t verb = 0, patience = 0, key = 0, value = 0;
-};
-struct AnswerHead {
-  std::uint32_t found = 0, value = 0;
-};
-
-constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max();  // ms: 24 days
-constexpr std::uint32_t kMaxBytes = 4U << 20;  // of a key or value: more is no rank of ours
-constexpr std::size_t kMaxValues = 1U << 20;
+constexpr std::size_t kMaxValues = std::size_t{1} << 18, kMaxClients = std::size_t{1} << 14;
+constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all names and values
 constexpr std::chrono::seconds kFarewell{4};
 constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
+constexpr const char* kPurpose = "store";
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-std::span<std::byte> bytes_of(std::string& text) {
-  return std::as_writable_bytes(std::span(text.data(), text.size()));
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-template <class Head>
-std::string message(const Head& head, const std::string& body) {
-  std::string m(sizeof head, '\0');
-  std::memcpy(m.data(), &head, sizeof head);
-  return m + body;
-}
-
-struct Request {
-  RequestHead head;
-  std::string key, value;
-};
-
-std::optional<Request> next_request(Socket& socket) {
-  Request r;
-  if (!socket.receive(bytes_of(r.head)) || r.head.key > kMaxBytes || r.head.value > kMaxBytes) return {};
-  r.key.resize(r.head.key);
-  r.value.resize(r.head.value);
-  if (!socket.receive(bytes_of(r.key)) || !socket.receive(bytes_of(r.value))) return {};
-  return r;
+std::optional<int> number_in(std::string_view text) {
+  int n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(n) : std::nullopt;
 }
 
 }  // namespace
 
-StoreServer::StoreServer(const Endpoint& at, int attempt)
-    : listener_(at), values_{{kAttemptKey, std::to_string(attempt)}}, acceptor_([this] { accept_all(); }) {}
+StoreServer::StoreServer(const Meeting& meeting)
+    : door_({.at = meeting.at, .handshake = {.secret = meeting.secret, .purpose = kPurpose}, .say = meeting.say}),
+      values_{{kAttemptKey, std::to_string(meeting.attempt)}},
+      acceptor_([this] { accept_all(); }) {}
 
 StoreServer::~StoreServer() {
   {
@@ -83,24 +52,34 @@ StoreServer::~StoreServer() {
     for (Client& c : clients_) c.socket.shut_down();
   }
   changed_.notify_all();
-  listener_.shut_down();
+  door_.close();
   acceptor_.join();
   for (Client& c : clients_) c.thread.join();
 }
 
-void StoreServer::accept_all() {
+std::optional<Error> StoreServer::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void StoreServer::accept_all() try {
+  constexpr std::chrono::hours kForEver{24 * 365};
   while (true) {
-    Descriptor fd = listener_.accept();
+    auto guest = door_.next(Clock::now() + kForEver);
     const std::lock_guard lock(mutex_);
-    if (fd.get() < 0 || ending_) return;
+    if (!guest || ending_) return;
     reap();
-    Client& c = clients_.emplace_back(std::move(fd));
+    if (clients_.size() >= kMaxClients) continue;
+    Client& c = clients_.emplace_back(std::move(guest->socket));
     try {
       c.thread = std::thread([this, &c] { serve(c); });
     } catch (const std::system_error&) {  // no more threads: whoever came may try again
       clients_.pop_back();
     }
   }
+} catch (const Error& e) {
+  const std::lock_guard lock(mutex_);
+  failure_ = e;
 }
 
 // Those that have left.
@@ -121,63 +100,90 @@ std::optional<std::string> StoreServer::wait_for(Client& client, const std::stri
   return it == values_.end() ? std::nullopt : std::optional(it->second);
 }
 
+StoreServer::Values::iterator StoreServer::erase(Values::iterator it) {
+  bytes_ -= it->first.size() + it->second.size();
+  return values_.erase(it);
+}
+
 // Questions of watchdogs are answered within seconds; those of long ago are of no use.
 void StoreServer::forget_before(std::string_view key) {
   constexpr std::int64_t kKept = 16;
   std::int64_t round = 0;
   if (!key.starts_with(kAlarms)) return;
   key.remove_prefix(kAlarms.size());
-  if (std::from_chars(key.data(), key.data() + key.size(), round).ec != std::errc()) return;
-  values_.erase(fmt::format("{}{}", kAlarms, round - kKept));
+  if (std::from_chars(key.data(), key.data() + key.size(), round).ec != std::errc() || round < kKept) return;
+  if (const auto it = values_.find(fmt::format("{}{}", kAlarms, round - kKept)); it != values_.end()) erase(it);
   const std::string answers = fmt::format("{}{}/", kAnswers, round - kKept);
-  for (auto it = values_.lower_bound(answers); it != values_.end() && it->first.starts_with(answers);)
-    it = values_.erase(it);
+  for (auto it = values_.lower_bound(answers); it != values_.end() && it->first.starts_with(answers);) it = erase(it);
+}
+
+// False where there is no room.
+bool StoreServer::put(const std::string& key, std::string value) {
+  if (const auto it = values_.find(key); it != values_.end()) erase(it);
+  const std::size_t more = key.size() + value.size();
+  if (values_.size() >= kMaxValues || more > kMaxBytes - bytes_) return false;
+  bytes_ += more;
+  values_[key] = std::move(value);
+  return true;
+}
+
+bool StoreServer::set(Client& client, StoreRequest request) {
+  const std::lock_guard lock(mutex_);
+  const std::string& key = request.key;
+  if (key.starts_with(kStays) && !values_.contains(key))
+    client.stays = key;
+  else if (key.starts_with(kStays))
+    request.value = kTakenBack;
+  forget_before(key);
+  if (key == kAttemptKey || !put(key, std::move(request.value))) return false;
+  changed_.notify_all();
+  return true;
 }
 
 void StoreServer::serve(Client& client) {
   Socket& socket = client.socket;
-  while (auto r = next_request(socket)) {
-    std::optional<std::string> value;
-    if (r->head.verb == static_cast<std::uint32_t>(Verb::set)) {
-      const std::lock_guard lock(mutex_);
-      if (values_.size() >= kMaxValues) break;
-      if (r->key.starts_with(kStays) && !values_.contains(r->key))
-        client.stays = r->key;
-      else if (r->key.starts_with(kStays))
-        r->value = kTakenBack;
-      forget_before(r->key);
-      values_[r->key] = std::move(r->value);
-      value.emplace();
-      changed_.notify_all();
-    } else {
-      value = wait_for(client, r->key, milliseconds(r->head.patience));
-    }
-    const AnswerHead head{.found = value ? 1U : 0U,
-                          .value = static_cast<std::uint32_t>(value ? value->size() : std::size_t{0})};
-    std::string answer = message(head, value.value_or(""));
-    if (!socket.send(bytes_of(answer))) break;
+  const ReadBytes read = [&](std::span<std::byte> bytes) { return socket.receive(bytes); };
+  while (auto r = StoreRequest::from(read)) {
+    StoreAnswer answer;
+    if (r->verb == StoreRequest::Verb::get)
+      answer.value = wait_for(client, r->key, r->patience);
+    else if (set(client, std::move(*r)))
+      answer.value.emplace();
+    else
+      break;
+    if (!socket.send(bytes_of(answer.bytes()))) break;
   }
   socket.shut_down();
   const std::lock_guard lock(mutex_);
   client.ended = true;
-  if (!client.stays.empty() && values_[client.stays] != kTakenBack) values_[kMissing] = "";
+  if (!client.stays.empty() && values_[client.stays] != kTakenBack) put(kMissing, "");
   changed_.notify_all();
 }
 
-Store::Store(const Endpoint& server, milliseconds patience, int attempt)
-    : server_(server), socket_(Socket::connect(server, patience)) {
+Store::Store(const Meeting& meeting, milliseconds patience) : meeting_(meeting), socket_(connect(patience)) {
   constexpr milliseconds kAgain{200};
-  const std::string mine = std::to_string(attempt);
-  for (const auto end = Clock::now() + patience;; socket_ = Socket::connect(server, patience)) {
-    const std::optional<std::string> theirs = attempt_there();
-    if (theirs == mine) return;
+  for (const auto end = Clock::now() + patience;; socket_ = connect(patience)) {
+    const std::optional<std::string> text = attempt_there();
+    const std::optional<int> theirs = text ? number_in(*text) : std::nullopt;
+    if (theirs == meeting.attempt) return;
+    if (Clock::now() > end && theirs)
+      fail(ErrorKind::peer, {.cause = fmt::format("at {} is start {} of the ranks, this is start {}", meeting.at.text(),
+                                                  *theirs + 1, meeting.attempt + 1),
+                             .remedy = "end what still runs there, and start the command on all machines again"});
     if (Clock::now() > end)
-      fail(ErrorKind::peer, {.cause = fmt::format("at {} is start {} of the ranks, this is start {}", server.text(),
-                                                  theirs ? std::stoi(*theirs) + 1 : 0, attempt + 1),
+      fail(ErrorKind::peer, {.cause = fmt::format("whoever listens at {} does not say which start of the ranks it is",
+                                                  meeting.at.text()),
                              .remedy = "end what still runs there, and start the command on all machines again"});
     throw_if_stopped();
     std::this_thread::sleep_for(kAgain);
   }
+}
+
+Socket Store::connect(milliseconds patience) const {
+  return connected({.to = meeting_.at,
+                    .handshake = {.secret = meeting_.secret, .purpose = kPurpose},
+                    .patience = patience,
+                    .say = meeting_.say});
 }
 
 // Nothing where the server ends.
@@ -185,32 +191,27 @@ std::optional<std::string> Store::attempt_there() try { return get(kAttemptKey, 
   return {};
 }
 
-std::optional<std::string> Store::ask(const std::string& request, milliseconds patience) {
+std::optional<std::string> Store::ask(const StoreRequest& request) {
   const std::lock_guard lock(mutex_);
-  AnswerHead head;
-  std::string value = request;
-  const milliseconds grace = patience + grace_;
-  if (socket_.send(bytes_of(value)) && socket_.receive(bytes_of(head), grace) && head.value <= kMaxBytes) {
-    value.resize(head.value);
-    if (socket_.receive(bytes_of(value), grace)) return head.found ? std::optional(value) : std::nullopt;
-  }
+  const auto end = Clock::now() + request.patience + grace_;
+  const ReadBytes read = [&](std::span<std::byte> bytes) {
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    return socket_.receive(bytes, std::max(left, milliseconds(0)));
+  };
+  if (socket_.send(bytes_of(request.bytes())))
+    if (const auto answer = StoreAnswer::from(read)) return answer->value;
   fail(ErrorKind::peer,
-       {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, server_.text()), .remedy = kGoOn});
+       {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, meeting_.at.text()), .remedy = kGoOn});
 }
 
 void Store::set(const std::string& key, const std::string& value) {
-  const RequestHead head{.verb = static_cast<std::uint32_t>(Verb::set),
-                         .key = static_cast<std::uint32_t>(key.size()),
-                         .value = static_cast<std::uint32_t>(value.size())};
-  ask(message(head, key + value), {});
+  check(key.size() <= kMaxStoreKey && value.size() <= kMaxStoreValue, "too long for the store of ranks");
+  ask({.verb = StoreRequest::Verb::set, .key = key, .value = value});
 }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds patience) {
-  const RequestHead head{
-      .verb = static_cast<std::uint32_t>(Verb::get),
-      .patience = static_cast<std::uint32_t>(std::clamp<long long>(patience.count(), 0, kMaxPatience)),
-      .key = static_cast<std::uint32_t>(key.size())};
-  return ask(message(head, key), patience);
+  check(key.size() <= kMaxStoreKey, "too long for the store of ranks");
+  return ask({.verb = StoreRequest::Verb::get, .patience = patience, .key = key});
 }
 
 }  // namespace qtrain

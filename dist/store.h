@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -10,25 +11,41 @@
 #include <thread>
 #include <utility>
 
-#include "dist/socket.h"
+#include "core/error.h"
+#include "dist/doorkeeper.h"
+#include "dist/store_request.h"
 
 namespace qtrain {
 
+/// Where the processes of a run meet, and by what they recognize each other.
+struct Meeting {
+  Endpoint at;
+  RankSecret secret = RankSecret::random();
+  int attempt = 0;  ///< how often the run was started before
+  /// Told what keeps them waiting and who was turned away, for people.
+  std::function<void(const std::string&)> say = {};
+
+  /// The same for another connection of a process that tells these things already.
+  Meeting in_silence() const { return {.at = at, .secret = secret, .attempt = attempt}; }
+};
+
 /// Where the ranks of a run find each other: names and values in the memory of one process, which all ranks set and
-/// wait for over TCP.
+/// wait for over TCP. Nobody is heard who does not know the secret; names, values and their number are bounded.
 class StoreServer {
  public:
   /// Serves until it is gone, which waits a little for clients to leave: they may have to ask why a run ends.
-  /// `attempt`: how often the run was started before. Errors: those of Listener.
-  explicit StoreServer(const Endpoint& at, int attempt = 0);
+  /// Errors: those of Listener.
+  explicit StoreServer(const Meeting& meeting);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
-  std::uint16_t port() const { return listener_.port(); }
+  std::uint16_t port() const { return door_.port(); }
+  /// Why nobody can be let in any more, if it has come to that.
+  std::optional<Error> failure();
 
  private:
   struct Client {
-    explicit Client(Descriptor fd) : socket(std::move(fd)) {}
+    explicit Client(Socket s) : socket(std::move(s)) {}
     Socket socket;
     std::thread thread;
     bool waits = false, ended = false;  ///< for a value that nobody has set yet; it has left
@@ -38,12 +55,18 @@ class StoreServer {
   void reap();
   void serve(Client& client);
   void forget_before(std::string_view key);
+  using Values = std::map<std::string, std::string>;
+  Values::iterator erase(Values::iterator it);
+  bool put(const std::string& key, std::string value);
+  bool set(Client& client, StoreRequest request);
   std::optional<std::string> wait_for(Client& client, const std::string& key, std::chrono::milliseconds patience);
 
-  Listener listener_;
+  Doorkeeper door_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
+  Values values_;
+  std::size_t bytes_ = 0;  ///< of all names and values
+  std::optional<Error> failure_;
   bool ending_ = false;
   std::list<Client> clients_;
   std::thread acceptor_;
@@ -61,7 +84,7 @@ class Store {
  public:
   /// Waits up to `patience` for a server of this attempt: that of an earlier one may still be ending, or not know yet
   /// that it has to.
-  Store(const Endpoint& server, std::chrono::milliseconds patience, int attempt = 0);
+  Store(const Meeting& meeting, std::chrono::milliseconds patience);
 
   void set(const std::string& key, const std::string& value);
   /// Waits until somebody has set it; nothing after `patience`.
@@ -73,15 +96,16 @@ class Store {
   void set_keeper(std::string keeper) { keeper_ = std::move(keeper); }
   /// Ends calls of other threads with an error, now and later.
   void shut_down() { socket_.shut_down(); }
-  const Endpoint& server() const { return server_; }
+  const Meeting& meeting() const { return meeting_; }
   /// Of this machine, as the server sees it.
   std::string local_address() const { return socket_.local_address(); }
 
  private:
+  Socket connect(std::chrono::milliseconds patience) const;
   std::optional<std::string> attempt_there();
-  std::optional<std::string> ask(const std::string& request, std::chrono::milliseconds patience);
+  std::optional<std::string> ask(const StoreRequest& request);
 
-  Endpoint server_;
+  Meeting meeting_;
   std::string keeper_ = "the process";
   std::chrono::milliseconds grace_{10'000};
   std::mutex mutex_;

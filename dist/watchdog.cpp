@@ -46,8 +46,7 @@ std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<R
 
 }  // namespace
 
-Watchdog::Watchdog(const Options& options)
-    : options_(options), store_(options.server, options.patience, options.attempt) {
+Watchdog::Watchdog(const Options& options) : options_(options), store_(options.meeting, options.patience) {
   store_.set_grace(std::chrono::hours(24));  // the launcher may be suspended
   thread_ = std::thread([this] { listen(); });
 }

@@ -21,9 +21,8 @@ namespace qtrain {
 class Watchdog {
  public:
   struct Options {
-    Endpoint server;  ///< of the store
+    Meeting meeting;  ///< where the store is
     int rank = 0, ranks = 1;
-    int attempt = 0;                                  ///< RankPlace::attempt
     std::chrono::milliseconds patience{20'000};       ///< to connect
     std::chrono::milliseconds look{10'000};           ///< a wait as long is looked after; then twice as long, and so on
     std::chrono::milliseconds stop_patience{15'000};  ///< likewise once a stop was asked for

@@ -21,6 +21,8 @@ constexpr Named kEnvironment[] = {
     {"TERM", "Unset, empty or dumb: no line is drawn again."},
     {"COLUMNS", "The width of a terminal that does not tell its own."},
     {"LD_LIBRARY_PATH", "Where NCCL, cuBLAS and NVML are looked for before the usual folders."},
+    {"QTRAIN_RANK_SECRET",
+     "What the ranks of a run on several machines know each other by: the same 16 or more characters on all of them."},
     {"XDG_CACHE_HOME", "Where prepared rows are kept, in qtrain/; else ~/.cache."}};
 constexpr Named kFiles[] = {
     {"adapter_model.safetensors, model*.safetensors", "The final adapter or model, as PEFT or transformers write it."},

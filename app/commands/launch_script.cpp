@@ -5,7 +5,10 @@
 #include <string_view>
 
 #include "app/commands/commands.h"
+#include "config/keys.h"
 #include "core/error.h"
+#include "core/secrets.h"
+#include "dist/rank_secret.h"
 
 namespace qtrain {
 
@@ -44,6 +47,14 @@ std::string job_name(const std::string& output) {
   return name.substr(begin, std::min<std::size_t>(name.find_last_not_of('-') + 1 - begin, 50));
 }
 
+// The script is a file that others read.
+std::string written_override(const std::string& key, const std::string& value) {
+  if (is_secret_key(key)) return std::string(kRedacted);
+  const Json json = Json::parse(value, nullptr, false);
+  if (json.is_structured()) return dump_json(redacted(key, json));
+  return without_credentials(value);
+}
+
 ScriptedRun scripted_run(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const RunSection& run = config.value.run;
@@ -53,7 +64,8 @@ ScriptedRun scripted_run(const Arguments& args) {
                 .nodes = run.nnodes,
                 .ranks = run.nproc,
                 .cuda = run.device != DeviceChoice::cpu};
-  for (const auto& [key, value] : args.overrides()) s.command += " " + quoted(fmt::format("{}={}", key, value));
+  for (const auto& [key, value] : args.overrides())
+    s.command += " " + quoted(fmt::format("{}={}", key, written_override(key, value)));
   return s;
 }
 
@@ -82,13 +94,21 @@ std::string slurm_script(const ScriptedRun& s) {
 
 // A pod for each machine, which starts the ranks there.
 std::string kubernetes_manifest(const ScriptedRun& s) {
-  std::string text = filled("kubernetes", {{"name", s.name}});
+  const bool meets = s.nodes > 1;  // of ranks in several pods
+  const std::string secret =
+      meets ? filled("kubernetes_secret", {{"name", s.name}, {"text", RankSecret::random().text()}}) : "";
+  std::string text = filled("kubernetes", {{"name", s.name}, {"secret", secret}});
+  const std::string environment = fmt::format(
+      "              env:\n                - {{name: {}, valueFrom: {{secretKeyRef: {{name: {}-ranks, key: "
+      "secret}}}}}}\n",
+      kSecretVariable, s.name);
   const std::string limits = "              resources:\n                limits: {nvidia.com/gpu: ";
   const auto add = [&](const char* kind, std::int64_t replicas) {
     text += filled("kubernetes_pod", {{"kind", kind},
                                       {"replicas", std::to_string(replicas)},
                                       {"name", s.name},
                                       {"folder", Json(s.folder).dump()},
+                                      {"environment", meets ? environment : ""},
                                       {"command", Json("exec " + s.command).dump()},
                                       {"limits", s.cuda ? fmt::format("{}{}}}\n", limits, s.ranks) : ""}});
   };
@@ -112,7 +132,7 @@ int run_launch_script(const Arguments& args) {
   const std::string script = args.has("slurm") ? slurm_script(run)
                              : args.has("k8s") ? kubernetes_manifest(run)
                                                : docker_script(run);
-  args.give({.text = script, .json = {{"script", script}}});
+  args.give({.text = script, .json = {{"script", script}}, .what = ResultText::data});
   return 0;
 }
 

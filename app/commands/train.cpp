@@ -3,20 +3,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <string_view>
 #include <thread>
 
 #include "app/commands/commands.h"
 #include "app/next_commands.h"
 #include "config/check.h"
+#include "config/fields.h"
 #include "config/remarks.h"
 #include "core/device.h"
 #include "core/parallel.h"
 #include "core/plural.h"
 #include "core/stop.h"
+#include "core/version.h"
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -110,6 +115,30 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
     log.warn("max_restarts has no effect: {} started the ranks, and has to start them again", place.launcher);
 }
 
+// What all ranks have to have alike: keys that a result or the exchanges of the ranks depend on. How many ranks a
+// machine has is up to the machine.
+RankSettings settings_of(const RankPlace& place, const Config& config, const Device& device) {
+  constexpr std::array<std::string_view, 7> kExchanged{
+      "overlap_comm",      "context_parallel_heads", "gradient_checkpointing", "activation_offloading",
+      "optimizer_offload", "weight_offload",         "use_cuda_graphs"};
+  RankSettings settings{{"the number of ranks", std::to_string(place.size)},
+                        {"the version of qtrain", std::string(kVersion)},
+                        {"the kind of its device", device.kind == DeviceKind::cpu ? "processors" : "a GPU"}};
+  const Json values = values_json(config);
+  for (const auto& [key, value] : values.items())
+    if (key != "nproc" &&
+        (on_resume(key) != OnResume::silent || std::ranges::find(kExchanged, key) != kExchanged.end()))
+      settings[key] = dump_json(value);
+  return settings;
+}
+
+// What keeps ranks from meeting is told once on each machine, by one that is silent otherwise.
+std::function<void(const std::string&)> words_of_meeting(const RankPlace& place, Log& log) {
+  if (place.rank == 0) return [&log](const std::string& text) { log.warn("{}", text); };
+  if (place.local_rank > 0) return {};
+  return [&log](const std::string& text) { log.pass_on(fmt::format("warning: {}\n", text)); };
+}
+
 // A run that is done says what it left and what can be done with that.
 CommandResult told(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
   CommandResult told{.text = result.summary, .json = result.json};
@@ -152,12 +181,18 @@ int run_train(const Arguments& args) {
   std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
   if (std::getenv(kRestarted)) resume = "auto";
   const Device device = place ? device_of_rank(*place, compute_choice(config.value)) : Device{};
-  RankGroup ranks(place, {.timeout = std::chrono::seconds(run.ddp_timeout), .device = device});
+  RankGroup::Options meeting{.timeout = std::chrono::seconds(run.ddp_timeout), .device = device};
+  if (place) {
+    meeting.settings = settings_of(*place, config.value, device);
+    meeting.say = words_of_meeting(*place, args.log());
+  }
+  RankGroup ranks(place, meeting);
   const TrainingResult result = train({.config = config,
                                        .resume = resume,
                                        .ranks = ranks.collective(),
                                        .gpu = device.index,
-                                       .stop_after = stop_after.value_or(0)},
+                                       .stop_after = stop_after.value_or(0),
+                                       .overwrite = args.has("overwrite")},
                                       args.log());
   if (ranks.collective().rank() == 0) args.give(told(args, config, result));
   return result.exit_code;

@@ -147,9 +147,9 @@ TEST(GuardedCollective, PartsNameTheRanksOfTheRun) {
 
 // None of them still computes.
 TEST(GuardedCollective, AMeetingMayFailOnAllRanks) {
-  StoreServer server({.host = "127.0.0.1"});
-  const Endpoint meeting{.host = "127.0.0.1", .port = server.port()};
-  Watchdog zero({.server = meeting, .rank = 0, .ranks = 2}), one({.server = meeting, .rank = 1, .ranks = 2});
+  StoreServer server(test::free_meeting());
+  const Meeting meeting = test::meeting_at(server.port());
+  Watchdog zero({.meeting = meeting, .rank = 0, .ranks = 2}), one({.meeting = meeting, .rank = 1, .ranks = 2});
   std::barrier all_are_there(2);
   const auto error_of = [&](Watchdog& watchdog) {
     Store store(meeting, std::chrono::seconds(20));

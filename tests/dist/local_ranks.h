@@ -9,6 +9,7 @@
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
 #include "dist/store.h"
+#include "tests/dist/meetings.h"
 
 namespace qtrain::test {
 
@@ -23,14 +24,14 @@ struct LocalRanks {
 
 /// Does the work on so many ranks, each a thread of this process; returns the error that each ended with, or "".
 inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, const LocalRanks& how) {
-  StoreServer server({.host = "127.0.0.1"});
-  const Endpoint meeting{.host = "127.0.0.1", .port = server.port()};
+  StoreServer server(free_meeting());
+  const Meeting meeting = meeting_at(server.port());
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   const auto run = [&](int rank) {
     try {
       Store store(meeting, how.timeout);
-      const RankPlace place{.rank = rank, .size = size, .store = meeting};
-      Watchdog watchdog({.server = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
+      const RankPlace place{.rank = rank, .size = size, .store = meeting.at};
+      Watchdog watchdog({.meeting = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
       const auto ranks = GuardedCollective::connected({store, watchdog}, size, [&] {  //
         return how.wrap(connect_gloo(place, store, how.timeout));
       });

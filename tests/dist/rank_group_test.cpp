@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
+#include <string>
 
+#include "tests/dist/meetings.h"
 #include "tests/errors.h"
 
 namespace qtrain {
@@ -12,18 +15,52 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr std::chrono::seconds kEnough{20};
+
+/// Two ranks that meet, each a thread; what each ends with.
+class TwoRanks : public ::testing::Test {
+ protected:
+  std::future<std::string> meet(int rank, ErrorKind kind, const RankSettings& settings = {{"zero_stage", "0"}}) {
+    return std::async(std::launch::async, [=, this] {
+      return test::error_if_any(kind, [&] {
+        RankGroup group(RankPlace{.rank = rank, .size = 2, .store = meeting_.at},
+                        {.timeout = kEnough, .secret = test::rank_secret(), .settings = settings});
+      });
+    });
+  }
+  StoreServer server_{test::free_meeting()};
+  Meeting meeting_ = test::meeting_at(server_.port());
+};
+
 // It has said where it listens, and is gone.
-TEST(RankGroup, NamesARankThatIsLostWhileAllMeet) {
-  constexpr std::chrono::seconds kEnough{20};
-  StoreServer server({.host = "127.0.0.1"});
-  const Endpoint meeting{.host = "127.0.0.1", .port = server.port()};
-  auto error = std::async(std::launch::async, [&] {
-    return test::error_of(ErrorKind::peer,
-                          [&] { RankGroup(RankPlace{.size = 2, .store = meeting}, {.timeout = kEnough}); });
-  });
-  Store one(meeting, kEnough);
-  one.set("gloo/1", *one.get("gloo/0", kEnough));
+TEST_F(TwoRanks, NameOneThatIsLostWhileTheyMeet) {
+  auto error = meet(0, ErrorKind::peer);
+  {
+    Store one(meeting_, kEnough);
+    one.set("stays/1", "");
+    one.set("settings/1", R"({"zero_stage": "0"})");
+    one.set("gloo/1", "1 127.0.0.1");
+    ASSERT_TRUE(one.get("gloo/0", kEnough));
+  }
   EXPECT_THAT(error.get(), HasSubstr("rank 1 did not come to the meeting of all ranks: there is no sign of life"));
+}
+
+// At once, and both say the same.
+TEST_F(TwoRanks, NameWhatTheyDoNotHaveAlike) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto zero = meet(0, ErrorKind::usage, {{"zero_stage", "0"}, {"overlap_comm", "true"}, {"seed", "1"}});
+  auto one = meet(1, ErrorKind::usage, {{"zero_stage", "3"}, {"overlap_comm", "\x1b[2J"}, {"seed", "1"}});
+  const std::string said = zero.get();
+  EXPECT_THAT(said, HasSubstr("rank 1 differs from rank 0 in overlap_comm (\xEF\xBF\xBD[2J, rank 0 has true), "
+                              "zero_stage (3, rank 0 has 0)"));
+  EXPECT_EQ(one.get(), said);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kEnough / 2);
+}
+
+TEST_F(TwoRanks, NameWhatOneOfThemDoesNotHaveAtAll) {
+  auto zero = meet(0, ErrorKind::usage, {{"a", "1"}}), one = meet(1, ErrorKind::usage, {{"b", "2"}});
+  EXPECT_THAT(zero.get(), HasSubstr("a (nothing, rank 0 has 1), b (2, rank 0 has nothing)"));
+  EXPECT_THAT(one.get(), HasSubstr("a (nothing, rank 0 has 1)"));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "dist/nccl_library.h"
 #include "dist/rank_group.h"
 #include "tests/core/temp_folder.h"
+#include "tests/dist/meetings.h"
 
 namespace qtrain::test {
 namespace {
@@ -72,7 +73,7 @@ RankEnd end_of(Child& child, const std::filesystem::path& answered) {
 std::vector<RankEnd> run_processes(const RankProcesses& how) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const qtrain::testing::TempFolder folder;
-  StoreServer server({.host = "127.0.0.1"});
+  StoreServer server(free_meeting());
   std::list<Child> children;
   for (int rank = 0; rank < how.size; ++rank) {
     std::vector<std::string> variables = variables_of(rank, how);
@@ -98,7 +99,7 @@ std::vector<RankEnd> on_processes(const RankProcesses& how, const RankWork& work
   if (variable(kAnswer).empty()) return run_processes(how);
   answer([&] {
     const Device device{DeviceKind::cuda, own_place().local_rank % cuda_device_count()};
-    RankGroup group(own_place(), {.timeout = how.timeout, .device = device});
+    RankGroup group(own_place(), {.timeout = how.timeout, .device = device, .secret = rank_secret()});
     Ctx ctx(device, MatmulPrecision::storage, 1);
     work(ctx, group.collective());
   });
@@ -108,7 +109,7 @@ std::vector<RankEnd> on_bare_processes(const RankProcesses& how, const BareWork&
   if (variable(kAnswer).empty()) return run_processes(how);
   answer([&] {
     const RankPlace place = own_place();
-    Store store(place.store, how.timeout);
+    Store store(meeting_at(place.store.port), how.timeout);
     work(place.rank, store);
   });
 }

@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <cstring>
+#include <memory>
 #include <thread>
+#include <vector>
 
+#include "tests/dist/meetings.h"
 #include "tests/errors.h"
 
 namespace qtrain {
@@ -20,8 +25,8 @@ constexpr milliseconds kLong{20'000}, kNoTime{0};
 
 class Stores : public ::testing::Test {
  protected:
-  Endpoint meeting() const { return {.host = "127.0.0.1", .port = server_.port()}; }
-  StoreServer server_{{.host = "127.0.0.1"}};
+  Meeting meeting() const { return test::meeting_at(server_.port()); }
+  StoreServer server_{test::free_meeting()};
 };
 
 TEST_F(Stores, ValuesOfOneAreSeenByAnother) {
@@ -57,54 +62,131 @@ TEST_F(Stores, OthersAreServedWhileOneWaits) {
   EXPECT_THAT(found, Optional(std::string("2")));
 }
 
-// Whatever comes in from the network, ranks are served.
-TEST_F(Stores, StrangersDoNoHarm) {
-  Socket stranger = Socket::connect(meeting(), kLong);
-  const std::string nonsense(64, '\xff');
-  EXPECT_TRUE(stranger.send(std::as_bytes(std::span(nonsense))));
-  std::byte answer{};
-  EXPECT_FALSE(stranger.receive({&answer, 1}, kLong));
-  Socket half = Socket::connect(meeting(), kLong);
-  EXPECT_TRUE(half.send(std::as_bytes(std::span(nonsense).first(3))));
-  half.shut_down();
+// A rank is no stranger, and still gets no more than there is room for.
+TEST_F(Stores, AreBounded) {
   Store a(meeting(), kLong);
-  a.set("k", "v");
-  EXPECT_THAT(a.get("k", kNoTime), Optional(std::string("v")));
+  EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set(std::string(kMaxStoreKey + 1, 'k'), ""); }),
+              HasSubstr("too long"));
+  EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set("k", std::string(kMaxStoreValue + 1, 'v')); }),
+              HasSubstr("too long"));
+  const std::string large(kMaxStoreValue, 'v');
+  a.set("k", large);
+  EXPECT_THAT(a.get("k", kNoTime), Optional(large));
+  EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { a.set("attempt", "no number"); }), HasSubstr("is gone"));
+  EXPECT_THAT(Store(meeting(), kLong).get("attempt", kNoTime), Optional(std::string("0")));
 }
 
 TEST(Store, SaysWhereNobodyAnswers) {
   Listener taken({.host = "127.0.0.1"});
-  const Endpoint free{.host = "127.0.0.1", .port = taken.port()};
-  const std::string in_use = test::error_if_any(ErrorKind::usage, [&] { const StoreServer other(free); });
-  EXPECT_THAT(in_use, HasSubstr(fmt::format("ranks cannot meet at 127.0.0.1:{} (Address already in use)", free.port)));
+  const Meeting there = test::meeting_at(taken.port());
+  const std::string in_use = test::error_if_any(ErrorKind::usage, [&] { const StoreServer other(there); });
+  EXPECT_THAT(in_use, HasSubstr(fmt::format("ranks cannot meet at {} (Address already in use)", there.at.text())));
+  const auto refused = [&] {
+    return test::error_if_any(ErrorKind::peer, [&] { const Store store(there, milliseconds(300)); });
+  };
+  EXPECT_THAT(refused(), HasSubstr(fmt::format("whatever listens at {} does not answer as rank 0", there.at.text())));
   taken = Listener({.host = "127.0.0.1"});
-  const std::string nobody = test::error_if_any(ErrorKind::peer, [&] { const Store store(free, milliseconds(100)); });
-  EXPECT_THAT(nobody, HasSubstr(fmt::format("nothing answers at 127.0.0.1:{} (Connection refused)", free.port)));
-  EXPECT_THAT(
-      test::error_if_any(ErrorKind::peer, [] { const Store s({.host = "no.such.host.invalid", .port = 1}, kNoTime); }),
-      HasSubstr("no such host"));
+  EXPECT_THAT(refused(), HasSubstr(fmt::format("nothing answers at {} (Connection refused)", there.at.text())));
+}
+
+// At once, and again and again.
+TEST(Store, TellsOfANameWithoutAnAddress) {
+  std::vector<std::string> said;
+  const Meeting nowhere{.at = {.host = "no.such.host.invalid", .port = 1},
+                        .secret = test::rank_secret(),
+                        .say = [&](const std::string& text) { said.push_back(text); }};
+  EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store s(nowhere, milliseconds(1500)); }),
+              HasSubstr("the name no.such.host.invalid has no address ("));
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_THAT(said[0], HasSubstr("the name no.such.host.invalid has no address ("));
+  EXPECT_THAT(said[0], HasSubstr("this process tries for 2 s more"));
+}
+
+/// What another service says to whoever connects; it hears nothing.
+TEST(Store, TellsAnotherService) {
+  for (const char* banner : {"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"}) {
+    Listener service({.host = "127.0.0.1"});
+    std::atomic<bool> ended = false;
+    std::thread speaks([&] {
+      std::vector<Descriptor> clients;
+      while (!ended) {
+        Descriptor client = Listener::accept(service.sockets()[0]);
+        if (client.get() >= 0) {
+          EXPECT_EQ(::send(client.get(), banner, std::strlen(banner), MSG_NOSIGNAL), std::ssize(std::string(banner)));
+          clients.push_back(std::move(client));
+        }
+        std::this_thread::sleep_for(milliseconds(10));
+      }
+    });
+    const Meeting there = test::meeting_at(service.port());
+    EXPECT_THAT(
+        test::error_if_any(ErrorKind::usage, [&] { const Store s(there, milliseconds(500)); }),
+        HasSubstr(fmt::format("something else than rank 0 of this version of qtrain answers at {}", there.at.text())));
+    ended = true;
+    speaks.join();
+  }
+}
+
+TEST(Store, TellsAnotherSecret) {
+  std::vector<std::string> said;
+  Meeting meeting = test::free_meeting();
+  meeting.say = [&](const std::string& text) { said.push_back(text); };
+  auto server = std::make_unique<StoreServer>(meeting);
+  Meeting other = test::meeting_at(server->port());
+  other.secret = RankSecret::random();
+  const std::string refused = test::error_if_any(ErrorKind::usage, [&] { const Store s(other, milliseconds(300)); });
+  EXPECT_THAT(refused,
+              HasSubstr(fmt::format("rank 0 at {} and this process do not have the same secret", other.at.text())));
+  EXPECT_THAT(refused, HasSubstr("set QTRAIN_RANK_SECRET to the same text for all ranks"));
+  server.reset();
+  ASSERT_FALSE(said.empty());
+  EXPECT_LE(said.size(), 3u);
+  EXPECT_THAT(said[0], HasSubstr("turned a stranger away that had connected from 127.0.0.1:"));
+  EXPECT_THAT(said[0], HasSubstr("it does not know the secret of this run"));
+}
+
+// A rank listens at the addresses of its name alone; of IPv6 too.
+TEST(Store, IsWhereItsAddressIs) {
+  for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
+    const StoreServer server({.at = {.host = host}, .secret = test::rank_secret()});
+    const Meeting there{.at = {.host = host, .port = server.port()}, .secret = test::rank_secret()};
+    Store a(there, kLong);
+    a.set("k", "v");
+    EXPECT_THAT(a.get("k", kNoTime), Optional(std::string("v"))) << host;
+    EXPECT_TRUE(is_loopback(a.local_address())) << a.local_address();
+  }
+  const StoreServer server(test::free_meeting());
+  ConnectFailure failure;
+  EXPECT_FALSE(Socket::connect({.host = "127.0.0.2", .port = server.port()}, kLong, failure));
+  EXPECT_EQ(failure.why, "Connection refused");
+  EXPECT_EQ((Endpoint{.host = "::1", .port = 5}.text()), "[::1]:5");
+  EXPECT_EQ((Endpoint{.host = "[::1]", .port = 5}.text()), "[::1]:5");
 }
 
 // A launcher that starts its ranks again sooner than the one with the store.
 TEST(Store, WaitsForTheServerOfItsAttempt) {
-  auto server = std::make_unique<StoreServer>(Endpoint{.host = "127.0.0.1"}, 1);
-  const Endpoint meeting{.host = "127.0.0.1", .port = server->port()};
-  Store(meeting, kLong, 1).set("attempt of", "1");
+  Meeting meeting = test::free_meeting();
+  meeting.attempt = 1;
+  auto server = std::make_unique<StoreServer>(meeting);
+  meeting.at.port = server->port();
+  Store(meeting, kLong).set("attempt of", "1");
+  meeting.attempt = 2;
   std::thread next([&] {
     std::this_thread::sleep_for(milliseconds(300));
     server.reset();
-    server = std::make_unique<StoreServer>(meeting, 2);
+    server = std::make_unique<StoreServer>(meeting);
   });
-  Store store(meeting, kLong, 2);
+  Store store(meeting, kLong);
   next.join();
   EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
-  EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300), 3); }),
+  meeting.attempt = 3;
+  EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300)); }),
               HasSubstr("is start 3 of the ranks, this is start 4"));
 }
 
 TEST(Store, SaysWhenItsServerIsGone) {
-  auto server = std::make_unique<StoreServer>(Endpoint{.host = "127.0.0.1"});
-  Store store({.host = "127.0.0.1", .port = server->port()}, kLong);
+  auto server = std::make_unique<StoreServer>(test::free_meeting());
+  Store store(test::meeting_at(server->port()), kLong);
   std::thread end([&] {
     std::this_thread::sleep_for(milliseconds(50));
     server.reset();

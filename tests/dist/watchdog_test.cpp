@@ -7,6 +7,7 @@
 #include <future>
 
 #include "core/stop.h"
+#include "tests/dist/meetings.h"
 
 namespace qtrain {
 namespace {
@@ -21,10 +22,10 @@ constexpr milliseconds kEnough{20'000};
 class Watchdogs : public ::testing::Test {
  protected:
   void TearDown() override { set_stop_requested(false); }
-  Endpoint meeting() const { return {.host = "127.0.0.1", .port = server_.port()}; }
+  Meeting meeting() const { return test::meeting_at(server_.port()); }
   std::unique_ptr<Watchdog> of_rank(int rank) const {
     return std::make_unique<Watchdog>(Watchdog::Options{
-        .server = meeting(), .rank = rank, .ranks = 2, .look = milliseconds(200), .stop_patience = milliseconds(200)});
+        .meeting = meeting(), .rank = rank, .ranks = 2, .look = milliseconds(200), .stop_patience = milliseconds(200)});
   }
   void lose_a_rank() const { Store(meeting(), kEnough).set("stays/2", ""); }
   static RankWait wait(std::int64_t number) {
@@ -36,7 +37,7 @@ class Watchdogs : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(5));
     return flag;
   }
-  StoreServer server_{{.host = "127.0.0.1"}};
+  StoreServer server_{test::free_meeting()};
   std::atomic<bool> given_up_ = false;
 };
 

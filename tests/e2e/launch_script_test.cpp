@@ -78,6 +78,12 @@ TEST_F(LaunchScript, KubernetesStartsAPodForEachMachine) {
   EXPECT_THAT(one, AllOf(HasSubstr("kind: PyTorchJob"), HasSubstr("name: it-s-out\n"), HasSubstr("    Master:\n")));
   EXPECT_EQ(one.find("Worker"), std::string::npos);
   EXPECT_EQ(one.find("nvidia.com/gpu"), std::string::npos);
+  EXPECT_EQ(one.find("kind: Secret"), std::string::npos);
+  EXPECT_THAT(three,
+              AllOf(HasSubstr("kind: Secret"), HasSubstr("name: it-s-out-ranks\nstringData: {secret: \""),
+                    HasSubstr("- {name: QTRAIN_RANK_SECRET, valueFrom: {secretKeyRef: {name: it-s-out-ranks, key: "
+                              "secret}}}\n")));
+  EXPECT_NE(script_for("--k8s", {"nnodes=3", "device=auto"}), three);  // each run has a secret of its own
   EXPECT_THAT(three, AllOf(HasSubstr("    Worker:\n      replicas: 2\n"), HasSubstr("limits: {nvidia.com/gpu: 2}")));
   const std::string key = "command: ";
   const std::size_t begin = one.find(key) + key.size();

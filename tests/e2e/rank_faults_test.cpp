@@ -130,7 +130,7 @@ TEST_P(StartedRanksOf, ARunWithOtherConfigsAreRefused) {
   for (const Outcome& outcome : train(0.25)) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.err,
-                HasSubstr(fmt::format("rank {} differs from rank 0 in keys/learning_rate", GetParam().rank)));
+                HasSubstr(fmt::format("rank {} differs from rank 0 in learning_rate (0.25", GetParam().rank)));
     EXPECT_EQ(count(outcome.err, "error:"), 1) << outcome.err;
   }
   for (const Outcome& outcome : train(config().at("learning_rate"))) EXPECT_EQ(outcome.code, 0) << outcome.err;

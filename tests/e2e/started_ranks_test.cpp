@@ -101,7 +101,7 @@ TEST_F(StartedRanks, WithAnotherConfigAreRefused) {
   for (Process* p : {&zero, &one}) {
     const Outcome outcome = p->wait();
     EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("rank 1 differs from rank 0 in keys/learning_rate"));
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1 differs from rank 0 in learning_rate (0.25, rank 0 has 0.005)"));
   }
 }
 

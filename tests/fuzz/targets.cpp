@@ -17,6 +17,7 @@
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "tests/fuzz/server_targets.h"
+#include "tests/fuzz/rank_targets.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
@@ -192,6 +193,10 @@ const std::vector<Target>& targets() {
       {"http_requests", http_requests, {"tests/fuzz/goldens/requests.http", "tests/fuzz/goldens/chunks.http"}},
       {"chat_body", chat_body, {"tests/fuzz/goldens/chat.json"}},
       {"completion_body", completion_body, {"tests/fuzz/goldens/completion.json"}},
+      {"store_request", store_request, {"tests/fuzz/data/store_request.bin"}},
+      {"store_answer", store_answer, {"tests/fuzz/data/store_answer.bin"}},
+      {"rank_handshake", rank_handshake, {"tests/fuzz/data/rank_handshake.bin"}},
+      {"rank_words", rank_words, {"README.md"}},
   };
   return all;
 }

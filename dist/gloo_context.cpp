@@ -1,0 +1,84 @@
+#include "dist/gloo_context.h"
+
+#include <fcntl.h>
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/pair.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+
+#include "core/error.h"
+
+namespace qtrain {
+
+namespace tcp = gloo::transport::tcp;
+
+/// The connection to another rank. gloo's own begins to listen as soon as it is made, which ends here at once, with
+/// whatever has come there.
+class GlooContext::Pair : public tcp::Pair {
+ public:
+  Pair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout)
+      : tcp::Pair(context, device, rank, timeout) {
+    const std::lock_guard lock(m_);
+    if (fd_ >= 0) ::close(fd_);  // which takes it out of the loop of the device, too
+    fd_ = -1;
+    rx_ = tcp::Op();
+    ex_ = nullptr;
+    state_ = INITIALIZING;
+    setLocalRank(0);
+  }
+
+  void take(Descriptor connection) {
+    const std::lock_guard lock(m_);
+    fd_ = ::fcntl(connection.get(), F_DUPFD_CLOEXEC, 0);
+    check(fd_ >= 0, "no descriptor is left for a connection between ranks");
+    handleConnected();
+  }
+
+  void cut() {
+    const std::lock_guard lock(m_);
+    if (state_ == CONNECTED) ::shutdown(fd_, SHUT_RDWR);
+  }
+
+  // Those of the port that is closed may come late.
+  void handleEvents(int events) override {
+    {
+      const std::unique_lock lock(m_, std::try_to_lock);
+      if (!lock || state_ != CONNECTED) return;
+    }
+    tcp::Pair::handleEvents(events);
+  }
+};
+
+class GlooContext::Pairs : public tcp::Context {
+ public:
+  using tcp::Context::Context;
+  std::unique_ptr<gloo::transport::Pair>& createPair(int rank) override {
+    auto& pair = pairs_[static_cast<std::size_t>(rank)];
+    pair = std::make_unique<GlooContext::Pair>(this, device_.get(), rank, getTimeout());
+    return pair;
+  }
+};
+
+GlooContext::GlooContext(Options options) : gloo::Context(options.rank, static_cast<int>(options.peers.size())) {
+  setTimeout(options.timeout);
+  device_ = tcp::CreateDevice(options.address.c_str());
+  auto pairs = std::make_shared<Pairs>(std::dynamic_pointer_cast<tcp::Device>(device_), rank, size);
+  pairs->setTimeout(options.timeout);
+  for (int i = 0; i < size; ++i)
+    if (i != rank)
+      dynamic_cast<Pair&>(*pairs->createPair(i)).take(std::move(options.peers[static_cast<std::size_t>(i)]));
+  transportContext_ = std::move(pairs);
+}
+
+GlooContext::~GlooContext() = default;
+
+void GlooContext::cut() {
+  for (int i = 0; i < size; ++i)
+    if (i != rank) dynamic_cast<Pair&>(*getPair(i)).cut();
+}
+
+}  // namespace qtrain

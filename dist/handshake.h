@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "dist/rank_secret.h"
+
+namespace qtrain {
+
+/// What two processes say to each other before anything else: each proves that it knows the secret of the run, without
+/// telling it. Both send a hello, which ends in random bytes; whoever has called then sends an HMAC of both hellos, and
+/// gets one back. An HMAC of another connection, purpose or side proves nothing. This knows bytes, not sockets.
+class Handshake {
+ public:
+  enum class Side : std::uint8_t { called, caller };  ///< whose port it is; who has connected
+  enum class State : std::uint8_t {
+    goes_on,
+    proved,
+    foreign,  ///< what the other end says is no hello
+    refused   ///< the other end does not know the secret, or says that this one does not
+  };
+  struct Options {
+    RankSecret secret;
+    std::string purpose = {};  ///< of the connection, the same at both ends
+    std::uint32_t number = 0;  ///< of this end: its rank
+  };
+  Handshake(Side side, const Options& options);
+
+  /// What to send first.
+  const std::string& hello() const { return own_; }
+  /// How many bytes of the other end come next; 0 when it is over.
+  std::size_t wanted() const;
+  /// Takes up to that many, and returns what to send for them.
+  std::string take(std::string_view bytes);
+  State state() const { return state_; }
+  /// Of the other end, once proved.
+  std::uint32_t number() const;
+
+ private:
+  std::string take_hello();
+  std::string take_proof();
+  void take_verdict();
+  std::string proof_of(Side side) const;
+
+  Side side_;
+  Options options_;
+  State state_ = State::goes_on;
+  std::string own_, other_, received_;  ///< both hellos; what has come of the next message
+};
+
+}  // namespace qtrain

@@ -1,0 +1,196 @@
+// What strangers may do at a port of the ranks: nothing that an honest rank notices, and nothing that grows.
+#include "dist/doorkeeper.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "dist/store.h"
+#include "tests/dist/meetings.h"
+#include "tests/errors.h"
+
+namespace qtrain {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+constexpr milliseconds kLong{20'000}, kNoTime{0};
+
+Socket connect_to(std::uint16_t port) {
+  ConnectFailure failure;
+  auto socket = Socket::connect({.host = "127.0.0.1", .port = port}, kLong, failure);
+  EXPECT_TRUE(socket) << failure.why;
+  return socket ? std::move(*socket) : Socket(Descriptor());
+}
+
+void say(Socket& socket, const std::string& text) {
+  socket.send(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string hello() {
+  return Handshake(Handshake::Side::caller, {.secret = RankSecret::random()}).hello();
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// What somebody does at the port; the sockets stay open while the ranks meet.
+struct Hostility {
+  std::string name;
+  std::function<void(std::uint16_t port, std::vector<Socket>& open)> act;
+};
+void PrintTo(const Hostility& hostility, std::ostream* out) {
+  *out << hostility.name;
+}
+
+std::vector<Hostility> hostilities() {
+  using Open = std::vector<Socket>;
+  const auto many = [](int count, const std::string& text) {
+    return [=](std::uint16_t port, Open& open) {
+      for (int i = 0; i < count; ++i) {
+        open.push_back(connect_to(port));
+        say(open.back(), text);
+      }
+    };
+  };
+  const std::string head("\1\0\0\0\0\0\0\0\0\0\x40\0\0\0\x40\0", 16);  // set, of 4 MiB and 4 MiB
+  const std::string key("\1\0\0\0\0\0\0\0\7\0\0\0\3\0\0\0verdict\x1b[2J", 27);
+  return {{"garbage", many(1, std::string(1000, '\xff'))},
+          {"http", many(1, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")},
+          {"silence", many(300, "")},
+          {"half_a_hello", many(300, hello().substr(0, 20))},
+          {"a_hello_and_no_proof", many(300, hello())},
+          {"a_wrong_proof", many(50, hello() + std::string(32, 'x'))},
+          {"announced_megabytes", many(200, head)},
+          {"a_key_without_proof", many(50, key)},
+          {"a_key_behind_a_wrong_proof", many(50, hello() + std::string(32, 'x') + key)},
+          {"a_wrong_secret",
+           [](std::uint16_t port, Open&) {
+             Meeting other = test::meeting_at(port);
+             other.secret = RankSecret::random();
+             EXPECT_THAT(test::error_if_any(ErrorKind::usage, [&] { const Store s(other, milliseconds(300)); }),
+                         HasSubstr("do not have the same secret"));
+           }},
+          {"connect_and_reset", [](std::uint16_t port, Open&) {
+             const linger at_once{.l_onoff = 1, .l_linger = 0};
+             for (int i = 0; i < 200; ++i) {
+               const Descriptor fd = connect_to(port).release();
+               ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+             }
+           }}};
+}
+
+class AStoreMeets : public ::testing::TestWithParam<Hostility> {};
+
+TEST_P(AStoreMeets, StrangersWhoDoNoHarm) {
+  const StoreServer server(test::free_meeting());
+  Store before(test::meeting_at(server.port()), kLong);
+  before.set("k", "v");
+  const std::size_t memory = resident_bytes();
+  std::vector<Socket> open;
+  GetParam().act(server.port(), open);
+  const auto begin = std::chrono::steady_clock::now();
+  Store after(test::meeting_at(server.port()), kLong);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_THAT(after.get("k", kNoTime), Optional(std::string("v")));
+  EXPECT_EQ(after.get("verdict", kNoTime), std::nullopt);
+  EXPECT_THAT(before.get("k", kNoTime), Optional(std::string("v")));
+  EXPECT_LT(resident_bytes(), memory + (std::size_t{32} << 20));
+}
+INSTANTIATE_TEST_SUITE_P(All, AStoreMeets, ::testing::ValuesIn(hostilities()),
+                         [](const auto& info) { return info.param.name; });
+
+// What an honest handshake was made of, once more.
+TEST(ADoorkeeper, LetsNobodyInByARecording) {
+  const Handshake::Options ours{.secret = test::rank_secret(), .purpose = "store"};
+  Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = ours});
+  const auto soon = [] { return Doorkeeper::Clock::now() + kLong; };
+  std::string recorded;
+  std::thread honest([&] {
+    Socket socket = connect_to(door.port());
+    Handshake handshake(Handshake::Side::caller, ours);
+    recorded = handshake.hello();
+    say(socket, recorded);
+    while (handshake.wanted() > 0) {
+      std::string part(handshake.wanted(), '\0');
+      ASSERT_TRUE(socket.receive(std::as_writable_bytes(std::span(part.data(), part.size())), kLong));
+      const std::string answer = handshake.take(part);
+      recorded += answer;
+      say(socket, answer);
+    }
+    EXPECT_EQ(handshake.state(), Handshake::State::proved);
+  });
+  EXPECT_TRUE(door.next(soon()));
+  honest.join();
+  Socket again = connect_to(door.port());
+  say(again, recorded);
+  EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(500)));
+  EXPECT_THAT(door.strangers(), HasSubstr("; 1 stranger was turned away at port"));
+}
+
+// Those who say nothing hold no place for ever.
+TEST(ADoorkeeper, KeepsAFewVisitorsWaiting) {
+  Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
+  std::vector<Socket> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(connect_to(door.port()));
+  EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(500)));
+  EXPECT_THAT(door.strangers(), HasSubstr("144 strangers were turned away"));
+}
+
+/// A limit of open files, as long as this lives.
+class FewFiles {
+ public:
+  explicit FewFiles(rlim_t limit) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{.rlim_cur = limit, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+int next_descriptor() {
+  const Descriptor fd(::dup(0));
+  return fd.get();
+}
+
+// Where no descriptor is left for good, it says so, and can be ended.
+TEST(ADoorkeeper, TellsThatNoDescriptorIsLeft) {
+  auto server = std::make_unique<StoreServer>(test::free_meeting());
+  ASSERT_FALSE(server->failure());
+  const FewFiles limit(static_cast<rlim_t>(next_descriptor()) + 1);
+  std::vector<Descriptor> all;
+  for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) all.emplace_back(fd);
+  all.pop_back();  // for this end of the connection alone
+  const Socket visitor = connect_to(server->port());
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  std::optional<Error> failure;
+  while (!(failure = server->failure()) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->kind(), ErrorKind::usage);
+  EXPECT_THAT(failure->what(), HasSubstr("no file descriptor is left for ranks that connect (Too many open files"));
+  const auto begin = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
+}
+
+}  // namespace
+}  // namespace qtrain
