@@ -191,7 +191,7 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
-  require_free_file(args, output_of(args), {args.operand(0)});
+  require_free_file(args, output_of(args));  // which may be its input
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);

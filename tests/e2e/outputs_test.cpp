@@ -93,7 +93,7 @@ class Outputs : public ::testing::Test {
             {"tune", {"tune", at("config.json"), "--steps", "1", "--trials", "1", "--output"}},
             {"bench", {"bench", "rms_norm", "--small", "--json"}},
             {"monitor", {"monitor", "--duration", "0.2", "--interval", "0.1", "--json"}},
-            {"verify", {"verify", at("run"), "--steps", "0", "--statement"}},
+            {"verify", {"verify", at("run"), "--statement"}},
             {"export", {"export", "--model", at("run"), "--output"}},
             {"export an adapter", {"export", "--model", at("run"), "--adapter", at("adapter"), "--output"}},
             {"export merged", {"export", "--model", at("run"), "--adapter", at("adapter"), "--merge", "--output"}}};
