@@ -133,6 +133,8 @@ class Body {
 
 const JsonRules kJsonOfClient{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31, kMaxLogprobs = 20, kMaxStops = 16;
+// So much of an answer is held back and searched at every token.
+constexpr std::size_t kMaxStopBytes = 1024;
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -159,10 +161,13 @@ void read_stop(const Body& body, ApiRequest& r) {
   if (!stop) return;
   const Json list = stop->is_array() ? *stop : Json::array({*stop});
   const bool good = list.size() <= kMaxStops && std::ranges::all_of(list, [](const Json& s) {
-                      return s.is_string() && !s.get_ref<const std::string&>().empty();
+                      if (!s.is_string()) return false;
+                      const auto& text = s.get_ref<const std::string&>();
+                      return !text.empty() && text.size() <= kMaxStopBytes;
                     });
   if (!good)
-    refuse({.message = fmt::format("\"stop\" is a text or a list of at most {}, none of them empty", kMaxStops),
+    refuse({.message = fmt::format("\"stop\" is a text or a list of at most {}, each of 1 to {} bytes", kMaxStops,
+                                   kMaxStopBytes),
             .param = "stop"});
   for (const Json& s : list) r.stop.push_back(s);
 }

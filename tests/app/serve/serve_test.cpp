@@ -139,6 +139,7 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
       {chat("base", "a", {{"n", 0}}), 400, "\"n\""},
       {chat("base", "a", {{"n", 1000}}), 400, "\"n\""},
       {chat("base", "a", {{"stop", {1}}}), 400, "stop"},
+      {chat("base", "a", {{"stop", {"b", std::string(1025, 'a')}}}), 400, "stop"},
       {chat("base", "a", {{"top_logprobs", 2}}), 400, "logprobs"},
       {chat("base", "a", {{"frequency_penalty", 0.5}}), 400, "not supported"},
       {chat("base", "a", {{"stream_options", {{"include_usage", true}}}}), 400, "stream"},
