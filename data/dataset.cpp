@@ -78,6 +78,10 @@ void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder
   RowAssembly assembly(rows, options, into);
   ParallelEncoder(rows, encoder, pool).run([&](const EncodedBlock& block) { assembly.add(block); }, options.progress);
   assembly.finish();
+  for (AnswerEnd& end : into.statistics().answer_ends) {
+    end.text = source.tools.tokenizer.token(end.token);
+    end.special = source.tools.tokenizer.is_special(end.token);
+  }
   check_result(into.statistics(), options, rows);
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "data/markers.h"
@@ -57,6 +59,10 @@ TextRanges to_last_character(TextRanges ranges, const std::string& text) {
     if (last > begin) end = last;  // behind the first byte of the character
   }
   return ranges;
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
 bool has_assistant(const Json& messages) {
@@ -269,7 +275,15 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
                              .now = tools_.template_clock};
     apply_prompt_mask(row, tools_.tokenizer.encode(chat->render(prompt).text, {.add_special = false}));
   }
+  if (is_assistant(messages.back())) row.answer_end = answer_end(row.labels);
   return row;
+}
+
+/// The last target that is not white space, which many templates write behind the end of a turn.
+std::optional<std::int32_t> RowEncoder::answer_end(const std::vector<std::int32_t>& labels) const {
+  for (std::size_t t = labels.size(); t-- > 0;)
+    if (labels[t] != kNoTarget && !is_blank(tools_.tokenizer.decode(std::span(&labels[t], 1)))) return labels[t];
+  return {};
 }
 
 }  // namespace qtrain

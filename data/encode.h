@@ -21,6 +21,7 @@ struct EncodedRow {
   std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
   bool prompt_mismatch = false;               ///< the prompt's tokens are no prefix of prompt + completion
   bool joined_pair = false;                   ///< of a prompt and a completion as texts
+  std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
   Lack lacks = Lack::nothing;                 ///< what it would need to be a training row; it has no tokens then
   std::string reason = {};                    ///< in words, where it lacks something
 };
@@ -51,6 +52,7 @@ class RowEncoder {
   TextRanges learned_turns(const Rendered& rendered) const;
   void check_marked(const Json& messages) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
+  std::optional<std::int32_t> answer_end(const std::vector<std::int32_t>& labels) const;
   void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
 
   TextTools tools_;

@@ -38,6 +38,14 @@ struct LeftOutRows {
   std::string place, reason;  ///< of the first: "file:line"
 };
 
+/// What answers of chat rows end with: their last target that is not white space.
+struct AnswerEnd {
+  std::int32_t token = 0;
+  std::int64_t rows = 0;
+  std::string text = {};
+  bool special = false;  ///< a token that text alone does not make
+};
+
 /// What the rows looked like before packing; lengths are in tokens, before truncation.
 struct DatasetStatistics {
   std::int64_t source_rows = 0;               ///< rows in the files
@@ -58,7 +66,9 @@ struct DatasetStatistics {
   std::vector<std::int32_t> lengths;          ///< per source row that is not left out, in file order
   std::vector<TruncatedRow> first_truncated;  ///< the first kListedRows of them
 
-  static constexpr std::size_t kListedRows = 10;
+  std::vector<AnswerEnd> answer_ends;  ///< of conversations that end with an answer: the first kListedEnds kinds
+
+  static constexpr std::size_t kListedRows = 10, kListedEnds = 16;
 
   std::int64_t min() const;
   std::int64_t max() const;
