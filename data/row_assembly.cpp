@@ -73,6 +73,10 @@ void RowAssembly::add(const EncodedBlock& block) {
   }
   into_.statistics().prompt_mismatches += block.prompt_mismatches;
   into_.statistics().joined_pairs += block.joined_pairs;
+  LeftOutRows& unprinted = into_.statistics().unprinted;
+  if (unprinted.count == 0 && block.unprinted.count > 0)
+    unprinted = {.place = rows_.place(block.first + block.unprinted.row), .reason = block.unprinted.what};
+  unprinted.count += block.unprinted.count;
   for (const auto& [token, rows] : block.answer_ends) count_end(token, rows);
 }
 

@@ -32,7 +32,7 @@ struct TruncatedRow {
   std::int64_t length = 0;  ///< in tokens, before
 };
 
-/// Source rows that make no training row, and why the first of them does not.
+/// Source rows that make no training row or not a whole one, and why the first of them does not.
 struct LeftOutRows {
   std::int64_t count = 0;
   std::string place, reason;  ///< of the first: "file:line"
@@ -59,6 +59,7 @@ struct DatasetStatistics {
   std::int64_t dropped_rows = 0;              ///< rows left out because truncation or masks left no target
   LeftOutRows unplaced;                       ///< the assistant's text cannot be told from the rest
   LeftOutRows unanswered;                     ///< an answer is empty, and such rows are skipped
+  LeftOutRows unprinted;                      ///< the chat template leaves something of the conversation out
   std::int64_t joined_pairs = 0;              ///< rows of a prompt and a completion as texts
   std::int64_t untargeted_rows = 0;           ///< rows kept without any target
   std::int64_t prompt_mismatches = 0;         ///< prompts whose tokens are no prefix of prompt + completion

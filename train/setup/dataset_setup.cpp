@@ -41,6 +41,7 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .completion_only_loss = d.completion_only_loss,
           .last_turn_only_loss = d.last_turn_only_loss,
           .skip_empty_answers = d.skip_empty_answers,
+          .allow_empty_answers = d.allow_empty_answers,
           .response_template = d.response_template,
           .instruction_template = d.instruction_template,
           .dataset_text_field = d.dataset_text_field,
