@@ -17,6 +17,7 @@ namespace {
 std::vector<DataSource> sources_of(const DataSection& data, Split split) {
   if (split == Split::evaluation && !data.eval_dataset_name.empty())
     return {{.files = data.eval_dataset_name,
+             .splits = named_splits("dataset_test_split", data.dataset_test_split),
              .columns = columns_of(data),
              .shared = {.columns = true, .message_keys = true}}};
   return training_sources(data);
