@@ -95,6 +95,9 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
 }
 
 EncodedRow RowEncoder::encode(const Json& row) const {
+  if (skip_empty_)
+    if (std::string reason = missing_answer(row, rules_); !reason.empty())
+      return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
   Sample sample = read_sample(row, rules_);
   check_masks(sample.shape);
   if (skip_empty_)

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "data/dataset.h"
@@ -346,18 +348,77 @@ const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   return nullptr;
 }
 
+// --- rows of no known shape ---
+
+/// Names that rows of questions and answers have, in lower case: those of a shape first.
+constexpr std::array<std::string_view, 12> kQuestions = {
+    "instruction", "input", "question", "query", "prompt", "frage", "problem", "user", "human", "request", "q", "ask"};
+constexpr std::array<std::string_view, 12> kAnswers = {"output",    "answer", "response", "completion",
+                                                       "antwort",   "reply",  "solution", "assistant",
+                                                       "generated", "target", "a",        "gpt"};
+constexpr std::array<std::string_view, 6> kDialogs = {"conversation", "dialog", "dialogue", "dialogs", "chat", "turns"};
+constexpr std::array<std::string_view, 5> kTexts = {"content", "body", "document", "article", "passage"};
+
+using NameList = std::span<const std::string_view>;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// The column of the row that has the first of these names; "" if none has one.
+std::string column_of(const Json& row, NameList names) {
+  for (const std::string_view name : names)
+    for (const auto& [key, value] : row.items())
+      if (lower(key) == name) return key;
+  return {};
+}
+
+/// What to write for columns whose names tell what they hold.
+std::string mapping_for(const Json& row) {
+  const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
+                    dialog = column_of(row, kDialogs), text = column_of(row, kTexts);
+  if (!question.empty() && !answer.empty()) {
+    Json mapping = Json::object();
+    if (question != "instruction" && question != "input") mapping["instruction"] = question;
+    if (answer != "output") mapping["output"] = answer;
+    return fmt::format("column_mapping: {}", dump_json(mapping));
+  }
+  if (!dialog.empty() && row.at(dialog).is_array())
+    return fmt::format("column_mapping: {}", dump_json({{"messages", dialog}}));
+  return text.empty() ? "" : "dataset_text_field: " + text;
+}
+
+[[noreturn]] void refuse_shape(const Json& row, const ShapeRules& rules) {
+  if (const std::string lack = missing_answer(row, rules); !lack.empty())
+    bad_row(lack, "Give it a value, or leave such rows out (skip_empty_answers: true).");
+  std::string keys;
+  for (const auto& [key, value] : row.items())
+    if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
+  const std::string mapping = mapping_for(row);
+  bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
+          mapping.empty() ? kShapesRemedy : fmt::format("To read these columns, write {}", mapping));
+}
+
 }  // namespace
+
+std::string missing_answer(const Json& row, const ShapeRules& rules) {
+  if (shape_of(row, rules)) return {};
+  for (const KnownShape& shape : kShapes) {
+    const std::string first(shape.keys[0].empty() ? rules.text_field : shape.keys[0]),
+        last(shape.keys[1].empty() ? rules.text_field : shape.keys[1]);
+    const auto answer = row.find(last);
+    if (answer != row.end() && answer->is_null() && (first == last || has(row, first)))
+      return fmt::format("'{}' is empty", last);
+  }
+  return {};
+}
 
 Sample read_sample(const Json& row, const ShapeRules& rules) {
   const KnownShape* shape = shape_of(row, rules);
   refuse_media(row);
   refuse_preferences(row, shape);
-  if (shape == nullptr) {
-    std::string keys;
-    for (const auto& [key, value] : row.items())
-      if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
-    bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys), kShapesRemedy);
-  }
+  if (shape == nullptr) refuse_shape(row, rules);
   Sample sample;
   shape->read(row, rules, sample);
   return sample;

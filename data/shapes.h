@@ -52,6 +52,10 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules);
 /// Columns and parts of messages that are no text: "image", "images", "audio", ...
 bool is_media(std::string_view name);
 
+/// That a row would have a known shape if its answer were there, in words: a null stands for it, as for an empty cell
+/// of a table; "" otherwise.
+std::string missing_answer(const Json& row, const ShapeRules& rules);
+
 /// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
 /// text and tool calls.
 std::string empty_answer(const Sample& sample);

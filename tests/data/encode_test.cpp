@@ -340,6 +340,24 @@ TEST_F(Masks, EmptyAnswersAreLeftOutAndCountedOnlyWhereThatIsAskedFor) {
   EXPECT_EQ(skipped.joined_pairs, 1);
 }
 
+TEST_F(Masks, EmptyCellsOfTablesAreEmptyAnswers) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"a.csv", "prompt,completion\nq,a\nq,\n"},
+      {"b.csv", "instruction;output\nq;a\nq;\n"},
+      {"c.tsv", "input\toutput\nq\ta\nq\n"},
+      {"d.jsonl", "{\"text\":\"a\"}\n{\"text\":null}\n"},
+      {"e.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"prompt\":\"q\",\"completion\":null}\n"},
+  };
+  for (const auto& [name, rows] : tables) {
+    DatasetOptions options{.files = {write(name, rows)}};
+    const auto made = [&] { return build_dataset(options, chatml_.tools(), pool_).statistics(); };
+    EXPECT_THAT(test::error_of(ErrorKind::input, made), HasSubstr("skip_empty_answers: true")) << name;
+    options.skip_empty_answers = true;
+    EXPECT_EQ(made().rows, 1) << name;
+    EXPECT_EQ(made().unanswered.count, 1) << name;
+  }
+}
+
 TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
   const std::string row =
       R"({"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":""}]})"

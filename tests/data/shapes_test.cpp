@@ -81,6 +81,39 @@ std::string row_with(const char* more) {
   return std::string("{") + kTalk + "," + more + "}";
 }
 
+TEST(Shapes, ColumnsWhoseNamesTellTheirMeaningAreMapped) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"question":"q","answer":"a"})", R"(write column_mapping: {"instruction": "question", "output": "answer"})"},
+      {R"({"instruction":"q","response":"a"})", R"(write column_mapping: {"output": "response"})"},
+      {R"({"id":"1","Frage":"q","Antwort":"a"})",
+       R"(write column_mapping: {"instruction": "Frage", "output": "Antwort"})"},
+      {R"({"prompt":"q","response":"a"})", R"(write column_mapping: {"instruction": "prompt", "output": "response"})"},
+      {R"({"input":"q","target":"a"})", R"(write column_mapping: {"output": "target"})"},
+      {R"({"dialog":[{"role":"user","content":"x"}]})", R"(write column_mapping: {"messages": "dialog"})"},
+      {R"({"content":"t","meta":1})", "write dataset_text_field: content"},
+  };
+  for (const auto& [json, what] : rows)
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(json); }), HasSubstr(what)) << json;
+}
+
+TEST(Shapes, AnswersThatAreNullAreNamedWithTheKeyThatLeavesThemOut) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"prompt":"p","completion":null})", "'completion' is empty"},
+      {R"({"instruction":"p","input":null,"output":null})", "'output' is empty"},
+      {R"({"input":"p","output":null})", "'output' is empty"},
+      {R"({"text":null})", "'text' is empty"},
+      {R"({"messages":null})", "'messages' is empty"},
+  };
+  for (const auto& [json, what] : rows) {
+    const std::string error = test::error_of(ErrorKind::input, [&] { read(json); });
+    EXPECT_THAT(error, HasSubstr(what)) << json;
+    EXPECT_THAT(error, HasSubstr("skip_empty_answers: true")) << json;
+    EXPECT_THAT(missing_answer(parse_json(json, "row"), {}), HasSubstr(what)) << json;
+  }
+  for (const char* other : {R"({"prompt":null,"completion":"c"})", R"({"prompt":"p"})", R"({"text":"","prompt":"p"})"})
+    EXPECT_EQ(missing_answer(parse_json(other, "row"), {}), "") << other;
+}
+
 TEST(Shapes, RowsThatAreNotTextAreRefusedByName) {
   for (const char* column : {R"("images":["a.png"])", R"("image":{"path":"a.png"})", R"("audios":["a.wav"])",
                              R"("audio":"a.wav")", R"("videos":["a.mp4"])", R"("video":"a.mp4")"}) {

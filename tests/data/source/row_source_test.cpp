@@ -232,6 +232,20 @@ TEST_F(BrokenSources, AnswersOfCsvFilesThatLookLikeOtherTypesStayText) {
   }
 }
 
+TEST_F(BrokenSources, TheDelimiterOfATableIsFoundInItsHeader) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"a.csv", "Frage;Antwort\nq, r;a\n"},     {"b.csv", "Frage\tAntwort\n\"q, r\"\ta\n"},
+      {"c.csv", "Frage|Antwort\nq, r|a\n"},     {"d.csv", "Frage,Antwort\n\"q, r\",a\n"},
+      {"e.tsv", "Frage,Antwort\n\"q, r\",a\n"}, {"f.csv", "\n\"Frage\";\"Antwort\"\r\n\"q, r\";a\r\n"},
+      {"g.tsv", "Frage\tAntwort\nq, r\ta\n"},
+  };
+  for (const auto& [name, contents] : tables)
+    EXPECT_EQ(RawRows({write(name, contents)}).parse(0), (Json{{"Frage", "q, r"}, {"Antwort", "a"}})) << name;
+  EXPECT_EQ(RawRows({write("h.csv", "\"a;b\",c\n1,2\n")}).parse(0), (Json{{"a;b", "1"}, {"c", "2"}}));
+  EXPECT_EQ(RawRows({write("i.csv", "a;b,c\n1,2\n")}).parse(0), (Json{{"a;b", "1"}, {"c", "2"}}));
+  EXPECT_EQ(RawRows({write("j.csv", "text\na;b\n")}).parse(0), (Json{{"text", "a;b"}}));
+}
+
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
   EXPECT_THAT(complaint("a.arrow", contents("deltas.arrow")), HasSubstr("emit_dictionary_deltas=False"));
   for (const auto& [file, what] :
