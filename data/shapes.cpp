@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/dataset.h"
+#include "data/source/doubtful_row.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -420,7 +421,14 @@ Sample read_sample(const Json& row, const ShapeRules& rules) {
   refuse_preferences(row, shape);
   if (shape == nullptr) refuse_shape(row, rules);
   Sample sample;
-  shape->read(row, rules, sample);
+  try {
+    shape->read(row, rules, sample);
+  } catch (const Error& e) {  // of a column that holds no JSON
+    for (const auto& [key, value] : row.items())
+      if (value.is_binary() && e.text().cause.find("'" + key + "'") != std::string::npos)
+        bad_row(fmt::format("'{}': {}", key, doubt_of(value)), "Correct the value.");
+    throw;
+  }
   return sample;
 }
 

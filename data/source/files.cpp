@@ -27,7 +27,7 @@ struct DataFormat {
 constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".ndjson"}, true},
                                                  {"csv", {".csv", ".tsv"}, true},
                                                  {"parquet", {".parquet"}, false},
-                                                 {"arrow", {".arrow"}, false}}};
+                                                 {"arrow", {".arrow", ".feather", ".ipc"}, false}}};
 constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
 constexpr std::array<std::string_view, 13> kNotRead = {".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy", ".zip",
                                                        ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
