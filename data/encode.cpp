@@ -169,10 +169,40 @@ Tokenizer::Encoding RowEncoder::encode(const std::string& text, EncodeOptions op
   return {.ids = tools_.tokenizer.encode(text, options), .offsets = {}};
 }
 
+/// A row of plain text with the EOS that is learned behind its answer.
+std::string RowEncoder::closed_text(const std::string& prompt, const std::string& answer) const {
+  const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
+  return prompt + answer + (closed ? "" : eos_);
+}
+
+std::string RowEncoder::text_of(const Json& row) const {
+  const Sample sample = read_sample(row, rules_);
+  switch (sample.shape) {
+    case RowShape::tokens: return tools_.tokenizer.decode(sample.input_ids);
+    case RowShape::text: return closed_text("", sample.text);
+    case RowShape::text_pair: return closed_text(sample.prompt, sample.text);
+    case RowShape::chat:
+    case RowShape::chat_pair: break;
+  }
+  const Json messages = conversation_of(sample);
+  return chat_template()
+      .render({.messages = &messages,
+               .tools = &sample.tools,
+               .extra = &sample.template_kwargs,
+               .now = tools_.template_clock})
+      .text;
+}
+
+const ChatTemplate& RowEncoder::chat_template() const {
+  if (tools_.chat_template == nullptr)
+    fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
+                            .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
+  return *tools_.chat_template;
+}
+
 /// The tokens of a text to which EOS is added where its end, the answer, lacks it.
 EncodedRow RowEncoder::text_row(const std::string& prompt, const std::string& answer) const {
-  const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
-  const std::string text = prompt + answer + (closed ? "" : eos_);
+  const std::string text = closed_text(prompt, answer);
   const Tokenizer::Encoding encoding = tokens_with_eos(text);
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
   if (!response_.empty())
@@ -245,13 +275,8 @@ std::size_t RowEncoder::first_learned(const Sample& sample, const Json& messages
 }
 
 EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
-  const ChatTemplate* chat = tools_.chat_template;
-  if (chat == nullptr)
-    fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
-                            .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
-  Json messages = sample.messages;
-  if (sample.shape == RowShape::chat_pair)
-    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  const ChatTemplate& chat = chat_template();
+  const Json messages = conversation_of(sample);
   const RenderInput input{
       .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
   EncodedRow checked = check_printed(sample, input);
@@ -263,7 +288,7 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
     RenderInput prompt = input;
     prompt.messages = &sample.messages;
     prompt.add_generation_prompt = true;
-    apply_prompt_mask(row, tools_.tokenizer.encode(chat->render(prompt).text, {.add_special = false}));
+    apply_prompt_mask(row, tools_.tokenizer.encode(chat.render(prompt).text, {.add_special = false}));
   }
   if (is_assistant(messages.back())) row.answer_end = answer_end(row.labels);
   return row;

@@ -40,6 +40,9 @@ class RowEncoder {
   /// Errors (without a place): ErrorKind::input for rows that are wrong, ErrorKind::usage where an option does not go
   /// with the row's shape.
   EncodedRow encode(const Json& row) const;
+  /// The text that is cut into the row's tokens; of a row of tokens the text of these. Errors: those of `encode` that
+  /// do not depend on masks.
+  std::string text_of(const Json& row) const;
 
  private:
   void check_masks(RowShape shape) const;
@@ -58,7 +61,9 @@ class RowEncoder {
   Tokenizer::Encoding tokens_of(const std::string& text) const;
   Tokenizer::Encoding tokens_with_eos(const std::string& text) const;
   TextRanges last_turns(TextRanges turns) const;
+  const ChatTemplate& chat_template() const;
   void check_marked(const Json& messages) const;
+  std::string closed_text(const std::string& prompt, const std::string& answer) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
   std::optional<std::int32_t> answer_end(const std::vector<std::int32_t>& labels) const;
   void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;

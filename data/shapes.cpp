@@ -432,6 +432,13 @@ Sample read_sample(const Json& row, const ShapeRules& rules) {
   return sample;
 }
 
+Json conversation_of(const Sample& sample) {
+  Json messages = sample.messages;
+  if (sample.shape == RowShape::chat_pair)
+    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  return messages;
+}
+
 bool is_learned(const Json& message) {
   return std::all_of(kSwitches.begin(), kSwitches.end(),
                      [&](const char* key) { return switch_at(message, key).value_or(true); });

@@ -36,6 +36,9 @@ struct ShapeRules {
   bool chat_template = true;
 };
 
+/// The messages of a chat or chat_pair, those of the completion behind those of the prompt.
+Json conversation_of(const Sample& sample);
+
 /// Whether a message may be learned: not where its `weight` is 0, or `loss` or `train` false.
 bool is_learned(const Json& message);
 
