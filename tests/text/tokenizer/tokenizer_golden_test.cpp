@@ -219,7 +219,7 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
 }
 
 TEST_F(SpecialTokensInText, SpecialTokensAreSplitWhereTheConfigSaysSo) {
-  const std::filesystem::path chatml = fs::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml";
+  const std::filesystem::path chatml = std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml";
   write("tokenizer.json", read_text(chatml / "tokenizer.json"));
   for (const char* value : {"true", "false", "null"}) {
     write("tokenizer_config.json",
