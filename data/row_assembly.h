@@ -42,6 +42,7 @@ class RowAssembly {
   void finish();
 
  private:
+  void count_end(std::int32_t token, std::int64_t rows);
   void leave_out(std::int64_t row, const EncodedBlock::LeftOut& why);
   void add_row(std::int64_t row, const RowView& view);
   void measure(std::int64_t row, std::int64_t length);
