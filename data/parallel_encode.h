@@ -24,6 +24,14 @@ struct EncodedBlock {
   std::vector<LeftOut> left_out;  ///< in the order of the rows
   std::int64_t prompt_mismatches = 0, joined_pairs = 0;
 
+  /// What else is to be known of a row (counted from `first`), in their order.
+  struct Remark {
+    std::int32_t row;
+    std::int32_t lost;  ///< tokens that it has lost already
+    bool is_text;       ///< that may become several rows
+  };
+  std::vector<Remark> remarks;
+
   static constexpr std::int32_t kLeftOut = -1;
 
   void clear(std::int64_t first_row);

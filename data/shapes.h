@@ -33,6 +33,8 @@ struct ShapeRules {
   std::string text_field = "text";
   /// Alpaca and input/output rows become chat rows where there is a template, else plain text.
   bool chat_template = true;
+  /// Whether a conversation may be empty: `broken_turns` says so then.
+  bool broken_turns = false;
 };
 
 /// Recognizes a row's shape, the first of: input_ids (+ labels); prompt + completion; messages; conversations
@@ -47,5 +49,11 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules);
 /// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
 /// text and tool calls.
 std::string empty_answer(const Sample& sample);
+
+/// Why LLaMA-Factory leaves a row out of supervised training, in words; "" if it does not: of a row of instruction or
+/// input, whose output is null; of a conversation whose turns, behind a system message, are not a question or the
+/// results of tools and an answer, by turns.
+std::string missing_answer(const Json& row);
+std::string broken_turns(const Sample& sample);
 
 }  // namespace qtrain
