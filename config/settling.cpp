@@ -183,6 +183,17 @@ std::string format_called(const DialectTable& dialect, const Setting& named) {
   return mapped && mapped->is_string() ? mapped->get<std::string>() : "";
 }
 
+/// Of two formats that a file and the command line name the latter's counts.
+void settle_later_format(Draft& draft) {
+  const Setting *named = draft.find("~chat_format"), *path = draft.find("chat_template_path");
+  if (!named || !path) return;
+  const bool of_sources = named->written == "datasets" || path->written == "datasets";
+  if (of_sources && named->overrides() == path->overrides())
+    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, and a run has one", path->written),
+                  "name one of them");
+  draft.settings.erase(named->overrides() && !path->overrides() ? "chat_template_path" : "~chat_format");
+}
+
 /// A format that is named for a model whose folder has no chat template: without one its rows would be plain text.
 void settle_format(Draft& draft, const DialectTable& dialect) {
   const Setting* named = draft.find("~chat_format");
@@ -213,6 +224,7 @@ void settle_end_token(Draft& draft, const DialectTable& dialect) {
   std::string name = named->value.get<std::string>();
   if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
   const std::string token = dialect.object("end_tokens").value(name, "");
+  if (name == "llama3" && draft.find("~stage")) return;  // plain texts end with <|end_of_text|>, as its models have it
   const auto file = draft.named_file((tokenizer_folder(draft) / "tokenizer.json").string());
   if (token.empty() || !file) return;
   if (read_text(*file, std::uint64_t{1} << 30).find(dump_json(token)) == std::string::npos)
@@ -255,6 +267,7 @@ void settle_groups(Draft& draft) {
 }  // namespace
 
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
+  settle_later_format(draft);
   settle_format(draft, dialect);
   settle_end_token(draft, dialect);
   if (dialect.name == "axolotl") settle_axolotl(draft);

@@ -84,6 +84,20 @@ TEST_F(ModelFolder, AModelsOwnTemplateServesNamesOfItsFamily) {
   EXPECT_EQ(factory("template: qwen3").value.model.eos_token, std::nullopt);
 }
 
+TEST_F(ModelFolder, TheFormatOfTheCommandLineReplacesThatOfTheFile) {
+  const auto model = [&](const char* in_file, const char* over) {
+    return recipe(with_model("model_name_or_path", "stage: sft", fmt::format("template: {}", in_file)),
+                  {{"template", over}})
+        .value.model;
+  };
+  EXPECT_EQ(model("chatml", "yi").chat_template_path, "llamafactory_yi");
+  EXPECT_EQ(model("chatml", "yi").eos_token, std::nullopt);
+  EXPECT_EQ(model("yi", "chatml").chat_template_path, "chatml");
+  EXPECT_EQ(model("yi", "chatml").eos_token, "<|im_end|>");
+  EXPECT_EQ(model("qwen", "vicuna").chat_template_path, "llamafactory_vicuna");
+  EXPECT_EQ(model("qwen", "vicuna").eos_token, std::nullopt);
+}
+
 TEST_F(ModelFolder, AnswersOfTextsAreLearntWhereThereIsNoTemplate) {
   const DataSection data = factory("").value.data;
   EXPECT_FALSE(data.assistant_only_loss);
@@ -165,7 +179,10 @@ TEST(Axolotl, AChatTemplateOfAllSourcesIsThatOfTheRun) {
   EXPECT_EQ(recipe(with_entries({chatml, "type: completion"})).value.model.chat_template_path, "chatml");
   for (const std::string& other : {none, std::string("type: chat_template, chat_template: llama3")})
     EXPECT_THAT(refusal_of_recipe(with_entries({chatml, other})), HasSubstr("a run has one chat template")) << other;
-  EXPECT_THAT(refusal_of_recipe(with_entries({chatml}) + "chat_template: llama3\n"), HasSubstr("chat_template"));
+  for (const char* other : {"llama3", "qwen_25"})
+    EXPECT_THAT(refusal_of_recipe(with_entries({chatml}) + fmt::format("chat_template: {}\n", other)),
+                HasSubstr("chat_template"))
+        << other;
 }
 
 TEST(Axolotl, TextsAreLearntWholeBesideConversations) {
