@@ -23,6 +23,15 @@ std::string text_in(const Json& object, std::string_view member, std::string_vie
   return at != object.end() && at->is_string() && *at != "" ? at->get<std::string>() : std::string(otherwise);
 }
 
+/// A type of axolotl without what it says of its own variant: "alpaca" of "alpaca.load_open_orca".
+std::string base_of(const Json& type) {
+  const std::string name = type.is_string() ? type.get<std::string>() : "";
+  return name.substr(0, name.find_first_of(".:"));
+}
+bool is_texts(const Json& type) {
+  return base_of(type) == "completion" || base_of(type) == "pretrain";
+}
+
 bool says(const Json& type, const std::string& member) {
   const Json said = type.value(member, Json());
   return !said.is_null() && said != "";
@@ -116,8 +125,11 @@ Json with_path(const Json& entry) {
 struct DatasetList {
   std::string_view key;
   bool trains = false;
-  bool texts_only = true;       ///< whether all entries are plain texts
-  bool formatted_rows = false;  ///< whether some are prompts and answers in a format of their own
+  bool texts_only = true;        ///< whether all entries are plain texts
+  bool some_texts = false;       ///< whether some are
+  bool formatted_rows = false;   ///< whether some are prompts and answers in a format of their own
+  bool conversations = false;    ///< whether some are neither
+  Json formats = Json::array();  ///< chat templates that entries of conversations name, null where one names none
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
@@ -128,7 +140,7 @@ struct DatasetList {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
     for (const Json& entry : list) {
       if (entry.is_string())
-        files.push_back(entry), sources.push_back(entry), texts_only = false;
+        files.push_back(entry), sources.push_back(entry), texts_only = false, conversations = true;
       else if (entry.is_object())
         read_entry(entry);
       else
@@ -136,9 +148,25 @@ struct DatasetList {
     }
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
     if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
+    if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
+    add_format();
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
+  }
+
+  /// The chat template that entries name is that of the run, as there is one.
+  void add_format() {
+    const auto named = std::find_if(formats.begin(), formats.end(), [](const Json& f) { return !f.is_null(); });
+    if (named == formats.end()) return;
+    if (std::any_of(formats.begin(), formats.end(), [&](const Json& other) { return other != *named; }))
+      return problem(
+          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it "
+                      "beside datasets, not in them",
+                      show("chat_template", *named)));
+    const Translation made = translate(*dialect_table("axolotl").find("chat_template"), *named);
+    out.settings.insert(out.settings.end(), made.settings.begin(), made.settings.end());
+    out.remarks.insert(out.remarks.end(), made.remarks.begin(), made.remarks.end());
   }
 
   void read_entry(const Json& entry) {
@@ -155,10 +183,14 @@ struct DatasetList {
     for (const auto& [member, value] : entry.items()) read_member(source, member, value);
     if (entry.value("data_files", Json()).is_object()) drop_sum(source);
     const Json type = entry.value("type", Json());
+    const bool formatted = type.is_object() && (says(type, "format") || says(type, "no_input_format"));
     if (!type.is_object())
       read_type(type);
-    else  // it says where rows keep instruction, input and output, and perhaps how they become a text
-      says(type, "format") || says(type, "no_input_format") ? read_format(source, type) : read_names(source, type);
+    else if (formatted)  // it says where rows keep instruction, input and output, and how they become a text
+      read_format(source, type);
+    else
+      read_names(source, type);
+    if (!formatted && !is_texts(type)) formats.push_back(entry.value("chat_template", Json()));
     sources.push_back(std::move(source));
   }
 
@@ -185,6 +217,7 @@ struct DatasetList {
 
   void read_names(Json& source, const Json& type) {
     texts_only = false;
+    conversations = true;
     for (const auto& [member, value] : type.items()) {
       if (!says(type, member)) continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
@@ -203,7 +236,7 @@ struct DatasetList {
 
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
-    if (dataset_table().lists("read_together", member)) return;
+    if (dataset_table().lists("read_together", member) || dataset_table().object("common").contains(member)) return;
     if (member == "split" && !trains) return read_evaluation_split(value);
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
@@ -241,9 +274,9 @@ struct DatasetList {
   }
 
   void read_type(const Json& type) {
-    const std::string name = type.is_string() ? type.get<std::string>() : "";
-    const std::string base = name.substr(0, name.find_first_of(".:"));
-    texts_only = texts_only && (base == "completion" || base == "pretrain");
+    const std::string base = base_of(type);
+    texts_only = texts_only && is_texts(type);
+    (is_texts(type) ? some_texts : conversations) = true;
     if (base == "alpaca")
       out.remarks.push_back(
           "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");

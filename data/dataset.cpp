@@ -64,6 +64,21 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
                             .place = unanswered.place,
                             .remedy = "Check where the rows keep their answers (column_mapping), or keep empty ones "
                                       "(skip_empty_answers: false)."});
+  const LeftOutRows &broken = statistics.broken, &too_long = statistics.too_long;
+  if (broken.count == statistics.source_rows)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("no row is questions and answers by turns ({}); the first: {}",
+                               counted(broken.count, "row"), broken.reason),
+          .place = broken.place,
+          .remedy =
+              "Check where the rows keep their messages and roles, or keep such rows (skip_broken_turns: false)."});
+  if (too_long.count == statistics.source_rows)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("all rows are longer than max_length {} ({}); the first: {}", *options.max_length,
+                               counted(too_long.count, "row"), too_long.reason),
+          .place = too_long.place,
+          .remedy = "Raise max_length, or cut such rows: truncation_mode keep_start (excess_length_strategy truncate "
+                    "of axolotl)."});
   const LeftOutRows& unplaced = statistics.unplaced;
   if (2 * unplaced.count > statistics.source_rows)
     fail(
@@ -74,6 +89,12 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
          .remedy = fmt::format("Put {{% generation %}} ... {{% endgeneration %}} around what the assistant says in the "
                                "chat template (chat_template_path), or train on all tokens ({}: false).",
                                turns_key(options))});
+  if (options.packing == Packing::blocks && statistics.rows == 0)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("all rows together have {}, which do not fill one block of {} (max_length)",
+                               counted(statistics.truncated_tokens, "token"), *options.max_length),
+          .place = rows.place(0),
+          .remedy = "Lower max_length, or set packing_strategy to wrapped, which keeps a shorter block."});
   if (statistics.target_tokens == 0)
     fail(ErrorKind::input,
          {.cause = "no token of the data is a target: masks or max_length leave nothing to learn from",
@@ -92,7 +113,7 @@ void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder
   if (options.max_rows > 0) part = source.rows.slice(0, std::min(options.max_rows, source.rows.size()));
   const RawRows& rows = options.max_rows > 0 ? part : source.rows;
   const RowEncoder encoder(options, source.tools);
-  RowAssembly assembly(rows, options, into);
+  RowAssembly assembly({.rows = rows, .options = options, .tools = source.tools}, into);
   ParallelEncoder(rows, encoder, pool).run([&](const EncodedBlock& block) { assembly.add(block); }, options.progress);
   assembly.finish();
   for (AnswerEnd& end : into.statistics().answer_ends) {

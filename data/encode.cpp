@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/markers.h"
+#include "data/shorten.h"
 #include "text/template/assistant_ranges.h"
 #include "text/template/message.h"
 #include "text/template/unprinted.h"
@@ -79,33 +80,54 @@ const char* turns_key(const DatasetOptions& options) {
 
 RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
     : tools_(tools),
-      rules_{.text_field = options.dataset_text_field, .chat_template = tools.chat_template != nullptr},
+      rules_{.text_field = options.dataset_text_field,
+             .chat_template = tools.chat_template != nullptr,
+             .broken_turns = options.skip_broken_turns},
       assistant_only_(options.assistant_only_loss || options.last_turn_only_loss),
       last_turn_only_(options.last_turn_only_loss),
       append_eos_(options.append_eos),
+      add_special_(options.packing != Packing::blocks),
       assistant_required_(options.assistant_only_loss),
       turns_key_(turns_key(options)),
       skip_empty_(options.skip_empty_answers),
       allow_empty_(options.allow_empty_answers),
+      skip_broken_(options.skip_broken_turns),
+      learns_texts_(options.learn_plain_texts),
+      splits_texts_(options.split_long_texts),
       completion_only_(options.completion_only_loss),
       response_(options.response_template),
       instruction_(options.instruction_template) {
   const SpecialTokens& special = tools.tokenizer.special();
   if (special.eos_id) eos_ = tools.tokenizer.token(*special.eos_id);
+  const bool cuts = options.packing == Packing::none || options.packing == Packing::bfd;
+  if (options.too_long == TooLong::keep_answers && cuts) question_limit_ = options.max_length;
+}
+
+/// A row that is left out, whatever its text.
+std::optional<EncodedRow> RowEncoder::left_out(const Sample& sample) const {
+  if (skip_broken_)
+    if (std::string reason = broken_turns(sample); !reason.empty())
+      return EncodedRow{.lacks = EncodedRow::Lack::turns, .reason = std::move(reason)};
+  if (skip_empty_)
+    if (std::string reason = empty_answer(sample); !reason.empty())
+      return EncodedRow{.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
+  return {};
 }
 
 EncodedRow RowEncoder::encode(const Json& row) const {
-  if (skip_empty_)
+  if (skip_empty_ || skip_broken_)
     if (std::string reason = missing_answer(row, rules_); !reason.empty())
-      return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
+      return {.lacks = skip_broken_ ? EncodedRow::Lack::turns : EncodedRow::Lack::answer, .reason = std::move(reason)};
   Sample sample = read_sample(row, rules_);
   check_masks(sample.shape);
-  if (skip_empty_)
-    if (std::string reason = empty_answer(sample); !reason.empty())
-      return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
+  if (std::optional<EncodedRow> out = left_out(sample)) return std::move(*out);
   switch (sample.shape) {
     case RowShape::tokens: return encode_tokens(std::move(sample));
-    case RowShape::text: return text_row("", sample.text);
+    case RowShape::text: {
+      EncodedRow text = text_row("", sample.text);
+      text.is_text = splits_texts_;
+      return text;
+    }
     case RowShape::text_pair: return encode_text_pair(sample);
     case RowShape::chat:
     case RowShape::chat_pair: return encode_chat(sample);
@@ -114,7 +136,7 @@ EncodedRow RowEncoder::encode(const Json& row) const {
 }
 
 void RowEncoder::check_masks(RowShape shape) const {
-  if (assistant_only_ && (shape == RowShape::text || shape == RowShape::text_pair))
+  if (assistant_only_ && !learns_texts_ && (shape == RowShape::text || shape == RowShape::text_pair))
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", turns_key_),
                             .remedy = fmt::format("Turn {} off, or give messages.", turns_key_)});
   if (shape != RowShape::tokens) return;
@@ -148,7 +170,8 @@ EncodedRow RowEncoder::encode_tokens(Sample sample) const {
 Tokenizer::Encoding RowEncoder::tokens_of(const std::string& text) const {
   const SpecialTokens& special = tools_.tokenizer.special();
   Tokenizer::Encoding encoding =
-      encode(text, {.add_special = true}, response_.empty() ? Offsets::none : Offsets::needed);
+      encode(text, {.add_special = add_special_}, response_.empty() ? Offsets::none : Offsets::needed);
+  if (!add_special_) return encoding;
   auto& [ids, offsets] = encoding;
   const auto twice = [&](std::size_t at, std::optional<std::int32_t> id) {
     return id && ids[at] == *id && ids[at + 1] == *id;
@@ -214,7 +237,7 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
   if (!append_eos_ || eos_.empty()) return tokens_of(text);
   const std::string body = text.substr(0, text.size() - eos_.size());
   const std::int32_t eos = *tools_.tokenizer.special().eos_id;
-  const bool adds = tools_.tokenizer.special().add_eos;
+  const bool adds = add_special_ && tools_.tokenizer.special().add_eos;
   Tokenizer::Encoding encoding = tokens_of(adds ? body : body + eos_);
   if (!adds && (encoding.ids.empty() || encoding.ids.back() != eos)) {
     // The tokenizer finds no special tokens in text (sentencepiece): append the id itself.
@@ -228,8 +251,11 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
 
 EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
   EncodedRow row = text_row(sample.prompt, sample.text);
-  apply_prompt_mask(row, tokens_of(sample.prompt).ids);
+  const std::size_t prompt = apply_prompt_mask(row, tokens_of(sample.prompt).ids);
   row.joined_pair = true;
+  std::vector<bool> answer(row.input_ids.size(), true);
+  std::fill_n(answer.begin(), prompt, false);
+  shorten(row, answer);
   return row;
 }
 
@@ -238,11 +264,35 @@ bool RowEncoder::masks_prompts() const {
   return completion_only_.value_or(true);
 }
 
-/// The completion begins where the tokens of the prompt alone and of the whole row part.
-void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
+/// Cuts a row that is too long, its questions before its answers.
+void RowEncoder::shorten(EncodedRow& row, const std::vector<bool>& said) const {
+  if (!question_limit_ || static_cast<std::int64_t>(row.input_ids.size()) <= *question_limit_) return;
+  const std::vector<bool> kept = kept_tokens(said, {.room = *question_limit_, .last_first = last_turn_only_});
+  std::size_t size = 0;
+  for (std::size_t t = 0; t < kept.size(); ++t) {
+    if (!kept[t]) continue;
+    row.input_ids[size] = row.input_ids[t];
+    row.labels[size++] = row.labels[t];
+  }
+  row.lost = static_cast<std::int32_t>(row.input_ids.size() - size);
+  row.input_ids.resize(size);
+  row.labels.resize(size);
+}
+
+/// Which tokens of a rendered conversation the assistant says in any of its turns; none where that cannot be told.
+std::vector<bool> RowEncoder::said_in(const std::string& text, const RenderInput& input) const {
+  const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input, 0);
+  const Tokenizer::Encoding encoding = tools_.tokenizer.encode_with_offsets(text, {.add_special = false});
+  if (rendered.unplaced.empty()) return tokens_in(encoding, to_last_character(rendered.generated, text));
+  return std::vector<bool>(encoding.ids.size());
+}
+
+/// The completion begins where the tokens of the prompt alone and of the whole row part: behind so many of them.
+std::size_t RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
   const std::size_t shared = common_prefix(prompt, row.input_ids);
   row.prompt_mismatch = shared < prompt.size();
   if (masks_prompts()) std::fill_n(row.labels.begin(), shared, kNoTarget);
+  return shared;
 }
 
 /// What the assistant says: all of it, or its last turn.
@@ -290,6 +340,8 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
     prompt.add_generation_prompt = true;
     apply_prompt_mask(row, tools_.tokenizer.encode(chat.render(prompt).text, {.add_special = false}));
   }
+  if (question_limit_ && static_cast<std::int64_t>(row.input_ids.size()) > *question_limit_)
+    shorten(row, said_in(chat.render(input).text, input));
   if (is_assistant(messages.back())) row.answer_end = answer_end(row.labels);
   return row;
 }

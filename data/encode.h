@@ -16,8 +16,9 @@ namespace qtrain {
 
 /// A row as tokens, before truncation and packing.
 struct EncodedRow {
-  /// Why it is left out: it cannot be told where the assistant speaks; an answer is empty.
-  enum class Lack : std::uint8_t { nothing, place, answer };
+  /// Why it is left out: it cannot be told where the assistant speaks; an answer is empty; its turns are no questions
+  /// and answers.
+  enum class Lack : std::uint8_t { nothing, place, answer, turns };
   std::vector<std::int32_t> input_ids;
   std::vector<std::int32_t> labels;           ///< same length, kNoTarget where masked
   std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
@@ -25,6 +26,8 @@ struct EncodedRow {
   bool joined_pair = false;                   ///< of a prompt and a completion as texts
   std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
   std::string unprinted = {};                 ///< what of it the chat template leaves out, in words
+  std::int32_t lost = 0;                      ///< tokens that were cut already
+  bool is_text = false;                       ///< a plain text, which may become several rows
   Lack lacks = Lack::nothing;                 ///< what it would need to be a training row; it has no tokens then
   std::string reason = {};                    ///< in words, where it lacks something
 };
@@ -45,6 +48,7 @@ class RowEncoder {
   std::string text_of(const Json& row) const;
 
  private:
+  std::optional<EncodedRow> left_out(const Sample& sample) const;
   void check_masks(RowShape shape) const;
   bool masks_prompts() const;
   std::size_t first_learned(const Sample& sample, const Json& messages) const;
@@ -66,14 +70,19 @@ class RowEncoder {
   std::string closed_text(const std::string& prompt, const std::string& answer) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
   std::optional<std::int32_t> answer_end(const std::vector<std::int32_t>& labels) const;
-  void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
+  std::size_t apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
+  void shorten(EncodedRow& row, const std::vector<bool>& said) const;
+  std::vector<bool> said_in(const std::string& text, const RenderInput& input) const;
 
   TextTools tools_;
   ShapeRules rules_;
   bool assistant_only_, last_turn_only_, append_eos_;
+  bool add_special_;         // to texts; blocks have a BOS of their own
   bool assistant_required_;  // a row without the assistant is an error
   const char* turns_key_;    // of the two
-  bool skip_empty_, allow_empty_;
+  bool skip_empty_, allow_empty_, skip_broken_;
+  bool learns_texts_, splits_texts_;
+  std::optional<std::int64_t> question_limit_;  // tokens above which questions are cut
   std::optional<bool> completion_only_;
   std::string response_, instruction_;  // markers; "" if not asked for
   std::string eos_;                     // "" if the tokenizer has none

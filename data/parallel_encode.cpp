@@ -21,6 +21,7 @@ void EncodedBlock::clear(std::int64_t first_row) {
   left_out.clear();
   answer_ends.clear();
   unprinted = {};
+  remarks.clear();
   prompt_mismatches = joined_pairs = 0;
 }
 
@@ -37,6 +38,8 @@ void EncodedBlock::append(const EncodedRow& row) {
     starts.push_back(static_cast<std::int32_t>(row.document_starts.size()));
     starts.insert(starts.end(), row.document_starts.begin(), row.document_starts.end());
   }
+  if (row.lost > 0 || row.is_text)
+    remarks.push_back({static_cast<std::int32_t>(lengths.size()), row.lost, row.is_text});
   lengths.push_back(static_cast<std::int32_t>(row.input_ids.size()));
   prompt_mismatches += row.prompt_mismatch;
   joined_pairs += row.joined_pair;

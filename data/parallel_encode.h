@@ -31,6 +31,14 @@ struct EncodedBlock {
   } unprinted;
   std::map<std::int32_t, std::int64_t> answer_ends;  ///< rows by the token that their answer ends with
 
+  /// What else is to be known of a row (counted from `first`), in their order.
+  struct Remark {
+    std::int32_t row;
+    std::int32_t lost;  ///< tokens that it has lost already
+    bool is_text;       ///< that may become several rows
+  };
+  std::vector<Remark> remarks;
+
   static constexpr std::int32_t kLeftOut = -1;
 
   void clear(std::int64_t first_row);

@@ -134,10 +134,11 @@ void check_message(Json& message, const std::string& place) {
 }
 
 /// Checks a list of messages; from/value turns become role/content ones.
-Json messages_at(const Json& row, std::string_view key) {
+Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules) {
   const Json& list = row.at(key);
   if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of messages but {}", key, list.type_name()));
-  if (list.empty()) bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
+  if (list.empty() && !rules.broken_turns)
+    bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
   Json messages = Json::array();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& message = list[i];
@@ -160,8 +161,20 @@ Json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
+bool is_blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
+/// A column `system` begins a conversation that does not begin with a system message itself.
+void begin_with_system(const Json& row, Json& messages) {
+  const std::string system = optional_string(row, "system");
+  if (system.empty() || messages.empty() || messages[0].value("role", "") == "system") return;
+  messages.insert(messages.begin(), message("system", system));
+}
+
 void read_chat_extras(const Json& row, Sample& sample) {
-  if (has(row, "tools")) sample.tools = decoded_list(row.at("tools"), "'tools'");
+  const bool blank = has(row, "tools") && row.at("tools").is_string() && is_blank(row.at("tools").get<std::string>());
+  if (has(row, "tools") && !blank) sample.tools = decoded_list(row.at("tools"), "'tools'");
   if (sample.tools.empty()) sample.tools = nullptr;
   for (const char* key : {"tool_defs", "tool_definitions", "available_tools", "functions"})
     if (sample.tools.is_null() && sample.unread.empty() && is_filled(row, key))
@@ -210,7 +223,7 @@ void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
 
 // --- the other shapes ---
 
-void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
+void read_pair(const Json& row, const ShapeRules& rules, Sample& sample) {
   const bool chat_prompt = row.at("prompt").is_array(), chat_completion = row.at("completion").is_array();
   if (!chat_prompt && !chat_completion) {
     sample.shape = RowShape::text_pair;
@@ -219,24 +232,25 @@ void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
     return;
   }
   sample.shape = RowShape::chat_pair;
-  sample.messages = chat_prompt ? messages_at(row, "prompt") : Json::array({message("user", string_at(row, "prompt"))});
-  sample.completion = chat_completion ? messages_at(row, "completion")
+  sample.messages =
+      chat_prompt ? messages_at(row, "prompt", rules) : Json::array({message("user", string_at(row, "prompt"))});
+  sample.completion = chat_completion ? messages_at(row, "completion", rules)
                                       : Json::array({message("assistant", string_at(row, "completion"))});
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
-void read_messages(const Json& row, const ShapeRules&, Sample& sample) {
+void read_messages(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.shape = RowShape::chat;
-  sample.messages = messages_at(row, "messages");
+  sample.messages = messages_at(row, "messages", rules);
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
-void read_conversations(const Json& row, const ShapeRules&, Sample& sample) {
+void read_conversations(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.shape = RowShape::chat;
-  sample.messages = messages_at(row, "conversations");
-  const std::string system = optional_string(row, "system");
-  if (!system.empty() && sample.messages[0].value("role", "") != "system")
-    sample.messages.insert(sample.messages.begin(), message("system", system));
+  sample.messages = messages_at(row, "conversations", rules);
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
@@ -253,7 +267,9 @@ void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string
     sample.completion = Json::array({message("assistant", std::move(turn.second))});
   } else {
     sample.shape = RowShape::text_pair;
-    sample.prompt = std::move(turn.first) + "\n\n";
+    for (const Json& before : sample.messages) sample.prompt += before.at("content").get<std::string>() + "\n\n";
+    sample.messages = nullptr;
+    sample.prompt += std::move(turn.first) + "\n\n";
     sample.text = std::move(turn.second);
   }
 }
@@ -261,10 +277,10 @@ void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string
 void read_alpaca(const Json& row, const ShapeRules& rules, Sample& sample) {
   std::string question = string_at(row, "instruction");
   const std::string input = optional_string(row, "input"), system = optional_string(row, "system");
-  if (!input.empty()) question += "\n" + input;
+  if (!input.empty()) question += (question.empty() ? "" : "\n") + input;
   sample.messages = Json::array();
-  if (rules.chat_template && !system.empty()) sample.messages.push_back(message("system", system));
-  if (rules.chat_template && has(row, "history")) {
+  if (!system.empty()) sample.messages.push_back(message("system", system));
+  if (has(row, "history")) {
     if (!row.at("history").is_array()) bad_row("'history' is not a list");
     for (const Json& turn : row.at("history")) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
@@ -456,17 +472,34 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
 }
 
 std::string empty_answer(const Sample& sample) {
-  const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
-  if (sample.shape == RowShape::text_pair) return blank(sample.text) ? "the completion is empty" : "";
+  if (sample.shape == RowShape::text_pair) return is_blank(sample.text) ? "the completion is empty" : "";
   std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");
-      if (is_assistant(message) && blank(content_text(message)) && (calls == message.end() || calls->empty()))
+      if (is_assistant(message) && is_blank(content_text(message)) && (calls == message.end() || calls->empty()))
         return fmt::format("the assistant's message {} is empty", number);
       ++number;
     }
   return {};
+}
+
+std::string broken_turns(const Sample& sample) {
+  if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair) return {};
+  std::vector<std::string> roles;
+  for (const Json* messages : {&sample.messages, &sample.completion})
+    for (const Json& message : *messages) {
+      const std::string role = message.at("role").get<std::string>();
+      const bool more_results = role == "tool" && !roles.empty() && roles.back() == role;
+      if (!more_results && !(role == "system" && roles.empty())) roles.push_back(role);
+    }
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    const bool fits = i % 2 == 1 ? roles[i] == "assistant" : roles[i] == "user" || roles[i] == "tool";
+    if (!fits)
+      return fmt::format("its turns are not questions and answers by turns: turn {} is of role {}", i, roles[i]);
+  }
+  if (roles.empty()) return "it has no turns";
+  return roles.size() % 2 == 1 ? "it does not end with an answer" : std::string();
 }
 
 }  // namespace qtrain

@@ -34,6 +34,8 @@ struct ShapeRules {
   std::string text_field = "text";
   /// Alpaca and input/output rows become chat rows where there is a template, else plain text.
   bool chat_template = true;
+  /// Whether a conversation may be empty: `broken_turns` says so then.
+  bool broken_turns = false;
 };
 
 /// The messages of a chat or chat_pair, those of the completion behind those of the prompt.
@@ -62,5 +64,9 @@ std::string missing_answer(const Json& row, const ShapeRules& rules);
 /// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
 /// text and tool calls.
 std::string empty_answer(const Sample& sample);
+
+/// Why LLaMA-Factory leaves a conversation out of supervised training, in words; "" if it does not: its turns, behind a
+/// system message, are not a question or the results of tools and an answer, by turns.
+std::string broken_turns(const Sample& sample);
 
 }  // namespace qtrain

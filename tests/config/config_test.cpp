@@ -330,9 +330,9 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   EXPECT_THAT(told({{"use_unsloth", "null"}}), IsEmpty());
   EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "what the program does anyway";
   // A value that is refused can be taken back as well, and so can a remark on one that is rewritten.
-  const std::string refused = R"({"push_to_hub": true})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
+  const std::string refused = R"({"tp_size": 2})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
   EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honored"));
-  EXPECT_EQ(complaint_about(refused, {{"push_to_hub", "null"}}), "no error");
+  EXPECT_EQ(complaint_about(refused, {{"tp_size", "null"}}), "no error");
   EXPECT_THAT(parse_config(rewritten, "c.yaml").judge.notes(), Contains(HasSubstr("\"special_tokens\"")));
   EXPECT_THAT(parse_config(rewritten, "c.yaml", {{"special_tokens", "null"}}).judge.notes(),
               Not(Contains(HasSubstr("\"special_tokens\""))));

@@ -54,6 +54,70 @@ TEST(Shapes, AlpacaRowsKeepInputSystemAndHistory) {
   EXPECT_EQ(s.completion[0]["content"], "o");
 }
 
+std::string told(const Json& messages) {
+  std::string out;
+  for (const Json& m : messages) out += m["role"].get<std::string>() + ":" + m["content"].get<std::string>() + "|";
+  return out;
+}
+
+TEST(Shapes, ASystemColumnBeginsAConversationOfAnyShape) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"messages":[{"role":"user","content":"q"}],"system":"s"})", "system:s|user:q|"},
+      {R"({"messages":[{"from":"human","value":"q"}],"system":"s"})", "system:s|user:q|"},
+      {R"({"conversations":[{"from":"human","value":"q"}],"system":"s"})", "system:s|user:q|"},
+      {R"({"conversations":[{"role":"user","content":"q"}],"system":"s"})", "system:s|user:q|"},
+      {R"({"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":"a"}],"system":"s"})",
+       "system:s|user:q|"},
+      {R"({"instruction":"q","output":"a","system":"s"})", "system:s|user:q|"},
+      {R"({"messages":[{"role":"system","content":"own"},{"role":"user","content":"q"}],"system":"s"})",
+       "system:own|user:q|"},
+      {R"({"messages":[{"role":"user","content":"q"}],"system":""})", "user:q|"},
+      {R"({"messages":[{"role":"user","content":"q"}],"system":null})", "user:q|"},
+  };
+  for (const auto& [json, messages] : rows) EXPECT_EQ(told(read(json).messages), messages) << json;
+  EXPECT_THAT(test::error_of(ErrorKind::input,
+                             [] { read(R"({"messages":[{"role":"user","content":"q"}],"system":{"text":"s"}})"); }),
+              HasSubstr("'system' is not a string"));
+}
+
+TEST(Shapes, WithoutATemplateSystemAndHistoryStandBeforeTheQuestion) {
+  const Sample s = read(R"({"instruction":"i","input":"x","output":"o","system":"s","history":[["q1","a1"]]})",
+                        {.chat_template = false});
+  EXPECT_EQ(s.prompt, "s\n\nq1\n\na1\n\ni\nx\n\n");
+  EXPECT_EQ(s.text, "o");
+}
+
+TEST(Shapes, AnEmptyTextOfToolsIsNone) {
+  for (const char* tools : {R"("")", R"(" \n")", R"("[]")", "null", "[]"}) {
+    const std::string row = R"({"messages":[{"role":"user","content":"q"}],"tools":)" + std::string(tools) + "}";
+    EXPECT_TRUE(read(row).tools.is_null()) << tools;
+  }
+}
+
+TEST(Shapes, AnInputAloneIsTheQuestion) {
+  EXPECT_EQ(told(read(R"({"instruction":"","input":"x","output":"o"})").messages), "user:x|");
+}
+
+// As LLaMA-Factory drops them.
+TEST(Shapes, TurnsThatAreNoQuestionsAndAnswersAreBroken) {
+  const auto broken = [](const std::string& roles) {
+    Json row{{"messages", Json::array()}};
+    for (const char c : roles)
+      row["messages"].push_back({{"role", c == 'u'   ? "user"
+                                          : c == 'a' ? "assistant"
+                                          : c == 't' ? "tool"
+                                                     : "system"},
+                                 {"content", "x"}});
+    return broken_turns(read(dump_json(row), {.broken_turns = true}));
+  };
+  for (const char* fine : {"ua", "sua", "uaua", "uata", "uatta"}) EXPECT_EQ(broken(fine), "") << fine;
+  for (const char* wrong : {"", "s", "u", "au", "uu", "uuaa", "uaa", "usa", "uau", "uaus", "uat"})
+    EXPECT_NE(broken(wrong), "") << wrong;
+  EXPECT_EQ(broken_turns(read(R"({"text":"t"})")), "");
+  EXPECT_NE(missing_answer(parse_json(R"({"instruction":"i","output":null})", "row")), "");
+  EXPECT_EQ(missing_answer(parse_json(R"({"instruction":"i","output":""})", "row")), "");
+}
+
 TEST(Shapes, WrongRowsSayWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
       {R"({"a":1,"b":null})", "keys are: a, b (null)"},
