@@ -116,6 +116,20 @@ TEST_F(Verify, AStatementNamesTheProgramOfTheRun) {
   EXPECT_EQ(details["byproducts"][0]["digest"]["sha256"], own);
 }
 
+TEST_F(Verify, AStatementNamesTheValuesOfEarlierSteps) {
+  EXPECT_FALSE(statement()["predicate"]["buildDefinition"]["internalParameters"].contains("qtrain_earlierValues"));
+  Json longer = config();
+  longer.update({{"max_steps", 6}, {"learning_rate", 0.001}});
+  train_ok(folder_.path(), longer);
+  const Json of = statement()["predicate"]["buildDefinition"];
+  EXPECT_EQ(of["externalParameters"]["learning_rate"], 0.001);
+  const Json earlier = of["internalParameters"]["qtrain_earlierValues"];
+  ASSERT_EQ(earlier.size(), 2u) << earlier;
+  EXPECT_EQ(earlier[0]["untilStep"], 2);
+  EXPECT_EQ(earlier[1]["untilStep"], 4);
+  for (const Json& e : earlier) EXPECT_EQ(e["values"]["learning_rate"], 0.005) << e;
+}
+
 TEST_F(Verify, AStatementIsAboutSteps) {
   const Outcome o = verify({"--steps", "0", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 2);
