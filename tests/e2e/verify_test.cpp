@@ -157,6 +157,28 @@ TEST_F(Verify, AReproducedRunHasTheSameWeights) {
   EXPECT_THAT(changed.err, HasSubstr("config.json"));
 }
 
+// Whoever made the run does not choose where it writes.
+TEST_F(Verify, AReproducedRunWritesIntoItsFolderAlone) {
+  const fs::path resolved = output() / "resolved_config.json", elsewhere = at("elsewhere");
+  Json json = read_json(resolved);
+  json["values"]["token_cache_dir"] = {{"value", elsewhere.string()}, {"origin", "config.json:1"}};
+  json["values"]["token_cache_gb"] = {{"value", 0.001}, {"origin", "config.json:1"}};
+  json["values"]["prometheus_port"] = {{"value", 1}, {"origin", "config.json:1"}};
+  write_document(resolved, json);
+  qtrain_ok({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+  EXPECT_FALSE(fs::exists(elsewhere));
+}
+
+TEST_F(Verify, OtherWeightsAreNotCalledTheSame) {
+  Json manifest = read_json(output() / "manifest.json");
+  manifest["files"].erase("model.safetensors");
+  write_document(output() / "manifest.json", manifest);
+  seal(output());
+  fs::resize_file(output() / "model.safetensors", 100);
+  const Outcome o = qtrain_ok({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+  EXPECT_THAT(o.err, HasSubstr("model.safetensors differs from that of"));
+}
+
 TEST_F(Verify, ARunStopsAfterTheStepThatIsNamed) {
   Json part = config();
   part["output_dir"] = (folder_ / "part").string();
