@@ -12,6 +12,7 @@
 #include "config/check.h"
 #include "config/document.h"
 #include "config/fields.h"
+#include "config/keys.h"
 #include "config/remarks.h"
 #include "core/file.h"
 #include "core/stop.h"
@@ -49,6 +50,7 @@ class ChangedConfig {
       : file_(args.operand(0)), resolved_(resolved), document_(read_config_document(file_).value) {
     for (const auto& [path, text] : args.overrides()) {
       const Json value = Json::accept(text) ? Json::parse(text) : Json(text);
+      if (is_secret_key(path)) continue;  // it was kept out of the file
       if (Json* at = member(document_, path)) *at = value;
     }
   }

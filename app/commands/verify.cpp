@@ -8,6 +8,7 @@
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
 #include "core/file.h"
+#include "core/plural.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -16,15 +17,23 @@ namespace {
 namespace fs = std::filesystem;
 
 CommandResult told(const fs::path& output, const Verification& v) {
-  CommandResult result{
-      .text = "",
-      .json = {{"run", output.string()}, {"holds", v.holds()}, {"checks", Json::array()}, {"redone", Json::array()}}};
+  CommandResult result{.text = "",
+                       .json = {{"run", output.string()},
+                                {"holds", v.holds()},
+                                {"checks", Json::array()},
+                                {"redone", Json::array()},
+                                {"earlier", Json::array()}}};
   for (const Finding& f : v.findings) {
     result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", f.about)
                                      : fmt::format("DIFFERS       {}: {}\n", f.about, f.problem);
     result.json["checks"].push_back({{"about", f.about}, {"holds", f.problem.empty()}, {"problem", f.problem}});
   }
   for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
+  for (const EarlierValues& e : v.earlier) {
+    result.json["earlier"].push_back({{"until", e.until}, {"values", e.values}, {"ranks", e.ranks}});
+    result.text += fmt::format("steps up to {} were done with {} and {}\n", e.until, dump_json(e.values),
+                               counted(e.ranks, "rank"));
+  }
   result.text += v.holds() ? fmt::format("{}: the run holds", output.string())
                            : fmt::format("{}: the run is not what was recorded", output.string());
   return result;

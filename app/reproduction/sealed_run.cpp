@@ -99,6 +99,15 @@ void check_identities(const std::vector<SealedState>& states, Verification& v) {
   }
 }
 
+void note_earlier_values(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  for (const SealedState& s : states) {
+    if (!s.state) continue;
+    EarlierValues earlier{
+        .until = s.step, .values = keys_of_then(run, s.identity()), .ranks = ranks_of_then(run, s.identity())};
+    if (!earlier.values.empty() || earlier.ranks != run.ranks) v.earlier.push_back(std::move(earlier));
+  }
+}
+
 // The newest checkpoint was made with the config that lies there, unless the run was gone on with after it.
 void check_last_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   if (states.size() < 2 || states.back().folder != run.output) return;
@@ -193,6 +202,7 @@ void check_agreement(const RecordedRun& run, const std::vector<SealedState>& sta
   check_config(run, states, v);
   check_identities(states, v);
   check_last_config(run, states, v);
+  note_earlier_values(run, states, v);
   check_companions(run, states, v);
   check_logged_rows(run, states, v);
 }

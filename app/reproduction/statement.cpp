@@ -55,6 +55,14 @@ Json builder_of(const RecordedRun& run, const std::string& own) {
   return builder;
 }
 
+// A run that was gone on with by other values is not the one that its last config asks for.
+Json internal_parameters_of(const RecordedRun& run, const Verification& verification) {
+  Json parameters{{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}};
+  for (const EarlierValues& e : verification.earlier)
+    parameters["qtrain_earlierValues"].push_back({{"untilStep", e.until}, {"values", e.values}, {"ranks", e.ranks}});
+  return parameters;
+}
+
 Json verification_of(const Verification& verification, const std::string& own) {
   Json redone = Json::array();
   for (const RedoneSteps& s : verification.redone) redone.push_back({{"first", s.from + 1}, {"last", s.to}});
@@ -87,7 +95,7 @@ Json in_toto_statement(const RecordedRun& run, const Verification& verification)
            {{"buildDefinition",
              {{"buildType", "urn:qtrain:training:1"},
               {"externalParameters", parameters_of(run)},
-              {"internalParameters", {{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}}},
+              {"internalParameters", internal_parameters_of(run, verification)},
               {"resolvedDependencies", inputs_of(run)}}},
             {"runDetails",
              {{"builder", builder_of(run, own)}, {"byproducts", Json::array({verification_of(verification, own)})}}}}}};

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -70,17 +73,25 @@ bool is_output_of_run(const fs::path& output) {
   return !text.empty();
 }
 
-/// Whether weights that have taken the place of those of a sealed result lie there, by their sizes: reading all of them
-/// would take too long. Beside an adapter a model may lie, which the next adapter does not replace.
-bool has_unsealed_weights(const fs::path& output) {
-  constexpr const char* kAdapter = "adapter_model.safetensors";
-  const Json files = read_json(output / kManifest).value("files", Json::object());
-  const bool is_adapter = files.contains(kAdapter);
-  return std::ranges::any_of(weights_there(output), [&](const std::string& name) {
-    if (is_adapter ? name != kAdapter : !is_weight_file(name)) return false;
-    std::error_code gone;
-    return !files.contains(name) || files[name].value("size", Json()) != fs::file_size(output / name, gone);
-  });
+/// Whether a sealed result has a file of this name, and of its size. Reading all of it would take too long.
+bool is_sealed(const fs::path& output, const std::string& name) {
+  const Json manifest = read_json(output / kManifest);
+  const Json files = manifest.value("files", Json::object());
+  std::error_code gone;
+  return files.contains(name) && files[name].value("size", Json()) == fs::file_size(output / name, gone);
+}
+
+/// When a file came to its place or was changed there; none where there is none.
+std::optional<std::pair<std::int64_t, std::int64_t>> changed_at(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return std::pair<std::int64_t, std::int64_t>(info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+}
+
+/// Whether a file was there when the result beside it was sealed, which somebody has then asked for with --overwrite.
+bool lay_there_before(const fs::path& output, const std::string& name) {
+  const auto file = changed_at(output / name), manifest = changed_at(output / kManifest);
+  return file && manifest && *file < *manifest && !read_json(output / kManifest)["files"].contains(name);
 }
 
 // Links followed, as far as the path is there.
@@ -132,7 +143,11 @@ bool has_foreign_weights(const fs::path& output) {
   std::error_code ignored;
   if (!fs::is_directory(output, ignored) || !has_weights(output)) return false;
   if (!is_output_of_run(output) || !result_writer(output).empty()) return true;
-  return manifest_step(output) && has_unsealed_weights(output);
+  const bool sealed = manifest_step(output).has_value();
+  return sealed && std::ranges::any_of(weights_there(output), [&](const std::string& name) {
+           return (is_weight_file(name) || name == "adapter_model.safetensors") && !is_sealed(output, name) &&
+                  !lay_there_before(output, name);
+         });
 }
 
 void require_no_foreign_weights(const fs::path& output) {
