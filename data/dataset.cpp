@@ -6,11 +6,11 @@
 
 #include "core/plural.h"
 #include "data/dataset.h"
+#include "data/foreign_rows.h"
 #include "data/index.h"
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
 #include "data/sampler.h"
-#include "data/shapes.h"
 
 namespace qtrain {
 namespace {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/dataset.h"
+#include "data/foreign_rows.h"
 #include "data/source/doubtful_row.h"
 #include "text/template/message.h"
 
@@ -21,19 +22,6 @@ constexpr const char* kShapesRemedy =
     "Rows hold one of: messages; prompt and completion; text; conversations; instruction and output; input and output; "
     "input_ids. Another text column is named by dataset_text_field.";
 
-[[noreturn]] void bad_row(std::string cause, std::string remedy = "") {
-  fail(ErrorKind::input, {.cause = std::move(cause), .remedy = std::move(remedy)});
-}
-
-bool has(const Json& row, std::string_view key) {
-  const auto it = row.find(key);
-  return it != row.end() && !it->is_null();
-}
-
-bool is_filled(const Json& row, std::string_view key) {
-  return has(row, key) && row.at(key) != "" && row.at(key) != Json::array();
-}
-
 std::string string_at(const Json& row, std::string_view key) {
   const Json& value = row.at(key);
   if (!value.is_string()) bad_row(fmt::format("'{}' is not a string but {}", key, value.type_name()));
@@ -41,7 +29,7 @@ std::string string_at(const Json& row, std::string_view key) {
 }
 
 std::string optional_string(const Json& row, std::string_view key) {
-  return has(row, key) ? string_at(row, key) : std::string();
+  return row_has(row, key) ? string_at(row, key) : std::string();
 }
 
 // --- messages ---
@@ -77,7 +65,8 @@ Json message_from_value(const Json& turn) {
   Json message = {{"role", role_of_speaker(from)}};
   for (const auto& [key, value] : turn.items())
     if (key != "from" && key != "value") message[key] = value;
-  const Json calls = from == "function_call" && has(turn, "value") ? tool_calls_of(string_at(turn, "value")) : Json();
+  const Json calls =
+      from == "function_call" && row_has(turn, "value") ? tool_calls_of(string_at(turn, "value")) : Json();
   if (calls.is_null())
     message["content"] = turn.value("value", Json());
   else
@@ -123,7 +112,8 @@ constexpr std::array<const char*, 3> kSwitches = {"weight", "loss", "train"};
 /// What is wrong with a message wherever it stands; its calls become a list of objects.
 void check_message(Json& message, const std::string& place) {
   for (const char* key : kSwitches) switch_at(message, key);
-  if (has(message, "tool_calls")) message["tool_calls"] = decoded_list(message["tool_calls"], place + ".tool_calls");
+  if (row_has(message, "tool_calls"))
+    message["tool_calls"] = decoded_list(message["tool_calls"], place + ".tool_calls");
   const auto content = message.find("content");
   if (content == message.end() || !content->is_array()) return;
   for (const Json& part : *content)
@@ -144,12 +134,12 @@ Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules)
     const Json& message = list[i];
     const std::string place = fmt::format("'{}[{}]'", key, i);
     if (!message.is_object()) bad_row(place + " is not an object but " + message.type_name());
-    if (has(message, "from") && !has(message, "role")) {
+    if (row_has(message, "from") && !row_has(message, "role")) {
       messages.push_back(message_from_value(message));
       check_message(messages.back(), place);
       continue;
     }
-    if (!has(message, "role") || !message.at("role").is_string())
+    if (!row_has(message, "role") || !message.at("role").is_string())
       bad_row(place + " has no role", "A message has a role (system, user, assistant, tool) and a content.");
     messages.push_back(message);
     check_message(messages.back(), place);
@@ -173,13 +163,13 @@ void begin_with_system(const Json& row, Json& messages) {
 }
 
 void read_chat_extras(const Json& row, Sample& sample) {
-  const bool blank = has(row, "tools") && row.at("tools").is_string() && is_blank(row.at("tools").get<std::string>());
-  if (has(row, "tools") && !blank) sample.tools = decoded_list(row.at("tools"), "'tools'");
+  const bool blank = row_has(row, "tools") && row.at("tools").is_string() && is_blank(row.at("tools").get<std::string>());
+  if (row_has(row, "tools") && !blank) sample.tools = decoded_list(row.at("tools"), "'tools'");
   if (sample.tools.empty()) sample.tools = nullptr;
   for (const char* key : {"tool_defs", "tool_definitions", "available_tools", "functions"})
     if (sample.tools.is_null() && sample.unread.empty() && is_filled(row, key))
       sample.unread = fmt::format("the column '{0}' is not read (column_mapping: {{tools: {0}}} reads it)", key);
-  sample.template_kwargs = has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
+  sample.template_kwargs = row_has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
   if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
 }
 
@@ -200,7 +190,7 @@ std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
 }
 
 std::vector<std::int32_t> parallel_ids(const Json& row, std::string_view key, std::size_t size) {
-  if (!has(row, key)) return {};
+  if (!row_has(row, key)) return {};
   std::vector<std::int32_t> values = ids_at(row, key);
   if (values.size() != size) bad_row(fmt::format("'{}' has {} values for {} input_ids", key, values.size(), size));
   return values;
@@ -280,7 +270,7 @@ void read_alpaca(const Json& row, const ShapeRules& rules, Sample& sample) {
   if (!input.empty()) question += (question.empty() ? "" : "\n") + input;
   sample.messages = Json::array();
   if (!system.empty()) sample.messages.push_back(message("system", system));
-  if (has(row, "history")) {
+  if (row_has(row, "history")) {
     if (!row.at("history").is_array()) bad_row("'history' is not a list");
     for (const Json& turn : row.at("history")) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
@@ -314,97 +304,15 @@ constexpr std::array<KnownShape, 7> kShapes = {{
     {"input+output", {"input", "output"}, read_input_output},
 }};
 
-// --- rows for something else ---
-
-void refuse_media(const Json& row) {
-  for (const auto& [key, value] : row.items())
-    if (is_media(key) && is_filled(row, key))
-      bad_row(
-          fmt::format("the row has '{}': models here read text only", key),
-          "Leave such rows out. Where the text does without it, leave the column out: dataset_mixture: [{path: ..., "
-          "columns: [messages]}].");
-}
-
-/// Whether a value is a verdict: true or false, also as a table's text.
-bool is_verdict(const Json& value) {
-  constexpr std::array<std::string_view, 6> kTexts = {"true", "false", "True", "False", "TRUE", "FALSE"};
-  return value.is_boolean() || (value.is_string() && std::find(kTexts.begin(), kTexts.end(),
-                                                               value.get_ref<const std::string&>()) != kTexts.end());
-}
-
-/// Whether a conversation of the row ends with an answer.
-bool is_answered(const Json& row, const KnownShape* shape) {
-  if (!shape) return false;
-  const auto talk = row.find(shape->keys[0]);
-  if (shape->keys[0] != shape->keys[1] || talk == row.end() || !talk->is_array() || talk->empty()) return true;
-  const Json& last = talk->back();
-  const Json role = last.is_object() ? last.value("role", last.value("from", Json())) : Json();
-  return role != "user" && role != "human";
-}
-
-/// Rows of which one answer is better than another are not learned as if all were good.
-void refuse_preferences(const Json& row, const KnownShape* shape) {
-  constexpr const char* kRemedy =
-      "There is no training on preferences: give the good answers alone, as messages or prompt and completion, or "
-      "leave "
-      "the column out: dataset_mixture: [{path: ..., columns: [...]}].";
-  if (has(row, "chosen") && has(row, "rejected") && !is_answered(row, shape))
-    bad_row("the row is for training on preferences: it has a chosen and a rejected answer", kRemedy);
-  const bool answers = shape && shape->name != "text" && shape->name != "input_ids";
-  for (const char* key : {"kto_tag", "label"})
-    if (answers && has(row, key) && is_verdict(row.at(key)))
-      bad_row(fmt::format("the row is for training on preferences: '{}' says whether its answer is good", key),
-              kRemedy);
-}
-
 const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   for (const KnownShape& shape : kShapes) {
-    const auto there = [&](std::string_view key) { return has(row, key.empty() ? rules.text_field : key); };
+    const auto there = [&](std::string_view key) { return row_has(row, key.empty() ? rules.text_field : key); };
     if (there(shape.keys[0]) && there(shape.keys[1])) return &shape;
   }
   return nullptr;
 }
 
 // --- rows of no known shape ---
-
-/// Names that rows of questions and answers have, in lower case: those of a shape first.
-constexpr std::array<std::string_view, 12> kQuestions = {
-    "instruction", "input", "question", "query", "prompt", "frage", "problem", "user", "human", "request", "q", "ask"};
-constexpr std::array<std::string_view, 12> kAnswers = {"output",    "answer", "response", "completion",
-                                                       "antwort",   "reply",  "solution", "assistant",
-                                                       "generated", "target", "a",        "gpt"};
-constexpr std::array<std::string_view, 6> kDialogs = {"conversation", "dialog", "dialogue", "dialogs", "chat", "turns"};
-constexpr std::array<std::string_view, 5> kTexts = {"content", "body", "document", "article", "passage"};
-
-using NameList = std::span<const std::string_view>;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-/// The column of the row that has the first of these names; "" if none has one.
-std::string column_of(const Json& row, NameList names) {
-  for (const std::string_view name : names)
-    for (const auto& [key, value] : row.items())
-      if (lower(key) == name) return key;
-  return {};
-}
-
-/// What to write for columns whose names tell what they hold.
-std::string mapping_for(const Json& row) {
-  const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
-                    dialog = column_of(row, kDialogs), text = column_of(row, kTexts);
-  if (!question.empty() && !answer.empty()) {
-    Json mapping = Json::object();
-    if (question != "instruction" && question != "input") mapping["instruction"] = question;
-    if (answer != "output") mapping["output"] = answer;
-    return fmt::format("column_mapping: {}", dump_json(mapping));
-  }
-  if (!dialog.empty() && row.at(dialog).is_array())
-    return fmt::format("column_mapping: {}", dump_json({{"messages", dialog}}));
-  return text.empty() ? "" : "dataset_text_field: " + text;
-}
 
 [[noreturn]] void refuse_shape(const Json& row, const ShapeRules& rules) {
   if (const std::string lack = missing_answer(row, rules); !lack.empty())
@@ -425,7 +333,7 @@ std::string missing_answer(const Json& row, const ShapeRules& rules) {
     const std::string first(shape.keys[0].empty() ? rules.text_field : shape.keys[0]),
         last(shape.keys[1].empty() ? rules.text_field : shape.keys[1]);
     const auto answer = row.find(last);
-    if (answer != row.end() && answer->is_null() && (first == last || has(row, first)))
+    if (answer != row.end() && answer->is_null() && (first == last || row_has(row, first)))
       return fmt::format("'{}' is empty", last);
   }
   return {};
@@ -434,7 +342,7 @@ std::string missing_answer(const Json& row, const ShapeRules& rules) {
 Sample read_sample(const Json& row, const ShapeRules& rules) {
   const KnownShape* shape = shape_of(row, rules);
   refuse_media(row);
-  refuse_preferences(row, shape);
+  refuse_preferences(row, shape ? shape->name : std::string_view());
   if (shape == nullptr) refuse_shape(row, rules);
   Sample sample;
   try {
@@ -458,12 +366,6 @@ Json conversation_of(const Sample& sample) {
 bool is_learned(const Json& message) {
   return std::all_of(kSwitches.begin(), kSwitches.end(),
                      [&](const char* key) { return switch_at(message, key).value_or(true); });
-}
-
-bool is_media(std::string_view name) {
-  constexpr std::array<std::string_view, 10> kMedia = {"image", "images", "image_url", "audio",       "audios",
-                                                       "video", "videos", "video_url", "input_audio", "input_image"};
-  return std::find(kMedia.begin(), kMedia.end(), name) != kMedia.end();
 }
 
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {

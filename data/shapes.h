@@ -54,9 +54,6 @@ Sample read_sample(const Json& row, const ShapeRules& rules);
 /// The name of a row's shape, "" if it has none: for listings.
 std::string_view shape_name(const Json& row, const ShapeRules& rules);
 
-/// Columns and parts of messages that are no text: "image", "images", "audio", ...
-bool is_media(std::string_view name);
-
 /// That a row would have a known shape if its answer were there, in words: a null stands for it, as for an empty cell
 /// of a table; "" otherwise.
 std::string missing_answer(const Json& row, const ShapeRules& rules);

@@ -124,7 +124,8 @@ TEST(Render, ReadsRowsAsTrainingDoes) {
       {R"({"messages":)" + talk + R"(,"tools":["{\"name\":\"f\"}"]})", R"(<|im_start|>system f<|im_end|>\n)" + text},
   };
   Json config = tiny_run(folder / "out");
-  config.update({{"tokenizer_name_or_path", kChatml.string()}, {"dataset_name", rows.string()}});
+  write_untrained_model(folder / "model");
+  config.update({{"model_name_or_path", (folder / "model").string()}, {"dataset_name", rows.string()}});
   write_file(folder / "run.json", dump_json(config));
   for (const auto& [row, expected] : cases) {
     write_file(rows, row + "\n");
@@ -142,10 +143,11 @@ TEST(Render, ReadsRowsAsTrainingDoes) {
 TEST(Render, OfAConfigGivesTheTextOfTrainingRows) {
   const TempFolder folder;
   const fs::path rows = folder / "rows.jsonl";
+  write_untrained_model(folder / "model");
   const auto render = [&](const std::string& lines, const Json& change, const std::vector<std::string>& more = {}) {
     write_file(rows, lines);
     Json config = tiny_run(folder / "out");
-    config.update({{"tokenizer_name_or_path", kChatml.string()}, {"dataset_name", rows.string()}});
+    config.update({{"model_name_or_path", (folder / "model").string()}, {"dataset_name", rows.string()}});
     config.update(change);
     write_file(folder / "run.json", dump_json(config));
     return qtrain({.words = with({"render", (folder / "run.json").string()}, more)});

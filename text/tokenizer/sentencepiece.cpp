@@ -59,7 +59,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int> run;
     const auto flush = [&] {
       std::string part;
-      const auto& decodes = text.empty() ? processor_ : bare_;  // which strips a blank at the beginning
+      const auto& decodes = text.empty() ? processor_ : inner_;
       if (!run.empty()) decodes.Decode(run, &part).IgnoreError();
       text += part;
       run.clear();
@@ -119,12 +119,16 @@ class SentencePieceTokenizer final : public Tokenizer {
     out.ids.push_back(id);
     out.offsets.emplace_back(begin, end);
   }
-  /// The same model without the blank that it puts in front of texts. Messages in a protocol buffer that come again are
-  /// merged: the last `normalizer_spec.add_dummy_prefix` counts.
+  /// The model without the blank that it puts in front of texts, and without that which it takes from the beginning of
+  /// what it decodes. Messages in a protocol buffer that come again are merged: their last values count.
   void load_bare(const std::filesystem::path& file) {
-    constexpr std::string_view kNoPrefix("\x1a\x02\x18\x00", 4);
-    const auto status = bare_.LoadFromSerializedProto(read_text(file).append(kNoPrefix));
-    check(status.ok(), "a sentencepiece model cannot be loaded twice");
+    const std::string model = read_text(file);
+    const auto load = [&](auto& processor, std::string_view normalizer_spec) {
+      check(processor.LoadFromSerializedProto(model + std::string(normalizer_spec)).ok(),
+            "a sentencepiece model cannot be loaded twice");
+    };
+    load(bare_, {"\x1a\x02\x18\x00", 4});           // add_dummy_prefix: false
+    load(inner_, {"\x1a\x04\x18\x00\x20\x00", 6});  // and remove_extra_whitespaces: false
     keeps_blanks_ = !read_sentencepiece_model(file).remove_extra_whitespaces;
   }
 
@@ -145,7 +149,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
-  sentencepiece::SentencePieceProcessor processor_, bare_;
+  sentencepiece::SentencePieceProcessor processor_, bare_, inner_;
   bool legacy_, keeps_blanks_ = false;
   AddedTokenFinder finder_;
   std::map<std::int32_t, AddedToken> added_;
