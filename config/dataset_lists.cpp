@@ -134,13 +134,16 @@ struct DatasetList {
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
   Json split = {};  ///< of evaluation rows
+  Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
+  bool has_alpaca = false;
   Translation out = {};
 
   void read(const Json& list) {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
     for (const Json& entry : list) {
       if (entry.is_string())
-        files.push_back(entry), sources.push_back(entry), texts_only = false, conversations = true;
+        files.push_back(entry), sources.push_back(entry), prompts.push_back(entry), texts_only = false,
+                                                                                    conversations = true;
       else if (entry.is_object())
         read_entry(entry);
       else
@@ -149,6 +152,7 @@ struct DatasetList {
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
     if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
     if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
+    if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
     add_format();
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
@@ -191,6 +195,11 @@ struct DatasetList {
     else
       read_names(source, type);
     if (!formatted && !is_texts(type)) formats.push_back(entry.value("chat_template", Json()));
+    prompts.push_back(source);
+    if (trains && type == "alpaca" && !source.contains("column_mapping")) {
+      prompts.back()["column_mapping"] = dataset_table().object("alpaca");
+      has_alpaca = true;
+    }
     sources.push_back(std::move(source));
   }
 
@@ -279,7 +288,8 @@ struct DatasetList {
     (is_texts(type) ? some_texts : conversations) = true;
     if (base == "alpaca")
       out.remarks.push_back(
-          "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
+          "type alpaca: rows are rendered with the chat template, if the model has one; chat_template_path=alpaca has "
+          "### Instruction");
     if (!type.is_null() && !dataset_table().lists("row_types", base))
       problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
                           fmt::join(dataset_table().list("row_types"), ", ")));

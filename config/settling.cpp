@@ -215,6 +215,18 @@ void settle_format(Draft& draft, const DialectTable& dialect) {
   draft.offer("chat_template_path", named->with(format));
 }
 
+/// Rows of the type alpaca, for which the model's folder has no chat template, have a format of their own.
+void settle_alpaca(Draft& draft) {
+  const Setting* prompts = draft.find("~alpaca_prompts");
+  const std::filesystem::path folder = tokenizer_folder(draft);
+  std::error_code ignored;
+  if (!prompts || draft.find("chat_template_path") || draft.find("~chat_format")) return;
+  if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
+  draft.note(*prompts, ": the model has no chat template: rows of type alpaca become prompts with ### Instruction");
+  draft.settings["dataset_mixture"] = *prompts;
+  draft.settings.erase("dataset_name");
+}
+
 /// Formats of LLaMA-Factory end the rows of a model, and what it generates, with a token of theirs.
 void settle_end_token(Draft& draft, const DialectTable& dialect) {
   constexpr std::string_view kPrefix = "llamafactory_";
@@ -278,6 +290,7 @@ void settle_splits(Draft& draft) {
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
   settle_later_format(draft);
   settle_format(draft, dialect);
+  settle_alpaca(draft);
   settle_end_token(draft, dialect);
   if (dialect.name == "axolotl") settle_axolotl(draft);
   if (dialect.name == "llamafactory") settle_llamafactory(draft);

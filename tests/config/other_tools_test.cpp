@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 
 #include "core/file.h"
+#include "data/shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/config/support.h"
 #include "tests/core/temp_folder.h"
+#include "train/setup/dataset_setup.h"
 
 namespace qtrain {
 namespace {
@@ -82,6 +84,32 @@ TEST_F(ModelFolder, AModelsOwnTemplateServesNamesOfItsFamily) {
       std::nullopt);
   write_file(folder_ / "tokenizer.json", "{}");
   EXPECT_EQ(factory("template: qwen3").value.model.eos_token, std::nullopt);
+}
+
+TEST_F(ModelFolder, RowsOfTypeAlpacaHaveItsFormatWhereTheModelHasNoTemplate) {
+  const std::string rows = (folder_ / "d.jsonl").string();
+  write_file(rows,
+             "{\"instruction\":\"i\",\"input\":\"x\",\"output\":\"o\"}\n{\"instruction\":\"i\",\"output\":\"o\"}\n");
+  const auto text = [&](const char* more) {
+    return with_model("base_model", "sample_packing: false",
+                      fmt::format("val_set_size: 0\ndatasets:\n  - {{path: {}, type: alpaca}}\n{}", rows, more));
+  };
+  const Config config = recipe(text("")).value;
+  const RawRows read = data_rows(config, Split::train);
+  ASSERT_EQ(read.size(), 2);
+  EXPECT_EQ(read_sample(read.parse(0), {}).prompt,
+            "Below is an instruction that describes a task, paired with an input that provides further context. Write "
+            "a response that appropriately completes the request.\n\n### Instruction:\ni\n\n### Input:\nx\n\n### "
+            "Response:\n");
+  EXPECT_EQ(read_sample(read.parse(1), {}).prompt,
+            "Below is an instruction that describes a task. Write a response that appropriately completes the "
+            "request.\n\n### Instruction:\ni\n\n### Response:\n");
+  EXPECT_EQ(read_sample(read.parse(1), {}).text, "o");
+  EXPECT_FALSE(config.data.assistant_only_loss);
+  EXPECT_EQ(config.data.completion_only_loss, true);
+  EXPECT_EQ(recipe(text("chat_template: chatml")).value.data.dataset_name, std::vector<std::string>{rows});
+  write_file(folder_ / "chat_template.jinja", "{{ messages }}");
+  EXPECT_EQ(recipe(text("")).value.data.dataset_name, std::vector<std::string>{rows});
 }
 
 TEST_F(ModelFolder, TheFormatOfTheCommandLineReplacesThatOfTheFile) {
