@@ -67,6 +67,20 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
+/// Renders; an error tells of a content that is a number, at which most templates fail.
+template <class Render>
+Rendered naming_numbers(const Json& messages, Render&& render) {
+  try {
+    return render();
+  } catch (const Error& e) {
+    ErrorText text = e.text();
+    for (std::size_t i = 0; i < messages.size() && text.remedy.empty(); ++i)
+      if (const Json content = messages[i].value("content", Json()); content.is_number() || content.is_boolean())
+        text.remedy = fmt::format("The content of message {} is {}: give it as a text.", i, dump_json(content));
+    throw Error(e.kind(), std::move(text));
+  }
+}
+
 bool has_assistant(const Json& messages) {
   return std::any_of(messages.begin(), messages.end(),
                      [](const Json& m) { return m.value("role", "") == "assistant"; });
@@ -383,7 +397,8 @@ EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& inp
   const bool answers_only = assistant_only_ || switches.all_others_off, by_turns = answers_only || switches.any_off,
              tagged = chat.has_generation_tags(&sample.tools);
   const std::size_t first = tagged ? 0 : first_learned(sample, messages);
-  const Rendered rendered = by_turns ? render_with_assistant_ranges(chat, input, first) : chat.render(input);
+  const Rendered rendered = naming_numbers(
+      messages, [&] { return by_turns ? render_with_assistant_ranges(chat, input, first) : chat.render(input); });
   if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
   const Offsets offsets = by_turns || !response_.empty() ? Offsets::needed : Offsets::none;
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, offsets);

@@ -3,8 +3,9 @@
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
-#include "core/json_view.h"
+#include "data/shapes.h"
 #include "data/source/reader.h"
+#include "text/template/message.h"
 #include "train/plan/compute.h"
 #include "train/setup/text_folder.h"
 
@@ -15,10 +16,14 @@ namespace {
 std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
   for (const char* key : {"messages", "prompt"})
     if (row.contains(key) && row[key].is_array()) {
-      Json messages = row[key];
-      if (!messages.empty() && JsonView(messages.back()).text("role", "") == "assistant")
-        messages.erase(messages.size() - 1);
-      return encode_chat(text, {.messages = messages, .tools = row.contains("tools") ? row["tools"] : Json()});
+      Json talk = {{"messages", row[key]}};
+      for (const char* beside : {"tools", "chat_template_kwargs"})
+        if (row.contains(beside)) talk[beside] = row[beside];
+      Sample sample = read_sample(talk, {});
+      if (is_assistant(sample.messages.back())) sample.messages.erase(sample.messages.size() - 1);
+      return encode_chat(text, {.messages = std::move(sample.messages),
+                                .tools = std::move(sample.tools),
+                                .extra = std::move(sample.template_kwargs)});
     }
   for (const char* key : {"prompt", "text"})
     if (row.contains(key) && row[key].is_string()) {

@@ -222,6 +222,15 @@ TEST_F(Masks, AnAnswerThatIsEmptySinceTheTemplateHasNoWordsIsAnErrorUnlessAllowe
   EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "it is not learned anyway";
 }
 
+TEST_F(Masks, AContentThatIsANumberIsNamedWhereTheTemplateFailsAtIt) {
+  for (const char* content : {"4", "0.5", "true"}) {
+    const std::string row =
+        std::string(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":)") + content + "}]}";
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(row); }),
+                HasSubstr(std::string("The content of message 1 is ") + content));
+  }
+}
+
 TEST_F(Masks, ResponseAndInstructionTemplatesSayWhatIsLearnt) {
   DatasetOptions options{.response_template = "assistant\n"};
   EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "last<|im_end|>\n");

@@ -136,6 +136,9 @@ class TokenCacheKey : public ::testing::Test {
 /// A value other than the default, and what goes with it, for every key that says how rows are made.
 const Json kOtherValues = parse_json(R"({
   "max_samples": {"max_samples": 2},
+  "dataset_train_split": {"dataset_train_split": "train[1:]"},
+  "dataset_test_split": {"dataset_test_split": "train[1:]"},
+  "allow_empty_answers": {"allow_empty_answers": true},
   "dataset_mixture": {"dataset_name": null, "dataset_mixture": [{"path": "ROWS", "fraction": 0.5}]},
   "mix_strategy": {"dataset_name": null, "dataset_mixture": [{"path": "ROWS", "fraction": 0.5}],
                    "mix_strategy": "all_exhausted"},
