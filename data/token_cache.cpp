@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/paths.h"
 #include "data/index.h"
 #include "data/token_file.h"
 
@@ -73,7 +74,7 @@ struct FileState {
   std::uint64_t inode = 0, device = 0;
 
   static std::int64_t nanoseconds(const timespec& t) { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
-  explicit FileState(const fs::path& file) : path(fs::absolute(file).lexically_normal().string()) {
+  explicit FileState(const fs::path& file) : path(absolute_path(file).string()) {
     struct stat s {};
     if (::stat(path.c_str(), &s) != 0) return;
     size = s.st_size;
