@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/json_view.h"
+#include "core/paths.h"
 #include "core/stop.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -45,7 +46,7 @@ ComputeChoice answer_compute(const AnswerModelRequest& request, ComputeChoice ch
 
 GenerationDefaults load_generation_defaults(const fs::path& file) {
   GenerationDefaults d{.sampling = {.greedy = true}};
-  if (!fs::exists(file)) return d;
+  if (!path_exists(file)) return d;
   return reading(file, [&] {
     const Json json = read_json(file);
     const JsonView config(json);

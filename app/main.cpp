@@ -1,4 +1,5 @@
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
@@ -9,6 +10,7 @@
 #include "core/error.h"
 #include "core/json_view.h"
 #include "core/log.h"
+#include "core/paths.h"
 #include "core/stop.h"
 
 int main(int argc, char** argv) try {
@@ -24,6 +26,8 @@ int main(int argc, char** argv) try {
     return qtrain::report_error({qtrain::ErrorKind::input,
                                  {.cause = "a file holds something else than was expected: " + qtrain::plain_text(e)}},
                                 *log);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return qtrain::report_error(qtrain::path_error(e), *log);
   } catch (const std::bad_alloc&) {
     return qtrain::report_error({qtrain::ErrorKind::memory, {.cause = "out of memory"}}, *log);
   } catch (const std::exception& e) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/gguf.h"
+#include "core/paths.h"
 #include "core/safetensors.h"
 #include "model/model_source.h"
 
@@ -86,7 +87,7 @@ Json chosen(const Json& from, std::initializer_list<const char*> keys) {
 }
 
 std::optional<Json> read_object(const fs::path& file) {
-  if (!fs::exists(file)) return {};
+  if (!path_exists(file)) return {};
   auto json = read_json(file);
   if (!json.is_object()) fail(ErrorKind::input, {.cause = "is not a JSON object", .place = file.string()});
   return json;
@@ -111,11 +112,11 @@ void put_tokenizer(Json& report, const fs::path& folder) {
       if (const auto vocab = model->find("vocab"); vocab != model->end()) tokenizer["vocab_size"] = vocab->size();
     }
     if (const auto added = json->find("added_tokens"); added != json->end()) tokenizer["added_tokens"] = added->size();
-  } else if (fs::exists(folder / "tokenizer.model")) {
+  } else if (path_exists(folder / "tokenizer.model")) {
     tokenizer["file"] = "tokenizer.model";
   }
   const auto config = read_object(folder / "tokenizer_config.json");
-  if (fs::exists(folder / "chat_template.jinja")) {
+  if (path_exists(folder / "chat_template.jinja")) {
     tokenizer["chat_template"] = "chat_template.jinja";
   } else if (config && config->contains("chat_template")) {
     tokenizer["chat_template"] = "tokenizer_config.json";
@@ -129,7 +130,7 @@ bool put_adapter(Json& report, const fs::path& folder, TensorList list) {
   report["adapter"] =
       chosen(*config, {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "target_modules",
                        "modules_to_save", "bias", "base_model_name_or_path", "task_type"});
-  if (fs::exists(folder / "adapter_model.safetensors"))
+  if (path_exists(folder / "adapter_model.safetensors"))
     put_safetensors(report, folder / "adapter_model.safetensors", list);
   return true;
 }
@@ -170,7 +171,7 @@ void put_checkpoints(Json& report, const fs::path& folder) {
 }
 
 bool holds_weights(const fs::path& folder) {
-  return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+  return path_exists(folder / "model.safetensors") || path_exists(folder / "model.safetensors.index.json");
 }
 
 Json inspect_folder(const fs::path& folder, TensorList list) {

@@ -11,6 +11,7 @@
 #include "convert/adapter_deltas.h"
 #include "convert/stoppable_job.h"
 #include "core/json_view.h"
+#include "core/paths.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
@@ -37,7 +38,7 @@ struct WeightedDeltas {
 };
 
 void check_folders(const MergeOptions& options) {
-  if (!fs::exists(options.model / "config.json"))
+  if (!path_exists(options.model / "config.json"))
     fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = options.model.string()});
   std::error_code same;
   if (fs::equivalent(options.model, options.output, same))

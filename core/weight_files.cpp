@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/paths.h"
 
 namespace qtrain {
 namespace {
@@ -66,7 +67,7 @@ std::optional<std::pair<std::filesystem::path, OtherWeights>> other_weights(cons
 
 std::optional<std::filesystem::path> readable_weights(const std::filesystem::path& folder) {
   for (const auto* name : kWeightFiles)
-    if (std::filesystem::exists(folder / name)) return folder / name;
+    if (path_exists(folder / name)) return folder / name;
   return {};
 }
 

@@ -15,6 +15,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/paths.h"
+#include "core/stop.h"
 #include "data/index.h"
 #include "data/token_file.h"
 
@@ -73,7 +75,7 @@ struct FileState {
   std::uint64_t inode = 0, device = 0;
 
   static std::int64_t nanoseconds(const timespec& t) { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
-  explicit FileState(const fs::path& file) : path(fs::absolute(file).lexically_normal().string()) {
+  explicit FileState(const fs::path& file) : path(absolute_path(file).string()) {
     struct stat s {};
     if (::stat(path.c_str(), &s) != 0) return;
     size = s.st_size;
@@ -93,9 +95,14 @@ struct FileState {
 std::optional<Digest> remembered(const fs::path& memo, const FileState& state) {
   std::error_code ignored;
   if (!fs::exists(memo, ignored)) return {};
-  const Json json = Json::parse(read_text(memo, 1 << 16), nullptr, false);
-  if (!json.is_object() || json.value("state", Json()) != state.json()) return {};
-  return Digest{json.value("high", std::uint64_t{0}), json.value("low", std::uint64_t{0})};
+  try {
+    Json json = read_json(memo, {.max_bytes = 1 << 16});
+    if (!json.is_object() || json["state"] != state.json()) return {};
+    if (!json["high"].is_number_unsigned() || !json["low"].is_number_unsigned()) return {};
+    return Digest{json["high"], json["low"]};
+  } catch (const Error&) {  // a damaged one, which is written anew
+    return {};
+  }
 }
 
 void remember(const fs::path& memo, const FileState& state, const Digest& digest) {
@@ -198,6 +205,7 @@ Digest digest_contents(const fs::path& file, ThreadPool& pool) {
   if (!readable) fail(ErrorKind::input, {.cause = "cannot be read", .place = file.string()});
   std::vector<Digest> chunks(idx((info.st_size + kDigestChunk - 1) / kDigestChunk));
   pool.run(static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i, int) {
+    throw_if_stopped();
     std::vector<std::byte> bytes(idx(std::min(kDigestChunk, info.st_size - i * kDigestChunk)));
     std::size_t done = 0;
     for (ssize_t n = 1; n > 0 && done < bytes.size(); done += idx(n))

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/json_view.h"
 #include "data/index.h"
 
 namespace qtrain {
@@ -243,11 +244,13 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   const auto text = sections.take<char>(footer.text_bytes);
 
   Dataset dataset(rows, mapped);
-  const Json described = parse_json({text.data(), text.size()}, file.string());
   dataset.set_fingerprint(footer.fingerprint);
-  dataset.set_sha256(described.at("sha256"));
   DatasetStatistics& s = dataset.statistics();
-  s = statistics_from(described);
+  reading(file, [&] {
+    const Json described = parse_json({text.data(), text.size()}, file.string());
+    dataset.set_sha256(described.at("sha256"));
+    s = statistics_from(described);
+  });
   s.rows = dataset.size();
   s.tokens = static_cast<std::int64_t>(footer.tokens);
   s.documents = static_cast<std::int64_t>(footer.documents);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/finite.h"
+#include "core/paths.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
@@ -237,8 +238,8 @@ std::vector<TensorSource> checked(std::vector<TensorSource> sources) {
 // A file of one folder to another, where it is there.
 void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name) {
   std::error_code absent;
-  if (!fs::is_regular_file(from / name) || fs::equivalent(from / name, to / name, absent)) return;
-  fs::create_directories((to / name).parent_path());
+  if (!is_plain_file(from / name) || fs::equivalent(from / name, to / name, absent)) return;
+  create_folders((to / name).parent_path());
   write_file(to / name, read_text(from / name));
 }
 
@@ -380,7 +381,7 @@ void copy_chat_templates(const fs::path& from, const fs::path& to) {
 void write_chat_templates(const std::map<std::string, std::string>& sources, const fs::path& to) {
   for (const auto& [name, source] : sources) {
     const fs::path file = name == "default" ? fs::path(kTemplate) : fs::path(kNamedTemplates) / (name + ".jinja");
-    fs::create_directories((to / file).parent_path());
+    create_folders((to / file).parent_path());
     write_file(to / file, source);
   }
 }
@@ -394,7 +395,7 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   check(model.quantized().empty(), "save_model: quantized weights are not written");
   if (to.writers != Writers::other) {
-    fs::create_directories(to.folder);
+    create_folders(to.folder);
     Json config = model.config().json;
     config.erase("torch_dtype");
     config["dtype"] = std::string(name_of(to.dtype));
@@ -410,7 +411,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
   if (to.writers != Writers::other) {
-    fs::create_directories(to.folder);
+    create_folders(to.folder);
     write_file(to.folder / "adapter_config.json",
                dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
     copy_file_of(to.source, to.folder, kGenerationConfig);

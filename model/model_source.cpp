@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/paths.h"
 
 namespace qtrain {
 namespace {
@@ -74,8 +75,8 @@ bool is_hub_name(const std::string& name) {
 }
 
 void require_config_file(const fs::path& folder) {
-  if (fs::exists(folder / "config.json")) return;
-  if (fs::exists(folder / "adapter_config.json"))
+  if (path_exists(folder / "config.json")) return;
+  if (path_exists(folder / "adapter_config.json"))
     fail(ErrorKind::input,
          {.cause = "this is an adapter, not a model folder",
           .place = folder.string(),
@@ -89,14 +90,14 @@ fs::path path_of(const std::string& name) {
   if (name.empty())
     fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
   const fs::path path = name;
-  if (!fs::exists(path)) refuse_missing(name);
-  if (!fs::is_directory(path)) refuse_weights(path);
+  if (!path_exists(path)) refuse_missing(name);
+  if (!is_folder(path)) refuse_weights(path);
   return path;
 }
 
 /// The folder itself, or that of one of its files.
 fs::path folder_of(const fs::path& path) {
-  if (fs::is_directory(path)) return path;
+  if (is_folder(path)) return path;
   constexpr std::array<std::string_view, 3> kEndings{".json", ".model", ".jinja"};
   const std::string ending = path.extension().string();
   if (std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
@@ -109,7 +110,7 @@ fs::path folder_of(const fs::path& path) {
 bool holds_text(const fs::path& folder) {
   constexpr std::array<const char*, 4> kFiles{"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
                                               "chat_template.jinja"};
-  return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) { return fs::exists(folder / file); });
+  return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) { return path_exists(folder / file); });
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ void refuse_weights(const fs::path& path) {
 
 fs::path model_path(const std::string& name) {
   const fs::path path = path_of(name);
-  if (fs::is_directory(path)) require_config_file(path);
+  if (is_folder(path)) require_config_file(path);
   return path;
 }
 
@@ -135,7 +136,7 @@ fs::path model_folder(const std::string& name) {
 
 fs::path text_folder(const std::string& name) {
   const fs::path path = path_of(name);
-  if (!fs::is_directory(path)) return folder_of(path);
+  if (!is_folder(path)) return folder_of(path);
   const auto weights = unread_weights(path);
   if (weights && !holds_text(path)) refuse(weights->first, *weights->second);
   return path;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "core/stop.h"
 #include "core/timeline.h"
@@ -49,7 +50,7 @@ void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& re
   const fs::path file = d.output.path() / kResolvedConfig;
   if (!d.run.leads()) return;
   const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
-  if (was_done && fs::exists(file)) return;
+  if (was_done && path_exists(file)) return;
   Json resolved = resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance);
   resolved["run"]["memory_plan"] = d.prepared.model.memory.json();
   write_file(file, dump_json(resolved, 2) + "\n");

@@ -49,10 +49,16 @@ bool is_choice(std::string_view choices, std::string_view value) {
   return false;
 }
 
+/// Whether the value of a flag is the path of a file or folder.
+bool is_path(const Flag& flag) {
+  return flag.value.find("DIR") != flag.value.npos || flag.value.find("FILE") != flag.value.npos;
+}
+
 void check_value(const Command& command, const Flag& flag, const std::string& value) {
   const auto wants = [&](std::string_view what) {
     refuse(command, fmt::format("--{} wants {}, got \"{}\"", flag.name, what, value));
   };
+  if (is_path(flag) && value.empty()) wants("a path");
   if (flag.kind == FlagKind::integer && !parse_number<std::int64_t>(value)) wants("an integer");
   if (flag.kind == FlagKind::number && !std::isfinite(parse_number<double>(value).value_or(NAN))) wants("a number");
   if (flag.kind == FlagKind::choice && !is_choice(flag.value, value)) wants("one of " + std::string(flag.value));

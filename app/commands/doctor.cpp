@@ -14,6 +14,7 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "core/version.h"
 #include "dist/nccl_library.h"
@@ -147,7 +148,7 @@ std::vector<Finding> cuda_findings() {
 
 std::vector<Finding> devices() {
   if (std::string problem = cuda_problem(); !problem.empty()) {
-    if (std::filesystem::exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
+    if (path_exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
     return {{"CUDA", problem,
              "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
              "parameters are not practical",

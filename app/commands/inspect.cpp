@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
+#include "core/paths.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -11,10 +12,10 @@ int run_inspect(const Arguments& args) {
   const std::filesystem::path path = args.operand(0);
   const bool list = args.has("tensors") || args.json(), verify = args.has("verify");
   if (verify) {  // before anything is made of what may be damaged
-    if (!std::filesystem::exists(path / kManifest))
+    if (!path_exists(path / kManifest))
       fail(ErrorKind::usage,
            {.cause = "has no manifest.json, so there are no hashes to check", .place = path.string()});
-    const bool checkpoint = std::filesystem::exists(path / "training_state.json");
+    const bool checkpoint = path_exists(path / "training_state.json");
     check_manifest(path, ManifestCheck::hashes, checkpoint ? Beside::notes : Beside::anything);
   }
   CommandResult result{.text = "", .json = inspect_path(path, list ? TensorList::include : TensorList::leave_out)};

@@ -6,6 +6,7 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/result_place.h"
+#include "core/paths.h"
 #include "core/stop.h"
 #include "core/terminal.h"
 #include "monitor/assessment.h"
@@ -39,7 +40,7 @@ Options options_of(const Arguments& args, const Host& host) {
   options.pid = args.integer("pid");
   if (const auto run = args.text("run")) options.run = *run;
   if (const auto file = args.text("json")) options.file = *file;
-  if (options.run && !fs::is_directory(*options.run))
+  if (options.run && !is_folder(*options.run))
     fail(ErrorKind::input,
          {.cause = "is not a folder", .place = options.run->string(), .remedy = "--run wants the output_dir of a run"});
   if (options.pid && !host.process(*options.pid))

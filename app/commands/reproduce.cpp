@@ -6,6 +6,7 @@
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/recorded_run.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
@@ -31,7 +32,7 @@ void compare(const fs::path& before, const fs::path& now, Log& log) {
   if (!manifest_step(before) || !manifest_step(now)) return;
   for (const std::string& name : sealed_files(now)) {
     if (!name.ends_with(".safetensors")) continue;
-    const bool same = fs::exists(before / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
+    const bool same = path_exists(before / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
     if (!same)
       return log.warn("{} differs from that of {}: another processor, GPU or version has other last bits", name,
                       before.string());
@@ -52,7 +53,7 @@ int run_reproduce(const Arguments& args) {
   const fs::path output = full_path(args.required("output"));
   if (output == run.output)
     fail(ErrorKind::usage, {.cause = "is the output directory of the run itself", .place = "--output"});
-  if (fs::exists(output / kResolvedConfig))
+  if (path_exists(output / kResolvedConfig))
     fail(ErrorKind::usage, {.cause = output.string() + " holds another run already", .place = "--output"});
   Log& log = args.log();
   if (run.version != kVersion)
@@ -60,7 +61,7 @@ int run_reproduce(const Arguments& args) {
              kVersion);
   enter_folder(run);
   require_inputs(run);
-  fs::create_directories(output);
+  create_folders(output);
   const fs::path file = output / kDocument;
   const RunDocument document =
       recorded_document(run, {.output = output, .ranks = run.ranks, .keys = keys_of_this_machine()});

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "app/commands/commands.h"
+#include "core/paths.h"
 #include "core/stop.h"
 #include "data/source/reader.h"
 #include "model/model_source.h"
@@ -36,6 +37,7 @@ void each_line(std::istream& in, const std::string& name,
     ++number;
     if (line.find_first_not_of(" \t\r") != std::string::npos) f(line, name + ":" + std::to_string(number));
   }
+  if (in.bad()) fail(ErrorKind::input, {.cause = "cannot be read to its end", .place = name});
 }
 
 }  // namespace
@@ -52,9 +54,9 @@ int run_tokenize(const Arguments& args) {
     if (args.json()) all.push_back(std::move(converted));
   };
   if (const auto file = args.text("input")) {
+    if (!is_plain_file(*file)) fail(ErrorKind::input, {.cause = "is not a file that is there", .place = *file});
     std::ifstream in(*file);
-    if (!in || !std::filesystem::is_regular_file(*file))
-      fail(ErrorKind::input, {.cause = "cannot read the file", .place = *file});
+    if (!in) fail(ErrorKind::input, {.cause = "cannot be read", .place = *file});
     each_line(in, *file, convert);
   } else {
     each_line(std::cin, "standard input", convert);

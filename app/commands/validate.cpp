@@ -184,7 +184,8 @@ class Validation {
     findings_.attempt("machine", [&] { return check_machine(); });
     if (!c.model.model_name_or_path.empty()) {
       findings_.attempt("model", [&] { return check_model(); });
-      if (fs::exists(c.model.tokenizer_name_or_path.value_or(c.model.model_name_or_path)))
+      std::error_code absent;  // of which `check_model` has told
+      if (c.model.tokenizer_name_or_path || fs::exists(c.model.model_name_or_path, absent))
         findings_.attempt("tokenizer", [&] { return check_text(); });
     }
     if (c.data.has_training_rows())

@@ -8,6 +8,7 @@
 
 #include "app/reproduction/logged_rows.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/sha256.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
@@ -44,7 +45,7 @@ void compare_best(Documents& d, const char* step, const std::vector<const char*>
 
 bool is_pending(const fs::path& folder) {
   const fs::path file = folder / "training_state.json";
-  return fs::exists(file) && read_json(file).value("events_pending", Json()) == true;
+  return path_exists(file) && read_json(file).value("events_pending", Json()) == true;
 }
 
 void prepare_trainer_state(const RedoneState&, Documents& d, bool pending) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/paths.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain::serve {
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 
 // The last part of a path that is a name: "runs/a/" is called "a".
 std::string name_of_folder(const std::string& path) {
-  const fs::path full = fs::absolute(path).lexically_normal();
+  const fs::path full = absolute_path(path);
   const std::string last = full.filename().string();
   return last.empty() ? full.parent_path().filename().string() : last;
 }
@@ -22,7 +23,7 @@ std::string name_of_folder(const std::string& path) {
 // "NAME=DIR"; a folder whose path has a "=" can be given a name too.
 std::pair<std::string, std::string> named_folder(const std::string& text) {
   const std::size_t at = text.find('=');
-  if (at == std::string::npos || at == 0 || fs::exists(text)) return {name_of_folder(text), text};
+  if (at == std::string::npos || at == 0 || path_exists(text)) return {name_of_folder(text), text};
   return {text.substr(0, at), text.substr(at + 1)};
 }
 

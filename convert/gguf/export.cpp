@@ -11,6 +11,7 @@
 #include "convert/gguf/layout.h"
 #include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
+#include "core/paths.h"
 #include "core/safetensors.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
@@ -226,12 +227,12 @@ ModelConfig config_of(const fs::path& folder) {
 
 Json read_generation_config(const fs::path& folder) {
   const auto file = folder / "generation_config.json";
-  const Json json = fs::exists(file) ? read_json(file) : Json::object();
+  const Json json = path_exists(file) ? read_json(file) : Json::object();
   return json.is_object() ? json : Json::object();
 }
 
 std::string name_of_folder(const fs::path& folder) {
-  const auto path = fs::absolute(folder).lexically_normal();
+  const auto path = absolute_path(folder);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 

@@ -9,6 +9,7 @@
 #include "convert/gguf/layout.h"
 #include "convert/gguf/pre_tokenizers.h"
 #include "core/json.h"
+#include "core/paths.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
 
@@ -240,7 +241,7 @@ void check_frame(const VocabularySource& from) {
 GgufVocabulary gguf_vocabulary(const VocabularySource& source) {
   GgufVocabulary v;
   const auto file = source.folder / "tokenizer.json";
-  if (fs::exists(file))
+  if (path_exists(file))
     reading(file, [&] { fill_from_json(source, v); });
   else
     fill_from_pieces(source, v);

@@ -59,7 +59,7 @@ Paths children(const fs::path& folder) {
   return all;
 }
 
-bool is_folder(const fs::path& path) {
+bool leads_to_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
 }
@@ -71,7 +71,7 @@ bool is_there(const fs::path& path) {
 Paths data_files_in(const fs::path& folder) {
   Paths files;
   for (const fs::path& child : children(folder))
-    if (is_data_file(child) && !is_folder(child)) files.push_back(child);
+    if (is_data_file(child) && !leads_to_folder(child)) files.push_back(child);
   return files;
 }
 
@@ -79,7 +79,8 @@ Paths data_files_in(const fs::path& folder) {
 Paths text_files_in(const fs::path& folder) {
   Paths files;
   for (const fs::path& child : children(folder))
-    if (is_text_file(child) && !child.filename().string().starts_with('.') && !is_folder(child)) files.push_back(child);
+    if (is_text_file(child) && !child.filename().string().starts_with('.') && !leads_to_folder(child))
+      files.push_back(child);
   return files;
 }
 
@@ -141,7 +142,7 @@ Paths from_folder(const fs::path& folder, const WantedSplit& split) {
   Paths files = of_one_format(data_files_in(folder));
   if (files.empty()) {
     for (const fs::path& child : children(folder))
-      if (is_folder(child)) {
+      if (leads_to_folder(child)) {
         const Paths below = data_files_in(child);
         files.insert(files.end(), below.begin(), below.end());
       }
@@ -164,9 +165,10 @@ bool has_wildcard(std::string_view text) {
 }
 
 void folders_below(const fs::path& folder, Paths& out) {
+  std::error_code error;
   out.push_back(folder);
   for (const fs::path& child : children(folder))
-    if (is_folder(child) && !fs::is_symlink(child)) folders_below(child, out);
+    if (leads_to_folder(child) && !fs::is_symlink(child, error)) folders_below(child, out);
 }
 
 /// Paths that match a pattern, one component after the other.
@@ -179,11 +181,11 @@ Paths expand(const fs::path& pattern) {
       const fs::path folder = base.empty() ? fs::path(".") : base;
       if (part == "**") {
         Paths below;
-        if (is_folder(folder)) folders_below(folder, below);
+        if (leads_to_folder(folder)) folders_below(folder, below);
         for (const fs::path& f : below) next.push_back(base.empty() ? f.lexically_relative(".") : f);
       } else if (is_there(base / part)) {
         next.push_back(base / part);
-      } else if (has_wildcard(part) && is_folder(folder)) {
+      } else if (has_wildcard(part) && leads_to_folder(folder)) {
         for (const fs::path& child : children(folder))
           if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) next.push_back(base / child.filename());
       }
@@ -196,6 +198,8 @@ Paths expand(const fs::path& pattern) {
 
 [[noreturn]] void fail_missing(const std::string& entry) {
   std::error_code error;
+  const bool unknown = fs::status(entry, error).type() == fs::file_type::none && !has_wildcard(entry);
+  if (unknown) fail(ErrorKind::input, {.cause = "cannot be read: " + error.message(), .place = entry});
   const std::string here = fs::current_path(error).string();
   fail(ErrorKind::input,
        {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
@@ -207,7 +211,7 @@ Paths expand(const fs::path& pattern) {
 
 Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   const fs::path path(entry);
-  if (is_folder(path)) return from_folder(path, split);
+  if (leads_to_folder(path)) return from_folder(path, split);
   if (is_there(path)) {
     if (ends_with_any(entry, kNotRead))
       fail(ErrorKind::input, {.cause = "this file format is not read as data",
@@ -218,7 +222,7 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   Paths files;
   if (has_wildcard(entry))
     for (const fs::path& match : expand(path))
-      if (!is_folder(match)) files.push_back(match);
+      if (!leads_to_folder(match)) files.push_back(match);
   if (files.empty()) fail_missing(entry);
   return files;
 }

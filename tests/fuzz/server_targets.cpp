@@ -6,6 +6,7 @@
 
 #include "app/serve/api_error.h"
 #include "app/serve/api_request.h"
+#include "app/serve/tool_calls.h"
 #include "core/http/authority.h"
 #include "core/http/request_reader.h"
 #include "tests/app/serve/served_model.h"
@@ -110,6 +111,14 @@ void chat_body(std::string_view bytes) {
 
 void completion_body(std::string_view bytes) {
   body(serve::Endpoint::completions, bytes);
+}
+
+void tool_calls(std::string_view bytes) {
+  constexpr std::size_t kPiece = 7;
+  serve::ToolCallReader reader;
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) reader.push(std::string(bytes.substr(at, kPiece)));
+  for (const serve::ToolCall& call : reader.finish().calls)
+    check(Json::accept(call.arguments), "arguments that are no JSON");
 }
 
 }  // namespace qtrain::fuzz

@@ -9,5 +9,7 @@ void http_requests(std::string_view bytes);
 /// Bodies of the requests that are answered by a model.
 void chat_body(std::string_view bytes);
 void completion_body(std::string_view bytes);
+/// The answer of a model, in which calls of tools are looked for.
+void tool_calls(std::string_view bytes);
 
 }  // namespace qtrain::fuzz

@@ -2,7 +2,9 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 
 #include "config/config.h"
 #include "convert/gguf/import_model.h"
@@ -16,8 +18,9 @@
 #include "quant/bnb.h"
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
-#include "tests/fuzz/server_targets.h"
+#include "tests/fuzz/file_targets.h"
 #include "tests/fuzz/rank_targets.h"
+#include "tests/fuzz/server_targets.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
@@ -158,10 +161,15 @@ void parquet(std::string_view bytes) {
   all_rows("rows.parquet", bytes);
 }
 
+std::vector<Target> with_files(std::vector<Target> all) {
+  std::ranges::move(file_targets(), std::back_inserter(all));
+  return all;
+}
+
 }  // namespace
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> all{
+  static const std::vector<Target> all = with_files({
       {"json", json, {"tests/data/golden/chatml/tokenizer_config.json"}},
       {"config", config, {"examples/cypher/config.json", "tests/golden/data/curves/llama_lora_all/config.json"}},
       {"yaml_config", yaml_config, {"tests/config/data/recipe.yaml"}},
@@ -193,11 +201,12 @@ const std::vector<Target>& targets() {
       {"http_requests", http_requests, {"tests/fuzz/goldens/requests.http", "tests/fuzz/goldens/chunks.http"}},
       {"chat_body", chat_body, {"tests/fuzz/goldens/chat.json"}},
       {"completion_body", completion_body, {"tests/fuzz/goldens/completion.json"}},
+      {"tool_calls", tool_calls, {"tests/fuzz/goldens/tool_calls.txt"}},
       {"store_request", store_request, {"tests/fuzz/data/store_request.bin"}},
       {"store_answer", store_answer, {"tests/fuzz/data/store_answer.bin"}},
       {"rank_handshake", rank_handshake, {"tests/fuzz/data/rank_handshake.bin"}},
       {"rank_words", rank_words, {"README.md"}},
-  };
+  });
   return all;
 }
 

@@ -49,6 +49,12 @@ std::vector<Rule> code_rules() {
       // In C++20 the temporary is gone before the first round: give the whole a name first.
       {.name = "no loop over a part of a temporary",
        .pattern = R"re(\bfor\s*\([^;]*\s:\s\w*(read|parse|load)\w*\(.*\)\s*(\.\w+\(|\[))re"},
+      // They throw about a loop of links or a name that is too long: core/paths.h, or with an error code.
+      {.name = "no question about a path that throws",
+       .pattern =
+           R"re(\b(filesystem|stdfs|fs)::(exists|is_directory|is_regular_file|absolute)\((?!there\)|status\)|fs::symlink_status)(?:[^(),]|\([^()]*\))*\))re",
+       .allowed_folders = {"tests", "bench", "examples"},
+       .allowed_files = {"core/paths.cpp"}},
       {.name = "no raw new or delete", .pattern = R"re((=|return|\()\s*new\b|\bdelete\s+\w|\bdelete\[\])re"},
   };
 }
@@ -221,6 +227,17 @@ TEST(HouseRules, GlobalsPerThreadAndRawNewAreFound) {
   EXPECT_THAT(code_violations(file("core/x.cpp", "thread_local int a;\n")), ElementsAre(HasSubstr("thread_local")));
   EXPECT_THAT(code_violations(file("core/x.cpp", "auto* a = new int;\ndelete a;\nF(const F&) = delete;\n")),
               ElementsAre(HasSubstr("x.cpp:1"), HasSubstr("x.cpp:2")));
+}
+
+TEST(HouseRules, QuestionsAboutPathsThatThrowAreFound) {
+  EXPECT_THAT(code_violations(file("data/x.cpp",
+                                   "if (fs::exists(folder / name)) return;\n"
+                                   "return std::filesystem::is_directory(path_of(a, b));\n")),
+              ElementsAre(HasSubstr("x.cpp:1"), HasSubstr("x.cpp:2")));
+  EXPECT_THAT(code_violations(file("data/x.cpp",
+                                   "if (fs::exists(folder / name, error)) return;\n"
+                                   "if (path_exists(folder / name)) return;\n")),
+              IsEmpty());
 }
 
 TEST(HouseRules, LoopsOverAPartOfATemporaryAreFound) {

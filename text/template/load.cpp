@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "text/template/named_templates.h"
 
 namespace qtrain {
@@ -20,7 +21,7 @@ constexpr std::array<const char*, 7> kSpecialTokens = {"bos_token", "eos_token",
 
 /// An object, or null if there is no such file.
 Json read_object(const fs::path& file) {
-  if (!fs::exists(file)) return nullptr;
+  if (!path_exists(file)) return nullptr;
   Json json = read_json(file, {.duplicate_keys = true, .max_bytes = kMaxFile});
   if (!json.is_object()) fail(ErrorKind::input, {.cause = "not a JSON object", .place = file.string()});
   return json;
@@ -52,10 +53,10 @@ std::string read_lines(const fs::path& file) {
 /// chat_template.jinja and additional_chat_templates/NAME.jinja
 std::vector<NamedSource> template_files(const fs::path& folder) {
   std::vector<NamedSource> found;
-  if (const fs::path main = folder / "chat_template.jinja"; fs::exists(main))
+  if (const fs::path main = folder / "chat_template.jinja"; path_exists(main))
     found.push_back({"default", read_lines(main), main.string()});
   const fs::path others = folder / "additional_chat_templates";
-  if (!fs::is_directory(others)) return found;
+  if (!is_folder(others)) return found;
   for (const auto& entry : fs::directory_iterator(others))
     if (entry.path().extension() == ".jinja")
       found.push_back({entry.path().stem().string(), read_lines(entry.path()), entry.path().string()});
@@ -106,7 +107,7 @@ std::map<std::string, std::string> chat_template_sources(const fs::path& model_f
 }
 
 ChatTemplate load_chat_template(const fs::path& path) {
-  return load_chat_template(path, fs::is_directory(path) ? path : fs::path());
+  return load_chat_template(path, is_folder(path) ? path : fs::path());
 }
 
 ChatTemplate load_named_template(const std::string& name, const fs::path& model_folder) {
@@ -126,7 +127,7 @@ ChatTemplate load_named_template(const std::string& name, const fs::path& model_
 ChatTemplate load_chat_template(const fs::path& path, const fs::path& tokens_folder) {
   std::map<std::string, std::string> tokens;
   if (!tokens_folder.empty()) tokens = special_tokens(tokens_folder);
-  const bool folder = fs::is_directory(path);
+  const bool folder = is_folder(path);
   const std::vector<NamedSource> found =
       folder ? find_templates(path) : std::vector<NamedSource>{{"default", read_lines(path), path.string()}};
   if (found.empty())

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/json_items.h"
+#include "core/paths.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/sentencepiece.h"
 
@@ -18,7 +19,7 @@ constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_to
                                   "pad_token", "cls_token", "mask_token"};
 
 Json read_if_there(const fs::path& file) {
-  if (!fs::exists(file)) return Json::object();
+  if (!path_exists(file)) return Json::object();
   Json json = read_json(file, {.duplicate_keys = true});
   if (!json.is_object()) fail(ErrorKind::input, {.cause = "expected an object", .place = file.string()});
   return json;
@@ -185,8 +186,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const std::map
   TokenizerSettings settings = read_tokenizer_settings(folder);
   for (const auto& [name, token] : named) settings.named[name] = token;
   const fs::path json = folder / "tokenizer.json", model = folder / "tokenizer.model";
-  if (fs::exists(json)) return reading(json, [&] { return build_json_tokenizer(json, settings); });
-  if (fs::exists(model)) return load_sentencepiece(settings);
+  if (path_exists(json)) return reading(json, [&] { return build_json_tokenizer(json, settings); });
+  if (path_exists(model)) return load_sentencepiece(settings);
   fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
                           .place = folder.string(),
                           .remedy = "put the model's tokenizer files into the folder"});

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/safetensors.h"
 #include "core/sha256.h"
 #include "kernels/gemm_choices.h"
@@ -103,9 +104,9 @@ void follow_writing(const TrainingObjects& run, WriteTensors write) {
 // After the checkpoint was found to be whole.
 void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
   GemmChoices* choices = gemm_choices(ctx);
-  const bool is_new = fs::exists(checkpoint / kGemmChoices);
+  const bool is_new = path_exists(checkpoint / kGemmChoices);
   const fs::path file = checkpoint / (is_new ? kGemmChoices : kFormerGemmChoices);
-  if (!choices || !fs::exists(file)) return;
+  if (!choices || !path_exists(file)) return;
   if (!choices->restore(read_json(file), file.string()))
     log.warn(
         "the GEMMs of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
@@ -160,8 +161,8 @@ namespace {
 // Config and metrics lie beside them unsealed: a run that goes on writes its own config and more rows, and the result
 // stays until it is done.
 void write_results(const fs::path& output, const fs::path& folder, Json results) {
-  if (fs::exists(output / kResolvedConfig)) results[kConfigDigest] = sha256_of_file(output / kResolvedConfig);
-  if (fs::exists(output / kMetrics))
+  if (path_exists(output / kResolvedConfig)) results[kConfigDigest] = sha256_of_file(output / kResolvedConfig);
+  if (path_exists(output / kMetrics))
     results[kMetricsSeal] = {{"bytes", fs::file_size(output / kMetrics)},
                              {"sha256", sha256_of_file(output / kMetrics)}};
   write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
@@ -198,8 +199,8 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
 
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
   const fs::path file = checkpoint / kState;
-  if (!fs::exists(file))
-    fail(ErrorKind::input, {.cause = fs::exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
+  if (!path_exists(file))
+    fail(ErrorKind::input, {.cause = path_exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
                             .place = checkpoint.string(),
                             .remedy = "name a checkpoint-N folder"});
   const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes);

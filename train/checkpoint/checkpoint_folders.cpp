@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/safetensors.h"
 #include "train/checkpoint/manifest.h"
 
@@ -34,7 +35,7 @@ bool is_sealed(const fs::path& folder) {
 fs::path superseded_name(const fs::path& checkpoint) {
   const std::string first = checkpoint.string() + std::string(kSuperseded);
   fs::path name = first;
-  for (int number = 2; fs::exists(name); ++number) name = fmt::format("{}.{}", first, number);
+  for (int number = 2; path_exists(name); ++number) name = fmt::format("{}.{}", first, number);
   return name;
 }
 
@@ -70,7 +71,7 @@ void remove_folder(const fs::path& folder) {
 void replace_folder(const fs::path& from, const fs::path& to) {
   const bool taken = fs::exists(fs::symlink_status(to));  // a link to nothing too
   if (taken && !is_sealed(to)) fs::rename(to, superseded_name(to));
-  if (!fs::exists(to)) return rename_synced(from, to);
+  if (!path_exists(to)) return rename_synced(from, to);
   const fs::path doomed = doomed_name(to);
   fs::remove_all(doomed);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
@@ -108,7 +109,7 @@ void move_into(const fs::path& staged, const fs::path& target) {
   for (const std::string& name : names) {
     const fs::path to = target / name;
     fs::create_directories(to.parent_path());
-    if (fs::exists(staged / name)) fs::rename(staged / name, to);
+    if (path_exists(staged / name)) fs::rename(staged / name, to);
     folders.insert(to.parent_path());
   }
   for (const fs::path& folder : folders) sync_folder(folder);
@@ -136,7 +137,7 @@ bool is_one_of(const std::vector<fs::path>& names, const fs::path& checkpoint) {
 bool put_back(const fs::path& leftover, Log& log) {
   fs::path checkpoint = leftover;
   checkpoint.replace_extension();
-  if (step_of_checkpoint(checkpoint) < 0 || fs::exists(checkpoint) || !is_whole(leftover)) return false;
+  if (step_of_checkpoint(checkpoint) < 0 || path_exists(checkpoint) || !is_whole(leftover)) return false;
   std::error_code error;
   fs::rename(leftover, checkpoint, error);
   if (error)
@@ -191,7 +192,7 @@ std::vector<fs::path> find_checkpoints(const fs::path& output) {
 
 std::vector<fs::path> unsealed_checkpoints(const fs::path& output) {
   std::vector<fs::path> found = by_step(output, [](const std::string& ending) { return ending.empty(); });
-  std::erase_if(found, [](const fs::path& folder) { return is_sealed(folder) || !fs::is_directory(folder); });
+  std::erase_if(found, [](const fs::path& folder) { return is_sealed(folder) || !is_folder(folder); });
   return found;
 }
 

@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/gguf.h"
 #include "core/json.h"
+#include "core/paths.h"
 #include "core/weight_files.h"
 #include "core/weight_names.h"
 #include "train/checkpoint/checkpoint.h"
@@ -97,8 +98,9 @@ bool lay_there_before(const fs::path& output, const std::string& name) {
 // Links followed, as far as the path is there.
 fs::path real_path(const fs::path& path) {
   std::error_code error;
-  const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
-  return error ? fs::absolute(path).lexically_normal() : real.has_filename() ? real : real.parent_path();
+  const fs::path whole = fs::absolute(path, error);  // "link/.." is not the folder of the link
+  const fs::path real = error ? whole : fs::weakly_canonical(whole, error);
+  return error ? absolute_path(path) : real.has_filename() ? real : real.parent_path();
 }
 
 bool is_in(const fs::path& path, const fs::path& folder) {

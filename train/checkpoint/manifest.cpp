@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/paths.h"
 #include "core/sha256.h"
 
 namespace qtrain {
@@ -137,7 +138,7 @@ std::int64_t check_moving(const fs::path& from, const fs::path& to) {
   const Json manifest = read_manifest(from);
   for (const auto& [name, saved] : manifest["files"].items()) {
     require_inside(name, from);
-    compare((fs::exists(from / name) ? from : to) / name, saved, ManifestCheck::hashes);
+    compare((path_exists(from / name) ? from : to) / name, saved, ManifestCheck::hashes);
   }
   return manifest["step"];
 }

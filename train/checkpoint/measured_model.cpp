@@ -7,6 +7,7 @@
 #include "config/fields.h"
 #include "config/keys.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/weight_files.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -37,7 +38,7 @@ bool names_result(const fs::path& model, const fs::path& output) {
 class EarlierRun {
  public:
   explicit EarlierRun(const fs::path& output) {
-    if (const fs::path file = output / "resolved_config.json"; fs::exists(file)) resolved_ = read_json(file);
+    if (const fs::path file = output / "resolved_config.json"; path_exists(file)) resolved_ = read_json(file);
     folder_ = text("/run/folder").value_or("");
   }
 
@@ -161,12 +162,12 @@ class Search {
   }
 
   static bool holds_result(const fs::path& folder) {
-    return has_weights(folder) && (fs::exists(folder / kAdapterConfig) || fs::exists(folder / "config.json"));
+    return has_weights(folder) && (path_exists(folder / kAdapterConfig) || path_exists(folder / "config.json"));
   }
 
   /// Why a folder is not what this config has trained; empty: it is.
   std::string reason_against(const fs::path& folder) const {
-    const bool adapter = fs::exists(folder / kAdapterConfig);
+    const bool adapter = path_exists(folder / kAdapterConfig);
     if (adapter != adapts())
       return adapter ? "it is an adapter, and the config trains all weights"
                      : "it is a whole model, and the config trains an adapter";

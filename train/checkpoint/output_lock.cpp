@@ -23,10 +23,15 @@ namespace {
 }  // namespace
 
 void try_output(const std::filesystem::path& output) {
-  std::error_code ignored;
-  std::filesystem::path there = std::filesystem::absolute(output);
-  while (!std::filesystem::exists(there, ignored) && there != there.parent_path()) there = there.parent_path();
-  if (!std::filesystem::is_directory(there, ignored)) cannot_write(output, there.string() + " is a file");
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(output, error);
+  if (error) cannot_write(output, error.message());
+  std::filesystem::file_status status = std::filesystem::status(there, error);
+  for (; status.type() == std::filesystem::file_type::not_found && there != there.parent_path();
+       status = std::filesystem::status(there, error))
+    there = there.parent_path();
+  if (status.type() == std::filesystem::file_type::none) cannot_write(output, error.message());
+  if (!std::filesystem::is_directory(status)) cannot_write(output, there.string() + " is a file");
   std::string name = (there / ".qtrain-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) cannot_write(output, std::generic_category().message(errno));
   ::rmdir(name.c_str());

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/output_place.h"
+#include "core/paths.h"
 #include "core/pending.h"
 #include "core/weight_names.h"
 #include "train/checkpoint/foreign_results.h"
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 /// "out" of "out/" as well.
 fs::path without_slash(const fs::path& path) {
-  const fs::path full = fs::absolute(path).lexically_normal();
+  const fs::path full = absolute_path(path);
   return full.has_filename() ? full : full.parent_path();
 }
 

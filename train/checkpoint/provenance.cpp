@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/paths.h"
 #include "core/safetensors.h"
 #include "core/sha256.h"
 #include "core/version.h"
@@ -67,7 +68,7 @@ std::string own_program_hash() {
 std::vector<fs::path> text_files(const Config& config) {
   std::vector<fs::path> files;
   const fs::path model = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
-  add_text_files(files, fs::is_directory(model) ? model : model.parent_path());
+  add_text_files(files, is_folder(model) ? model : model.parent_path());
   if (config.model.chat_template_path) {
     const fs::path chosen = *config.model.chat_template_path;
     std::error_code absent;

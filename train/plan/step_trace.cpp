@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/json_view.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "core/statistics.h"
 #include "core/tensor.h"
@@ -111,7 +112,7 @@ RankTrace read_rank(const fs::path& file) {
 std::vector<RankTrace> read_ranks(const fs::path& folder) {
   std::vector<RankTrace> ranks;
   const auto file = [&] { return folder / fmt::format("trace-rank-{}.json", ranks.size()); };
-  while (fs::exists(file())) ranks.push_back(read_rank(file()));
+  while (path_exists(file())) ranks.push_back(read_rank(file()));
   if (ranks.size() > 1) return ranks;
   fail(ErrorKind::input, {.cause = "there are no timelines of several ranks (trace-rank-0.json, trace-rank-1.json)",
                           .place = folder.string(),

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/paths.h"
 
 namespace qtrain {
 namespace {
@@ -79,7 +80,7 @@ std::string finite_or_words(const Json& x, int digits) {
 
 std::string rows_until(const std::filesystem::path& file, std::int64_t step) {
   std::string kept;
-  if (!std::filesystem::exists(file)) return kept;
+  if (!path_exists(file)) return kept;
   const std::string text = read_text(file);
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line(text.data() + begin, end - begin);

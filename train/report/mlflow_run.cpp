@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/paths.h"
 #include "train/report/metrics.h"
 #include "train/report/tracker.h"
 
@@ -22,7 +23,7 @@ std::int64_t milliseconds(double time) {
 
 std::string uri_of(const fs::path& path) {
   std::string uri = "file://";
-  for (const char c : fs::absolute(path).lexically_normal().string()) {
+  for (const char c : absolute_path(path).string()) {
     const bool plain =
         std::isalnum(static_cast<unsigned char>(c)) || std::string_view("/-_.~").find(c) != std::string::npos;
     uri += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
@@ -102,7 +103,7 @@ class MlflowRun final : public Tracker {
 
  private:
   static void make_experiment(const fs::path& folder, const std::string& id, const std::string& name) {
-    if (fs::exists(folder / "meta.yaml")) return;
+    if (path_exists(folder / "meta.yaml")) return;
     make_folder(folder);
     const std::int64_t now = milliseconds(unix_time());
     write_file(folder / "meta.yaml",

@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/paths.h"
 #include "core/version.h"
 
 namespace qtrain {
@@ -250,7 +251,7 @@ const Json* value_of(const RunRecord& run, const std::string& key) {
 using Parts = std::vector<std::string>;
 
 Parts parts_of(const fs::path& folder) {
-  const fs::path whole = fs::absolute(folder).lexically_normal();
+  const fs::path whole = absolute_path(folder);
   Parts parts;
   for (const fs::path& part : whole.has_filename() ? whole : whole.parent_path()) parts.push_back(part.string());
   return parts;

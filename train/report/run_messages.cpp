@@ -1,6 +1,7 @@
 #include "train/report/run_messages.h"
 
 #include "core/file.h"
+#include "core/paths.h"
 
 namespace qtrain {
 
@@ -20,7 +21,7 @@ void RunMessages::take(Log& log, std::int64_t step) {
 void RunMessages::add(std::string_view level, const std::string& text, std::int64_t step) {
   if (path_.empty()) return;
   if (!file_) {
-    if (!fs::exists(path_)) write_file(path_, "");  // whose name is on the disk
+    if (!path_exists(path_)) write_file(path_, "");  // whose name is on the disk
     file_.emplace(path_);
   }
   const Json row{{"time", unix_time()}, {"step", step}, {"level", level}, {"text", text}};

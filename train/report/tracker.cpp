@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "core/hash.h"
+#include "core/paths.h"
 #include "train/report/metrics.h"
 
 namespace qtrain {
@@ -17,7 +18,7 @@ std::string tag_of(const std::string& key) {
 }
 
 std::string run_name(const std::filesystem::path& output) {
-  const std::filesystem::path whole = std::filesystem::absolute(output).lexically_normal();
+  const std::filesystem::path whole = absolute_path(output);
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/paths.h"
 #include "train/plan/disk_plan.h"
 #include "train/plan/machine.h"
 
@@ -75,7 +76,7 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
   const fs::path probe = output.path() / name;
   if (run.leads()) write_file(probe, "");
   run.ranks.barrier(run.ctx);
-  const std::vector<std::string> seen = gather_texts(run.ctx, run.ranks, fs::exists(probe) ? "yes" : "no");
+  const std::vector<std::string> seen = gather_texts(run.ctx, run.ranks, path_exists(probe) ? "yes" : "no");
   if (run.leads()) fs::remove(probe);
   for (std::size_t r = 0; r < seen.size(); ++r)
     if (seen[r] == "no")

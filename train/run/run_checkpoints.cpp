@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -15,7 +16,7 @@ namespace {
 
 // Why a checkpoint cannot be loaded; empty: it can.
 std::string problem_of(const fs::path& checkpoint) {
-  if (!fs::exists(checkpoint)) return checkpoint.string() + " is gone";
+  if (!path_exists(checkpoint)) return checkpoint.string() + " is gone";
   try {
     check_manifest(checkpoint, ManifestCheck::hashes);
     return "";
@@ -62,7 +63,7 @@ std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
 fs::path RunCheckpoints::relocated_best(const fs::path& resumed) const {
   const fs::path name = fs::path(objects_.state.best_checkpoint).filename();
   const fs::path here = output_ / name, beside = full_path(resumed).parent_path() / name;
-  return fs::exists(here) || !fs::exists(beside) ? here : beside;
+  return path_exists(here) || !path_exists(beside) ? here : beside;
 }
 
 void RunCheckpoints::save() {

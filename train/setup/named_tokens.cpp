@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/paths.h"
 
 namespace qtrain {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr JsonRules kAsTransformersReads{.duplicate_keys = true};
 
 Json read_or(const fs::path& file, Json otherwise) {
-  return fs::exists(file) ? read_json(file, kAsTransformersReads) : std::move(otherwise);
+  return path_exists(file) ? read_json(file, kAsTransformersReads) : std::move(otherwise);
 }
 
 void write_values(const fs::path& file, const Json& json) {
@@ -65,12 +66,12 @@ void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, co
   const fs::path map = folder / "special_tokens_map.json", config = folder / "config.json",
                  generation = folder / "generation_config.json";
   for (const fs::path& file : {folder / "tokenizer_config.json", map}) {
-    if (file == map && !fs::exists(file)) continue;
+    if (file == map && !path_exists(file)) continue;
     Json texts = read_or(file, Json::object());
     texts.update(named);
     write_values(file, texts);
   }
-  if (!fs::exists(config)) return;  // an adapter has no ids
+  if (!path_exists(config)) return;  // an adapter has no ids
   Json model = read_json(config, kAsTransformersReads);
   const Json ends = end_tokens(model);
   Json answers = read_or(generation, ends.empty() ? Json::object() : Json{{"eos_token_id", ends}});

@@ -1,6 +1,7 @@
 #include "train/setup/text_folder.h"
 
 #include "core/error.h"
+#include "core/paths.h"
 #include "model/hf_folder.h"
 #include "model/model_source.h"
 #include "text/template/date.h"
@@ -38,7 +39,7 @@ class AbsentTokenizer final : public Tokenizer {
 };
 
 TextFolder load_template_folder(const fs::path& path) {
-  TextFolder text{.folder = fs::is_directory(path) ? path : path.parent_path()};
+  TextFolder text{.folder = is_folder(path) ? path : path.parent_path()};
   if (has_chat_template(text.folder)) text.chat_template = load_chat_template(text.folder);
   return text;
 }
@@ -46,12 +47,12 @@ TextFolder load_template_folder(const fs::path& path) {
 }  // namespace
 
 bool has_tokenizer(const fs::path& folder) {
-  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+  return path_exists(folder / "tokenizer.json") || path_exists(folder / "tokenizer.model");
 }
 
 TextFolder load_template_folder(const Config& config) {
   TextFolder text =
-      load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
+      load_template_folder(model_folder(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
   text.named_tokens = named_tokens(config.model);
   text.replaced_template = config.model.chat_template_path.has_value();
   if (text.replaced_template) text.chat_template = load_named_template(*config.model.chat_template_path, text.folder);

@@ -1,0 +1,72 @@
+// SECURITY.md says that each reader has a fuzzer: readers.txt names them, and this holds it against the sources.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "core/file.h"
+#include "tests/fuzz/targets.h"
+
+namespace qtrain::fuzz {
+namespace {
+
+/// By source, the targets that reach it; none where the list says why.
+std::map<std::string, std::set<std::string>> listed_readers() {
+  std::map<std::string, std::set<std::string>> readers;
+  std::istringstream lines(read_text(std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/fuzz/readers.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    const std::size_t colon = line.find(": ");
+    std::set<std::string>& targets = readers[line.substr(0, colon)];
+    if (line.compare(colon + 2, 2, "- ") == 0) continue;
+    std::istringstream words(line.substr(colon + 2));
+    for (std::string word; words >> word;) targets.insert(word);
+    EXPECT_FALSE(targets.empty()) << line;
+  }
+  return readers;
+}
+
+/// The sources that open files, or take text apart that may come from one.
+std::set<std::string> found_readers() {
+  const std::filesystem::path root = QTRAIN_SOURCE_DIR;
+  const std::regex reads(R"(\b(read_json|read_text|parse_json|for_each_chunk)\(|\b(MappedFile|ifstream|FileBytes)\b)");
+  std::set<std::string> found;
+  for (const char* folder :
+       {"app", "config", "convert", "core", "data", "dist", "kernels", "model", "monitor", "quant", "text", "train"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder))
+      if (entry.path().extension() == ".cpp" && std::regex_search(read_text(entry.path()), reads))
+        found.insert(entry.path().lexically_relative(root).string());
+  return found;
+}
+
+TEST(Readers, AreListedWithTheirTargets) {
+  const auto listed = listed_readers();
+  for (const std::string& source : found_readers())
+    EXPECT_TRUE(listed.contains(source)) << source
+                                         << " reads: name its target in tests/fuzz/readers.txt, or why it "
+                                            "needs none";
+}
+
+TEST(Readers, AndTargetsThatAreListedExist) {
+  std::set<std::string> targets;
+  for (const Target& target : fuzz::targets()) targets.emplace(target.name);
+  for (const auto& [source, names] : listed_readers()) {
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(QTRAIN_SOURCE_DIR) / source)) << source;
+    for (const std::string& name : names) EXPECT_TRUE(targets.contains(name)) << source << ": " << name;
+  }
+}
+
+TEST(Readers, HaveSeedsInTheRepository) {
+  for (const Target& target : fuzz::targets()) {
+    EXPECT_FALSE(target.seeds.empty()) << target.name;
+    for (const std::string& seed : target.seeds)
+      EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(QTRAIN_SOURCE_DIR) / seed))
+          << target.name << ": " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace qtrain::fuzz
