@@ -8,6 +8,7 @@
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
+#include "data/source/split_slice.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
 namespace qtrain {
@@ -45,11 +46,14 @@ std::vector<std::string> strings_in(const Json& v) {
   return out;
 }
 
-/// The data files of an entry; where they are given by split those of its split, or of the training one.
+/// The data files of an entry; where they are given by split those of its splits, or of the training one.
 std::vector<std::string> data_files_of(const Json& entry) {
-  Json files = entry.value("data_files", Json());
-  if (files.is_object()) files = files.value(text_in(entry, "split", "train"), Json());
-  return strings_in(files);
+  const Json given = entry.value("data_files", Json());
+  if (!given.is_object()) return strings_in(given);
+  std::vector<std::string> files;
+  for (const SplitSlice& slice : read_split(text_in(entry, "split", "train")))
+    for (std::string& file : strings_in(given.value(slice.name, Json()))) files.push_back(std::move(file));
+  return files;
 }
 
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
@@ -131,6 +135,7 @@ struct DatasetList {
   bool is_mixture = false;
   Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
   bool has_alpaca = false;
+  Json split = {};  ///< of evaluation rows
   Translation out = {};
 
   void read(const Json& list) {
@@ -148,6 +153,7 @@ struct DatasetList {
     if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
     if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
     add_format();
+    if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
@@ -169,11 +175,17 @@ struct DatasetList {
 
   void read_entry(const Json& entry) {
     if (entry.contains("id")) return read_entry(with_path(entry));
-    const std::vector<std::string> named = files_of(entry);
+    std::vector<std::string> named;
+    try {
+      named = files_of(entry);
+    } catch (const Error& e) {  // of its split
+      return problem(e.text().cause);
+    }
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
     for (const std::string& file : named) files.push_back(file);
     Json source{{"data_files", named}};
     for (const auto& [member, value] : entry.items()) read_member(source, member, value);
+    if (entry.value("data_files", Json()).is_object()) drop_sum(source);
     const Json type = entry.value("type", Json());
     const bool formatted = type.is_object() && (says(type, "format") || says(type, "no_input_format"));
     if (!type.is_object())
@@ -189,6 +201,15 @@ struct DatasetList {
       has_alpaca = true;
     }
     sources.push_back(std::move(source));
+  }
+
+  /// Several splits of files that are given by split are these files.
+  void drop_sum(Json& source) {
+    const std::string split = text_in(source, "split");
+    if (split.find('+') == split.npos) return;
+    if (split.find('[') != split.npos)
+      return problem(fmt::format("parts of several splits of data_files, {}: give each an entry", split));
+    source.erase("split");
   }
 
   /// Rows that are texts, prompt and answer, whatever the chat template.
@@ -225,6 +246,7 @@ struct DatasetList {
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
     if (dataset_table().lists("read_together", member) || dataset_table().object("common").contains(member)) return;
+    if (member == "split" && !trains) return read_evaluation_split(value);
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
       return;
@@ -241,6 +263,14 @@ struct DatasetList {
     } else {
       out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(member, value), known->reason));
     }
+  }
+
+  /// Evaluation rows are one source.
+  void read_evaluation_split(const Json& value) {
+    if (value.is_null()) return;
+    if (!split.is_null() && split != value)
+      return problem(fmt::format("evaluation rows have one split, and here are {} and {}", show(split), show(value)));
+    split = value;
   }
 
   /// `target` is a member of a source, or with a slash one of an object in it.

@@ -276,6 +276,15 @@ void settle_groups(Draft& draft) {
   draft.offer("zero_group_size", shards->with(static_cast<std::int64_t>(*size * sharing)));
 }
 
+/// As in TRL, evaluation rows are another split of the training rows' data where no others are named.
+void settle_splits(Draft& draft) {
+  const Setting *split = draft.find("dataset_test_split"), *evaluates = draft.find("eval_strategy"),
+                *files = draft.find("dataset_name");
+  const bool asked = evaluates && !evaluates->value.is_null() && evaluates->value != "no" && evaluates->value != false;
+  if (split && !split->value.is_null() && files && asked && !draft.find("eval_split"))
+    draft.offer("eval_dataset_name", split->with(files->value));
+}
+
 }  // namespace
 
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
@@ -285,6 +294,7 @@ void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocum
   settle_end_token(draft, dialect);
   if (dialect.name == "axolotl") settle_axolotl(draft);
   if (dialect.name == "llamafactory") settle_llamafactory(draft);
+  settle_splits(draft);
   settle_checkpointing(draft);
   add_launcher_settings(draft, document);
   settle_floor(draft);

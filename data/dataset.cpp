@@ -10,6 +10,7 @@
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
 #include "data/sampler.h"
+#include "data/shapes.h"
 
 namespace qtrain {
 namespace {
@@ -36,6 +37,21 @@ std::string names_of(const RawRows& rows) {
   const std::vector<RowSourcePtr> sources = rows.sources();
   if (sources.empty()) return {};
   return sources[0]->name() + (sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "");
+}
+
+/// Columns of images and the like that a file holds as bytes, which rows leave out: the text alone is not the row.
+void refuse_media_of(const RawRows& rows) {
+  for (const RowSourcePtr& source : rows.sources()) {
+    const std::string unread = source->unread_columns();  // "image (binary), when (time)"
+    for (std::size_t at = 0; at < unread.size();) {
+      const std::string name = unread.substr(at, unread.find_first_of(" (.,", at) - at);
+      if (is_media(name))
+        fail(ErrorKind::input, {.cause = "the rows have '" + name + "': models here read text only",
+                                .place = source->name(),
+                                .remedy = "Leave the column out of the file, where the text does without it."});
+      at = std::min(unread.find(", ", at), unread.size() - 2) + 2;
+    }
+  }
 }
 
 void check_result(const DatasetStatistics& statistics, const DatasetOptions& options, const RawRows& rows) {
@@ -92,6 +108,7 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
 void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder& into) {
   const DatasetOptions& options = source.options;
   check_options(options);
+  refuse_media_of(source.rows);
   RawRows part;
   if (options.max_rows > 0) part = source.rows.slice(0, std::min(options.max_rows, source.rows.size()));
   const RawRows& rows = options.max_rows > 0 ? part : source.rows;
@@ -99,6 +116,10 @@ void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder
   RowAssembly assembly({.rows = rows, .options = options, .tools = source.tools}, into);
   ParallelEncoder(rows, encoder, pool).run([&](const EncodedBlock& block) { assembly.add(block); }, options.progress);
   assembly.finish();
+  for (AnswerEnd& end : into.statistics().answer_ends) {
+    end.text = source.tools.tokenizer.token(end.token);
+    end.special = source.tools.tokenizer.is_special(end.token);
+  }
   check_result(into.statistics(), options, rows);
 }
 

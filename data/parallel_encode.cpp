@@ -20,6 +20,8 @@ void EncodedBlock::clear(std::int64_t first_row) {
   for (auto* numbers : {&tokens, &lengths, &starts}) numbers->clear();
   left_out.clear();
   remarks.clear();
+  answer_ends.clear();
+  unprinted = {};
   prompt_mismatches = joined_pairs = 0;
 }
 
@@ -41,6 +43,9 @@ void EncodedBlock::append(const EncodedRow& row) {
   lengths.push_back(static_cast<std::int32_t>(row.input_ids.size()));
   prompt_mismatches += row.prompt_mismatch;
   joined_pairs += row.joined_pair;
+  if (!row.unprinted.empty() && unprinted.count++ == 0)
+    unprinted = {.count = 1, .row = static_cast<std::int64_t>(lengths.size()) - 1, .what = row.unprinted};
+  if (row.answer_end) ++answer_ends[*row.answer_end];
 }
 
 void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {

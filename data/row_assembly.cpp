@@ -82,6 +82,20 @@ void RowAssembly::add(const EncodedBlock& block) {
   }
   into_.statistics().prompt_mismatches += block.prompt_mismatches;
   into_.statistics().joined_pairs += block.joined_pairs;
+  LeftOutRows& unprinted = into_.statistics().unprinted;
+  if (unprinted.count == 0 && block.unprinted.count > 0)
+    unprinted = {.place = rows_.place(block.first + block.unprinted.row), .reason = block.unprinted.what};
+  unprinted.count += block.unprinted.count;
+  for (const auto& [token, rows] : block.answer_ends) count_end(token, rows);
+}
+
+void RowAssembly::count_end(std::int32_t token, std::int64_t rows) {
+  std::vector<AnswerEnd>& ends = into_.statistics().answer_ends;
+  const auto known = std::find_if(ends.begin(), ends.end(), [&](const AnswerEnd& end) { return end.token == token; });
+  if (known != ends.end())
+    known->rows += rows;
+  else if (ends.size() < DatasetStatistics::kListedEnds)
+    ends.push_back({.token = token, .rows = rows});
 }
 
 void RowAssembly::leave_out(std::int64_t row, const EncodedBlock::LeftOut& why) {

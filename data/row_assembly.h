@@ -43,6 +43,7 @@ class RowAssembly {
   void finish();
 
  private:
+  void count_end(std::int32_t token, std::int64_t rows);
   void leave_out(std::int64_t row, const EncodedBlock::LeftOut& why);
   void count(LeftOutRows& rows, std::int64_t row, const std::string& reason) const;
   void add_row(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about);

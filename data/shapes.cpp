@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "data/dataset.h"
+#include "data/source/doubtful_row.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -24,6 +28,10 @@ constexpr const char* kShapesRemedy =
 bool has(const Json& row, std::string_view key) {
   const auto it = row.find(key);
   return it != row.end() && !it->is_null();
+}
+
+bool is_filled(const Json& row, std::string_view key) {
+  return has(row, key) && row.at(key) != "" && row.at(key) != Json::array();
 }
 
 std::string string_at(const Json& row, std::string_view key) {
@@ -77,6 +85,59 @@ Json message_from_value(const Json& turn) {
   return message;
 }
 
+bool is_blank_text(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
+/// A value of which some files hold the JSON text.
+Json decoded(const Json& value, const std::string& place) {
+  if (!value.is_string() || value == "") return value;
+  try {
+    return parse_json(value.get_ref<const std::string&>(), place);
+  } catch (const Error& e) {
+    bad_row(fmt::format("{} is a text that is not JSON: {}", place, e.text().cause));
+  }
+}
+
+/// A list of objects, of which the list or each object may be a text; null stays.
+Json decoded_list(const Json& value, const std::string& place) {
+  if (value.is_string() && is_blank_text(value.get<std::string>())) return nullptr;
+  Json list = decoded(value, place);
+  if (list.is_null()) return nullptr;
+  if (!list.is_array()) bad_row(fmt::format("{} is not a list", place));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i] = decoded(list[i], fmt::format("{}[{}]", place, i));
+    if (!list[i].is_object()) bad_row(fmt::format("{}[{}] is not an object but {}", place, i, list[i].type_name()));
+  }
+  return list;
+}
+
+constexpr const char* kSwitchRemedy = "A message is learned as a whole or not at all: give 0 or 1, false or true.";
+
+/// What a message's switch says; none if it is not there.
+std::optional<bool> switch_at(const Json& message, const char* key) {
+  const auto at = message.find(key);
+  if (at == message.end() || at->is_null()) return {};
+  if (at->is_boolean()) return at->get<bool>();
+  if (at->is_number() && (*at == 0 || *at == 1)) return *at == 1;
+  bad_row(fmt::format("a message's '{}' is {}", key, dump_json(*at).substr(0, 40)), kSwitchRemedy);
+}
+
+constexpr std::array<const char*, 3> kSwitches = {"weight", "loss", "train"};
+
+/// What is wrong with a message wherever it stands; its calls become a list of objects.
+void check_message(Json& message, const std::string& place) {
+  for (const char* key : kSwitches) switch_at(message, key);
+  if (has(message, "tool_calls")) message["tool_calls"] = decoded_list(message["tool_calls"], place + ".tool_calls");
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return;
+  for (const Json& part : *content)
+    if (const Json type = part.is_object() ? part.value("type", Json()) : Json();
+        type.is_string() && is_media(type.get_ref<const std::string&>()))
+      bad_row(fmt::format("{} holds a part of type {}: models here read text only", place, type.get<std::string>()),
+              "Remove such rows, or the part where the text does without it.");
+}
+
 /// Checks a list of messages; from/value turns become role/content ones.
 Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules) {
   const Json& list = row.at(key);
@@ -90,21 +151,19 @@ Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules)
     if (!message.is_object()) bad_row(place + " is not an object but " + message.type_name());
     if (has(message, "from") && !has(message, "role")) {
       messages.push_back(message_from_value(message));
+      check_message(messages.back(), place);
       continue;
     }
     if (!has(message, "role") || !message.at("role").is_string())
       bad_row(place + " has no role", "A message has a role (system, user, assistant, tool) and a content.");
     messages.push_back(message);
+    check_message(messages.back(), place);
   }
   return messages;
 }
 
 Json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
-}
-
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
 /// A column `system` begins a conversation that does not begin with a system message itself.
@@ -115,13 +174,11 @@ void begin_with_system(const Json& row, Json& messages) {
 }
 
 void read_chat_extras(const Json& row, Sample& sample) {
-  const bool empty = has(row, "tools") && row.at("tools").is_string() && is_blank(row.at("tools").get<std::string>());
-  if (has(row, "tools") && !empty) {
-    const Json& tools = row.at("tools");
-    sample.tools = tools.is_string() ? parse_json(tools.get_ref<const std::string&>(), "tools") : tools;
-    if (!sample.tools.is_array() && !sample.tools.is_null()) bad_row("'tools' is not a list");
-    if (sample.tools.empty()) sample.tools = nullptr;
-  }
+  if (has(row, "tools")) sample.tools = decoded_list(row.at("tools"), "'tools'");
+  if (sample.tools.empty()) sample.tools = nullptr;
+  for (const char* key : {"tool_defs", "tool_definitions", "available_tools", "functions"})
+    if (sample.tools.is_null() && sample.unread.empty() && is_filled(row, key))
+      sample.unread = fmt::format("the column '{0}' is not read (column_mapping: {{tools: {0}}} reads it)", key);
   sample.template_kwargs = has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
   if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
 }
@@ -257,6 +314,49 @@ constexpr std::array<KnownShape, 7> kShapes = {{
     {"input+output", {"input", "output"}, read_input_output},
 }};
 
+// --- rows for something else ---
+
+void refuse_media(const Json& row) {
+  for (const auto& [key, value] : row.items())
+    if (is_media(key) && is_filled(row, key))
+      bad_row(
+          fmt::format("the row has '{}': models here read text only", key),
+          "Leave such rows out. Where the text does without it, leave the column out: dataset_mixture: [{path: ..., "
+          "columns: [messages]}].");
+}
+
+/// Whether a value is a verdict: true or false, also as a table's text.
+bool is_verdict(const Json& value) {
+  constexpr std::array<std::string_view, 6> kTexts = {"true", "false", "True", "False", "TRUE", "FALSE"};
+  return value.is_boolean() || (value.is_string() && std::find(kTexts.begin(), kTexts.end(),
+                                                               value.get_ref<const std::string&>()) != kTexts.end());
+}
+
+/// Whether a conversation of the row ends with an answer.
+bool is_answered(const Json& row, const KnownShape* shape) {
+  if (!shape) return false;
+  const auto talk = row.find(shape->keys[0]);
+  if (shape->keys[0] != shape->keys[1] || talk == row.end() || !talk->is_array() || talk->empty()) return true;
+  const Json& last = talk->back();
+  const Json role = last.is_object() ? last.value("role", last.value("from", Json())) : Json();
+  return role != "user" && role != "human";
+}
+
+/// Rows of which one answer is better than another are not learned as if all were good.
+void refuse_preferences(const Json& row, const KnownShape* shape) {
+  constexpr const char* kRemedy =
+      "There is no training on preferences: give the good answers alone, as messages or prompt and completion, or "
+      "leave "
+      "the column out: dataset_mixture: [{path: ..., columns: [...]}].";
+  if (has(row, "chosen") && has(row, "rejected") && !is_answered(row, shape))
+    bad_row("the row is for training on preferences: it has a chosen and a rejected answer", kRemedy);
+  const bool answers = shape && shape->name != "text" && shape->name != "input_ids";
+  for (const char* key : {"kto_tag", "label"})
+    if (answers && has(row, key) && is_verdict(row.at(key)))
+      bad_row(fmt::format("the row is for training on preferences: '{}' says whether its answer is good", key),
+              kRemedy);
+}
+
 const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   for (const KnownShape& shape : kShapes) {
     const auto there = [&](std::string_view key) { return has(row, key.empty() ? rules.text_field : key); };
@@ -265,19 +365,105 @@ const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   return nullptr;
 }
 
+// --- rows of no known shape ---
+
+/// Names that rows of questions and answers have, in lower case: those of a shape first.
+constexpr std::array<std::string_view, 12> kQuestions = {
+    "instruction", "input", "question", "query", "prompt", "frage", "problem", "user", "human", "request", "q", "ask"};
+constexpr std::array<std::string_view, 12> kAnswers = {"output",    "answer", "response", "completion",
+                                                       "antwort",   "reply",  "solution", "assistant",
+                                                       "generated", "target", "a",        "gpt"};
+constexpr std::array<std::string_view, 6> kDialogs = {"conversation", "dialog", "dialogue", "dialogs", "chat", "turns"};
+constexpr std::array<std::string_view, 5> kTexts = {"content", "body", "document", "article", "passage"};
+
+using NameList = std::span<const std::string_view>;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// The column of the row that has the first of these names; "" if none has one.
+std::string column_of(const Json& row, NameList names) {
+  for (const std::string_view name : names)
+    for (const auto& [key, value] : row.items())
+      if (lower(key) == name) return key;
+  return {};
+}
+
+/// What to write for columns whose names tell what they hold.
+std::string mapping_for(const Json& row) {
+  const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
+                    dialog = column_of(row, kDialogs), text = column_of(row, kTexts);
+  if (!question.empty() && !answer.empty()) {
+    Json mapping = Json::object();
+    if (question != "instruction" && question != "input") mapping["instruction"] = question;
+    if (answer != "output") mapping["output"] = answer;
+    return fmt::format("column_mapping: {}", dump_json(mapping));
+  }
+  if (!dialog.empty() && row.at(dialog).is_array())
+    return fmt::format("column_mapping: {}", dump_json({{"messages", dialog}}));
+  return text.empty() ? "" : "dataset_text_field: " + text;
+}
+
+[[noreturn]] void refuse_shape(const Json& row, const ShapeRules& rules) {
+  if (const std::string lack = missing_answer(row, rules); !lack.empty())
+    bad_row(lack, "Give it a value, or leave such rows out (skip_empty_answers: true).");
+  std::string keys;
+  for (const auto& [key, value] : row.items())
+    if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
+  const std::string mapping = mapping_for(row);
+  bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
+          mapping.empty() ? kShapesRemedy : fmt::format("To read these columns, write {}", mapping));
+}
+
 }  // namespace
+
+std::string missing_answer(const Json& row, const ShapeRules& rules) {
+  if (shape_of(row, rules)) return {};
+  for (const KnownShape& shape : kShapes) {
+    const std::string first(shape.keys[0].empty() ? rules.text_field : shape.keys[0]),
+        last(shape.keys[1].empty() ? rules.text_field : shape.keys[1]);
+    const auto answer = row.find(last);
+    if (answer != row.end() && answer->is_null() && (first == last || has(row, first)))
+      return fmt::format("'{}' is empty", last);
+  }
+  return {};
+}
 
 Sample read_sample(const Json& row, const ShapeRules& rules) {
   const KnownShape* shape = shape_of(row, rules);
-  if (shape == nullptr) {
-    std::string keys;
-    for (const auto& [key, value] : row.items())
-      if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
-    bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys), kShapesRemedy);
-  }
+  refuse_media(row);
+  refuse_preferences(row, shape);
+  if (shape == nullptr) refuse_shape(row, rules);
   Sample sample;
-  shape->read(row, rules, sample);
+  try {
+    shape->read(row, rules, sample);
+  } catch (const Error& e) {  // of a column that holds no JSON
+    for (const auto& [key, value] : row.items())
+      if (value.is_binary() && e.text().cause.find("'" + key + "'") != std::string::npos)
+        bad_row(fmt::format("'{}': {}", key, doubt_of(value)), "Correct the value.");
+    throw;
+  }
   return sample;
+}
+
+Json conversation_of(const Sample& sample) {
+  Json messages = sample.messages;
+  if (sample.shape == RowShape::chat_pair)
+    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  return messages;
+}
+
+bool is_learned(const Json& message) {
+  return std::all_of(kSwitches.begin(), kSwitches.end(),
+                     [&](const char* key) { return switch_at(message, key).value_or(true); });
+}
+
+bool is_media(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kMedia = {"image", "images", "image_url", "audio",       "audios",
+                                                       "video", "videos", "video_url", "input_audio", "input_image"};
+  return std::find(kMedia.begin(), kMedia.end(), name) != kMedia.end();
 }
 
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {
@@ -286,22 +472,16 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
 }
 
 std::string empty_answer(const Sample& sample) {
-  if (sample.shape == RowShape::text_pair) return is_blank(sample.text) ? "the completion is empty" : "";
+  if (sample.shape == RowShape::text_pair) return is_blank_text(sample.text) ? "the completion is empty" : "";
   std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");
-      if (is_assistant(message) && is_blank(content_text(message)) && (calls == message.end() || calls->empty()))
+      if (is_assistant(message) && is_blank_text(content_text(message)) && (calls == message.end() || calls->empty()))
         return fmt::format("the assistant's message {} is empty", number);
       ++number;
     }
   return {};
-}
-
-std::string missing_answer(const Json& row) {
-  const bool asks = has(row, "instruction") || has(row, "input");
-  if (!asks || !row.contains("output") || has(row, "output")) return {};
-  return "it has no answer";
 }
 
 std::string broken_turns(const Sample& sample) {

@@ -24,6 +24,7 @@ struct Sample {
   Json messages;                                              ///< chat; chat_pair: the prompt
   Json completion;                                            ///< chat_pair
   Json tools;                                                 ///< null: none
+  std::string unread = {};                                    ///< a column of tools that is not read, in words
   Json template_kwargs;                                       ///< object: further variables for the chat template
   std::vector<std::int32_t> input_ids, labels, position_ids;  ///< tokens; the last two may be empty
   std::vector<bool> assistant_mask, completion_mask;          ///< tokens; may be empty
@@ -37,23 +38,35 @@ struct ShapeRules {
   bool broken_turns = false;
 };
 
+/// The messages of a chat or chat_pair, those of the completion behind those of the prompt.
+Json conversation_of(const Sample& sample);
+
+/// Whether a message may be learned: not where its `weight` is 0, or `loss` or `train` false.
+bool is_learned(const Json& message);
+
 /// Recognizes a row's shape, the first of: input_ids (+ labels); prompt + completion; messages; conversations
 /// (from/value, as ShareGPT has them); the text field; instruction (+ input, output, system, history), as Alpaca has
 /// them; input + output. Keys whose value is null count as absent.
-/// Errors (ErrorKind::input, without a place): no known shape, a field of the wrong type, an empty conversation.
+/// Errors (ErrorKind::input, without a place): no known shape, a field of the wrong type, an empty conversation,
+/// images, sound or video, rows of preference training (chosen and rejected answers, or a verdict on one).
 Sample read_sample(const Json& row, const ShapeRules& rules);
 
 /// The name of a row's shape, "" if it has none: for listings.
 std::string_view shape_name(const Json& row, const ShapeRules& rules);
 
+/// Columns and parts of messages that are no text: "image", "images", "audio", ...
+bool is_media(std::string_view name);
+
+/// That a row would have a known shape if its answer were there, in words: a null stands for it, as for an empty cell
+/// of a table; "" otherwise.
+std::string missing_answer(const Json& row, const ShapeRules& rules);
+
 /// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
 /// text and tool calls.
 std::string empty_answer(const Sample& sample);
 
-/// Why LLaMA-Factory leaves a row out of supervised training, in words; "" if it does not: of a row of instruction or
-/// input, whose output is null; of a conversation whose turns, behind a system message, are not a question or the
-/// results of tools and an answer, by turns.
-std::string missing_answer(const Json& row);
+/// Why LLaMA-Factory leaves a conversation out of supervised training, in words; "" if it does not: its turns, behind a
+/// system message, are not a question or the results of tools and an answer, by turns.
 std::string broken_turns(const Sample& sample);
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
 #include "core/json_view.h"
@@ -53,13 +54,21 @@ PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
   return out;
 }
 
+std::vector<std::filesystem::path> files_generate_reads(const Arguments& args) {
+  std::vector<std::filesystem::path> files;
+  if (const auto input = args.text("input")) files.emplace_back(*input);
+  for (const char* model : {"model", "adapter"})
+    for (const auto& file : files_of_model(args.text(model).value_or(""))) files.push_back(file);
+  return files;
+}
+
 }  // namespace
 
 int run_generate(const Arguments& args) {
   const AnswerModelRequest request = answer_request(args);
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  if (const auto file = args.text("output")) require_free_file(args, *file, {args.text("input").value_or("")});
+  if (const auto file = args.text("output")) require_free_file(args, *file, files_generate_reads(args));
   Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());

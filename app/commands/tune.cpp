@@ -7,6 +7,7 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/ranged_text.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "config/check.h"
 #include "config/document.h"
@@ -191,7 +192,9 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
-  require_free_file(args, output_of(args), {args.operand(0)});
+  std::vector<fs::path> read = files_of_config(args.operand(0), config.value);
+  std::erase(read, fs::path(args.operand(0)));  // with --overwrite it takes the result
+  require_free_file(args, output_of(args), read);
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);

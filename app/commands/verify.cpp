@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
@@ -29,6 +30,18 @@ CommandResult told(const fs::path& output, const Verification& v) {
   return result;
 }
 
+std::vector<fs::path> files_verify_reads(const fs::path& output) {
+  std::vector<fs::path> files = files_of_run(output);
+  const RecordedRun run = read_recorded_run(output);
+  for (const auto& [name, hash] : run.files) files.push_back(run.file_now(name));
+  try {
+    enter_folder(run);
+    for (const fs::path& file : recorded_data_files(run)) files.push_back(full_path(file));
+  } catch (const Error&) {  // the verification says what is not there
+  }
+  return files;
+}
+
 }  // namespace
 
 int run_verify(const Arguments& args) {
@@ -46,7 +59,7 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
-  if (file) require_free_file(args, *file);
+  if (file) require_free_file(args, *file, files_verify_reads(output));
   const Verification v = verify_run(
       output,
       {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});

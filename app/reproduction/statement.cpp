@@ -31,12 +31,7 @@ Json parameters_of(const RecordedRun& run) {
 
 // Files of rows as they are now: the rows that were made of them are those of the run.
 void add_data_files(const RecordedRun& run, Json& inputs) {
-  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
-  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
-  std::set<fs::path> named;  // rows that are held out are in files of training rows
-  for (const Split split : {Split::train, Split::evaluation})
-    for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
-  for (const fs::path& file : named) inputs.push_back(resource(file.string(), sha256_of_file(file)));
+  for (const fs::path& file : recorded_data_files(run)) inputs.push_back(resource(file.string(), sha256_of_file(file)));
 }
 
 Json inputs_of(const RecordedRun& run) {
@@ -70,6 +65,15 @@ Json verification_of(const Verification& verification, const std::string& own) {
 }
 
 }  // namespace
+
+std::set<fs::path> recorded_data_files(const RecordedRun& run) {
+  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
+  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
+  std::set<fs::path> named;  // rows that are held out are in files of training rows
+  for (const Split split : {Split::train, Split::evaluation})
+    for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
+  return named;
+}
 
 Json in_toto_statement(const RecordedRun& run, const Verification& verification) {
   Json subjects = Json::array();

@@ -70,12 +70,17 @@ bool is_output_of_run(const fs::path& output) {
   return !text.empty();
 }
 
-/// Whether a sealed result has a file of this name, and of its size. Reading all of it would take too long.
-bool is_sealed(const fs::path& output, const std::string& name) {
-  const Json manifest = read_json(output / kManifest);
-  const Json files = manifest.value("files", Json::object());
-  std::error_code gone;
-  return files.contains(name) && files[name].value("size", Json()) == fs::file_size(output / name, gone);
+/// Whether weights that have taken the place of those of a sealed result lie there, by their sizes: reading all of them
+/// would take too long. Beside an adapter a model may lie, which the next adapter does not replace.
+bool has_unsealed_weights(const fs::path& output) {
+  constexpr const char* kAdapter = "adapter_model.safetensors";
+  const Json files = read_json(output / kManifest).value("files", Json::object());
+  const bool is_adapter = files.contains(kAdapter);
+  return std::ranges::any_of(weights_there(output), [&](const std::string& name) {
+    if (is_adapter ? name != kAdapter : !is_weight_file(name)) return false;
+    std::error_code gone;
+    return !files.contains(name) || files[name].value("size", Json()) != fs::file_size(output / name, gone);
+  });
 }
 
 // Links followed, as far as the path is there.
@@ -127,10 +132,7 @@ bool has_foreign_weights(const fs::path& output) {
   std::error_code ignored;
   if (!fs::is_directory(output, ignored) || !has_weights(output)) return false;
   if (!is_output_of_run(output) || !result_writer(output).empty()) return true;
-  const bool sealed = manifest_step(output).has_value();
-  return sealed && std::ranges::any_of(weights_there(output), [&](const std::string& name) {
-           return (is_weight_file(name) || name == "adapter_model.safetensors") && !is_sealed(output, name);
-         });
+  return manifest_step(output) && has_unsealed_weights(output);
 }
 
 void require_no_foreign_weights(const fs::path& output) {
@@ -142,8 +144,9 @@ void require_no_foreign_weights(const fs::path& output) {
 
 void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {
   const fs::path real = real_path(output);
+  std::error_code unreadable;
   for (const fs::path& input : inputs)
-    if (is_in(real, real_path(input))) {
+    if (fs::exists(input, unreadable) && is_in(real, real_path(input))) {
       const bool same = real == real_path(input);
       fail(ErrorKind::usage,
            {.cause = same ? "the output is what the command reads"
