@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/broken_turns.h"
 #include "data/markers.h"
 #include "data/shorten.h"
 #include "text/template/assistant_ranges.h"

@@ -12,6 +12,7 @@
 
 #include "data/dataset.h"
 #include "data/source/doubtful_row.h"
+#include "data/token_columns.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -183,44 +184,6 @@ void read_chat_extras(const Json& row, Sample& sample) {
   if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
 }
 
-// --- rows of tokens ---
-
-std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
-  const Json& list = row.at(key);
-  if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of integers but {}", key, list.type_name()));
-  std::vector<std::int32_t> ids;
-  ids.reserve(list.size());
-  for (const Json& value : list) {
-    const bool integer = value.is_number_unsigned() || value.is_number_integer();
-    if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_row(fmt::format("'{}' holds {}, which is not a token id", key, dump_json(value).substr(0, 40)));
-    ids.push_back(value.get<std::int32_t>());
-  }
-  return ids;
-}
-
-std::vector<std::int32_t> parallel_ids(const Json& row, std::string_view key, std::size_t size) {
-  if (!has(row, key)) return {};
-  std::vector<std::int32_t> values = ids_at(row, key);
-  if (values.size() != size) bad_row(fmt::format("'{}' has {} values for {} input_ids", key, values.size(), size));
-  return values;
-}
-
-std::vector<bool> mask_at(const Json& row, std::string_view key, std::size_t size) {
-  const std::vector<std::int32_t> values = parallel_ids(row, key, size);
-  return {values.begin(), values.end()};
-}
-
-void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.shape = RowShape::tokens;
-  sample.input_ids = ids_at(row, "input_ids");
-  const std::size_t size = sample.input_ids.size();
-  sample.labels = parallel_ids(row, "labels", size);
-  sample.position_ids = parallel_ids(row, "position_ids", size);
-  sample.assistant_mask = mask_at(row, "assistant_masks", size);
-  sample.completion_mask = mask_at(row, "completion_mask", size);
-}
-
 // --- the other shapes ---
 
 void read_pair(const Json& row, const ShapeRules& rules, Sample& sample) {
@@ -305,7 +268,7 @@ struct KnownShape {
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
 constexpr std::array<KnownShape, 7> kShapes = {{
-    {"input_ids", {"input_ids", "input_ids"}, read_tokens},
+    {"input_ids", {"input_ids", "input_ids"}, read_token_columns},
     {"prompt+completion", {"prompt", "completion"}, read_pair},
     {"messages", {"messages", "messages"}, read_messages},
     {"conversations", {"conversations", "conversations"}, read_conversations},
@@ -482,24 +445,6 @@ std::string empty_answer(const Sample& sample) {
       ++number;
     }
   return {};
-}
-
-std::string broken_turns(const Sample& sample) {
-  if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair) return {};
-  std::vector<std::string> roles;
-  for (const Json* messages : {&sample.messages, &sample.completion})
-    for (const Json& message : *messages) {
-      const std::string role = message.at("role").get<std::string>();
-      const bool more_results = role == "tool" && !roles.empty() && roles.back() == role;
-      if (!more_results && !(role == "system" && roles.empty())) roles.push_back(role);
-    }
-  for (std::size_t i = 0; i < roles.size(); ++i) {
-    const bool fits = i % 2 == 1 ? roles[i] == "assistant" : roles[i] == "user" || roles[i] == "tool";
-    if (!fits)
-      return fmt::format("its turns are not questions and answers by turns: turn {} is of role {}", i, roles[i]);
-  }
-  if (roles.empty()) return "it has no turns";
-  return roles.size() % 2 == 1 ? "it does not end with an answer" : std::string();
 }
 
 }  // namespace qtrain
