@@ -133,9 +133,9 @@ struct DatasetList {
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
-  Json split = {};  ///< of evaluation rows
   Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
   bool has_alpaca = false;
+  Json split = {};  ///< of evaluation rows
   Translation out = {};
 
   void read(const Json& list) {
@@ -150,10 +150,10 @@ struct DatasetList {
         problem(fmt::format("expected a data set, got {}", show(entry)));
     }
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
-    if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
     if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
     if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
     add_format();
+    if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/broken_turns.h"
 #include "data/markers.h"
 #include "data/shorten.h"
 #include "text/template/assistant_ranges.h"
@@ -104,8 +105,8 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
       assistant_required_(options.assistant_only_loss),
       turns_key_(turns_key(options)),
       skip_empty_(options.skip_empty_answers),
-      allow_empty_(options.allow_empty_answers),
       skip_broken_(options.skip_broken_turns),
+      allow_empty_(options.allow_empty_answers),
       learns_texts_(options.learn_plain_texts),
       splits_texts_(options.split_long_texts),
       completion_only_(options.completion_only_loss),
@@ -129,7 +130,7 @@ std::optional<EncodedRow> RowEncoder::left_out(const Sample& sample) const {
 }
 
 EncodedRow RowEncoder::encode(const Json& row) const {
-  if (skip_empty_ || skip_broken_)
+  if (skip_broken_ || skip_empty_)
     if (std::string reason = missing_answer(row, rules_); !reason.empty())
       return {.lacks = skip_broken_ ? EncodedRow::Lack::turns : EncodedRow::Lack::answer, .reason = std::move(reason)};
   Sample sample = read_sample(row, rules_);
@@ -293,11 +294,11 @@ void RowEncoder::shorten(EncodedRow& row, const std::vector<bool>& said) const {
   row.labels.resize(size);
 }
 
-/// Which tokens of a rendered conversation the assistant says in any of its turns; none where that cannot be told.
-std::vector<bool> RowEncoder::said_in(const std::string& text, const RenderInput& input) const {
+/// Which tokens of a conversation the assistant says in any of its turns; none where that cannot be told.
+std::vector<bool> RowEncoder::said_in(const RenderInput& input) const {
   const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input, 0);
-  const Tokenizer::Encoding encoding = tools_.tokenizer.encode_with_offsets(text, {.add_special = false});
-  if (rendered.unplaced.empty()) return tokens_in(encoding, to_last_character(rendered.generated, text));
+  const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, Offsets::needed);
+  if (rendered.unplaced.empty()) return tokens_in(encoding, to_last_character(rendered.generated, rendered.text));
   return std::vector<bool>(encoding.ids.size());
 }
 
@@ -354,9 +355,9 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
     prompt.add_generation_prompt = true;
     apply_prompt_mask(row, tools_.tokenizer.encode(chat.render(prompt).text, {.add_special = false}));
   }
-  if (question_limit_ && static_cast<std::int64_t>(row.input_ids.size()) > *question_limit_)
-    shorten(row, said_in(chat.render(input).text, input));
   if (is_assistant(messages.back())) row.answer_end = answer_end(row.labels);
+  if (question_limit_ && static_cast<std::int64_t>(row.input_ids.size()) > *question_limit_)
+    shorten(row, said_in(input));
   return row;
 }
 

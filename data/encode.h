@@ -24,10 +24,10 @@ struct EncodedRow {
   std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
   bool prompt_mismatch = false;               ///< the prompt's tokens are no prefix of prompt + completion
   bool joined_pair = false;                   ///< of a prompt and a completion as texts
-  std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
-  std::string unprinted = {};                 ///< what of it the chat template leaves out, in words
   std::int32_t lost = 0;                      ///< tokens that were cut already
   bool is_text = false;                       ///< a plain text, which may become several rows
+  std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
+  std::string unprinted = {};                 ///< what of it the chat template leaves out, in words
   Lack lacks = Lack::nothing;                 ///< what it would need to be a training row; it has no tokens then
   std::string reason = {};                    ///< in words, where it lacks something
 };
@@ -69,10 +69,10 @@ class RowEncoder {
   void check_marked(const Json& messages) const;
   std::string closed_text(const std::string& prompt, const std::string& answer) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
-  std::optional<std::int32_t> answer_end(const std::vector<std::int32_t>& labels) const;
   std::size_t apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
   void shorten(EncodedRow& row, const std::vector<bool>& said) const;
-  std::vector<bool> said_in(const std::string& text, const RenderInput& input) const;
+  std::vector<bool> said_in(const RenderInput& input) const;
+  std::optional<std::int32_t> answer_end(const std::vector<std::int32_t>& labels) const;
 
   TextTools tools_;
   ShapeRules rules_;
@@ -80,7 +80,7 @@ class RowEncoder {
   bool add_special_;         // to texts; blocks have a BOS of their own
   bool assistant_required_;  // a row without the assistant is an error
   const char* turns_key_;    // of the two
-  bool skip_empty_, allow_empty_, skip_broken_;
+  bool skip_empty_, skip_broken_, allow_empty_;
   bool learns_texts_, splits_texts_;
   std::optional<std::int64_t> question_limit_;  // tokens above which questions are cut
   std::optional<bool> completion_only_;

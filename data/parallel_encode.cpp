@@ -19,9 +19,9 @@ void EncodedBlock::clear(std::int64_t first_row) {
   first = first_row;
   for (auto* numbers : {&tokens, &lengths, &starts}) numbers->clear();
   left_out.clear();
+  remarks.clear();
   answer_ends.clear();
   unprinted = {};
-  remarks.clear();
   prompt_mismatches = joined_pairs = 0;
 }
 

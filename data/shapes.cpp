@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "data/foreign_rows.h"
 #include "data/source/doubtful_row.h"
+#include "data/token_columns.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -74,6 +75,10 @@ Json message_from_value(const Json& turn) {
   return message;
 }
 
+bool is_blank_text(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
 /// A value of which some files hold the JSON text.
 Json decoded(const Json& value, const std::string& place) {
   if (!value.is_string() || value == "") return value;
@@ -86,8 +91,9 @@ Json decoded(const Json& value, const std::string& place) {
 
 /// A list of objects, of which the list or each object may be a text; null stays.
 Json decoded_list(const Json& value, const std::string& place) {
+  if (value.is_string() && is_blank_text(value.get<std::string>())) return nullptr;
   Json list = decoded(value, place);
-  if (list.is_null() || list == "") return nullptr;
+  if (list.is_null()) return nullptr;
   if (!list.is_array()) bad_row(fmt::format("{} is not a list", place));
   for (std::size_t i = 0; i < list.size(); ++i) {
     list[i] = decoded(list[i], fmt::format("{}[{}]", place, i));
@@ -151,10 +157,6 @@ Json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == text.npos;
-}
-
 /// A column `system` begins a conversation that does not begin with a system message itself.
 void begin_with_system(const Json& row, Json& messages) {
   const std::string system = optional_string(row, "system");
@@ -163,52 +165,13 @@ void begin_with_system(const Json& row, Json& messages) {
 }
 
 void read_chat_extras(const Json& row, Sample& sample) {
-  const bool blank = row_has(row, "tools") && row.at("tools").is_string() && is_blank(row.at("tools").get<std::string>());
-  if (row_has(row, "tools") && !blank) sample.tools = decoded_list(row.at("tools"), "'tools'");
+  if (row_has(row, "tools")) sample.tools = decoded_list(row.at("tools"), "'tools'");
   if (sample.tools.empty()) sample.tools = nullptr;
   for (const char* key : {"tool_defs", "tool_definitions", "available_tools", "functions"})
     if (sample.tools.is_null() && sample.unread.empty() && is_filled(row, key))
       sample.unread = fmt::format("the column '{0}' is not read (column_mapping: {{tools: {0}}} reads it)", key);
   sample.template_kwargs = row_has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
   if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
-}
-
-// --- rows of tokens ---
-
-std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
-  const Json& list = row.at(key);
-  if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of integers but {}", key, list.type_name()));
-  std::vector<std::int32_t> ids;
-  ids.reserve(list.size());
-  for (const Json& value : list) {
-    const bool integer = value.is_number_unsigned() || value.is_number_integer();
-    if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_row(fmt::format("'{}' holds {}, which is not a token id", key, dump_json(value).substr(0, 40)));
-    ids.push_back(value.get<std::int32_t>());
-  }
-  return ids;
-}
-
-std::vector<std::int32_t> parallel_ids(const Json& row, std::string_view key, std::size_t size) {
-  if (!row_has(row, key)) return {};
-  std::vector<std::int32_t> values = ids_at(row, key);
-  if (values.size() != size) bad_row(fmt::format("'{}' has {} values for {} input_ids", key, values.size(), size));
-  return values;
-}
-
-std::vector<bool> mask_at(const Json& row, std::string_view key, std::size_t size) {
-  const std::vector<std::int32_t> values = parallel_ids(row, key, size);
-  return {values.begin(), values.end()};
-}
-
-void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.shape = RowShape::tokens;
-  sample.input_ids = ids_at(row, "input_ids");
-  const std::size_t size = sample.input_ids.size();
-  sample.labels = parallel_ids(row, "labels", size);
-  sample.position_ids = parallel_ids(row, "position_ids", size);
-  sample.assistant_mask = mask_at(row, "assistant_masks", size);
-  sample.completion_mask = mask_at(row, "completion_mask", size);
 }
 
 // --- the other shapes ---
@@ -295,7 +258,7 @@ struct KnownShape {
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
 constexpr std::array<KnownShape, 7> kShapes = {{
-    {"input_ids", {"input_ids", "input_ids"}, read_tokens},
+    {"input_ids", {"input_ids", "input_ids"}, read_token_columns},
     {"prompt+completion", {"prompt", "completion"}, read_pair},
     {"messages", {"messages", "messages"}, read_messages},
     {"conversations", {"conversations", "conversations"}, read_conversations},
@@ -374,34 +337,16 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
 }
 
 std::string empty_answer(const Sample& sample) {
-  if (sample.shape == RowShape::text_pair) return is_blank(sample.text) ? "the completion is empty" : "";
+  if (sample.shape == RowShape::text_pair) return is_blank_text(sample.text) ? "the completion is empty" : "";
   std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");
-      if (is_assistant(message) && is_blank(content_text(message)) && (calls == message.end() || calls->empty()))
+      if (is_assistant(message) && is_blank_text(content_text(message)) && (calls == message.end() || calls->empty()))
         return fmt::format("the assistant's message {} is empty", number);
       ++number;
     }
   return {};
-}
-
-std::string broken_turns(const Sample& sample) {
-  if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair) return {};
-  std::vector<std::string> roles;
-  for (const Json* messages : {&sample.messages, &sample.completion})
-    for (const Json& message : *messages) {
-      const std::string role = message.at("role").get<std::string>();
-      const bool more_results = role == "tool" && !roles.empty() && roles.back() == role;
-      if (!more_results && !(role == "system" && roles.empty())) roles.push_back(role);
-    }
-  for (std::size_t i = 0; i < roles.size(); ++i) {
-    const bool fits = i % 2 == 1 ? roles[i] == "assistant" : roles[i] == "user" || roles[i] == "tool";
-    if (!fits)
-      return fmt::format("its turns are not questions and answers by turns: turn {} is of role {}", i, roles[i]);
-  }
-  if (roles.empty()) return "it has no turns";
-  return roles.size() % 2 == 1 ? "it does not end with an answer" : std::string();
 }
 
 }  // namespace qtrain

@@ -59,9 +59,9 @@ struct DatasetStatistics {
   std::int64_t dropped_rows = 0;              ///< rows left out because truncation or masks left no target
   LeftOutRows unplaced;                       ///< the assistant's text cannot be told from the rest
   LeftOutRows unanswered;                     ///< an answer is empty, and such rows are skipped
-  LeftOutRows unprinted;                      ///< the chat template leaves something of the conversation out
   LeftOutRows broken;                         ///< turns are no questions and answers, and such rows are skipped
   LeftOutRows too_long;                       ///< longer than max_length, and such rows are skipped
+  LeftOutRows unprinted;                      ///< the chat template leaves something of the conversation out
   std::int64_t joined_pairs = 0;              ///< rows of a prompt and a completion as texts
   std::int64_t untargeted_rows = 0;           ///< rows kept without any target
   std::int64_t prompt_mismatches = 0;         ///< prompts whose tokens are no prefix of prompt + completion

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/broken_turns.h"
 #include "data/prompts.h"
 #include "tests/data/support.h"
 

@@ -119,11 +119,6 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
     notes.push_back(
         {false, fmt::format("data: {} of {} left out: skip_empty_answers; the first is {}: {}", unanswered.count,
                             counted(s.source_rows, "row"), unanswered.place, unanswered.reason)});
-  if (s.unprinted.count > 0)
-    notes.push_back(
-        {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
-                           "words for them (chat_template_path), or take them out of the rows",
-                           s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
   if (s.broken.count > 0)
     notes.push_back(
         {true, fmt::format("data: {} of {} left out (skip_broken_turns); the first is {}: {}", s.broken.count,
@@ -133,6 +128,11 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
         {true,
          fmt::format("data: {} of {} left out, longer than max_length (truncation_mode drop); the first is {}: {}",
                      s.too_long.count, counted(s.source_rows, "row"), s.too_long.place, s.too_long.reason)});
+  if (s.unprinted.count > 0)
+    notes.push_back(
+        {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
+                           "words for them (chat_template_path), or take them out of the rows",
+                           s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,
