@@ -51,9 +51,12 @@ std::string sha256_of(std::string_view text) {
   return hash.hex();
 }
 
-std::string sha256_of_file(const std::filesystem::path& file) {
+std::string sha256_of_file(const std::filesystem::path& file, const std::function<void()>& between) {
   Sha256 hash;
-  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hash.add(chunk); });
+  for_each_chunk(file, [&](std::span<const std::byte> chunk) {
+    if (between) between();
+    hash.add(chunk);
+  });
   return hash.hex();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,7 +32,8 @@ class Sha256 {
 
 std::string sha256_of(std::string_view text);
 
-/// Of the contents of a regular file. Errors (ErrorKind::input): as MappedFile.
-std::string sha256_of_file(const std::filesystem::path& file);
+/// Of the contents of a regular file. `between` is called now and then and may throw to stop. Errors
+/// (ErrorKind::input): as MappedFile.
+std::string sha256_of_file(const std::filesystem::path& file, const std::function<void()>& between = {});
 
 }  // namespace qtrain

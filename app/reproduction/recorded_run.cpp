@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/file.h"
+#include "core/paths.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
@@ -83,7 +84,7 @@ std::string RecordedRun::noted(const char* name) const {
 
 RecordedRun read_recorded_run(const fs::path& output) {
   const fs::path file = output / kResolvedConfig;
-  if (!fs::exists(file))
+  if (!path_exists(file))
     fail(ErrorKind::input, {.cause = "has no resolved_config.json, so nothing says what ran there",
                             .place = output.string(),
                             .remedy = "name the output directory of a run"});
@@ -150,6 +151,7 @@ std::map<std::string, std::string> changed_files(const RecordedRun& run) {
       if (now.content != hash || (sha256.is_object() && sha256.value(name, Json(now.sha256)) != now.sha256))
         changed[name] = "has other contents than in the run";
     } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
       changed[name] = e.text().cause;
     }
   }

@@ -10,6 +10,7 @@
 #include "app/reproduction/logged_rows.h"
 #include "config/fields.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "core/sha256.h"
 #include "core/stop.h"
@@ -68,7 +69,7 @@ std::string unsealed_beside(const fs::path& folder) {
 
 SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
   const Beside beside = folder == run.output ? Beside::anything : Beside::notes;
-  SealedState s{.step = check_manifest(folder, ManifestCheck::hashes, beside), .folder = folder};
+  SealedState s{.step = check_manifest(folder, ManifestCheck::hashes_unless_stopped, beside), .folder = folder};
   if (const std::string others = unsealed_beside(folder); !others.empty()) fail(ErrorKind::input, {.cause = others});
   if (folder == run.output) return s;
   const fs::path file = folder / kTrainingState;
@@ -139,7 +140,7 @@ void check_companions(const RecordedRun& run, const std::vector<SealedState>& st
     if (!s.state && (!before || !keys_of_then(run, before->identity()).empty())) continue;
     if (before && (!s.state || same_making(before->identity(), s.identity())))
       for (const std::string& name : sealed_files(s.folder)) {
-        if (is_of_state(name) || !fs::exists(before->folder / name)) continue;
+        if (is_of_state(name) || !path_exists(before->folder / name)) continue;
         if (sha256_of_file(before->folder / name) == sha256_of_file(s.folder / name)) continue;
         v.add(fmt::format("{} of {} and of {}", name, name_of(run, before->folder), name_of(run, s.folder)),
               "the same run has saved them, and they have other contents");

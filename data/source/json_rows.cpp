@@ -1,6 +1,6 @@
 #include "data/source/json_rows.h"
 
-#include <cstring>
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -163,9 +163,7 @@ class JsonRows final : public RowSource {
   void locate_lines(std::string_view text) {
     std::uint64_t line = 1;
     for (std::size_t begin = 0, released = 0; begin < text.size(); ++line) {
-      const void* end = std::memchr(text.data() + begin, '\n', text.size() - begin);
-      const std::size_t stop =
-          end ? static_cast<std::size_t>(static_cast<const char*>(end) - text.data()) : text.size();
+      const std::size_t stop = std::min(find_break(text, {.from = begin, .breaks = "\n"}), text.size());
       const std::string_view row = trimmed(text.substr(begin, stop - begin));
       if (!row.empty()) add(static_cast<std::uint64_t>(row.data() - text.data()), row.size(), line);
       begin = stop + 1;

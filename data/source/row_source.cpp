@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/stop.h"
 #include "data/source/arrow/arrow_rows.h"
 #include "data/source/csv_rows.h"
 #include "data/source/inflate.h"
@@ -95,6 +96,18 @@ RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
   if (extension == ".tsv") return open_csv_rows(std::move(bytes), '\t');
   if (is_text_file(file)) return open_text_rows(std::move(bytes));
   return open_json_rows(std::move(bytes));
+}
+
+std::size_t find_break(std::string_view text, const BreakSearch& search) {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  for (std::size_t begin = search.from; begin < text.size(); begin += kPiece) {
+    throw_if_stopped();
+    const std::string_view piece = text.substr(begin, kPiece);
+    const std::size_t at =
+        search.breaks.size() == 1 ? piece.find(search.breaks[0]) : piece.find_first_of(search.breaks);
+    if (at != std::string_view::npos) return begin + at;
+  }
+  return std::string_view::npos;
 }
 
 }  // namespace qtrain

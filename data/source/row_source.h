@@ -86,4 +86,12 @@ class FileBytes {
 
 using FileBytesPtr = std::shared_ptr<const FileBytes>;
 
+/// Where one of `breaks` comes first; npos: nowhere. A stop ends the search (ErrorKind::stopped): a line may be as long
+/// as its file.
+struct BreakSearch {
+  std::size_t from;
+  std::string_view breaks;
+};
+std::size_t find_break(std::string_view text, const BreakSearch& search);
+
 }  // namespace qtrain

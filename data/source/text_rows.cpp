@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/stop.h"
 #include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
@@ -19,9 +18,8 @@ class TextRows final : public RowSource {
   explicit TextRows(FileBytesPtr file) : RowSource(file->name()), file_(std::move(file)) {
     const std::string_view text = file_->text();
     for (std::size_t begin = 0, released = 0; begin < text.size();) {
-      throw_if_stopped();
       begins_.push_back(begin);
-      const std::size_t end = text.find_first_of("\r\n", begin);
+      const std::size_t end = find_break(text, {.from = begin, .breaks = "\r\n"});
       if (end == std::string_view::npos) break;
       begin = end + (text.substr(end, 2) == "\r\n" ? 2 : 1);
       if (begin - released < kReleasedTextBytes) continue;

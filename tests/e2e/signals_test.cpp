@@ -260,6 +260,39 @@ TEST_F(Interrupted, CommandsThatOnlyReadEndAtOnce) {
   }
 }
 
+// Files that nobody reads to their end in time, and that take no room on the disk.
+TEST_F(Interrupted, ReadingAnEndlessFileEndsAtOnce) {
+  constexpr std::uint64_t kEndless = std::uint64_t{1} << 38;
+  const auto run_of = [&](const std::string& output) {
+    Json config = tiny_run(at(output));
+    config.update({{"model_name_or_path", at("model").string()}, {"max_steps", 1}});
+    write_file(at(output + ".json"), dump_json(config));
+    return at(output + ".json").string();
+  };
+  fs::create_directories(at("model"));
+  for (const char* file : {"config.json", "model.safetensors"})
+    fs::copy_file(kGoldens / "llama_gqa3_tied" / file, at("model") / file);
+  for (const char* file : {"model/notes.safetensors", "endless.jsonl", "endless.txt"}) write_file(at(file), "x");
+  qtrain_ok({.words = {run_of("done")}});
+  for (const char* file : {"model/notes.safetensors", "endless.jsonl", "endless.txt"})
+    fs::resize_file(at(file), kEndless);
+  const std::string run = run_of("out");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"preprocess", run, "dataset_name=" + at("endless.jsonl").string()},
+        {"preprocess", run, "dataset_name=" + at("endless.txt").string()},
+        {"preprocess", run, "dataset_name=" + at("endless.txt").string(), "token_cache_dir="},
+        {"train", run},
+        {"verify", at("done").string()}}) {
+    Process process(launch_of({.words = words}));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_TRUE(process.running()) << words[0];
+    process.signal(SIGTERM);
+    const Outcome outcome = process.wait(kAtOnce);
+    EXPECT_FALSE(outcome.timed_out) << words[0] << outcome.err;
+    EXPECT_EQ(outcome.code, 75) << words[0] << outcome.err;
+  }
+}
+
 TEST_F(Interrupted, BenchKeepsWhatItHasMeasured) {
   Process process(launch_typed({"bench", "--device", "cpu", "--json", at("bench.json").string()}));
   const auto deadline = std::chrono::steady_clock::now() + kLongest;

@@ -203,7 +203,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
     fail(ErrorKind::input, {.cause = path_exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
                             .place = checkpoint.string(),
                             .remedy = "name a checkpoint-N folder"});
-  const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes);
+  const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes_unless_stopped);
   const Json json = read_members(file, {{"format_version", &Json::is_number},
                                         {"resumable", &Json::is_boolean},
                                         {"updates", &Json::is_number_unsigned},

@@ -15,8 +15,9 @@ inline constexpr const char* kManifest = "manifest.json";
 void write_manifest(const std::filesystem::path& folder, std::int64_t step, int world_size = 1);
 
 enum class ManifestCheck : std::uint8_t {
-  sizes,   ///< the manifest itself, and that its files have their sizes
-  hashes,  ///< contents too, which reads every byte
+  sizes,                  ///< the manifest itself, and that its files have their sizes
+  hashes,                 ///< contents too, which reads every byte
+  hashes_unless_stopped,  ///< the same before anything is done: a stop ends it (ErrorKind::stopped)
 };
 
 /// What may lie in a folder beside the files that its manifest names.

@@ -177,7 +177,8 @@ class Search {
     if (base && !run_.same_name(*base, config_.model.model_name_or_path))
       return fmt::format("it was trained from {}, and the config says {}", *base, config_.model.model_name_or_path);
     try {
-      check_manifest(folder, ManifestCheck::hashes, folder == output_ ? Beside::anything : Beside::notes);
+      check_manifest(folder, ManifestCheck::hashes_unless_stopped,
+                     folder == output_ ? Beside::anything : Beside::notes);
       if (adapter) return differing_key(shape_of(expected_adapter()), shape_of(load_lora_config(folder)));
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;

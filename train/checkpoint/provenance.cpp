@@ -9,6 +9,7 @@
 #include "core/paths.h"
 #include "core/safetensors.h"
 #include "core/sha256.h"
+#include "core/stop.h"
 #include "core/version.h"
 #include "kernels/processor.h"
 #include "model/model_source.h"
@@ -55,6 +56,7 @@ FileHashes hashes_of(const fs::path& file) {
   Hasher content;
   Sha256 sha256;
   for_each_chunk(file, [&](std::span<const std::byte> chunk) {
+    throw_if_stopped();
     content.add(chunk);
     sha256.add(chunk);
   });
