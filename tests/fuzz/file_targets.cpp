@@ -119,7 +119,7 @@ void saved_splits(std::string_view bytes) {
 
 void token_rows(std::string_view bytes) {
   const Folder folder;
-  constexpr Digest kKey{0x6fda8fedbe07e5db, 0xda7064e68cd47ebc};  // which the good file was made with
+  constexpr Digest kKey{0x1d90b612d4f4d93c, 0x988c9b250a50528c};  // which the good file was made with
   const std::optional<Dataset> rows = open_token_file(folder.put("rows.tokens", bytes), kKey);
   for (std::int64_t i = 0; rows && i < rows->size(); ++i)
     check(!rows->row(i).input_ids.empty(), "a row without tokens");

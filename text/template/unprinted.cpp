@@ -58,7 +58,7 @@ class PrintCheck {
     look_for_marks();
     look_for_numbers();
     for (Unprinted& lost : found_)
-      lost.empties_turn = lost.part != Part::tools && lost.part != Part::reasoning && says_nothing(lost.message);
+      lost.empties_turn &= lost.part != Part::tools && lost.part != Part::reasoning && says_nothing(lost.message);
     return std::move(found_);
   }
 
@@ -131,6 +131,7 @@ class PrintCheck {
       std::size_t printed = 0;
       for (const std::string& mark : part.marks) printed += text->find(mark) != text->npos;
       if (printed == part.marks.size() || (part.part.part == Part::content && printed > 0)) continue;
+      part.part.empties_turn = printed == 0;  // of several calls a template may write the first
       found_.push_back(part.part);
     }
   }
@@ -141,7 +142,7 @@ class PrintCheck {
       Json without = *input_.messages;
       without[i]["content"] = "";
       const auto as_given = rendered(*input_.messages, input_.tools), empty = rendered(without, input_.tools);
-      if (as_given && as_given == empty) found_.push_back({.part = Part::content, .message = i});
+      if (as_given && as_given == empty) found_.push_back({.part = Part::content, .message = i, .empties_turn = true});
     }
   }
 

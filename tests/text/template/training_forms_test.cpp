@@ -66,7 +66,7 @@ Json parts_of(const EncodedRow& row, const Tokenizer& tokenizer) {
 class TrainingForms : public test::DataFolder, public ::testing::WithParamInterface<std::string_view> {};
 
 DatasetOptions options_for_mode(const std::string& mode) {
-  DatasetOptions options{.assistant_only_loss = mode != "plain"};
+  DatasetOptions options{.assistant_only_loss = mode != "plain", .allow_empty_answers = true};
   if (mode == "all") options.completion_only_loss = false;
   return options;
 }
