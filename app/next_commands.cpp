@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "app/cli/command_table.h"
+#include "config/keys.h"
 #include "core/plural.h"
+#include "core/secrets.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
 namespace qtrain {
@@ -41,6 +43,12 @@ std::string saved_files(const fs::path& folder) {
   return checkpoints > 0 ? text + ", " + counted(checkpoints, "checkpoint") : text;
 }
 
+std::string shown_override(const std::string& key, const std::string& value) {
+  if (is_secret_key(key)) return fmt::format("{}={}", key, kRedacted);
+  const Json json = Json::parse(value, nullptr, false);
+  return key + "=" + (json.is_structured() ? dump_json(redacted(key, json)) : without_credentials(value));
+}
+
 std::string shell_word(const std::string& word) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -68,7 +76,7 @@ std::vector<std::string> next_commands(const FinishedOutput& output) {
   add(text, "chat", with);
   add(text, "generate", with + " --prompt \"...\"");
   std::string same = shell_word(output.config_file);
-  for (const auto& [key, value] : output.overrides) same += " " + shell_word(key + "=" + value);
+  for (const auto& [key, value] : output.overrides) same += " " + shell_word(shown_override(key, value));
   add(config.given("eval_dataset_name"), "eval", same);
   add(adapter, "merge", fmt::format("{} --output {}", with, shell_word((output.folder / "merged").string())));
   add(true, "report", folder);

@@ -21,6 +21,9 @@ std::string saved_files(const std::filesystem::path& folder);
 /// Commands that make sense with the result, ready for a shell.
 std::vector<std::string> next_commands(const FinishedOutput& output);
 
+/// "key=value" of a command line as others may read it: without what is secret.
+std::string shown_override(const std::string& key, const std::string& value);
+
 /// A word for a shell, quoted where it has to be.
 std::string shell_word(const std::string& word);
 

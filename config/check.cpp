@@ -141,6 +141,7 @@ void check_contradictions(Checks& checks) {
   const Config& config = checks.config.value;
   checks.of_rules("refused", RemarkLevel::problem);
   check_quantization(checks);
+  checks.of_part([&] { named_splits("dataset_test_split", config.data.dataset_test_split); });
   checks.of_part([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
   const TrainingSection& t = config.training;
   checks.of_part([&] {  // total_steps do not matter for arguments

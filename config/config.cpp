@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "config/check.h"
@@ -82,6 +83,7 @@ class Loading {
     if (out_.given("assistant_only_loss") || !by_roles || m.chat_template_path) return;
     if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
     by_roles = false;
+    if (!out_.given("completion_only_loss")) out_.value.data.completion_only_loss = true;
     judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }
 
@@ -160,8 +162,11 @@ OptimizerOptions optimizer_options(const TrainingSection& t) {
 
 std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps) {
   if (t.warmup_steps >= 1) return static_cast<std::int64_t>(t.warmup_steps);
-  const double share = t.warmup_steps > 0 ? t.warmup_steps : t.warmup_ratio;
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * share));
+  const double steps = static_cast<double>(max_steps) * (t.warmup_steps > 0 ? t.warmup_steps : t.warmup_ratio);
+  const bool down = t.warmup_rounding == "down";
+  std::int64_t whole = static_cast<std::int64_t>(down ? std::floor(steps) : std::ceil(steps));
+  if (down && whole == 1) whole = 2;
+  return t.warmup_max_steps ? std::min(whole, *t.warmup_max_steps) : whole;
 }
 
 std::int64_t interval_steps(double steps, std::int64_t max_steps) {

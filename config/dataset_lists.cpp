@@ -8,6 +8,7 @@
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
+#include "data/source/split_slice.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
 namespace qtrain {
@@ -20,6 +21,15 @@ const DialectTable& dataset_table() {
 std::string text_in(const Json& object, std::string_view member, std::string_view otherwise = {}) {
   const auto at = object.find(member);
   return at != object.end() && at->is_string() && *at != "" ? at->get<std::string>() : std::string(otherwise);
+}
+
+/// A type of axolotl without what it says of its own variant: "alpaca" of "alpaca.load_open_orca".
+std::string base_of(const Json& type) {
+  const std::string name = type.is_string() ? type.get<std::string>() : "";
+  return name.substr(0, name.find_first_of(".:"));
+}
+bool is_texts(const Json& type) {
+  return base_of(type) == "completion" || base_of(type) == "pretrain";
 }
 
 bool says(const Json& type, const std::string& member) {
@@ -36,11 +46,14 @@ std::vector<std::string> strings_in(const Json& v) {
   return out;
 }
 
-/// The data files of an entry; where they are given by split those of its split, or of the training one.
+/// The data files of an entry; where they are given by split those of its splits, or of the training one.
 std::vector<std::string> data_files_of(const Json& entry) {
-  Json files = entry.value("data_files", Json());
-  if (files.is_object()) files = files.value(text_in(entry, "split", "train"), Json());
-  return strings_in(files);
+  const Json given = entry.value("data_files", Json());
+  if (!given.is_object()) return strings_in(given);
+  std::vector<std::string> files;
+  for (const SplitSlice& slice : read_split(text_in(entry, "split", "train")))
+    for (std::string& file : strings_in(given.value(slice.name, Json()))) files.push_back(std::move(file));
+  return files;
 }
 
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
@@ -112,42 +125,91 @@ Json with_path(const Json& entry) {
 struct DatasetList {
   std::string_view key;
   bool trains = false;
-  bool texts_only = true;       ///< whether all entries are plain texts
-  bool formatted_rows = false;  ///< whether some are prompts and answers in a format of their own
+  bool texts_only = true;        ///< whether all entries are plain texts
+  bool some_texts = false;       ///< whether some are
+  bool formatted_rows = false;   ///< whether some are prompts and answers in a format of their own
+  bool conversations = false;    ///< whether some are neither
+  Json formats = Json::array();  ///< chat templates that entries of conversations name, null where one names none
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
+  Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
+  bool has_alpaca = false;
+  Json split = {};  ///< of evaluation rows
   Translation out = {};
 
   void read(const Json& list) {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
     for (const Json& entry : list) {
       if (entry.is_string())
-        files.push_back(entry), sources.push_back(entry), texts_only = false;
+        files.push_back(entry), sources.push_back(entry), prompts.push_back(entry), texts_only = false,
+                                                                                    conversations = true;
       else if (entry.is_object())
         read_entry(entry);
       else
         problem(fmt::format("expected a data set, got {}", show(entry)));
     }
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
+    if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
+    if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
+    add_format();
+    if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
   }
 
+  /// The chat template that entries name is that of the run, as there is one.
+  void add_format() {
+    const auto named = std::find_if(formats.begin(), formats.end(), [](const Json& f) { return !f.is_null(); });
+    if (named == formats.end()) return;
+    if (std::any_of(formats.begin(), formats.end(), [&](const Json& other) { return other != *named; }))
+      return problem(
+          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it "
+                      "beside datasets, not in them",
+                      show("chat_template", *named)));
+    const Translation made = translate(*dialect_table("axolotl").find("chat_template"), *named);
+    out.settings.insert(out.settings.end(), made.settings.begin(), made.settings.end());
+    out.remarks.insert(out.remarks.end(), made.remarks.begin(), made.remarks.end());
+  }
+
   void read_entry(const Json& entry) {
     if (entry.contains("id")) return read_entry(with_path(entry));
-    const std::vector<std::string> named = files_of(entry);
+    std::vector<std::string> named;
+    try {
+      named = files_of(entry);
+    } catch (const Error& e) {  // of its split
+      return problem(e.text().cause);
+    }
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
     for (const std::string& file : named) files.push_back(file);
     Json source{{"data_files", named}};
     for (const auto& [member, value] : entry.items()) read_member(source, member, value);
+    if (entry.value("data_files", Json()).is_object()) drop_sum(source);
     const Json type = entry.value("type", Json());
+    const bool formatted = type.is_object() && (says(type, "format") || says(type, "no_input_format"));
     if (!type.is_object())
       read_type(type);
-    else  // it says where rows keep instruction, input and output, and perhaps how they become a text
-      says(type, "format") || says(type, "no_input_format") ? read_format(source, type) : read_names(source, type);
+    else if (formatted)  // it says where rows keep instruction, input and output, and how they become a text
+      read_format(source, type);
+    else
+      read_names(source, type);
+    if (!formatted && !is_texts(type)) formats.push_back(entry.value("chat_template", Json()));
+    prompts.push_back(source);
+    if (trains && type == "alpaca" && !source.contains("column_mapping")) {
+      prompts.back()["column_mapping"] = dataset_table().object("alpaca");
+      has_alpaca = true;
+    }
     sources.push_back(std::move(source));
+  }
+
+  /// Several splits of files that are given by split are these files.
+  void drop_sum(Json& source) {
+    const std::string split = text_in(source, "split");
+    if (split.find('+') == split.npos) return;
+    if (split.find('[') != split.npos)
+      return problem(fmt::format("parts of several splits of data_files, {}: give each an entry", split));
+    source.erase("split");
   }
 
   /// Rows that are texts, prompt and answer, whatever the chat template.
@@ -164,6 +226,7 @@ struct DatasetList {
 
   void read_names(Json& source, const Json& type) {
     texts_only = false;
+    conversations = true;
     for (const auto& [member, value] : type.items()) {
       if (!says(type, member)) continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
@@ -182,7 +245,8 @@ struct DatasetList {
 
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
-    if (dataset_table().lists("read_together", member)) return;
+    if (dataset_table().lists("read_together", member) || dataset_table().object("common").contains(member)) return;
+    if (member == "split" && !trains) return read_evaluation_split(value);
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
       return;
@@ -201,6 +265,14 @@ struct DatasetList {
     }
   }
 
+  /// Evaluation rows are one source.
+  void read_evaluation_split(const Json& value) {
+    if (value.is_null()) return;
+    if (!split.is_null() && split != value)
+      return problem(fmt::format("evaluation rows have one split, and here are {} and {}", show(split), show(value)));
+    split = value;
+  }
+
   /// `target` is a member of a source, or with a slash one of an object in it.
   void set_of_source(Json& source, const std::string& target, const Json& value) {
     const Json::json_pointer place("/" + target), object = place.parent_pointer();
@@ -211,12 +283,13 @@ struct DatasetList {
   }
 
   void read_type(const Json& type) {
-    const std::string name = type.is_string() ? type.get<std::string>() : "";
-    const std::string base = name.substr(0, name.find_first_of(".:"));
-    texts_only = texts_only && (base == "completion" || base == "pretrain");
+    const std::string base = base_of(type);
+    texts_only = texts_only && is_texts(type);
+    (is_texts(type) ? some_texts : conversations) = true;
     if (base == "alpaca")
       out.remarks.push_back(
-          "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
+          "type alpaca: rows are rendered with the chat template, if the model has one; chat_template_path=alpaca has "
+          "### Instruction");
     if (!type.is_null() && !dataset_table().lists("row_types", base))
       problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
                           fmt::join(dataset_table().list("row_types"), ", ")));

@@ -64,6 +64,12 @@ void require_config(const ConfigDocument& document) {
     fail(ErrorKind::usage, {.cause = fmt::format("a config is an object of keys and values, not {}", show(keys)),
                             .place = document.name});
   const DialectTable& foreign = dialect_table("foreign_files");
+  for (const auto& [what, form] : foreign.object("forms").items())
+    for (const Json& key : form.at("keys"))
+      if (keys.contains(key.get<std::string>()))
+        fail(ErrorKind::usage, {.cause = fmt::format("this is {} (\"{}\")", what, key.get<std::string>()),
+                                .place = document.name,
+                                .remedy = form.at("remedy")});
   for (const auto& [key, value] : keys.items())  // adapters that were trained have base_model_name_or_path too
     if (key != "base_model_name_or_path" && foreign.lists("configs", canonical_key(key))) return;
   for (const auto& [what, file] : foreign.object("files").items()) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -151,7 +154,12 @@ class SettingReader {
   void take_row(const KeyRow& row, const Setting& raw) {
     if (!row.is_translated()) return ignore(row, raw);
     const Translation made = translate(row, raw.value);
-    if (!made.problem.empty()) draft_.problem(raw, ": " + made.problem, row.remedy);
+    if (!made.problem.empty())
+      draft_.judge.say({.level = RemarkLevel::problem,
+                        .origin = raw.place,
+                        .text = fmt::format("\"{}\": {}", raw.written, made.problem),
+                        .remedy = row.remedy,
+                        .key = canonical(raw.written)});
     for (const std::string& remark : made.remarks)
       draft_.judge.say(
           {.origin = raw.place, .text = fmt::format("\"{}\": {}", raw.written, remark), .key = canonical(raw.written)});
@@ -206,6 +214,31 @@ void forget(Draft& draft, const std::string& name) {
   });
 }
 
+/// Keys that name the same rows in several ways.
+constexpr std::array<std::array<std::string_view, 3>, 2> kAlternatives = {
+    {{"dataset_name", "dataset_mixture", "~dataset"}, {"eval_dataset_name", "~eval_dataset", ""}}};
+
+bool are_alternatives(std::string_view a, std::string_view b) {
+  return std::ranges::any_of(kAlternatives, [&](const auto& names) {
+    return std::ranges::count(names, a) > 0 && std::ranges::count(names, b) > 0;
+  });
+}
+
+/// Takes back what the file says by the key `name`, and by other keys about the same as `over` does.
+void make_room(Draft& draft, const std::string& name, const Settings& over) {
+  std::set<std::string> written;  // in the file
+  for (const auto& [key, setting] : draft.settings) {
+    const auto replaces = [&, key = key](const auto& given) { return are_alternatives(key, given.first); };
+    if (!setting.overrides() && (setting.written == name || std::ranges::any_of(over, replaces)))
+      written.insert(setting.written);
+  }
+  for (const std::string& old : written)
+    if (canonical(old) != canonical_key(name)) draft.judge.retract(canonical(old));
+  std::erase_if(draft.settings, [&](const auto& setting) {
+    return !setting.second.overrides() && written.contains(setting.second.written);
+  });
+}
+
 /// {"a": {"b": value}} for "a.b".
 Json nested(const std::string& path, Json value) {
   const auto dot = path.rfind('.');
@@ -226,6 +259,7 @@ void override_setting(Draft& draft, const DialectTable& dialect, const std::stri
   const bool is_nested = key.find('.') != std::string::npos;
   const ConfigDocument document{.value = nested(key, std::move(given)), .name = std::string(kCommandLine)};
   Settings over = SettingReader(draft, dialect, document).read();
+  if (!is_nested) make_room(draft, key, over);
   for (auto& [name, setting] : over) {
     Setting& before = draft.settings[name];
     if (is_nested && setting.value.is_object() && before.value.is_object()) {

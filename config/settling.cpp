@@ -7,6 +7,8 @@
 
 #include "config/keys.h"
 #include "config/launchers.h"
+#include "core/file.h"
+#include "text/template/load.h"
 
 namespace qtrain {
 namespace {
@@ -90,6 +92,9 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
   for (const auto& [member, why] : dialect_table("llamafactory").object("registry").at("refused").items())
     if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
       draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
+  for (const auto& [column, why] : dialect_table("llamafactory").object("registry").at("refused_columns").items())
+    if (names_one(entry.value("columns", Json::object()), column))
+      draft.judge.problem(registry.string(), fmt::format("\"{}\": the column {}", name, column), why);
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
   const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
@@ -100,7 +105,9 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
   add_names(source["role_mapping"], tags, "roles");
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source[map].empty()) source.erase(map);
-  if (names_one(columns, "response") && !names_one(columns, "query")) {  // where columns are named, no others count
+  const bool asks = names_one(columns, "response") && !names_one(columns, "query");
+  if (asks ||
+      (names_one(columns, "messages") && !names_one(columns, "prompt"))) {  // where columns are named, no others count
     source["columns"] = Json::array({"chat_template_kwargs"});
     for (const auto& [ours, theirs] : columns.items())
       if (names_one(columns, ours)) source["columns"].push_back(theirs);
@@ -152,10 +159,92 @@ void settle_llamafactory(Draft& draft) {
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
     draft.note(*most, " counts the rows of all data sets together");
-  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", stage->with(true));
+  if (const Setting* stage = draft.find("~stage")) {
+    draft.offer("packing", stage->with(true));
+    draft.offer("packing_strategy", stage->with("blocks"));
+  }
 }
 
 // Every dialect
+
+std::filesystem::path tokenizer_folder(const Draft& draft) {
+  for (const char* key : {"tokenizer_name_or_path", "model_name_or_path"})
+    if (const Setting* s = draft.find(key); s && s->value.is_string()) return s->value.get<std::string>();
+  return {};
+}
+
+/// The format of that name that the program has, "" if none.
+std::string format_called(const DialectTable& dialect, const Setting& named) {
+  const std::string name = named.value.get<std::string>();
+  const std::string format = dialect.object("formats").value(name, "");
+  if (!format.empty()) return format;
+  const KeyRow* row = dialect.find(dialect.name == "axolotl" ? "chat_template" : "template");
+  const Json* mapped = row ? row->meaning(named.value) : nullptr;
+  return mapped && mapped->is_string() ? mapped->get<std::string>() : "";
+}
+
+/// Of two formats that a file and the command line name the latter's counts.
+void settle_later_format(Draft& draft) {
+  const Setting *named = draft.find("~chat_format"), *path = draft.find("chat_template_path");
+  if (!named || !path) return;
+  const bool of_sources = named->written == "datasets" || path->written == "datasets";
+  if (of_sources && named->overrides() == path->overrides())
+    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, and a run has one", path->written),
+                  "name one of them");
+  draft.settings.erase(named->overrides() && !path->overrides() ? "chat_template_path" : "~chat_format");
+}
+
+/// A format that is named for a model whose folder has no chat template: without one its rows would be plain text.
+void settle_format(Draft& draft, const DialectTable& dialect) {
+  const Setting* named = draft.find("~chat_format");
+  if (!named || draft.find("chat_template_path")) return;
+  const std::filesystem::path folder = tokenizer_folder(draft);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder))
+    return draft.note(*named, fmt::format(": {}: the chat template of the model's folder is used", show(named->value)));
+  const std::string format = format_called(dialect, *named);
+  if (format.empty() && !draft.find("~stage"))
+    return draft.problem(*named,
+                         fmt::format(": {}: the model's folder has no chat template, and the program does not have "
+                                     "this format",
+                                     show(named->value)),
+                         "put a chat_template.jinja into the model's folder, or name a file or another format with "
+                         "chat_template_path");
+  if (format.empty()) return;
+  draft.note(*named, fmt::format(": {}: the format of that name that this program has", show(named->value)));
+  draft.offer("chat_template_path", named->with(format));
+}
+
+/// Rows of the type alpaca, for which the model's folder has no chat template, have a format of their own.
+void settle_alpaca(Draft& draft) {
+  const Setting* prompts = draft.find("~alpaca_prompts");
+  const std::filesystem::path folder = tokenizer_folder(draft);
+  std::error_code ignored;
+  if (!prompts || draft.find("chat_template_path") || draft.find("~chat_format")) return;
+  if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
+  draft.note(*prompts, ": the model has no chat template: rows of type alpaca become prompts with ### Instruction");
+  draft.settings["dataset_mixture"] = *prompts;
+  draft.settings.erase("dataset_name");
+}
+
+/// Formats of LLaMA-Factory end the rows of a model, and what it generates, with a token of theirs.
+void settle_end_token(Draft& draft, const DialectTable& dialect) {
+  constexpr std::string_view kPrefix = "llamafactory_";
+  const Setting* named = draft.find("~chat_format");
+  if (!named) named = draft.find("chat_template_path");
+  if (!named || named->written != "template" || !named->value.is_string()) return;
+  std::string name = named->value.get<std::string>();
+  if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+  const std::string token = dialect.object("end_tokens").value(name, "");
+  if (name == "llama3" && draft.find("~stage")) return;  // plain texts end with <|end_of_text|>, as its models have it
+  const auto file = draft.named_file((tokenizer_folder(draft) / "tokenizer.json").string());
+  if (token.empty() || !file) return;
+  if (read_text(*file, std::uint64_t{1} << 30).find(dump_json(token)) == std::string::npos)
+    return draft.note(*named, fmt::format(": the tokenizer has no {}, which LLaMA-Factory would add: its own end token "
+                                          "stays",
+                                          token));
+  draft.offer("eos_token", named->with(token));
+}
 
 /// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
 void settle_checkpointing(Draft& draft) {
@@ -187,11 +276,25 @@ void settle_groups(Draft& draft) {
   draft.offer("zero_group_size", shards->with(static_cast<std::int64_t>(*size * sharing)));
 }
 
+/// As in TRL, evaluation rows are another split of the training rows' data where no others are named.
+void settle_splits(Draft& draft) {
+  const Setting *split = draft.find("dataset_test_split"), *evaluates = draft.find("eval_strategy"),
+                *files = draft.find("dataset_name");
+  const bool asked = evaluates && !evaluates->value.is_null() && evaluates->value != "no" && evaluates->value != false;
+  if (split && !split->value.is_null() && files && asked && !draft.find("eval_split"))
+    draft.offer("eval_dataset_name", split->with(files->value));
+}
+
 }  // namespace
 
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
+  settle_later_format(draft);
+  settle_format(draft, dialect);
+  settle_alpaca(draft);
+  settle_end_token(draft, dialect);
   if (dialect.name == "axolotl") settle_axolotl(draft);
   if (dialect.name == "llamafactory") settle_llamafactory(draft);
+  settle_splits(draft);
   settle_checkpointing(draft);
   add_launcher_settings(draft, document);
   settle_floor(draft);

@@ -10,8 +10,19 @@ ColumnMap columns_of(const DataSection& d) {
   return map;
 }
 
+std::vector<SplitSlice> named_splits(const char* key, const std::optional<std::string>& text) {
+  try {
+    return read_split(text.value_or(""));
+  } catch (const Error& e) {  // adds the key
+    fail(ErrorKind::usage, {.cause = e.text().cause, .place = key, .remedy = e.text().remedy});
+  }
+}
+
 std::vector<DataSource> training_sources(const DataSection& data) {
-  if (data.dataset_mixture.empty()) return {{.files = data.dataset_name, .columns = columns_of(data)}};
+  if (data.dataset_mixture.empty())
+    return {{.files = data.dataset_name,
+             .splits = named_splits("dataset_train_split", data.dataset_train_split),
+             .columns = columns_of(data)}};
   const ColumnMap columns = columns_of(data);
   std::vector<DataSource> sources;
   for (const Json& entry : data.dataset_mixture) {

@@ -111,6 +111,15 @@ Translation mixture(const KeyRow&, const Json& v) {
   return out;
 }
 
+/// The name of a format, of which it shows later whether the model's folder has a chat template of its own.
+Translation chat_format(const KeyRow&, const Json& v) {
+  constexpr std::string_view kFallback = "tokenizer_default_fallback_";
+  if (v.is_null()) return {};
+  if (!v.is_string()) return problem(fmt::format("expected a name, got {}", show(v)));
+  const std::string name = v.get<std::string>();
+  return set("~chat_format", name.starts_with(kFallback) ? name.substr(kFallback.size()) : name);
+}
+
 Translation convert(const KeyRow& row, const Json& value) {
   using Conversion = Translation (*)(const KeyRow& row, const Json& value);
   static const std::map<std::string_view, Conversion> kConversions{
@@ -119,6 +128,7 @@ Translation convert(const KeyRow& row, const Json& value) {
       {"arguments", arguments},
       {"special_tokens", special_tokens},
       {"mixture", mixture},
+      {"chat_format", chat_format},
       {"parallelism", parallelism},
       {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
       {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},

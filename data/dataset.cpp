@@ -6,6 +6,7 @@
 
 #include "core/plural.h"
 #include "data/dataset.h"
+#include "data/foreign_rows.h"
 #include "data/index.h"
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
@@ -38,6 +39,21 @@ std::string names_of(const RawRows& rows) {
   return sources[0]->name() + (sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "");
 }
 
+/// Columns of images and the like that a file holds as bytes, which rows leave out: the text alone is not the row.
+void refuse_media_of(const RawRows& rows) {
+  for (const RowSourcePtr& source : rows.sources()) {
+    const std::string unread = source->unread_columns();  // "image (binary), when (time)"
+    for (std::size_t at = 0; at < unread.size();) {
+      const std::string name = unread.substr(at, unread.find_first_of(" (.,", at) - at);
+      if (is_media(name))
+        fail(ErrorKind::input, {.cause = "the rows have '" + name + "': models here read text only",
+                                .place = source->name(),
+                                .remedy = "Leave the column out of the file, where the text does without it."});
+      at = std::min(unread.find(", ", at), unread.size() - 2) + 2;
+    }
+  }
+}
+
 void check_result(const DatasetStatistics& statistics, const DatasetOptions& options, const RawRows& rows) {
   if (rows.size() == 0)
     fail(ErrorKind::input, {.cause = "the data has no rows", .place = names_of(rows), .remedy = "Check dataset_name."});
@@ -48,6 +64,21 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
                             .place = unanswered.place,
                             .remedy = "Check where the rows keep their answers (column_mapping), or keep empty ones "
                                       "(skip_empty_answers: false)."});
+  const LeftOutRows &broken = statistics.broken, &too_long = statistics.too_long;
+  if (broken.count == statistics.source_rows)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("no row is questions and answers by turns ({}); the first: {}",
+                               counted(broken.count, "row"), broken.reason),
+          .place = broken.place,
+          .remedy =
+              "Check where the rows keep their messages and roles, or keep such rows (skip_broken_turns: false)."});
+  if (too_long.count == statistics.source_rows)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("all rows are longer than max_length {} ({}); the first: {}", *options.max_length,
+                               counted(too_long.count, "row"), too_long.reason),
+          .place = too_long.place,
+          .remedy = "Raise max_length, or cut such rows: truncation_mode keep_start (excess_length_strategy truncate "
+                    "of axolotl)."});
   const LeftOutRows& unplaced = statistics.unplaced;
   if (2 * unplaced.count > statistics.source_rows)
     fail(
@@ -58,6 +89,12 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
          .remedy = fmt::format("Put {{% generation %}} ... {{% endgeneration %}} around what the assistant says in the "
                                "chat template (chat_template_path), or train on all tokens ({}: false).",
                                turns_key(options))});
+  if (options.packing == Packing::blocks && statistics.rows == 0)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("all rows together have {}, which do not fill one block of {} (max_length)",
+                               counted(statistics.truncated_tokens, "token"), *options.max_length),
+          .place = rows.place(0),
+          .remedy = "Lower max_length, or set packing_strategy to wrapped, which keeps a shorter block."});
   if (statistics.target_tokens == 0)
     fail(ErrorKind::input,
          {.cause = "no token of the data is a target: masks or max_length leave nothing to learn from",
@@ -71,13 +108,18 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
 void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder& into) {
   const DatasetOptions& options = source.options;
   check_options(options);
+  refuse_media_of(source.rows);
   RawRows part;
   if (options.max_rows > 0) part = source.rows.slice(0, std::min(options.max_rows, source.rows.size()));
   const RawRows& rows = options.max_rows > 0 ? part : source.rows;
   const RowEncoder encoder(options, source.tools);
-  RowAssembly assembly(rows, options, into);
+  RowAssembly assembly({.rows = rows, .options = options, .tools = source.tools}, into);
   ParallelEncoder(rows, encoder, pool).run([&](const EncodedBlock& block) { assembly.add(block); }, options.progress);
   assembly.finish();
+  for (AnswerEnd& end : into.statistics().answer_ends) {
+    end.text = source.tools.tokenizer.token(end.token);
+    end.special = source.tools.tokenizer.is_special(end.token);
+  }
   check_result(into.statistics(), options, rows);
 }
 

@@ -21,12 +21,16 @@ struct DatasetOptions {
   std::vector<std::string> files;  ///< files, globs, folders
   Split split = Split::train;
   std::optional<std::int64_t> max_length = 1024;  ///< none: rows are not cut
-  KeptEnd kept_end = KeptEnd::start;              ///< of a row that is cut; packing keeps the start
+  TooLong too_long = TooLong::keep_start;         ///< of a row that is longer
+  bool split_long_texts = false;                  ///< plain texts that are longer become several rows (not in TRL)
   Packing packing = Packing::none;
   bool assistant_only_loss = false;
   std::optional<bool> completion_only_loss;  ///< none: on for prompt + completion rows
   bool last_turn_only_loss = false;          ///< of the assistant's turns the last one alone (not in TRL)
   bool skip_empty_answers = false;           ///< leave rows out in which an answer is empty (not in TRL)
+  bool skip_broken_turns = false;            ///< leave rows out whose turns are no questions and answers (not in TRL)
+  bool learn_plain_texts = false;            ///< plain texts are learned whole beside assistant_only_loss (not in TRL)
+  bool allow_empty_answers = false;          ///< learn answers of which the template writes nothing (not in TRL)
   /// Loss on what stands in the text between a response template and the next instruction template or, where that is
   /// empty, behind the last response template; as TRL's DataCollatorForCompletionOnlyLM. "": not asked for.
   std::string response_template, instruction_template;

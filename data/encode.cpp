@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 #include <utility>
 
+#include "data/broken_turns.h"
 #include "data/markers.h"
+#include "data/shorten.h"
 #include "text/template/assistant_ranges.h"
 #include "text/template/message.h"
+#include "text/template/unprinted.h"
 
 namespace qtrain {
 namespace {
@@ -59,6 +64,24 @@ TextRanges to_last_character(TextRanges ranges, const std::string& text) {
   return ranges;
 }
 
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
+/// Renders; an error tells of a content that is a number, at which most templates fail.
+template <class Render>
+Rendered naming_numbers(const Json& messages, Render&& render) {
+  try {
+    return render();
+  } catch (const Error& e) {
+    ErrorText text = e.text();
+    for (std::size_t i = 0; i < messages.size() && text.remedy.empty(); ++i)
+      if (const Json content = messages[i].value("content", Json()); content.is_number() || content.is_boolean())
+        text.remedy = fmt::format("The content of message {} is {}: give it as a text.", i, dump_json(content));
+    throw Error(e.kind(), std::move(text));
+  }
+}
+
 bool has_assistant(const Json& messages) {
   return std::any_of(messages.begin(), messages.end(),
                      [](const Json& m) { return m.value("role", "") == "assistant"; });
@@ -72,29 +95,54 @@ const char* turns_key(const DatasetOptions& options) {
 
 RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
     : tools_(tools),
-      rules_{.text_field = options.dataset_text_field, .chat_template = tools.chat_template != nullptr},
+      rules_{.text_field = options.dataset_text_field,
+             .chat_template = tools.chat_template != nullptr,
+             .broken_turns = options.skip_broken_turns},
       assistant_only_(options.assistant_only_loss || options.last_turn_only_loss),
       last_turn_only_(options.last_turn_only_loss),
       append_eos_(options.append_eos),
+      add_special_(options.packing != Packing::blocks),
       assistant_required_(options.assistant_only_loss),
       turns_key_(turns_key(options)),
       skip_empty_(options.skip_empty_answers),
+      skip_broken_(options.skip_broken_turns),
+      allow_empty_(options.allow_empty_answers),
+      learns_texts_(options.learn_plain_texts),
+      splits_texts_(options.split_long_texts),
       completion_only_(options.completion_only_loss),
       response_(options.response_template),
       instruction_(options.instruction_template) {
   const SpecialTokens& special = tools.tokenizer.special();
   if (special.eos_id) eos_ = tools.tokenizer.token(*special.eos_id);
+  const bool cuts = options.packing == Packing::none || options.packing == Packing::bfd;
+  if (options.too_long == TooLong::keep_answers && cuts) question_limit_ = options.max_length;
+}
+
+/// A row that is left out, whatever its text.
+std::optional<EncodedRow> RowEncoder::left_out(const Sample& sample) const {
+  if (skip_broken_)
+    if (std::string reason = broken_turns(sample); !reason.empty())
+      return EncodedRow{.lacks = EncodedRow::Lack::turns, .reason = std::move(reason)};
+  if (skip_empty_)
+    if (std::string reason = empty_answer(sample); !reason.empty())
+      return EncodedRow{.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
+  return {};
 }
 
 EncodedRow RowEncoder::encode(const Json& row) const {
+  if (skip_broken_ || skip_empty_)
+    if (std::string reason = missing_answer(row, rules_); !reason.empty())
+      return {.lacks = skip_broken_ ? EncodedRow::Lack::turns : EncodedRow::Lack::answer, .reason = std::move(reason)};
   Sample sample = read_sample(row, rules_);
   check_masks(sample.shape);
-  if (skip_empty_)
-    if (std::string reason = empty_answer(sample); !reason.empty())
-      return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
+  if (std::optional<EncodedRow> out = left_out(sample)) return std::move(*out);
   switch (sample.shape) {
     case RowShape::tokens: return encode_tokens(std::move(sample));
-    case RowShape::text: return text_row("", sample.text);
+    case RowShape::text: {
+      EncodedRow text = text_row("", sample.text);
+      text.is_text = splits_texts_;
+      return text;
+    }
     case RowShape::text_pair: return encode_text_pair(sample);
     case RowShape::chat:
     case RowShape::chat_pair: return encode_chat(sample);
@@ -103,7 +151,7 @@ EncodedRow RowEncoder::encode(const Json& row) const {
 }
 
 void RowEncoder::check_masks(RowShape shape) const {
-  if (assistant_only_ && (shape == RowShape::text || shape == RowShape::text_pair))
+  if (assistant_only_ && !learns_texts_ && (shape == RowShape::text || shape == RowShape::text_pair))
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", turns_key_),
                             .remedy = fmt::format("Turn {} off, or give messages.", turns_key_)});
   if (shape != RowShape::tokens) return;
@@ -136,7 +184,9 @@ EncodedRow RowEncoder::encode_tokens(Sample sample) const {
 /// where a mask needs them.
 Tokenizer::Encoding RowEncoder::tokens_of(const std::string& text) const {
   const SpecialTokens& special = tools_.tokenizer.special();
-  Tokenizer::Encoding encoding = encode(text, {.add_special = true});
+  Tokenizer::Encoding encoding =
+      encode(text, {.add_special = add_special_}, response_.empty() ? Offsets::none : Offsets::needed);
+  if (!add_special_) return encoding;
   auto& [ids, offsets] = encoding;
   const auto twice = [&](std::size_t at, std::optional<std::int32_t> id) {
     return id && ids[at] == *id && ids[at + 1] == *id;
@@ -152,15 +202,45 @@ Tokenizer::Encoding RowEncoder::tokens_of(const std::string& text) const {
   return encoding;
 }
 
-Tokenizer::Encoding RowEncoder::encode(const std::string& text, EncodeOptions options) const {
-  if (assistant_only_ || !response_.empty()) return tools_.tokenizer.encode_with_offsets(text, options);
+Tokenizer::Encoding RowEncoder::encode(const std::string& text, EncodeOptions options, Offsets offsets) const {
+  if (offsets == Offsets::needed) return tools_.tokenizer.encode_with_offsets(text, options);
   return {.ids = tools_.tokenizer.encode(text, options), .offsets = {}};
+}
+
+/// A row of plain text with the EOS that is learned behind its answer.
+std::string RowEncoder::closed_text(const std::string& prompt, const std::string& answer) const {
+  const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
+  return prompt + answer + (closed ? "" : eos_);
+}
+
+std::string RowEncoder::text_of(const Json& row) const {
+  const Sample sample = read_sample(row, rules_);
+  switch (sample.shape) {
+    case RowShape::tokens: return tools_.tokenizer.decode(sample.input_ids);
+    case RowShape::text: return closed_text("", sample.text);
+    case RowShape::text_pair: return closed_text(sample.prompt, sample.text);
+    case RowShape::chat:
+    case RowShape::chat_pair: break;
+  }
+  const Json messages = conversation_of(sample);
+  return chat_template()
+      .render({.messages = &messages,
+               .tools = &sample.tools,
+               .extra = &sample.template_kwargs,
+               .now = tools_.template_clock})
+      .text;
+}
+
+const ChatTemplate& RowEncoder::chat_template() const {
+  if (tools_.chat_template == nullptr)
+    fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
+                            .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
+  return *tools_.chat_template;
 }
 
 /// The tokens of a text to which EOS is added where its end, the answer, lacks it.
 EncodedRow RowEncoder::text_row(const std::string& prompt, const std::string& answer) const {
-  const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
-  const std::string text = prompt + answer + (closed ? "" : eos_);
+  const std::string text = closed_text(prompt, answer);
   const Tokenizer::Encoding encoding = tokens_with_eos(text);
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
   if (!response_.empty())
@@ -172,7 +252,7 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
   if (!append_eos_ || eos_.empty()) return tokens_of(text);
   const std::string body = text.substr(0, text.size() - eos_.size());
   const std::int32_t eos = *tools_.tokenizer.special().eos_id;
-  const bool adds = tools_.tokenizer.special().add_eos;
+  const bool adds = add_special_ && tools_.tokenizer.special().add_eos;
   Tokenizer::Encoding encoding = tokens_of(adds ? body : body + eos_);
   if (!adds && (encoding.ids.empty() || encoding.ids.back() != eos)) {
     // The tokenizer finds no special tokens in text (sentencepiece): append the id itself.
@@ -186,8 +266,11 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
 
 EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
   EncodedRow row = text_row(sample.prompt, sample.text);
-  apply_prompt_mask(row, tokens_of(sample.prompt).ids);
+  const std::size_t prompt = apply_prompt_mask(row, tokens_of(sample.prompt).ids);
   row.joined_pair = true;
+  std::vector<bool> answer(row.input_ids.size(), true);
+  std::fill_n(answer.begin(), prompt, false);
+  shorten(row, answer);
   return row;
 }
 
@@ -196,18 +279,41 @@ bool RowEncoder::masks_prompts() const {
   return completion_only_.value_or(true);
 }
 
-/// The completion begins where the tokens of the prompt alone and of the whole row part.
-void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
+/// Cuts a row that is too long, its questions before its answers.
+void RowEncoder::shorten(EncodedRow& row, const std::vector<bool>& said) const {
+  if (!question_limit_ || static_cast<std::int64_t>(row.input_ids.size()) <= *question_limit_) return;
+  const std::vector<bool> kept = kept_tokens(said, {.room = *question_limit_, .last_first = last_turn_only_});
+  std::size_t size = 0;
+  for (std::size_t t = 0; t < kept.size(); ++t) {
+    if (!kept[t]) continue;
+    row.input_ids[size] = row.input_ids[t];
+    row.labels[size++] = row.labels[t];
+  }
+  row.lost = static_cast<std::int32_t>(row.input_ids.size() - size);
+  row.input_ids.resize(size);
+  row.labels.resize(size);
+}
+
+/// Which tokens of a conversation the assistant says in any of its turns; none where that cannot be told.
+std::vector<bool> RowEncoder::said_in(const RenderInput& input) const {
+  const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input, 0);
+  const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, Offsets::needed);
+  if (rendered.unplaced.empty()) return tokens_in(encoding, to_last_character(rendered.generated, rendered.text));
+  return std::vector<bool>(encoding.ids.size());
+}
+
+/// The completion begins where the tokens of the prompt alone and of the whole row part: behind so many of them.
+std::size_t RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
   const std::size_t shared = common_prefix(prompt, row.input_ids);
   row.prompt_mismatch = shared < prompt.size();
   if (masks_prompts()) std::fill_n(row.labels.begin(), shared, kNoTarget);
+  return shared;
 }
 
 /// What the assistant says: all of it, or its last turn.
-TextRanges RowEncoder::learned_turns(const Rendered& rendered) const {
-  TextRanges turns = rendered.generated;
+TextRanges RowEncoder::last_turns(TextRanges turns) const {
   if (last_turn_only_ && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
-  return to_last_character(std::move(turns), rendered.text);
+  return turns;
 }
 
 /// The template has marks, but none in this row.
@@ -234,42 +340,95 @@ std::size_t RowEncoder::first_learned(const Sample& sample, const Json& messages
 }
 
 EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
-  const ChatTemplate* chat = tools_.chat_template;
-  if (chat == nullptr)
-    fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
-                            .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
-  const bool pair = sample.shape == RowShape::chat_pair;
-  Json messages = sample.messages;
-  if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  const ChatTemplate& chat = chat_template();
+  const Json messages = conversation_of(sample);
   const RenderInput input{
       .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
-  const Rendered rendered = assistant_only_
-                                ? render_with_assistant_ranges(*chat, input, first_learned(sample, messages))
-                                : chat->render(input);
+  EncodedRow checked = check_printed(sample, input);
+  if (checked.lacks != EncodedRow::Lack::nothing) return checked;
+  EncodedRow row = encode_turns(sample, input);
+  row.unprinted = std::move(checked.unprinted);
+  if (row.lacks != EncodedRow::Lack::nothing) return row;
+  if (sample.shape == RowShape::chat_pair) {
+    RenderInput prompt = input;
+    prompt.messages = &sample.messages;
+    prompt.add_generation_prompt = true;
+    apply_prompt_mask(row, tools_.tokenizer.encode(chat.render(prompt).text, {.add_special = false}));
+  }
+  if (is_assistant(messages.back())) row.answer_end = answer_end(row.labels);
+  if (question_limit_ && static_cast<std::int64_t>(row.input_ids.size()) > *question_limit_)
+    shorten(row, said_in(input));
+  return row;
+}
+
+EncodedRow RowEncoder::check_printed(const Sample& sample, const RenderInput& input) const {
+  EncodedRow row{.unprinted = sample.unread};
+  for (const Unprinted& lost : unprinted_parts(*tools_.chat_template, input)) {
+    if (row.unprinted.empty()) row.unprinted = lost.name();
+    const Json& message = (*input.messages)[lost.message];
+    const bool prompt = sample.shape == RowShape::chat_pair && masks_prompts() && lost.message < sample.messages.size();
+    if (!lost.empties_turn || !is_assistant(message) || !is_learned(message) || prompt || allow_empty_) continue;
+    const std::string cause = fmt::format(
+        "the chat template writes nothing of {}, so that an answer is empty which is to be learned", lost.name());
+    if (skip_empty_) return {.lacks = EncodedRow::Lack::answer, .reason = cause};
+    fail(ErrorKind::input,
+         {.cause = cause,
+          .remedy = "Use a chat template that has words for it (chat_template_path), leave such rows out "
+                    "(skip_empty_answers: true), or learn empty answers (allow_empty_answers: true)."});
+  }
+  return row;
+}
+
+/// What the messages themselves say about being learned.
+TurnSwitches RowEncoder::switches_in(const Sample& sample, const Json& messages) const {
+  const bool pair = sample.shape == RowShape::chat_pair && masks_prompts();
+  TurnSwitches switches = switches_of(messages, pair ? sample.messages.size() : 0);
+  if (!assistant_only_ && switches.others_off > 0 && !switches.all_others_off)
+    fail(ErrorKind::input, {.cause = "some messages that are not the assistant's say that they are not to be learned "
+                                     "(weight, loss, train), and others do not",
+                            .remedy = "Learn the assistant's alone (assistant_only_loss: true), or say it of all."});
+  return switches;
+}
+
+/// The rendered row, with the labels of what is learned.
+EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& input) const {
+  const ChatTemplate& chat = *tools_.chat_template;
+  const Json& messages = *input.messages;
+  const TurnSwitches switches = switches_in(sample, messages);
+  const bool answers_only = assistant_only_ || switches.all_others_off, by_turns = answers_only || switches.any_off,
+             tagged = chat.has_generation_tags(&sample.tools);
+  const std::size_t first = tagged ? 0 : first_learned(sample, messages);
+  const Rendered rendered = naming_numbers(
+      messages, [&] { return by_turns ? render_with_assistant_ranges(chat, input, first) : chat.render(input); });
   if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
-  const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
+  const Offsets offsets = by_turns || !response_.empty() ? Offsets::needed : Offsets::none;
+  const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, offsets);
 
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
-  if (assistant_only_) {
-    const std::vector<bool> said = tokens_in(encoding, learned_turns(rendered));
-    if (std::find(said.begin(), said.end(), true) == said.end()) {
-      if (!chat->has_generation_tags(&sample.tools))
-        return {.lacks = EncodedRow::Lack::place, .reason = "the assistant says nothing in it"};
+  if (by_turns) {
+    const SplitTurns turns = split_turns(to_last_character(last_turns(rendered.generated), rendered.text), messages,
+                                         switches, last_turn_only_ ? first_learned(sample, messages) : first);
+    if (!turns.placed)
+      return {.lacks = EncodedRow::Lack::place,
+              .reason = "it cannot be told which of the assistant's turns is not to be learned"};
+    const std::vector<bool> said = tokens_in(encoding, turns.learned), silent = tokens_in(encoding, turns.unlearned);
+    if (!switches.any_off && std::find(said.begin(), said.end(), true) == said.end()) {
+      if (!tagged) return {.lacks = EncodedRow::Lack::place, .reason = "the assistant says nothing in it"};
       check_marked(messages);
     }
-    mask_where_not(row.labels, said);
+    for (std::size_t t = 0; t < said.size(); ++t)
+      if (silent[t] || (answers_only && !said[t])) row.labels[t] = kNoTarget;
   }
   if (!response_.empty())
     mask_where_not(row.labels, tokens_in(encoding, answers_between(rendered.text, {response_, instruction_})));
-  if (pair) {
-    const RenderInput prompt{.messages = &sample.messages,
-                             .tools = &sample.tools,
-                             .add_generation_prompt = true,
-                             .extra = &sample.template_kwargs,
-                             .now = tools_.template_clock};
-    apply_prompt_mask(row, tools_.tokenizer.encode(chat->render(prompt).text, {.add_special = false}));
-  }
   return row;
+}
+
+/// The last target that is not white space, which many templates write behind the end of a turn.
+std::optional<std::int32_t> RowEncoder::answer_end(const std::vector<std::int32_t>& labels) const {
+  for (std::size_t t = labels.size(); t-- > 0;)
+    if (labels[t] != kNoTarget && !is_blank(tools_.tokenizer.decode(std::span(&labels[t], 1)))) return labels[t];
+  return {};
 }
 
 }  // namespace qtrain

@@ -87,7 +87,8 @@ PackedRows best_fit_decreasing(Slices chunks, std::int32_t row_length) {
   return rows;
 }
 
-PackedRows wrap(std::span<const std::int32_t> lengths, std::int32_t row_length) {
+/// What is left for the last row becomes a shorter one, unless only full rows are wanted.
+PackedRows wrap(Packing packing, std::span<const std::int32_t> lengths, std::int32_t row_length) {
   PackedRows rows;
   std::int32_t room = row_length;
   for (std::size_t d = 0; d < lengths.size(); ++d)
@@ -100,7 +101,8 @@ PackedRows wrap(std::span<const std::int32_t> lengths, std::int32_t row_length) 
       rows.end_row();
       room = row_length;
     }
-  if (room < row_length) rows.end_row();
+  if (room < row_length && packing == Packing::wrapped) rows.end_row();
+  rows.slices.resize(rows.ends.empty() ? 0 : idx(rows.ends.back()));
   return rows;
 }
 
@@ -115,7 +117,7 @@ PackedRows pack(Packing packing, std::span<const std::int32_t> lengths, std::int
   if (row_length < 1)
     fail(ErrorKind::usage, {.cause = "packing needs max_length", .remedy = "Set max_length to at least 1."});
   const auto max_row = static_cast<std::int32_t>(std::min<std::int64_t>(row_length, kMaxTokens));
-  if (packing == Packing::wrapped) return wrap(lengths, max_row);
+  if (is_one_text(packing)) return wrap(packing, lengths, max_row);
   if (packing != Packing::none) return best_fit_decreasing(chunks_of(lengths, max_row, packing), max_row);
   PackedRows rows;
   for (std::size_t d = 0; d < lengths.size(); ++d) {

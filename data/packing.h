@@ -12,10 +12,22 @@ enum class Packing : std::uint8_t {
   bfd,        ///< best fit decreasing; what exceeds the row is cut off
   bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
   wrapped,    ///< documents concatenated, cut every `row_length` tokens
+  blocks,     ///< the same, without the last row where it is not full, as LLaMA-Factory does (not in TRL)
 };
 
-/// Which end of a row stays when it is cut.
-enum class KeptEnd : std::uint8_t { start, end };
+/// What becomes of a row that is longer than a training row may be.
+enum class TooLong : std::uint8_t {
+  keep_start,
+  keep_end,      ///< without packing
+  keep_answers,  ///< turn by turn questions are cut before answers are, as LLaMA-Factory does
+  drop,          ///< the row is left out, and counted
+  raise,         ///< an error
+};
+
+/// Whether documents are concatenated and cut wherever a row is full.
+constexpr bool is_one_text(Packing packing) {
+  return packing == Packing::wrapped || packing == Packing::blocks;
+}
 
 /// Part of a document: tokens [begin, begin + size) of document `document`.
 struct DocumentSlice {

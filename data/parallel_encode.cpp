@@ -19,6 +19,9 @@ void EncodedBlock::clear(std::int64_t first_row) {
   first = first_row;
   for (auto* numbers : {&tokens, &lengths, &starts}) numbers->clear();
   left_out.clear();
+  remarks.clear();
+  answer_ends.clear();
+  unprinted = {};
   prompt_mismatches = joined_pairs = 0;
 }
 
@@ -35,9 +38,14 @@ void EncodedBlock::append(const EncodedRow& row) {
     starts.push_back(static_cast<std::int32_t>(row.document_starts.size()));
     starts.insert(starts.end(), row.document_starts.begin(), row.document_starts.end());
   }
+  if (row.lost > 0 || row.is_text)
+    remarks.push_back({static_cast<std::int32_t>(lengths.size()), row.lost, row.is_text});
   lengths.push_back(static_cast<std::int32_t>(row.input_ids.size()));
   prompt_mismatches += row.prompt_mismatch;
   joined_pairs += row.joined_pair;
+  if (!row.unprinted.empty() && unprinted.count++ == 0)
+    unprinted = {.count = 1, .row = static_cast<std::int64_t>(lengths.size()) - 1, .what = row.unprinted};
+  if (row.answer_end) ++answer_ends[*row.answer_end];
 }
 
 void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {

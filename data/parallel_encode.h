@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,20 @@ struct EncodedBlock {
   };
   std::vector<LeftOut> left_out;  ///< in the order of the rows
   std::int64_t prompt_mismatches = 0, joined_pairs = 0;
+  /// Rows of which the chat template leaves something out: how many, the first (counted from `first`), and what.
+  struct Unprinted {
+    std::int64_t count = 0, row = 0;
+    std::string what;
+  } unprinted;
+  std::map<std::int32_t, std::int64_t> answer_ends;  ///< rows by the token that their answer ends with
+
+  /// What else is to be known of a row (counted from `first`), in their order.
+  struct Remark {
+    std::int32_t row;
+    std::int32_t lost;  ///< tokens that it has lost already
+    bool is_text;       ///< that may become several rows
+  };
+  std::vector<Remark> remarks;
 
   static constexpr std::int32_t kLeftOut = -1;
 

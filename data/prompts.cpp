@@ -33,9 +33,7 @@ std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, con
     return made;
   }
   if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair) return std::nullopt;
-  Json messages = std::move(sample.messages);
-  if (sample.shape == RowShape::chat_pair)
-    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  Json messages = conversation_of(sample);
   const std::optional<std::string> answer = take_last_answer(messages);
   if (!answer || messages.empty()) return std::nullopt;
   made.messages = std::move(messages);

@@ -1,8 +1,11 @@
 #include "data/row_assembly.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "core/plural.h"
 #include "data/index.h"
 #include "data/sampler.h"
 
@@ -44,19 +47,23 @@ void Documents::clear() {
   starts_.clear();
 }
 
-RowAssembly::RowAssembly(const RawRows& rows, const DatasetOptions& options, DatasetBuilder& into)
-    : rows_(rows),
-      options_(options),
+RowAssembly::RowAssembly(const DatasetSource& source, DatasetBuilder& into)
+    : rows_(source.rows),
+      options_(source.options),
       into_(into),
       documents_(into.spools()),
-      packs_(options.packing != Packing::none),
-      cuts_(options.max_length && (options.packing == Packing::none || options.packing == Packing::bfd)),
-      borders_(options.packing != Packing::wrapped || options.isolate_wrapped),
-      batch_(batch_rows(options)) {}
+      packs_(options_.packing != Packing::none),
+      cuts_(options_.max_length && (options_.packing == Packing::none || options_.packing == Packing::bfd)),
+      borders_(!is_one_text(options_.packing) || options_.isolate_wrapped),
+      batch_(batch_rows(options_)) {
+  const SpecialTokens& special = source.tools.tokenizer.special();
+  if (options_.packing == Packing::blocks && special.add_bos) block_start_ = special.bos_id;
+}
 
 void RowAssembly::add(const EncodedBlock& block) {
   std::span<const std::int32_t> tokens = block.tokens, starts = block.starts;
   auto left_out = block.left_out.begin();
+  auto remark = block.remarks.begin();
   for (std::size_t i = 0; i < block.lengths.size(); ++i) {
     if (block.lengths[i] == EncodedBlock::kLeftOut) {
       leave_out(block.first + static_cast<std::int64_t>(i), *left_out++);
@@ -69,34 +76,83 @@ void RowAssembly::add(const EncodedBlock& block) {
       row.document_starts = starts.subspan(2, idx(starts[1]));
       starts = starts.subspan(2 + row.document_starts.size());
     }
-    add_row(block.first + static_cast<std::int64_t>(i), row);
+    EncodedBlock::Remark about{};
+    if (remark != block.remarks.end() && idx(remark->row) == i) about = *remark++;
+    add_row(block.first + static_cast<std::int64_t>(i), row, about);
   }
   into_.statistics().prompt_mismatches += block.prompt_mismatches;
   into_.statistics().joined_pairs += block.joined_pairs;
+  LeftOutRows& unprinted = into_.statistics().unprinted;
+  if (unprinted.count == 0 && block.unprinted.count > 0)
+    unprinted = {.place = rows_.place(block.first + block.unprinted.row), .reason = block.unprinted.what};
+  unprinted.count += block.unprinted.count;
+  for (const auto& [token, rows] : block.answer_ends) count_end(token, rows);
+}
+
+void RowAssembly::count_end(std::int32_t token, std::int64_t rows) {
+  std::vector<AnswerEnd>& ends = into_.statistics().answer_ends;
+  const auto known = std::find_if(ends.begin(), ends.end(), [&](const AnswerEnd& end) { return end.token == token; });
+  if (known != ends.end())
+    known->rows += rows;
+  else if (ends.size() < DatasetStatistics::kListedEnds)
+    ends.push_back({.token = token, .rows = rows});
 }
 
 void RowAssembly::leave_out(std::int64_t row, const EncodedBlock::LeftOut& why) {
   DatasetStatistics& s = into_.statistics();
   ++s.source_rows;
-  LeftOutRows& rows = why.lacks == EncodedRow::Lack::place ? s.unplaced : s.unanswered;
-  if (rows.count++ == 0) rows = {.count = 1, .place = rows_.place(row), .reason = why.reason};
+  LeftOutRows* rows = &s.unplaced;
+  if (why.lacks == EncodedRow::Lack::answer) rows = &s.unanswered;
+  if (why.lacks == EncodedRow::Lack::turns) rows = &s.broken;
+  count(*rows, row, why.reason);
 }
 
-void RowAssembly::add_row(std::int64_t row, const RowView& view) {
-  measure(row, view.size());
-  const auto size = static_cast<std::int32_t>(cuts_ ? std::min(view.size(), *options_.max_length) : view.size());
-  const bool from_end = !packs_ && options_.kept_end == KeptEnd::end;
-  documents_.append(view, {.begin = from_end ? static_cast<std::int32_t>(view.size()) - size : 0, .size = size});
+void RowAssembly::count(LeftOutRows& rows, std::int64_t row, const std::string& reason) const {
+  if (rows.count++ == 0) rows = {.count = 1, .place = rows_.place(row), .reason = reason};
+}
+
+void RowAssembly::add_row(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about) {
+  DatasetStatistics& s = into_.statistics();
+  ++s.source_rows;
+  s.lengths.push_back(static_cast<std::int32_t>(view.size() + about.lost));
+  if (about.lost > 0) cut(row, view.size() + about.lost, view.size());
+  if (!cuts_ || view.size() <= *options_.max_length)
+    add_part(view, {.size = static_cast<std::int32_t>(view.size())});
+  else
+    add_long(row, view, about);
+}
+
+void RowAssembly::add_part(const RowView& view, const DocumentSlice& part) {
+  documents_.append(view, part);
   if (documents_.size() == batch_) flush();
 }
 
-void RowAssembly::measure(std::int64_t row, std::int64_t length) {
+/// A row that is longer than max_length.
+void RowAssembly::add_long(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about) {
+  const auto size = static_cast<std::int32_t>(view.size()), most = static_cast<std::int32_t>(*options_.max_length);
+  if (about.is_text) {
+    for (std::int32_t begin = 0; begin < size; begin += most)
+      add_part(view, {.begin = begin, .size = std::min(most, size - begin)});
+    return;
+  }
+  const std::string reason = fmt::format("it has {}", counted(size, "token"));
+  if (options_.too_long == TooLong::drop) return count(into_.statistics().too_long, row, reason);
+  if (options_.too_long == TooLong::raise)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("the row has {}, max_length is {}", counted(size, "token"), most),
+          .place = rows_.place(row),
+          .remedy = "Raise max_length, or let truncation_mode cut such rows or drop them (excess_length_strategy of "
+                    "axolotl)."});
+  cut(row, size, most);
+  const bool from_end = !packs_ && options_.too_long == TooLong::keep_end;
+  add_part(view, {.begin = from_end ? size - most : 0, .size = most});
+}
+
+/// Counts a row that loses tokens.
+void RowAssembly::cut(std::int64_t row, std::int64_t length, std::int64_t kept) {
   DatasetStatistics& s = into_.statistics();
-  ++s.source_rows;
-  s.lengths.push_back(static_cast<std::int32_t>(length));
-  if (!cuts_ || length <= *options_.max_length) return;
   ++s.truncated_rows;
-  s.truncated_tokens += length - *options_.max_length;
+  s.truncated_tokens += length - kept;
   if (s.first_truncated.size() < DatasetStatistics::kListedRows)
     s.first_truncated.push_back({.place = rows_.place(row), .length = length});
 }
@@ -117,6 +173,16 @@ void RowAssembly::flush() {
 }
 
 PackedRows RowAssembly::packed_rows() {
+  PackedRows rows = all_packed();
+  if (options_.packing != Packing::blocks) return rows;
+  std::int64_t lost = 0;
+  for (const std::int32_t length : documents_.lengths()) lost += length;
+  for (const DocumentSlice& slice : rows.slices) lost -= slice.size;
+  into_.statistics().truncated_tokens += lost;
+  return rows;
+}
+
+PackedRows RowAssembly::all_packed() {
   if (!options_.shuffle_dataset) return pack(options_.packing, documents_.lengths(), *options_.max_length);
   const std::vector<std::int64_t> order =
       random_permutation(documents_.size(), {.seed = options_.seed, .salt = kShuffleRows});
@@ -158,6 +224,7 @@ void RowAssembly::write(std::span<const DocumentSlice> row) {
   for (auto* part : {&ids_, &labels_, &starts_}) part->clear();
   for (const DocumentSlice& slice : row) add_slice(slice);
   if (!borders_) starts_.assign(ids_.empty() ? 0 : 1, 0);
+  if (block_start_ && !ids_.empty()) ids_[0] = labels_[0] = *block_start_;
   into_.append({.input_ids = ids_, .labels = labels_, .document_starts = starts_});
   unreleased_ += static_cast<std::int64_t>(ids_.size());
   if (unreleased_ < kReleasedTokens) return;

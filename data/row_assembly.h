@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,17 +38,22 @@ class Documents {
 /// it is there, unless the options need all rows at once.
 class RowAssembly {
  public:
-  RowAssembly(const RawRows& rows, const DatasetOptions& options, DatasetBuilder& into);
+  RowAssembly(const DatasetSource& source, DatasetBuilder& into);
   void add(const EncodedBlock& block);
   void finish();
 
  private:
+  void count_end(std::int32_t token, std::int64_t rows);
   void leave_out(std::int64_t row, const EncodedBlock::LeftOut& why);
-  void add_row(std::int64_t row, const RowView& view);
-  void measure(std::int64_t row, std::int64_t length);
+  void count(LeftOutRows& rows, std::int64_t row, const std::string& reason) const;
+  void add_row(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about);
+  void add_long(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about);
+  void add_part(const RowView& view, const DocumentSlice& part);
+  void cut(std::int64_t row, std::int64_t length, std::int64_t kept);
   void flush();
   PackedRows single_rows();
   PackedRows packed_rows();
+  PackedRows all_packed();
   void write(std::span<const DocumentSlice> row);
   void add_slice(const DocumentSlice& slice);
 
@@ -56,7 +62,8 @@ class RowAssembly {
   DatasetBuilder& into_;
   Documents documents_;
   bool packs_, cuts_, borders_;
-  std::int64_t batch_;  // rows that are made into training rows together; 0: all
+  std::optional<std::int32_t> block_start_;  // in the place of the first token of each block
+  std::int64_t batch_;                       // rows that are made into training rows together; 0: all
   std::int64_t unreleased_ = 0;
   std::vector<std::int32_t> ids_, labels_, starts_;  // of the row being written
 };

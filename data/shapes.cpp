@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "data/dataset.h"
+#include "data/foreign_rows.h"
+#include "data/source/doubtful_row.h"
+#include "data/token_columns.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -17,15 +23,6 @@ constexpr const char* kShapesRemedy =
     "Rows hold one of: messages; prompt and completion; text; conversations; instruction and output; input and output; "
     "input_ids. Another text column is named by dataset_text_field.";
 
-[[noreturn]] void bad_row(std::string cause, std::string remedy = "") {
-  fail(ErrorKind::input, {.cause = std::move(cause), .remedy = std::move(remedy)});
-}
-
-bool has(const Json& row, std::string_view key) {
-  const auto it = row.find(key);
-  return it != row.end() && !it->is_null();
-}
-
 std::string string_at(const Json& row, std::string_view key) {
   const Json& value = row.at(key);
   if (!value.is_string()) bad_row(fmt::format("'{}' is not a string but {}", key, value.type_name()));
@@ -33,7 +30,7 @@ std::string string_at(const Json& row, std::string_view key) {
 }
 
 std::string optional_string(const Json& row, std::string_view key) {
-  return has(row, key) ? string_at(row, key) : std::string();
+  return row_has(row, key) ? string_at(row, key) : std::string();
 }
 
 // --- messages ---
@@ -69,7 +66,8 @@ Json message_from_value(const Json& turn) {
   Json message = {{"role", role_of_speaker(from)}};
   for (const auto& [key, value] : turn.items())
     if (key != "from" && key != "value") message[key] = value;
-  const Json calls = from == "function_call" && has(turn, "value") ? tool_calls_of(string_at(turn, "value")) : Json();
+  const Json calls =
+      from == "function_call" && row_has(turn, "value") ? tool_calls_of(string_at(turn, "value")) : Json();
   if (calls.is_null())
     message["content"] = turn.value("value", Json());
   else
@@ -77,23 +75,80 @@ Json message_from_value(const Json& turn) {
   return message;
 }
 
+bool is_blank_text(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
+}
+
+/// A value of which some files hold the JSON text.
+Json decoded(const Json& value, const std::string& place) {
+  if (!value.is_string() || value == "") return value;
+  try {
+    return parse_json(value.get_ref<const std::string&>(), place);
+  } catch (const Error& e) {
+    bad_row(fmt::format("{} is a text that is not JSON: {}", place, e.text().cause));
+  }
+}
+
+/// A list of objects, of which the list or each object may be a text; null stays.
+Json decoded_list(const Json& value, const std::string& place) {
+  if (value.is_string() && is_blank_text(value.get<std::string>())) return nullptr;
+  Json list = decoded(value, place);
+  if (list.is_null()) return nullptr;
+  if (!list.is_array()) bad_row(fmt::format("{} is not a list", place));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i] = decoded(list[i], fmt::format("{}[{}]", place, i));
+    if (!list[i].is_object()) bad_row(fmt::format("{}[{}] is not an object but {}", place, i, list[i].type_name()));
+  }
+  return list;
+}
+
+constexpr const char* kSwitchRemedy = "A message is learned as a whole or not at all: give 0 or 1, false or true.";
+
+/// What a message's switch says; none if it is not there.
+std::optional<bool> switch_at(const Json& message, const char* key) {
+  const auto at = message.find(key);
+  if (at == message.end() || at->is_null()) return {};
+  if (at->is_boolean()) return at->get<bool>();
+  if (at->is_number() && (*at == 0 || *at == 1)) return *at == 1;
+  bad_row(fmt::format("a message's '{}' is {}", key, dump_json(*at).substr(0, 40)), kSwitchRemedy);
+}
+
+constexpr std::array<const char*, 3> kSwitches = {"weight", "loss", "train"};
+
+/// What is wrong with a message wherever it stands; its calls become a list of objects.
+void check_message(Json& message, const std::string& place) {
+  for (const char* key : kSwitches) switch_at(message, key);
+  if (row_has(message, "tool_calls"))
+    message["tool_calls"] = decoded_list(message["tool_calls"], place + ".tool_calls");
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return;
+  for (const Json& part : *content)
+    if (const Json type = part.is_object() ? part.value("type", Json()) : Json();
+        type.is_string() && is_media(type.get_ref<const std::string&>()))
+      bad_row(fmt::format("{} holds a part of type {}: models here read text only", place, type.get<std::string>()),
+              "Remove such rows, or the part where the text does without it.");
+}
+
 /// Checks a list of messages; from/value turns become role/content ones.
-Json messages_at(const Json& row, std::string_view key) {
+Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules) {
   const Json& list = row.at(key);
   if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of messages but {}", key, list.type_name()));
-  if (list.empty()) bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
+  if (list.empty() && !rules.broken_turns)
+    bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
   Json messages = Json::array();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& message = list[i];
     const std::string place = fmt::format("'{}[{}]'", key, i);
     if (!message.is_object()) bad_row(place + " is not an object but " + message.type_name());
-    if (has(message, "from") && !has(message, "role")) {
+    if (row_has(message, "from") && !row_has(message, "role")) {
       messages.push_back(message_from_value(message));
+      check_message(messages.back(), place);
       continue;
     }
-    if (!has(message, "role") || !message.at("role").is_string())
+    if (!row_has(message, "role") || !message.at("role").is_string())
       bad_row(place + " has no role", "A message has a role (system, user, assistant, tool) and a content.");
     messages.push_back(message);
+    check_message(messages.back(), place);
   }
   return messages;
 }
@@ -102,58 +157,26 @@ Json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
+/// A column `system` begins a conversation that does not begin with a system message itself.
+void begin_with_system(const Json& row, Json& messages) {
+  const std::string system = optional_string(row, "system");
+  if (system.empty() || messages.empty() || messages[0].value("role", "") == "system") return;
+  messages.insert(messages.begin(), message("system", system));
+}
+
 void read_chat_extras(const Json& row, Sample& sample) {
-  if (has(row, "tools")) {
-    const Json& tools = row.at("tools");
-    sample.tools = tools.is_string() ? parse_json(tools.get_ref<const std::string&>(), "tools") : tools;
-    if (!sample.tools.is_array() && !sample.tools.is_null()) bad_row("'tools' is not a list");
-    if (sample.tools.empty()) sample.tools = nullptr;
-  }
-  sample.template_kwargs = has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
+  if (row_has(row, "tools")) sample.tools = decoded_list(row.at("tools"), "'tools'");
+  if (sample.tools.empty()) sample.tools = nullptr;
+  for (const char* key : {"tool_defs", "tool_definitions", "available_tools", "functions"})
+    if (sample.tools.is_null() && sample.unread.empty() && is_filled(row, key))
+      sample.unread = fmt::format("the column '{0}' is not read (column_mapping: {{tools: {0}}} reads it)", key);
+  sample.template_kwargs = row_has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
   if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
-}
-
-// --- rows of tokens ---
-
-std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
-  const Json& list = row.at(key);
-  if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of integers but {}", key, list.type_name()));
-  std::vector<std::int32_t> ids;
-  ids.reserve(list.size());
-  for (const Json& value : list) {
-    const bool integer = value.is_number_unsigned() || value.is_number_integer();
-    if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_row(fmt::format("'{}' holds {}, which is not a token id", key, dump_json(value).substr(0, 40)));
-    ids.push_back(value.get<std::int32_t>());
-  }
-  return ids;
-}
-
-std::vector<std::int32_t> parallel_ids(const Json& row, std::string_view key, std::size_t size) {
-  if (!has(row, key)) return {};
-  std::vector<std::int32_t> values = ids_at(row, key);
-  if (values.size() != size) bad_row(fmt::format("'{}' has {} values for {} input_ids", key, values.size(), size));
-  return values;
-}
-
-std::vector<bool> mask_at(const Json& row, std::string_view key, std::size_t size) {
-  const std::vector<std::int32_t> values = parallel_ids(row, key, size);
-  return {values.begin(), values.end()};
-}
-
-void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.shape = RowShape::tokens;
-  sample.input_ids = ids_at(row, "input_ids");
-  const std::size_t size = sample.input_ids.size();
-  sample.labels = parallel_ids(row, "labels", size);
-  sample.position_ids = parallel_ids(row, "position_ids", size);
-  sample.assistant_mask = mask_at(row, "assistant_masks", size);
-  sample.completion_mask = mask_at(row, "completion_mask", size);
 }
 
 // --- the other shapes ---
 
-void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
+void read_pair(const Json& row, const ShapeRules& rules, Sample& sample) {
   const bool chat_prompt = row.at("prompt").is_array(), chat_completion = row.at("completion").is_array();
   if (!chat_prompt && !chat_completion) {
     sample.shape = RowShape::text_pair;
@@ -162,24 +185,25 @@ void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
     return;
   }
   sample.shape = RowShape::chat_pair;
-  sample.messages = chat_prompt ? messages_at(row, "prompt") : Json::array({message("user", string_at(row, "prompt"))});
-  sample.completion = chat_completion ? messages_at(row, "completion")
+  sample.messages =
+      chat_prompt ? messages_at(row, "prompt", rules) : Json::array({message("user", string_at(row, "prompt"))});
+  sample.completion = chat_completion ? messages_at(row, "completion", rules)
                                       : Json::array({message("assistant", string_at(row, "completion"))});
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
-void read_messages(const Json& row, const ShapeRules&, Sample& sample) {
+void read_messages(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.shape = RowShape::chat;
-  sample.messages = messages_at(row, "messages");
+  sample.messages = messages_at(row, "messages", rules);
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
-void read_conversations(const Json& row, const ShapeRules&, Sample& sample) {
+void read_conversations(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.shape = RowShape::chat;
-  sample.messages = messages_at(row, "conversations");
-  const std::string system = optional_string(row, "system");
-  if (!system.empty() && sample.messages[0].value("role", "") != "system")
-    sample.messages.insert(sample.messages.begin(), message("system", system));
+  sample.messages = messages_at(row, "conversations", rules);
+  begin_with_system(row, sample.messages);
   read_chat_extras(row, sample);
 }
 
@@ -196,7 +220,9 @@ void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string
     sample.completion = Json::array({message("assistant", std::move(turn.second))});
   } else {
     sample.shape = RowShape::text_pair;
-    sample.prompt = std::move(turn.first) + "\n\n";
+    for (const Json& before : sample.messages) sample.prompt += before.at("content").get<std::string>() + "\n\n";
+    sample.messages = nullptr;
+    sample.prompt += std::move(turn.first) + "\n\n";
     sample.text = std::move(turn.second);
   }
 }
@@ -204,10 +230,10 @@ void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string
 void read_alpaca(const Json& row, const ShapeRules& rules, Sample& sample) {
   std::string question = string_at(row, "instruction");
   const std::string input = optional_string(row, "input"), system = optional_string(row, "system");
-  if (!input.empty()) question += "\n" + input;
+  if (!input.empty()) question += (question.empty() ? "" : "\n") + input;
   sample.messages = Json::array();
-  if (rules.chat_template && !system.empty()) sample.messages.push_back(message("system", system));
-  if (rules.chat_template && has(row, "history")) {
+  if (!system.empty()) sample.messages.push_back(message("system", system));
+  if (row_has(row, "history")) {
     if (!row.at("history").is_array()) bad_row("'history' is not a list");
     for (const Json& turn : row.at("history")) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
@@ -232,7 +258,7 @@ struct KnownShape {
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
 constexpr std::array<KnownShape, 7> kShapes = {{
-    {"input_ids", {"input_ids", "input_ids"}, read_tokens},
+    {"input_ids", {"input_ids", "input_ids"}, read_token_columns},
     {"prompt+completion", {"prompt", "completion"}, read_pair},
     {"messages", {"messages", "messages"}, read_messages},
     {"conversations", {"conversations", "conversations"}, read_conversations},
@@ -243,25 +269,66 @@ constexpr std::array<KnownShape, 7> kShapes = {{
 
 const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   for (const KnownShape& shape : kShapes) {
-    const auto there = [&](std::string_view key) { return has(row, key.empty() ? rules.text_field : key); };
+    const auto there = [&](std::string_view key) { return row_has(row, key.empty() ? rules.text_field : key); };
     if (there(shape.keys[0]) && there(shape.keys[1])) return &shape;
   }
   return nullptr;
 }
 
+// --- rows of no known shape ---
+
+[[noreturn]] void refuse_shape(const Json& row, const ShapeRules& rules) {
+  if (const std::string lack = missing_answer(row, rules); !lack.empty())
+    bad_row(lack, "Give it a value, or leave such rows out (skip_empty_answers: true).");
+  std::string keys;
+  for (const auto& [key, value] : row.items())
+    if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
+  const std::string mapping = mapping_for(row);
+  bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
+          mapping.empty() ? kShapesRemedy : fmt::format("To read these columns, write {}", mapping));
+}
+
 }  // namespace
+
+std::string missing_answer(const Json& row, const ShapeRules& rules) {
+  if (shape_of(row, rules)) return {};
+  for (const KnownShape& shape : kShapes) {
+    const std::string first(shape.keys[0].empty() ? rules.text_field : shape.keys[0]),
+        last(shape.keys[1].empty() ? rules.text_field : shape.keys[1]);
+    const auto answer = row.find(last);
+    if (answer != row.end() && answer->is_null() && (first == last || row_has(row, first)))
+      return fmt::format("'{}' is empty", last);
+  }
+  return {};
+}
 
 Sample read_sample(const Json& row, const ShapeRules& rules) {
   const KnownShape* shape = shape_of(row, rules);
-  if (shape == nullptr) {
-    std::string keys;
-    for (const auto& [key, value] : row.items())
-      if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
-    bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys), kShapesRemedy);
-  }
+  refuse_media(row);
+  refuse_preferences(row, shape ? shape->name : std::string_view());
+  if (shape == nullptr) refuse_shape(row, rules);
   Sample sample;
-  shape->read(row, rules, sample);
+  try {
+    shape->read(row, rules, sample);
+  } catch (const Error& e) {  // of a column that holds no JSON
+    for (const auto& [key, value] : row.items())
+      if (value.is_binary() && e.text().cause.find("'" + key + "'") != std::string::npos)
+        bad_row(fmt::format("'{}': {}", key, doubt_of(value)), "Correct the value.");
+    throw;
+  }
   return sample;
+}
+
+Json conversation_of(const Sample& sample) {
+  Json messages = sample.messages;
+  if (sample.shape == RowShape::chat_pair)
+    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  return messages;
+}
+
+bool is_learned(const Json& message) {
+  return std::all_of(kSwitches.begin(), kSwitches.end(),
+                     [&](const char* key) { return switch_at(message, key).value_or(true); });
 }
 
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {
@@ -270,13 +337,12 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
 }
 
 std::string empty_answer(const Sample& sample) {
-  const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
-  if (sample.shape == RowShape::text_pair) return blank(sample.text) ? "the completion is empty" : "";
+  if (sample.shape == RowShape::text_pair) return is_blank_text(sample.text) ? "the completion is empty" : "";
   std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");
-      if (is_assistant(message) && blank(content_text(message)) && (calls == message.end() || calls->empty()))
+      if (is_assistant(message) && is_blank_text(content_text(message)) && (calls == message.end() || calls->empty()))
         return fmt::format("the assistant's message {} is empty", number);
       ++number;
     }

@@ -46,6 +46,19 @@ LeftOutRows left_out_from(const Json& json) {
   return {.count = json.at(0), .place = json.at(1), .reason = json.at(2)};
 }
 
+Json ends_json(const std::vector<AnswerEnd>& ends) {
+  Json all = Json::array();
+  for (const AnswerEnd& end : ends) all.push_back({end.token, end.rows, end.text, end.special});
+  return all;
+}
+
+std::vector<AnswerEnd> ends_from(const Json& json) {
+  std::vector<AnswerEnd> ends;
+  for (const Json& end : json)
+    ends.push_back({.token = end.at(0), .rows = end.at(1), .text = end.at(2), .special = end.at(3)});
+  return ends;
+}
+
 Json statistics_json(const DatasetStatistics& s) {
   Json truncated = Json::array();
   for (const TruncatedRow& row : s.first_truncated) truncated.push_back({row.place, row.length});
@@ -57,10 +70,14 @@ Json statistics_json(const DatasetStatistics& s) {
           {"dropped_rows", s.dropped_rows},
           {"unplaced", left_out_json(s.unplaced)},
           {"unanswered", left_out_json(s.unanswered)},
+          {"broken", left_out_json(s.broken)},
+          {"too_long", left_out_json(s.too_long)},
+          {"unprinted", left_out_json(s.unprinted)},
           {"joined_pairs", s.joined_pairs},
           {"untargeted_rows", s.untargeted_rows},
           {"prompt_mismatches", s.prompt_mismatches},
           {"max_token_id", s.max_token_id},
+          {"answer_ends", ends_json(s.answer_ends)},
           {"first_truncated", truncated}};
 }
 
@@ -72,11 +89,15 @@ DatasetStatistics statistics_from(const Json& json) {
                       .dropped_rows = json.at("dropped_rows"),
                       .unplaced = left_out_from(json.at("unplaced")),
                       .unanswered = left_out_from(json.at("unanswered")),
+                      .broken = left_out_from(json.at("broken")),
+                      .too_long = left_out_from(json.at("too_long")),
+                      .unprinted = left_out_from(json.at("unprinted")),
                       .joined_pairs = json.at("joined_pairs"),
                       .untargeted_rows = json.at("untargeted_rows"),
                       .prompt_mismatches = json.at("prompt_mismatches"),
                       .max_token_id = json.at("max_token_id")};
   s.longest = json.at("longest");
+  s.answer_ends = ends_from(json.at("answer_ends"));
   for (const Json& row : json.at("first_truncated")) s.first_truncated.push_back({row.at(0), row.at(1)});
   return s;
 }

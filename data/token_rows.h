@@ -32,10 +32,18 @@ struct TruncatedRow {
   std::int64_t length = 0;  ///< in tokens, before
 };
 
-/// Source rows that make no training row, and why the first of them does not.
+/// Source rows that make no training row or not a whole one, and why the first of them does not.
 struct LeftOutRows {
   std::int64_t count = 0;
   std::string place, reason;  ///< of the first: "file:line"
+};
+
+/// What answers of chat rows end with: their last target that is not white space.
+struct AnswerEnd {
+  std::int32_t token = 0;
+  std::int64_t rows = 0;
+  std::string text = {};
+  bool special = false;  ///< a token that text alone does not make
 };
 
 /// What the rows looked like before packing; lengths are in tokens, before truncation.
@@ -51,6 +59,9 @@ struct DatasetStatistics {
   std::int64_t dropped_rows = 0;              ///< rows left out because truncation or masks left no target
   LeftOutRows unplaced;                       ///< the assistant's text cannot be told from the rest
   LeftOutRows unanswered;                     ///< an answer is empty, and such rows are skipped
+  LeftOutRows broken;                         ///< turns are no questions and answers, and such rows are skipped
+  LeftOutRows too_long;                       ///< longer than max_length, and such rows are skipped
+  LeftOutRows unprinted;                      ///< the chat template leaves something of the conversation out
   std::int64_t joined_pairs = 0;              ///< rows of a prompt and a completion as texts
   std::int64_t untargeted_rows = 0;           ///< rows kept without any target
   std::int64_t prompt_mismatches = 0;         ///< prompts whose tokens are no prefix of prompt + completion
@@ -58,7 +69,9 @@ struct DatasetStatistics {
   std::vector<std::int32_t> lengths;          ///< per source row that is not left out, in file order
   std::vector<TruncatedRow> first_truncated;  ///< the first kListedRows of them
 
-  static constexpr std::size_t kListedRows = 10;
+  std::vector<AnswerEnd> answer_ends;  ///< of conversations that end with an answer: the first kListedEnds kinds
+
+  static constexpr std::size_t kListedRows = 10, kListedEnds = 16;
 
   std::int64_t min() const;
   std::int64_t max() const;

@@ -4,9 +4,11 @@
 #include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/tcp/pair.h>
+#include <gloo/transport/tcp/unbound_buffer.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -43,13 +45,42 @@ class GlooContext::Pair : public tcp::Pair {
     if (state_ == CONNECTED) ::shutdown(fd_, SHUT_RDWR);
   }
 
-  // Those of the port that is closed may come late.
-  void handleEvents(int events) override {
+  // Those of the port that is closed may come late. Whoever waits is told of errors by end_wait.
+  void handleEvents(int events) override try {
     {
       const std::unique_lock lock(m_, std::try_to_lock);
       if (!lock || state_ != CONNECTED) return;
     }
     tcp::Pair::handleEvents(events);
+  } catch (const gloo::IoException&) {
+  }
+
+ protected:
+  // gloo tells those who wait for a transfer that its connection has broken, but for transfers that have begun: they
+  // would wait until the timeout.
+  void changeState(state next) noexcept override {
+    if (next == CLOSED && ex_) {
+      for (const tcp::Op& op : tx_) end_wait(op);
+      end_wait(rx_);
+    }
+    tcp::Pair::changeState(next);
+  }
+  bool write(tcp::Op& op) override {
+    const bool is_done = tcp::Pair::write(op);
+    if (!is_done && ex_) end_wait(op);
+    return is_done;
+  }
+
+ private:
+  /// gloo lets its own classes alone tell a buffer of an error.
+  struct BufferOfOurs : tcp::UnboundBuffer {
+    static void fail(tcp::UnboundBuffer& buffer, const std::exception_ptr& error) {
+      (buffer.*&BufferOfOurs::signalException)(error);
+    }
+  };
+  void end_wait(const tcp::Op& op) {
+    if (const gloo::NonOwningPtr<tcp::UnboundBuffer> buffer(op.ubuf); buffer)
+      BufferOfOurs::fail(*buffer.operator->(), ex_);
   }
 };
 

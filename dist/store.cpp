@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxValues = std::size_t{1} << 18, kMaxClients = std::size_t{1} << 14;
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all names and values
 constexpr std::chrono::seconds kFarewell{4};
+constexpr std::chrono::seconds kMoment{1};  // who asks others what they do waits for each for less
 constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
 constexpr const char* kPurpose = "store";
@@ -46,7 +47,7 @@ StoreServer::~StoreServer() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kFarewell, [&] {
-      return std::ranges::all_of(clients_, [](const Client& c) { return c.waits || c.ended; });
+      return std::ranges::all_of(clients_, [](const Client& c) { return c.idles || c.ended; });
     });
     ending_ = true;
     for (Client& c : clients_) c.socket.shut_down();
@@ -92,10 +93,10 @@ void StoreServer::reap() {
 
 std::optional<std::string> StoreServer::wait_for(Client& client, const std::string& key, milliseconds patience) {
   std::unique_lock lock(mutex_);
-  client.waits = true;
+  client.idles = key.starts_with(kAlarms) || patience > kMoment;
   changed_.notify_all();
   changed_.wait_for(lock, patience, [&] { return ending_ || values_.contains(key); });
-  client.waits = false;
+  client.idles = false;
   const auto it = values_.find(key);
   return it == values_.end() ? std::nullopt : std::optional(it->second);
 }

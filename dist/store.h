@@ -48,7 +48,7 @@ class StoreServer {
     explicit Client(Socket s) : socket(std::move(s)) {}
     Socket socket;
     std::thread thread;
-    bool waits = false, ended = false;  ///< for a value that nobody has set yet; it has left
+    bool idles = false, ended = false;  ///< waits for what others may do some day; has left
     std::string stays = {};             ///< kStays of its rank: it may leave only where that was taken back
   };
   void accept_all();

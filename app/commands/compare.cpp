@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "core/file.h"
 #include "core/progress.h"
@@ -93,11 +94,14 @@ std::string differences_table(const Json& differing) {
 
 int run_compare(const Arguments& args) {
   std::vector<RunRecord> runs;
+  std::vector<std::filesystem::path> inputs;
   for (const std::string& folder : args.operands()) runs.push_back(read_run(folder));
+  for (const std::string& folder : args.operands())
+    for (const auto& file : files_of_run(folder)) inputs.push_back(file);
   for (const RunRecord& run : runs)
     for (const std::string& what : run.missing) args.log().warn("{}: {}", run.folder.string(), what);
   const std::filesystem::path page = args.text("output").value_or("compare.html");
-  require_free_file(args, page);
+  require_free_file(args, page, inputs);
   write_file(page, report_page(runs));
   Json json{{"runs", Json::array()}, {"differences", differences(runs)}, {"output", page.string()}};
   const std::vector<std::string> names = names_of(runs);

@@ -6,6 +6,7 @@
 
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "config/check.h"
 #include "config/remarks.h"
@@ -138,6 +139,13 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   if (const auto file = run.args.text("rows")) write_file(*file, rows);
 }
 
+std::vector<std::filesystem::path> files_eval_reads(const Arguments& args, const Config& config) {
+  std::vector<std::filesystem::path> files = files_of_config(args.operand(0), config);
+  for (const auto& more : {files_of_run(config.training.output_dir), files_of_model(args.text("adapter").value_or(""))})
+    files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+
 }  // namespace
 
 int run_eval(const Arguments& args) {
@@ -147,7 +155,7 @@ int run_eval(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
                             .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
-  if (const auto file = args.text("rows")) require_free_file(args, *file, {args.operand(0)});
+  if (const auto file = args.text("rows")) require_free_file(args, *file, files_eval_reads(args, config.value));
   if (args.has("base") && args.has("adapter"))
     fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);

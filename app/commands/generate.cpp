@@ -1,9 +1,11 @@
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
-#include "core/json_view.h"
+#include "data/shapes.h"
 #include "data/source/reader.h"
+#include "text/template/message.h"
 #include "train/plan/compute.h"
 #include "train/setup/text_folder.h"
 
@@ -14,10 +16,14 @@ namespace {
 std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
   for (const char* key : {"messages", "prompt"})
     if (row.contains(key) && row[key].is_array()) {
-      Json messages = row[key];
-      if (!messages.empty() && JsonView(messages.back()).text("role", "") == "assistant")
-        messages.erase(messages.size() - 1);
-      return encode_chat(text, {.messages = messages, .tools = row.contains("tools") ? row["tools"] : Json()});
+      Json talk = {{"messages", row[key]}};
+      for (const char* beside : {"tools", "chat_template_kwargs"})
+        if (row.contains(beside)) talk[beside] = row[beside];
+      Sample sample = read_sample(talk, {});
+      if (is_assistant(sample.messages.back())) sample.messages.erase(sample.messages.size() - 1);
+      return encode_chat(text, {.messages = std::move(sample.messages),
+                                .tools = std::move(sample.tools),
+                                .extra = std::move(sample.template_kwargs)});
     }
   for (const char* key : {"prompt", "text"})
     if (row.contains(key) && row[key].is_string()) {
@@ -53,13 +59,21 @@ PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
   return out;
 }
 
+std::vector<std::filesystem::path> files_generate_reads(const Arguments& args) {
+  std::vector<std::filesystem::path> files;
+  if (const auto input = args.text("input")) files.emplace_back(*input);
+  for (const char* model : {"model", "adapter"})
+    for (const auto& file : files_of_model(args.text(model).value_or(""))) files.push_back(file);
+  return files;
+}
+
 }  // namespace
 
 int run_generate(const Arguments& args) {
   const AnswerModelRequest request = answer_request(args);
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  if (const auto file = args.text("output")) require_free_file(args, *file, {args.text("input").value_or("")});
+  if (const auto file = args.text("output")) require_free_file(args, *file, files_generate_reads(args));
   Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());

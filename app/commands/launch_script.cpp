@@ -5,9 +5,8 @@
 #include <string_view>
 
 #include "app/commands/commands.h"
-#include "config/keys.h"
+#include "app/next_commands.h"
 #include "core/error.h"
-#include "core/secrets.h"
 #include "dist/rank_secret.h"
 
 namespace qtrain {
@@ -47,14 +46,6 @@ std::string job_name(const std::string& output) {
   return name.substr(begin, std::min<std::size_t>(name.find_last_not_of('-') + 1 - begin, 50));
 }
 
-// The script is a file that others read.
-std::string written_override(const std::string& key, const std::string& value) {
-  if (is_secret_key(key)) return std::string(kRedacted);
-  const Json json = Json::parse(value, nullptr, false);
-  if (json.is_structured()) return dump_json(redacted(key, json));
-  return without_credentials(value);
-}
-
 ScriptedRun scripted_run(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const RunSection& run = config.value.run;
@@ -64,8 +55,7 @@ ScriptedRun scripted_run(const Arguments& args) {
                 .nodes = run.nnodes,
                 .ranks = run.nproc,
                 .cuda = run.device != DeviceChoice::cpu};
-  for (const auto& [key, value] : args.overrides())
-    s.command += " " + quoted(fmt::format("{}={}", key, written_override(key, value)));
+  for (const auto& [key, value] : args.overrides()) s.command += " " + quoted(shown_override(key, value));
   return s;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "config/remarks.h"
 #include "core/file.h"
@@ -35,7 +36,7 @@ int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   tell_remarks(config, args.log());
   const Config& c = config.value;
-  if (const auto file = args.text("dump")) require_free_file(args, *file, {args.operand(0)});
+  if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args.operand(0), c));
   args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())
     fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});

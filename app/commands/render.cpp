@@ -1,43 +1,82 @@
+#include <functional>
+
 #include "app/commands/commands.h"
-#include "data/source/reader.h"
+#include "config/training_sources.h"
+#include "data/encode.h"
 #include "model/model_source.h"
-#include "text/template/chat_template.h"
 #include "text/template/load.h"
-#include "text/template/rendered.h"
+#include "train/setup/dataset_setup.h"
+#include "train/setup/text_folder.h"
 
 namespace qtrain {
 namespace {
 
-Json or_null(const Json& row, const char* key) {
-  return row.contains(key) ? row[key] : Json();
+using TextOfRow = std::function<std::string(const Json& row)>;
+
+int write_texts(const Arguments& args, const RawRows& rows, const TextOfRow& text_of) {
+  Json texts = Json::array();
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    std::string text = with_place(rows.place(i), [&] { return text_of(rows.parse(i)); });
+    args.log().result_stream(written_result(dump_json(Json(text)) + "\n", ResultText::data));
+    if (args.json()) texts.push_back(std::move(text));
+  }
+  args.give({.text = "", .json = std::move(texts)});
+  return 0;
+}
+
+// The training rows of a run, or other ones as if they were; as they are cut into tokens.
+int render_config(const Arguments& args) {
+  for (const char* flag : {"model", "add_generation_prompt"})
+    if (args.has(flag))
+      fail(ErrorKind::usage,
+           {.cause = std::string("--") + flag + " is given beside a config",
+            .remedy = "Leave one of them out: the rows of a config are rendered as they are trained."});
+  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const TextFolder text = load_text_folder(config.value);
+  const RowEncoder encoder(dataset_options(config.value, Split::train), text.tools());
+  RawRows rows;
+  if (const auto input = args.text("input")) {
+    const DataSource source{
+        .files = {*input}, .columns = columns_of(config.value.data), .shared = {.columns = true, .message_keys = true}};
+    rows = source_rows({source}, source_files({source}, Split::train))[0];
+  } else {
+    rows = data_rows(config.value, Split::train);
+  }
+  return write_texts(args, rows, [&](const Json& row) { return encoder.text_of(row); });
+}
+
+// What the template gets to see of a row: all that is not read otherwise, and then its chat_template_kwargs.
+Json variables_of(const Json& row, const Sample& sample) {
+  Json variables = row;
+  for (const char* key :
+       {"messages", "prompt", "completion", "conversations", "tools", "documents", "chat_template_kwargs"})
+    variables.erase(key);
+  variables.update(sample.template_kwargs);
+  return variables;
 }
 
 }  // namespace
 
 int run_render(const Arguments& args) {
+  if (!args.operands().empty()) return render_config(args);
   const std::filesystem::path folder = text_folder(args.required("model"));
   const RawRows rows(resolve_data_files({args.required("input")}, Split::evaluation));
   const ChatTemplate chat = load_chat_template(folder);
-  Json texts = Json::array();
-  for (std::int64_t i = 0; i < rows.size(); ++i) {
-    const Json row = rows.parse(i);
-    const Json messages = or_null(row, "messages"), tools = or_null(row, "tools"),
-               documents = or_null(row, "documents");
-    if (messages.is_null()) fail(ErrorKind::input, {.cause = "the row has no \"messages\"", .place = rows.place(i)});
-    Json extra = row;
-    for (const char* key : {"messages", "tools", "documents"}) extra.erase(key);
-    const Rendered r = with_place(rows.place(i), [&] {
-      return chat.render({.messages = &messages,
-                          .tools = tools.is_null() ? nullptr : &tools,
-                          .documents = documents.is_null() ? nullptr : &documents,
-                          .add_generation_prompt = args.has("add_generation_prompt"),
-                          .extra = &extra});
-    });
-    args.log().result_stream(written_result(dump_json(Json(r.text)) + "\n", ResultText::data));
-    if (args.json()) texts.push_back(r.text);
-  }
-  args.give({.text = "", .json = std::move(texts)});
-  return 0;
+  return write_texts(args, rows, [&](const Json& row) {
+    const Sample sample = read_sample(row, {});
+    if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair)
+      fail(ErrorKind::input, {.cause = "the row has no \"messages\"",
+                              .remedy = "Name the run's config instead of a model to see rows of other shapes."});
+    const Json messages = conversation_of(sample), documents = row.value("documents", Json()),
+               variables = variables_of(row, sample);
+    return chat
+        .render({.messages = &messages,
+                 .tools = &sample.tools,
+                 .documents = &documents,
+                 .add_generation_prompt = args.has("add_generation_prompt"),
+                 .extra = &variables})
+        .text;
+  });
 }
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "core/file.h"
 #include "core/plural.h"
@@ -13,7 +14,7 @@ int run_report(const Arguments& args) {
   const std::filesystem::path folder = args.operand(0);
   const RunRecord run = read_run(folder);
   const std::filesystem::path page = args.text("output").value_or((folder / "report.html").string());
-  require_free_file(args, page);
+  require_free_file(args, page, files_of_run(folder));
   write_file(page, report_page({run}));
   for (const std::string& what : run.missing) args.log().warn("{}: {}", folder.string(), what);
   Json json = figures_of(run);

@@ -30,14 +30,20 @@ void require_inputs(const RecordedRun& run) {
 // What the two have come to, where both are done.
 void compare(const fs::path& before, const fs::path& now, Log& log) {
   if (!manifest_step(before) || !manifest_step(now)) return;
-  for (const std::string& name : sealed_files(before)) {
+  for (const std::string& name : sealed_files(now)) {
     if (!name.ends_with(".safetensors")) continue;
-    const bool same = path_exists(now / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
+    const bool same = path_exists(before / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
     if (!same)
       return log.warn("{} differs from that of {}: another processor, GPU or version has other last bits", name,
                       before.string());
   }
   log.info("the weights are those of {}, bit for bit", before.string());
+}
+
+// The file may be somebody else's: it does not say where rows are kept on this machine, which of them are removed, or
+// what others may ask.
+Json keys_of_this_machine() {
+  return {{"token_cache_dir", nullptr}, {"token_cache_gb", DataSection{}.token_cache_gb}, {"prometheus_port", nullptr}};
 }
 
 }  // namespace
@@ -57,7 +63,8 @@ int run_reproduce(const Arguments& args) {
   require_inputs(run);
   create_folders(output);
   const fs::path file = output / kDocument;
-  const RunDocument document = recorded_document(run, {.output = output, .ranks = run.ranks});
+  const RunDocument document =
+      recorded_document(run, {.output = output, .ranks = run.ranks, .keys = keys_of_this_machine()});
   write_file(file, dump_json(document.json, 2) + "\n");
   require_same_values(run, load_config(file), document);
   std::vector<std::string> words{"train", file.string(), "--resume", "never"};

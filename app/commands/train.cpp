@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/next_commands.h"
 #include "config/check.h"
 #include "config/fields.h"
@@ -25,6 +26,7 @@
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/foreign_results.h"
 #include "train/plan/compute.h"
 
 namespace qtrain {
@@ -174,6 +176,8 @@ int run_train(const Arguments& args) {
   }
   require_supported(config, {.ranks = place ? std::optional(place->size) : std::nullopt});
   if (!place) require_gpus(config.value);
+  if (const auto file = args.text("events"); file && !place)
+    require_outside(*file, files_of_config(args.operand(0), config.value));
   if (launches) return launch_run(config.value, args.log());
   if (const auto file = args.text("events"); file && (!place || place->rank == 0))
     args.log().set_events(std::make_unique<EventStream>(*file));

@@ -7,10 +7,12 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/ranged_text.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "config/check.h"
 #include "config/document.h"
 #include "config/fields.h"
+#include "config/keys.h"
 #include "config/remarks.h"
 #include "core/file.h"
 #include "core/stop.h"
@@ -48,6 +50,7 @@ class ChangedConfig {
       : file_(args.operand(0)), resolved_(resolved), document_(read_config_document(file_).value) {
     for (const auto& [path, text] : args.overrides()) {
       const Json value = Json::accept(text) ? Json::parse(text) : Json(text);
+      if (is_secret_key(path)) continue;  // it was kept out of the file
       if (Json* at = member(document_, path)) *at = value;
     }
   }
@@ -191,7 +194,9 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
-  require_free_file(args, output_of(args), {args.operand(0)});
+  std::vector<fs::path> read = files_of_config(args.operand(0), config.value);
+  std::erase(read, fs::path(args.operand(0)));  // with --overwrite it takes the result
+  require_free_file(args, output_of(args), read);
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);

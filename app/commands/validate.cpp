@@ -283,7 +283,7 @@ class Validation {
     }
     if (setup_.model) require_vocabulary(config_.value, into, split);
     const DatasetStatistics& s = into.statistics();
-    for (RowNotes::Note& note : notes_.of(s, *text_, config_.value.data))
+    for (RowNotes::Note& note : notes_.of(s, *text_, config_.value))
       note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
     const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
     return fmt::format("{}{}, {}, {}, {} cut", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),

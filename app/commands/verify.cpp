@@ -3,10 +3,12 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
 #include "core/file.h"
+#include "core/plural.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -15,18 +17,38 @@ namespace {
 namespace fs = std::filesystem;
 
 CommandResult told(const fs::path& output, const Verification& v) {
-  CommandResult result{
-      .text = "",
-      .json = {{"run", output.string()}, {"holds", v.holds()}, {"checks", Json::array()}, {"redone", Json::array()}}};
+  CommandResult result{.text = "",
+                       .json = {{"run", output.string()},
+                                {"holds", v.holds()},
+                                {"checks", Json::array()},
+                                {"redone", Json::array()},
+                                {"earlier", Json::array()}}};
   for (const Finding& f : v.findings) {
     result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", f.about)
                                      : fmt::format("DIFFERS       {}: {}\n", f.about, f.problem);
     result.json["checks"].push_back({{"about", f.about}, {"holds", f.problem.empty()}, {"problem", f.problem}});
   }
   for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
+  for (const EarlierValues& e : v.earlier) {
+    result.json["earlier"].push_back({{"until", e.until}, {"values", e.values}, {"ranks", e.ranks}});
+    result.text += fmt::format("steps up to {} were done with {} and {}\n", e.until, dump_json(e.values),
+                               counted(e.ranks, "rank"));
+  }
   result.text += v.holds() ? fmt::format("{}: the run holds", output.string())
                            : fmt::format("{}: the run is not what was recorded", output.string());
   return result;
+}
+
+std::vector<fs::path> files_verify_reads(const fs::path& output) {
+  std::vector<fs::path> files = files_of_run(output);
+  const RecordedRun run = read_recorded_run(output);
+  for (const auto& [name, hash] : run.files) files.push_back(run.file_now(name));
+  try {
+    enter_folder(run);
+    for (const fs::path& file : recorded_data_files(run)) files.push_back(full_path(file));
+  } catch (const Error&) {  // the verification says what is not there
+  }
+  return files;
 }
 
 }  // namespace
@@ -46,7 +68,7 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
-  if (file) require_free_file(args, *file);
+  if (file) require_free_file(args, *file, files_verify_reads(output));
   const Verification v = verify_run(
       output,
       {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});

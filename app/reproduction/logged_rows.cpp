@@ -44,6 +44,10 @@ bool is_measured(std::string_view key) {
   return std::ranges::find(kMeasured, key) != kMeasured.end();
 }
 
+// Rows of metrics.jsonl have it beside what is in the history.
+constexpr const char* kLossScale = "loss_scale";
+constexpr const char* kOfTotals = "train_runtime";
+
 bool is_row(const Json& row) {
   return row.is_object() && row.contains("step") && row["step"].is_number_integer();
 }
@@ -76,35 +80,86 @@ void check_histories(const RecordedRun& run, const std::vector<SealedState>& sta
   }
 }
 
-// Whether a row of metrics.jsonl has all that the history says.
-bool tells(const Json& metric, const Json& row) {
+bool has_all_of(const Json& metric, const Json& row) {
   for (const auto& [key, value] : row.items())
     if (const auto found = metric.find(key); found == metric.end() || *found != value) return false;
   return true;
 }
 
-// A run that went on from a checkpoint of another folder has logged the later rows here. Those behind the newest state
-// are of steps that will be done anew.
-std::string difference_of(const Json& metrics, const Json& history, std::int64_t last) {
+// Whether a row of metrics.jsonl has all that the history says, and beside that measurements alone.
+bool tells(const Json& metric, const Json& row) {
+  for (const auto& [key, value] : metric.items())
+    if (!row.contains(key) && !is_measured(key) && key != kLossScale) return false;
+  return has_all_of(metric, row);
+}
+
+bool is_totals(const Json& row) {
+  for (const auto& [key, value] : row.items())
+    if (!is_measured(key) && key != "total_flos" && key != "train_loss" && key != "epoch" && key != "step")
+      return false;
+  return true;
+}
+
+Json totals_of(const Json& rows) {
+  Json totals = Json::array();
+  for (const Json& row : rows)
+    if (row.contains(kOfTotals)) totals.push_back(row);
+  return totals;
+}
+
+// Those of the result are in its history; results that it has taken the place of had others.
+std::string totals_difference(const Json& metrics, const Json& history) {
+  const Json totals = totals_of(metrics), logged = totals_of(history);
+  for (const Json& row : totals)
+    if (!is_totals(row)) return fmt::format("says {}, which no run logs as its totals", dump_json(row));
+  if (logged.empty()) return "";
+  if (totals.empty() || !tells(totals.back(), logged.back()))
+    return fmt::format("says {}, and logged was {}", totals.empty() ? "nothing" : dump_json(totals.back()),
+                       dump_json(logged.back()));
+  return "";
+}
+
+// A run that went on from a checkpoint of another folder has logged the later rows here, from before the first state
+// on. Those behind the newest state are of steps that will be done anew.
+std::string difference_of(const Json& metrics, const Json& history, const std::vector<SealedState>& states) {
   Json rows = rows_of_steps(metrics);
-  std::erase_if(rows.get_ref<Json::array_t&>(), [&](const Json& row) { return row["step"] > last; });
+  std::erase_if(rows.get_ref<Json::array_t&>(), [&](const Json& row) { return row["step"] > states.back().step; });
   if (rows.size() > history.size()) return fmt::format("has {} rows, and {} were logged", rows.size(), history.size());
   const std::size_t missing = history.size() - rows.size();
+  if (missing > 0 && (rows.empty() || history[missing - 1]["step"] >= states.front().step))
+    return fmt::format("lacks the first {} of the {} logged rows", missing, history.size());
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (!tells(rows[i], history[missing + i]))
       return fmt::format("says {}, and logged was {}", dump_json(rows[i]), dump_json(history[missing + i]));
-  return rows.empty() && !history.empty() ? "has none of the logged rows" : "";
+  return "";
+}
+
+Json rows_in(std::string_view text, const fs::path& file) {
+  Json rows = Json::array();
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    Json row = parse_json(text.substr(begin, end - begin), file.string());
+    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is no logged row", .place = file.string()});
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 // What the result says of the file, which may have grown since.
-std::string seal_problem(const fs::path& metrics, const Json& seal) {
+std::string seal_problem(const fs::path& metrics, const SealedState& result) {
+  const Json seal = read_json(result.folder / kTrainResults).value(kMetricsSeal, Json());
   if (!seal.is_object() || !seal.value("bytes", Json()).is_number_unsigned() ||
       !seal.value("sha256", Json()).is_string())
     return fmt::format("{} does not say which it is", kTrainResults);
   const std::string text = read_text(metrics);
   const auto bytes = seal["bytes"].get<std::uint64_t>();
-  const bool same = bytes <= text.size() && sha256_of(std::string_view(text).substr(0, bytes)) == seal["sha256"];
-  return same ? "" : fmt::format("does not have the SHA-256 that {} names: one of them was changed", kTrainResults);
+  const std::string_view sealed = std::string_view(text).substr(0, bytes);
+  if (bytes > text.size() || sha256_of(sealed) != seal["sha256"])
+    return fmt::format("does not have the SHA-256 that {} names: one of them was changed", kTrainResults);
+  for (const Json& row : rows_in(sealed, metrics))
+    if (row["step"] > result.step)
+      return fmt::format("says {}, and the result is of step {}", dump_json(row), result.step);
+  return totals_difference(rows_in(sealed, metrics),
+                           read_json(result.folder / kTrainerState).value("log_history", Json::array()));
 }
 
 std::string metrics_problem(const RecordedRun& run, const std::vector<SealedState>& states) {
@@ -112,10 +167,9 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
   try {
     const Json metrics = read_metrics(file);
     const auto result = std::ranges::find(states, run.output, &SealedState::folder);
-    std::string problem = result == states.end()
-                              ? ""
-                              : seal_problem(file, read_json(run.output / kTrainResults).value(kMetricsSeal, Json()));
-    if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states.back().step);
+    std::string problem =
+        result == states.end() ? totals_difference(metrics, Json::array()) : seal_problem(file, *result);
+    if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states);
     return problem;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::input) throw;
@@ -140,19 +194,12 @@ Json without_measurements(Json document) {
 Json rows_of_steps(const Json& rows) {
   Json kept = Json::array();
   for (const Json& row : rows)
-    if (!row.contains("train_runtime")) kept.push_back(row);
+    if (!row.contains(kOfTotals)) kept.push_back(row);
   return kept;
 }
 
 Json read_metrics(const fs::path& file) {
-  Json rows = Json::array();
-  const std::string text = read_text(file);
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Json row = parse_json(std::string_view(text).substr(begin, end - begin), file.string());
-    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is no logged row", .place = file.string()});
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return rows_in(read_text(file), file);
 }
 
 void check_logged_rows(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {

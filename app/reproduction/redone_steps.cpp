@@ -70,9 +70,10 @@ DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, cons
   return changes;
 }
 
-// What the new start says of itself: device, rows and their hashes are those of the run.
-std::string run_difference(const RecordedRun& run, const fs::path& again) {
+// What the new start says of itself: device, rows, files and their hashes are those of the run, and none is left out.
+std::string run_difference(const RecordedRun& run, const fs::path& again, const Renames& renames) {
   constexpr std::array kKeys{"device",
+                             "device_kind",
                              "ranks",
                              "seed",
                              "data_seed",
@@ -82,10 +83,13 @@ std::string run_difference(const RecordedRun& run, const fs::path& again) {
                              "training_data_sha256",
                              "evaluation_data_sha256"};
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
-  for (const char* key : kKeys) {
-    if (!run.run.contains(key)) continue;
-    if (const Json& was = run.run[key], is = now.value(key, Json()); was != is)
+  for (const char* key : kKeys)
+    if (const Json was = run.run.value(key, Json()), is = now.value(key, Json()); was != is)
       return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, dump_json(was), dump_json(is));
+  for (const char* key : {"files", "files_sha256"}) {
+    const std::string difference = first_difference(with_former_files(run.run.value(key, Json::object()), {}),
+                                                    with_former_files(now.value(key, Json::object()), renames));
+    if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
     return fmt::format("{} says that version is {}, and the program it names is {}", kResolvedConfig, run.version,
@@ -108,7 +112,8 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     std::vector<std::string> found =
         differences({.sealed = sealed.folder, .again = again, .renames = document.renames});
     if (result)
-      if (const std::string problem = run_difference(run, output); !problem.empty()) found.push_back(problem);
+      if (const std::string problem = run_difference(run, output, document.renames); !problem.empty())
+        found.push_back(problem);
     v.add(about, fmt::format("{}", fmt::join(found, "; ")));
   }
 }

@@ -23,6 +23,15 @@ bool is_there(const fs::path& path) {
   return fs::exists(fixed_part(path), ignored);
 }
 
+std::string former_file(const std::string& name, const Renames& renames) {
+  for (const auto& [now, was] : renames) {
+    const fs::path inside = fs::path(name).lexically_relative(now);
+    if (inside == ".") return was;
+    if (!inside.empty() && *inside.begin() != "..") return (fs::path(was) / inside).string();
+  }
+  return name;
+}
+
 template <class Change>
 void change_texts(Json& value, const Change& change) {
   if (value.is_string()) value = change(value.get<std::string>());
@@ -60,6 +69,14 @@ Json with_former_names(Json document, const Renames& renames) {
       return former == renames.end() ? text : former->second;
     });
   return document;
+}
+
+Json with_former_files(const Json& files, const Renames& renames) {
+  std::map<std::string, Json> sorted;
+  for (const auto& [name, value] : files.items()) sorted[former_file(name, renames)] = value;
+  Json former = Json::object();
+  for (auto& [name, value] : sorted) former[name] = std::move(value);
+  return former;
 }
 
 Renames rename_moved(Json& document, const Relocation& places, const fs::path& folder) {

@@ -29,6 +29,9 @@ using Renames = std::map<std::string, std::string>;
 /// The document with all texts that are such names as they were.
 Json with_former_names(Json document, const Renames& renames);
 
+/// {path: value} with paths of files, in their order, below the folders that had other names.
+Json with_former_files(const Json& files, const Renames& renames);
+
 /// Puts names of files that were moved into `document`, which has names about `folder`, and returns them.
 Renames rename_moved(Json& document, const Relocation& places, const std::filesystem::path& folder);
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kTrainingState = "training_state.json";
 /// What is another one in each state.
 constexpr std::array kOfState{kTrainingState, kTrainerState, kTrainResults, "gemm_choices.json"};
-constexpr std::string_view kTemplates = "additional_chat_templates/";
+constexpr std::string_view kTemplates = "additional_chat_templates/", kCustomGenerate = "custom_generate";
 
 // Whether a finished run has left something there, with a manifest or without.
 bool has_result(const fs::path& output) {
@@ -39,16 +39,25 @@ bool has_result(const fs::path& output) {
   return false;
 }
 
+// Whether loaders that are allowed to run code of a model take it from the folder.
+bool names_own_code(const fs::path& folder) {
+  return std::ranges::any_of(std::array{"config.json", "tokenizer_config.json"}, [&](const char* name) {
+    return fs::is_regular_file(folder / name) && read_text(folder / name).find("\"auto_map\"") != std::string::npos;
+  });
+}
+
 // Files that would be read beside those that are sealed; empty: none.
 std::string unsealed_beside(const fs::path& folder) {
   const std::vector<std::string> names = sealed_files(folder);
   const std::set<std::string> sealed(names.begin(), names.end());
   std::vector<std::string> others;
-  for (const fs::path& place : {folder, folder / kTemplates}) {
+  const bool runs_code = names_own_code(folder);
+  for (const fs::path& place : {folder, folder / kTemplates, folder / kCustomGenerate}) {
     std::error_code error;
     for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error)) {
       const std::string name = it->path().lexically_relative(folder).string();
-      if (!sealed.contains(name) && is_read_by_loaders(name)) others.push_back(name);
+      if (!sealed.contains(name) && (is_read_by_loaders(name) || (runs_code && name.ends_with(".py"))))
+        others.push_back(name);
     }
   }
   std::ranges::sort(others);
@@ -88,6 +97,15 @@ void check_identities(const std::vector<SealedState>& states, Verification& v) {
     if (const RunChanges changes = run_changes(first->identity(), s.identity()); !changes.refused.empty())
       v.add(s.folder.filename(), fmt::format("its config is not that of {}: {}", first->folder.filename().string(),
                                              fmt::join(changes.refused, "; ")));
+  }
+}
+
+void note_earlier_values(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  for (const SealedState& s : states) {
+    if (!s.state) continue;
+    EarlierValues earlier{
+        .until = s.step, .values = keys_of_then(run, s.identity()), .ranks = ranks_of_then(run, s.identity())};
+    if (!earlier.values.empty() || earlier.ranks != run.ranks) v.earlier.push_back(std::move(earlier));
   }
 }
 
@@ -141,14 +159,22 @@ std::string name_of(const RecordedRun& run, const fs::path& folder) {
   return folder == run.output ? "the result" : folder.filename().string();
 }
 
+// As transformers, PEFT, sentence-transformers, vLLM and their like look for them, on disks where case makes no
+// difference too.
 bool is_read_by_loaders(const fs::path& path) {
-  const std::string name = path.filename().string();
+  std::string name = path.filename().string();
+  std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
   const auto is = [&](auto... names) { return ((name == names) || ...); };
   const auto ends = [&](auto... endings) { return (name.ends_with(endings) || ...); };
   if (ends(".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".jinja")) return true;
-  if (is("config.json", "generation_config.json", "adapter_config.json", "vocab.json", "vocab.txt", "merges.txt"))
+  if (ends(".ckpt", ".h5", ".msgpack", ".model", ".tiktoken", ".spm")) return true;
+  if (is("config.json", "generation_config.json", "adapter_config.json", "chat_template.json", "merges.txt"))
     return true;
-  return name.find("token") != std::string::npos && ends(".json", ".model");
+  if (is("params.json", "tekken.json", "modules.json", "config_sentence_transformers.json")) return true;
+  if (ends("processor_config.json", "quantize_config.json", "quant_config.json")) return true;
+  if (name.starts_with("vocab") && ends(".json", ".txt", ".bpe", ".tsv")) return true;
+  if (path.parent_path().filename() == kCustomGenerate && ends(".py")) return true;
+  return name.starts_with("tokenizer.model") || (name.find("token") != std::string::npos && ends(".json"));
 }
 
 std::vector<SealedState> sealed_states(const RecordedRun& run, Verification& v) {
@@ -177,6 +203,7 @@ void check_agreement(const RecordedRun& run, const std::vector<SealedState>& sta
   check_config(run, states, v);
   check_identities(states, v);
   check_last_config(run, states, v);
+  note_earlier_values(run, states, v);
   check_companions(run, states, v);
   check_logged_rows(run, states, v);
 }

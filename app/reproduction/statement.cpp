@@ -31,12 +31,7 @@ Json parameters_of(const RecordedRun& run) {
 
 // Files of rows as they are now: the rows that were made of them are those of the run.
 void add_data_files(const RecordedRun& run, Json& inputs) {
-  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
-  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
-  std::set<fs::path> named;  // rows that are held out are in files of training rows
-  for (const Split split : {Split::train, Split::evaluation})
-    for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
-  for (const fs::path& file : named) inputs.push_back(resource(file.string(), sha256_of_file(file)));
+  for (const fs::path& file : recorded_data_files(run)) inputs.push_back(resource(file.string(), sha256_of_file(file)));
 }
 
 Json inputs_of(const RecordedRun& run) {
@@ -60,6 +55,14 @@ Json builder_of(const RecordedRun& run, const std::string& own) {
   return builder;
 }
 
+// A run that was gone on with by other values is not the one that its last config asks for.
+Json internal_parameters_of(const RecordedRun& run, const Verification& verification) {
+  Json parameters{{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}};
+  for (const EarlierValues& e : verification.earlier)
+    parameters["qtrain_earlierValues"].push_back({{"untilStep", e.until}, {"values", e.values}, {"ranks", e.ranks}});
+  return parameters;
+}
+
 Json verification_of(const Verification& verification, const std::string& own) {
   Json redone = Json::array();
   for (const RedoneSteps& s : verification.redone) redone.push_back({{"first", s.from + 1}, {"last", s.to}});
@@ -70,6 +73,15 @@ Json verification_of(const Verification& verification, const std::string& own) {
 }
 
 }  // namespace
+
+std::set<fs::path> recorded_data_files(const RecordedRun& run) {
+  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
+  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
+  std::set<fs::path> named;  // rows that are held out are in files of training rows
+  for (const Split split : {Split::train, Split::evaluation})
+    for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
+  return named;
+}
 
 Json in_toto_statement(const RecordedRun& run, const Verification& verification) {
   Json subjects = Json::array();
@@ -83,7 +95,7 @@ Json in_toto_statement(const RecordedRun& run, const Verification& verification)
            {{"buildDefinition",
              {{"buildType", "urn:qtrain:training:1"},
               {"externalParameters", parameters_of(run)},
-              {"internalParameters", {{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}}},
+              {"internalParameters", internal_parameters_of(run, verification)},
               {"resolvedDependencies", inputs_of(run)}}},
             {"runDetails",
              {{"builder", builder_of(run, own)}, {"byproducts", Json::array({verification_of(verification, own)})}}}}}};

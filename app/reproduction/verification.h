@@ -19,9 +19,18 @@ struct RedoneSteps {
   std::int64_t from = 0, to = 0;
 };
 
+/// Values that steps up to a checkpoint were done with, where the config of the run has others: it was gone on with
+/// anew.
+struct EarlierValues {
+  std::int64_t until = 0;
+  Json values = Json::object();  ///< of keys
+  int ranks = 1;
+};
+
 struct Verification {
   std::vector<Finding> findings;
   std::vector<RedoneSteps> redone;
+  std::vector<EarlierValues> earlier;
 
   bool holds() const;
   void add(std::string about, std::string problem = "") { findings.push_back({std::move(about), std::move(problem)}); }

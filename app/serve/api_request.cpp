@@ -10,6 +10,7 @@
 #include "app/serve/api_error.h"
 #include "config/keys.h"
 #include "core/plural.h"
+#include "text/template/unprinted.h"
 
 namespace qtrain::serve {
 namespace {
@@ -133,6 +134,8 @@ class Body {
 
 const JsonRules kJsonOfClient{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31, kMaxLogprobs = 20, kMaxStops = 16;
+// So much of an answer is held back and searched at every token.
+constexpr std::size_t kMaxStopBytes = 1024;
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -159,10 +162,13 @@ void read_stop(const Body& body, ApiRequest& r) {
   if (!stop) return;
   const Json list = stop->is_array() ? *stop : Json::array({*stop});
   const bool good = list.size() <= kMaxStops && std::ranges::all_of(list, [](const Json& s) {
-                      return s.is_string() && !s.get_ref<const std::string&>().empty();
+                      if (!s.is_string()) return false;
+                      const auto& text = s.get_ref<const std::string&>();
+                      return !text.empty() && text.size() <= kMaxStopBytes;
                     });
   if (!good)
-    refuse({.message = fmt::format("\"stop\" is a text or a list of at most {}, none of them empty", kMaxStops),
+    refuse({.message = fmt::format("\"stop\" is a text or a list of at most {}, each of 1 to {} bytes", kMaxStops,
+                                   kMaxStopBytes),
             .param = "stop"});
   for (const Json& s : list) r.stop.push_back(s);
 }
@@ -279,6 +285,22 @@ void require_short(const std::string& prompt, const ServedModel& model, const Re
     refuse_length(counted(static_cast<std::int64_t>(prompt.size()), "byte"), limits, endpoint);
 }
 
+// A model that does not see its tools would answer as if there were none.
+void require_printed(const ServedModel& model, const ChatPrompt& prompt) {
+  if (!model.answers.text.chat_template) return;
+  const RenderInput input{.messages = &prompt.messages,
+                          .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
+                          .add_generation_prompt = true,
+                          .extra = prompt.extra.is_null() ? nullptr : &prompt.extra,
+                          .now = model.answers.text.template_clock};
+  for (const Unprinted& lost : unprinted_parts(*model.answers.text.chat_template, input)) {
+    const bool tools = lost.part == Unprinted::Part::tools;
+    if (!tools && lost.part != Unprinted::Part::tool_calls) continue;
+    refuse({.message = fmt::format("the chat template of the model has no words for {}: leave them out", lost.name()),
+            .param = tools ? "tools" : "messages"});
+  }
+}
+
 void read_chat_prompt(const Body& body, const ServedModel& model, const RequestLimits& limits, ApiRequest& r) {
   if (const Json* format = body.find("response_format"))
     if (!format->is_object() || format->value("type", Json()) != "text")
@@ -289,6 +311,7 @@ void read_chat_prompt(const Body& body, const ServedModel& model, const RequestL
     refuse({.message = "\"chat_template_kwargs\" is an object", .param = "chat_template_kwargs"});
   ChatPrompt prompt{.messages = read_messages(body), .tools = read_tools(body), .extra = extra ? *extra : Json()};
   r.parses_tool_calls = model.parses_tool_calls && !prompt.tools.is_null();
+  require_printed(model, prompt);
   const std::string text = render_chat(model.answers.text, prompt);
   require_short(text, model, limits, r.endpoint);
   r.prompts.push_back(encode_rendered(model.answers.text, text));

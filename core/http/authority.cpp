@@ -1,10 +1,12 @@
 #include "core/http/authority.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 namespace qtrain::http {
 namespace {
@@ -15,14 +17,29 @@ bool is_number(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &four) == 1 || ::inet_pton(AF_INET6, host.c_str(), &six) == 1;
 }
 
-std::string without_domain(const std::string& name) {
-  return lower_case(name.substr(0, name.find('.')));
+std::string name_of_this_machine() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? lower_case(name.data()) : "";
 }
 
+// As the resolver has it; asked once.
+const std::string& full_name_of_this_machine() {
+  static const std::string full = [] {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_flags = AI_CANONNAME;
+    if (::getaddrinfo(name_of_this_machine().c_str(), nullptr, &hints, &found) != 0) return std::string();
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+    return lower_case(found->ai_canonname ? found->ai_canonname : "");
+  }();
+  return full;
+}
+
+// Alone or in a domain of its own: anybody can have the name below a domain of theirs lead to this machine.
 bool is_name_of_this_machine(const std::string& host) {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return false;
-  return !host.empty() && without_domain(host) == without_domain(name.data());
+  const std::string name = name_of_this_machine(), asked = lower_case(host);
+  const std::string first = name.substr(0, name.find('.'));
+  if (first.empty() || asked.substr(0, asked.find('.')) != first) return false;
+  return asked == first || asked == name || asked == first + ".local" || asked == full_name_of_this_machine();
 }
 
 [[noreturn]] void refuse_authority() {

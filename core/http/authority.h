@@ -13,7 +13,7 @@ std::string host_of(std::string_view authority);
 bool is_loopback(const std::string& host);
 
 /// Whether a server that listens at `address` answers to that host: to the names of loopback and to the address, and
-/// where others can reach it, to this machine's name, with or without a domain, and to all addresses in numbers.
+/// where others can reach it, to this machine's name, alone or in its own domain, and to all addresses in numbers.
 bool answers_to(const std::string& host, const std::string& address);
 
 /// Refuses what a web page of another origin asks a server that has no secret: a name in `Host` that leads here without

@@ -109,11 +109,30 @@ class CsvScan {
   std::vector<std::string> fields_;
 };
 
+/// What stands between the columns of a header: `usual`, or another sign that tables have there where it has none.
+char delimiter_of(std::string_view text, char usual) {
+  const std::size_t begin = std::min(text.find_first_not_of("\r\n"), text.size());
+  std::map<char, int> counts;
+  bool quoted = false;
+  for (const char c : text.substr(begin, text.find_first_of("\r\n", begin) - begin)) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted) ++counts[c];
+  }
+  char best = usual;
+  for (const char other : {',', ';', '\t', '|'})
+    if (counts[usual] == 0 && counts[other] > counts[best]) best = other;
+  return best;
+}
+
 /// CSV or TSV with a header. A field is text, whatever it looks like, and an empty one null: rows take nothing else
 /// from such files, and the answer "None" or "2" is one.
 class CsvRows final : public RowSource {
  public:
-  CsvRows(FileBytesPtr file, char delimiter) : RowSource(file->name()), file_(std::move(file)), delimiter_(delimiter) {
+  CsvRows(FileBytesPtr file, char delimiter)
+      : RowSource(file->name()),
+        file_(std::move(file)),
+        format_(delimiter == '\t' ? "tsv" : "csv"),
+        delimiter_(delimiter_of(file_->text(), delimiter)) {
     CsvScan scan(*file_, delimiter_);
     scan.next();  // the file is not blank
     set_header(scan.fields());
@@ -125,7 +144,7 @@ class CsvRows final : public RowSource {
     require_fields();
   }
 
-  std::string_view format() const override { return delimiter_ == '\t' ? "tsv" : "csv"; }
+  std::string_view format() const override { return format_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
   std::string place(std::int64_t row) const override { return place_of_line(rows_.at(idx(row)).line); }
 
@@ -199,6 +218,7 @@ class CsvRows final : public RowSource {
   }
 
   FileBytesPtr file_;
+  std::string_view format_;
   char delimiter_;
   std::vector<std::string> columns_;
   std::vector<Location> rows_;

@@ -39,15 +39,6 @@ std::optional<double> number_member(const Json& entry, const char* key) {
   return value.get<double>();
 }
 
-std::optional<Split> split_member(const Json& entry) {
-  const std::string name = string_member(entry, "split");
-  if (name.empty()) return std::nullopt;
-  if (name == "train") return Split::train;
-  for (const char* other : {"validation", "valid", "val", "dev", "eval", "test"})
-    if (name == other) return Split::evaluation;
-  bad_entry("split \"" + name + "\" is not known", "Use train, validation or test, or name the files.");
-}
-
 /// Files as datasets.load_dataset takes them: `path` may name a format, with the files in data_files.
 std::vector<std::string> files_member(const Json& entry) {
   constexpr std::array<std::string_view, 4> kBuilders = {"json", "csv", "parquet", "arrow"};
@@ -77,7 +68,7 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
                 "An entry has path or data_files, data_dir, split, columns, column_mapping, "
                 "message_property_mappings, role_mapping, fraction, weight.");
   DataSource source{.files = files_member(entry),
-                    .split = split_member(entry),
+                    .splits = read_split(string_member(entry, "split")),
                     .columns = columns,
                     .fraction = number_member(entry, "fraction"),
                     .weight = number_member(entry, "weight")};

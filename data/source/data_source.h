@@ -6,13 +6,14 @@
 #include "core/json.h"
 #include "data/source/columns.h"
 #include "data/source/files.h"
+#include "data/source/split_slice.h"
 
 namespace qtrain {
 
 /// One source of a mixture: an entry of the config key `datasets`.
 struct DataSource {
-  std::vector<std::string> files;  ///< files, globs, folders
-  std::optional<Split> split;      ///< part of a folder; none: as its use asks
+  std::vector<std::string> files;       ///< files, globs, folders
+  std::vector<SplitSlice> splits = {};  ///< one behind the other; none: the part of folders that its use asks for
   ColumnMap columns;
   SharedMaps shared = {};  ///< of `columns`
   std::optional<double> fraction, weight;

@@ -27,7 +27,7 @@ struct DataFormat {
 constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".ndjson"}, true},
                                                  {"csv", {".csv", ".tsv"}, true},
                                                  {"parquet", {".parquet"}, false},
-                                                 {"arrow", {".arrow"}, false}}};
+                                                 {"arrow", {".arrow", ".feather", ".ipc"}, false}}};
 constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
 constexpr std::array<std::string_view, 13> kNotRead = {".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy", ".zip",
                                                        ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
@@ -120,7 +120,7 @@ Paths from_saved(const fs::path& folder) {
 }
 
 /// The files of one split of a folder that DatasetDict.save_to_disk wrote.
-Paths from_saved_dict(const fs::path& folder, Split split) {
+Paths from_saved_dict(const fs::path& folder, const WantedSplit& split) {
   const fs::path file = folder / "dataset_dict.json";
   const Json json = saved_object(file);
   Paths names, files;
@@ -136,7 +136,7 @@ Paths from_saved_dict(const fs::path& folder, Split split) {
   return files;
 }
 
-Paths from_folder(const fs::path& folder, Split split) {
+Paths from_folder(const fs::path& folder, const WantedSplit& split) {
   if (is_there(folder / "dataset_dict.json")) return from_saved_dict(folder, split);
   if (is_saved_folder(folder)) return from_saved(folder);
   Paths files = of_one_format(data_files_in(folder));
@@ -209,7 +209,7 @@ Paths expand(const fs::path& pattern) {
                   "download OWNER/NAME --repo-type dataset --local-dir DIR or datasets.save_to_disk."});
 }
 
-Paths files_of_entry(const std::string& entry, Split split) {
+Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   const fs::path path(entry);
   if (leads_to_folder(path)) return from_folder(path, split);
   if (is_there(path)) {
@@ -240,7 +240,7 @@ bool is_saved_folder(const fs::path& folder) {
   return is_there(folder / "state.json") && is_there(folder / "dataset_info.json");
 }
 
-Paths resolve_data_files(const std::vector<std::string>& entries, Split split) {
+Paths resolve_data_files(const std::vector<std::string>& entries, const WantedSplit& split) {
   if (entries.empty())
     fail(ErrorKind::usage, {.cause = "no data file given", .remedy = "Set dataset_name to a file, glob or folder."});
   Paths files;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/stop.h"
 #include "data/index.h"
+#include "data/source/doubtful_row.h"
 #include "data/source/row_source.h"
 
 namespace qtrain {
@@ -126,6 +128,7 @@ class JsonRows final : public RowSource {
     try {
       return parse_json(json, place(row));
     } catch (const Error& e) {
+      if (std::optional<Json> doubtful = doubtful_row(json, place(row))) return std::move(*doubtful);
       ErrorText text = e.text();
       if (text.remedy.empty()) text.remedy = kRowRemedy;
       throw Error(e.kind(), std::move(text));

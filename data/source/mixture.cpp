@@ -1,10 +1,13 @@
 #include "data/source/mixture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "data/index.h"
@@ -85,6 +88,17 @@ void check_probabilities(const Counts& sizes, const std::vector<double>& probabi
   if (!(sum > 0)) bad_mixture("all weights are 0");
 }
 
+/// A file is no two splits at once: its rows would count twice.
+void require_other_files(const DataSource& source, std::span<const std::vector<std::filesystem::path>> files) {
+  for (std::size_t s = 1; s < files.size(); ++s)
+    for (std::size_t other = 0; other < s; ++other)
+      if (source.splits[s].name != source.splits[other].name && files[s] == files[other])
+        fail(ErrorKind::input, {.cause = fmt::format("it has no splits \"{}\" and \"{}\": the same files are both",
+                                                     source.splits[other].name, source.splits[s].name),
+                                .place = source.files[0],
+                                .remedy = "Name a folder with a file for each split, or one split."});
+}
+
 }  // namespace
 
 Counts mixed_order(const Counts& sizes, const MixRules& rules) {
@@ -111,16 +125,29 @@ Counts fraction_sizes(const Counts& sizes, const std::vector<double>& fractions)
 
 SourceFiles source_files(const std::vector<DataSource>& sources, Split split) {
   SourceFiles files;
-  for (const DataSource& source : sources)
-    files.push_back(resolve_data_files(source.files, source.split.value_or(split)));
+  for (const DataSource& source : sources) {
+    if (source.splits.empty()) files.push_back(resolve_data_files(source.files, split));
+    const std::size_t first = files.size();
+    for (const SplitSlice& slice : source.splits)
+      files.push_back(resolve_data_files(source.files, {split, slice.name}));
+    require_other_files(source, std::span(files).subspan(first));
+  }
   return files;
 }
 
 std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files) {
   std::vector<RawRows> parts;
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    const RawRows rows(files[s]);
-    parts.push_back(rows.with_columns(map_for(sources[s].columns, rows, sources[s].shared)));
+  auto next = files.begin();
+  for (const DataSource& source : sources) {
+    std::vector<RawRows> slices;
+    if (source.splits.empty()) slices.emplace_back(*next++);
+    for (const SplitSlice& slice : source.splits) {
+      const RawRows whole(*next++);
+      const auto [begin, end] = slice.rows_of(whole.size());
+      slices.push_back(whole.slice(begin, end));
+    }
+    const RawRows rows = slices.size() == 1 ? std::move(slices[0]) : RawRows::concatenated(slices);
+    parts.push_back(rows.with_columns(map_for(source.columns, rows, source.shared)));
   }
   return parts;
 }

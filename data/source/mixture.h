@@ -27,7 +27,8 @@ std::vector<std::int64_t> mixed_order(const std::vector<std::int64_t>& sizes, co
 std::vector<std::int64_t> fraction_sizes(const std::vector<std::int64_t>& sizes, const std::vector<double>& fractions);
 
 using SourceFiles = std::vector<std::vector<std::filesystem::path>>;
-/// The files of each source; `split` for those that do not say. Errors as of resolve_data_files.
+/// The files of each source, or of each of its splits; `split` for those that do not say. Errors as of
+/// resolve_data_files.
 SourceFiles source_files(const std::vector<DataSource>& sources, Split split);
 
 /// The rows of each source, in its files, under the names that the program looks for. Errors as of RawRows.

@@ -84,7 +84,11 @@ RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
   if (is_columnar(text))
     return is_parquet(text) ? open_parquet_rows(std::move(bytes)) : open_arrow_rows(std::move(bytes));
   const std::string extension = inner_extension(file);
-  if (extension == ".parquet" || extension == ".arrow")
+  if (text.starts_with("FEA1"))
+    fail(ErrorKind::input, {.cause = "the file is of the first version of Feather, which is not read",
+                            .place = bytes->name(),
+                            .remedy = "Write it again as version 2, which pyarrow and pandas do unless told."});
+  if (extension == ".parquet" || extension == ".arrow" || extension == ".feather" || extension == ".ipc")
     fail(ErrorKind::input, {.cause = "the file does not begin as its name says",
                             .place = bytes->name(),
                             .remedy = "Check that it was copied whole and as it is."});

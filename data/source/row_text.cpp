@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "data/source/doubtful_row.h"
+
 namespace qtrain {
 namespace {
 
@@ -60,6 +62,8 @@ std::string RowText::of(const Json& row) const {
   std::string out = between_[0];
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const Json& cell = row.at(columns_[i]);
+    if (const std::string doubt = doubt_of(cell); !doubt.empty())
+      fail(ErrorKind::input, {.cause = fmt::format("column '{}': {}", columns_[i], doubt)});
     if (!cell.is_string() && !cell.is_number())
       fail(ErrorKind::input, {.cause = fmt::format("column '{}' is not text but {}", columns_[i], cell.type_name())});
     out += cell.is_string() ? cell.get_ref<const std::string&>() : dump_json(cell);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace qtrain {
 namespace {
@@ -108,20 +109,40 @@ Names one_split(const std::filesystem::path& folder, const Names& names) {
         .remedy = "Name the one that is meant, as " + (folder / all.front()).string() + ", or list several."});
 }
 
+/// All files of the split that is called exactly so.
+Names named_split(const std::filesystem::path& folder, const Names& names, const std::string& wanted) {
+  if (wanted.empty()) return {};
+  const std::string name = without_shard(wanted);
+  Names exact;
+  for (const std::filesystem::path& file : names)
+    if (split_name_of(file).name == name || file == wanted) exact.push_back(file);
+  return exact.empty() ? exact : one_split(folder, exact);
+}
+
+/// The parts that a name may stand for, which then is one of the usual ones.
+std::vector<SplitPart> order_of_name(const std::string& name) {
+  using enum SplitPart;
+  const SplitPart part = part_of(name);
+  if (part == none || words_in(name, std::isalnum).size() > 1) return {};
+  return part == train ? std::vector{train, none} : std::vector{part};
+}
+
 }  // namespace
 
-Names choose_split(const std::filesystem::path& folder, const Names& names, Split split) {
+Names choose_split(const std::filesystem::path& folder, const Names& names, const WantedSplit& wanted) {
   using enum SplitPart;
-  const std::array<SplitPart, 3> order =
-      split == Split::train ? std::array{train, none, none} : std::array{validation, test, none};
+  if (Names named = named_split(folder, names, wanted.name); !named.empty()) return named;
+  const bool trains = wanted.part == Split::train;
+  std::vector<SplitPart> order = trains ? std::vector{train, none} : std::vector{validation, test, none};
+  if (!wanted.name.empty()) order = order_of_name(wanted.name);
   for (const SplitPart part : order) {
     Names chosen;
     for (const std::filesystem::path& name : names)
       if (part_of(name) == part) chosen.push_back(name);
     if (!chosen.empty()) return part == none ? chosen : one_split(folder, chosen);
   }
-  fail(ErrorKind::input, {.cause = std::string("no ") + (split == Split::train ? "train" : "evaluation") +
-                                   " split in the folder; it has: " + listed(names),
+  const std::string what = !wanted.name.empty() ? wanted.name : trains ? "train" : "evaluation";
+  fail(ErrorKind::input, {.cause = "no " + what + " split in the folder; it has: " + listed(names),
                           .place = folder.string(),
                           .remedy = "Name the file or the folder that is meant."});
 }

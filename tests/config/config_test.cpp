@@ -228,6 +228,67 @@ TEST(ConfigOverrides, WinOverTheFileUnderAnyName) {
   EXPECT_EQ(c.origin.at("max_length"), "command line");
 }
 
+TEST(ConfigOverrides, ReplaceTheKeyOfTheFileWhateverItsKind) {
+  constexpr const char
+      *kAxolotl = R"("base_model": "m", "micro_batch_size": 1, "output_dir": "o", )",
+      *kPaths = R"("datasets": [{"path": "old.jsonl", "type": "chat_template"}])",
+      *kMixture = R"("datasets": [{"path": "old.jsonl", "type": "chat_template", "field_messages": "d"}])",
+      *kTexts = R"("datasets": [{"path": "old.jsonl", "type": "completion"}])",
+      *kWrong = R"("datasets": [{"path": "old.jsonl", "type": "dpo"}])",
+      *kHf = R"("model_name_or_path": "m", "output_dir": "o", )",
+      *kLf = R"("model_name_or_path": "m", "stage": "sft", "finetuning_type": "full", "dataset": "old.json")";
+  const std::string mixture = R"([{"path": "new.jsonl", "type": "chat_template", "field_messages": "talk"}])",
+                    path = R"([{"path": "new.jsonl", "type": "chat_template"}])";
+  const struct {
+    std::string file;
+    Overrides overrides;
+    std::vector<std::string> names;  // dataset_name
+    const char* source = nullptr;    // the path of the only one of dataset_mixture
+  } cases[] = {
+      {std::string("{") + kAxolotl + kPaths + "}", {{"datasets", mixture}}, {}, "new.jsonl"},
+      {std::string("{") + kAxolotl + kMixture + "}", {{"datasets", path}}, {"new.jsonl"}},
+      {std::string("{") + kAxolotl + kMixture + "}", {{"datasets", mixture}}, {}, "new.jsonl"},
+      {std::string("{") + kAxolotl + kMixture + "}", {{"dataset_name", "new.jsonl"}}, {"new.jsonl"}},
+      {std::string("{") + kAxolotl + kTexts + "}", {{"datasets", path}}, {"new.jsonl"}},
+      {std::string("{") + kAxolotl + kWrong + "}", {{"datasets", path}}, {"new.jsonl"}},
+      {std::string("{") + kAxolotl + kPaths + "}",
+       {{"dataset_mixture", R"([{"path": "new.jsonl"}])"}},
+       {},
+       "new.jsonl"},
+      {std::string("{") + kHf + R"("dataset_mixture": [{"path": "old.jsonl"}]})",
+       {{"dataset_name", "new.jsonl"}},
+       {"new.jsonl"}},
+      {std::string("{") + kHf + R"("dataset_name": "old.jsonl"})",
+       {{"dataset_mixture", R"([{"path": "new.jsonl"}])"}},
+       {},
+       "new.jsonl"},
+      {std::string("{") + kHf + R"("dataset_name": ["old.jsonl", "older.jsonl"]})",
+       {{"dataset_name", "a.jsonl"}, {"dataset_name", "new.jsonl"}},
+       {"new.jsonl"}},
+      {std::string("{") + kLf + "}", {{"dataset_name", "new.jsonl"}}, {"new.jsonl"}},
+      {std::string("{") + kLf + "}", {{"dataset", "new.jsonl"}}, {"new.jsonl"}},
+  };
+  for (const auto& c : cases) {
+    const ResolvedConfig config = parse_config(c.file, "c.json", c.overrides);
+    const DataSection& d = config.value.data;
+    EXPECT_EQ(d.dataset_name, c.names) << c.file << c.overrides[0].second;
+    ASSERT_EQ(d.dataset_mixture.size(), c.source ? 1u : 0u) << c.file << c.overrides[0].second;
+    for (const Json& source : d.dataset_mixture)
+      EXPECT_THAT(dump_json(source), HasSubstr(c.source)) << c.file << c.overrides[0].second;
+  }
+  const ResolvedConfig texts = parse_config(std::string("{") + kAxolotl + kTexts + "}", "c.json", {{"datasets", path}});
+  EXPECT_TRUE(texts.value.data.assistant_only_loss) << "what the replaced list said is gone with it";
+  EXPECT_EQ(value_of(R"({"lora_target_modules": ["q_proj", "v_proj"], "use_peft": true})",
+                     {{"lora_target_modules", R"(["o_proj"])"}})
+                .lora.lora_target_modules,
+            std::vector<std::string>{"o_proj"});
+  EXPECT_EQ(
+      value_of(R"({"column_mapping": {"prompt": "q"}})", {{"column_mapping", R"({"text": "t"})"}}).data.column_mapping,
+      (Json{{"text", "t"}}));
+  EXPECT_EQ(value_of(R"({"eval_dataset_name": ["a", "b"]})", {{"eval_dataset_name", "c"}}).data.eval_dataset_name,
+            std::vector<std::string>{"c"});
+}
+
 TEST(ConfigOverrides, DotsReachIntoObjects) {
   const Config c = value_of(R"({"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6}})",
                             {{"lr_scheduler_kwargs.num_cycles", "0.75"}});
@@ -269,9 +330,9 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   EXPECT_THAT(told({{"use_unsloth", "null"}}), IsEmpty());
   EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "what the program does anyway";
   // A value that is refused can be taken back as well, and so can a remark on one that is rewritten.
-  const std::string refused = R"({"push_to_hub": true})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
+  const std::string refused = R"({"tp_size": 2})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
   EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honored"));
-  EXPECT_EQ(complaint_about(refused, {{"push_to_hub", "null"}}), "no error");
+  EXPECT_EQ(complaint_about(refused, {{"tp_size", "null"}}), "no error");
   EXPECT_THAT(parse_config(rewritten, "c.yaml").judge.notes(), Contains(HasSubstr("\"special_tokens\"")));
   EXPECT_THAT(parse_config(rewritten, "c.yaml", {{"special_tokens", "null"}}).judge.notes(),
               Not(Contains(HasSubstr("\"special_tokens\""))));

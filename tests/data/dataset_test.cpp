@@ -16,7 +16,7 @@ DatasetOptions options_of(const Json& json) {
     o.max_length.reset();
   else
     o.max_length = json["max_length"].get<std::int64_t>();
-  if (json.value("truncation_mode", "keep_start") == "keep_end") o.kept_end = KeptEnd::end;
+  if (json.value("truncation_mode", "keep_start") == "keep_end") o.too_long = TooLong::keep_end;
   o.assistant_only_loss = json.value("assistant_only_loss", false);
   if (json.contains("completion_only_loss")) o.completion_only_loss = json["completion_only_loss"].get<bool>();
   if (json.value("packing", false)) o.packing = test::packing_named(json.value("packing_strategy", "bfd"));
@@ -89,6 +89,26 @@ TEST_F(Datasets, IsolatedWrappedRowsKeepTheBordersOfDocuments) {
   EXPECT_THAT(data.position_ids(1), ElementsAre(0, 1));
 }
 
+// As LLaMA-Factory prepares texts for pretraining: each ends in EOS, BOS takes the place of a block's first token.
+TEST_F(Datasets, BlocksAreCutFromOneTextAndTheirRestIsCounted) {
+  const test::ByteTokenizer bytes(false);
+  const auto built = [&](std::string_view rows, DatasetOptions options) {
+    options.files = {write("rows.jsonl", rows)};
+    return build_dataset(options, {.tokenizer = bytes}, pool_);
+  };
+  const std::string rows = "{\"text\":\"abcd\"}\n{\"text\":\"efghijk\"}\n";
+  const DatasetOptions options{.max_length = 4, .packing = Packing::blocks};
+  const Dataset data = built(rows, options);
+  ASSERT_EQ(data.size(), 3);
+  EXPECT_THAT(data.row(0).input_ids, ElementsAre(1, 'b', 'c', 'd'));
+  EXPECT_THAT(data.row(1).input_ids, ElementsAre(1, 'e', 'f', 'g'));
+  EXPECT_THAT(data.row(2).input_ids, ElementsAre(1, 'i', 'j', 'k'));
+  EXPECT_THAT(data.position_ids(2), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(data.statistics().truncated_tokens, 1) << "the last EOS";
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { built("{\"text\":\"ab\"}\n", options); }),
+              HasSubstr("3 tokens, which do not fill one block of 4"));
+}
+
 TEST_F(Datasets, ARowOfTokensKeepsTheDocumentsOfItsPositions) {
   const Dataset data = build("{\"input_ids\":[1,2,3,4],\"position_ids\":[0,1,0,1]}\n");
   EXPECT_THAT(data.row(0).document_starts, ElementsAre(0, 2));
@@ -153,7 +173,7 @@ TEST_F(Datasets, EosIsAppendedOnceWhereTheTokenizerFindsNoneInText) {
 
 TEST_F(Datasets, TheEndOfARowIsKeptWhereThatIsAskedFor) {
   const std::string rows = "{\"input_ids\":[1,2,3,4,5,6],\"position_ids\":[0,1,2,0,0,1]}\n";
-  const Dataset data = build(rows, {.max_length = 4, .kept_end = KeptEnd::end});
+  const Dataset data = build(rows, {.max_length = 4, .too_long = TooLong::keep_end});
   EXPECT_THAT(data.row(0).input_ids, ElementsAre(3, 4, 5, 6));
   EXPECT_THAT(data.row(0).document_starts, ElementsAre(0, 1, 2));
 }

@@ -102,6 +102,135 @@ TEST_F(Masks, TheKeyThatIsSetIsNamedWhereATemplateDoesNotTellTurnsApart) {
   EXPECT_THAT(complaint(unmarked, {.assistant_only_loss = true}), HasSubstr("assistant_only_loss is set"));
 }
 
+/// "u" and "a" for the speakers of messages "q1", "a1", "q2", ...; a capital letter for one that is not to be learned.
+Json talk_of(std::string_view speakers, const Json& off) {
+  Json messages = Json::array();
+  for (std::size_t i = 0; i < speakers.size(); ++i) {
+    const char who = speakers[i];
+    const bool assistant = who == 'a' || who == 'A';
+    Json message = {{"role", assistant ? "assistant" : "user"},
+                    {"content", (assistant ? "a" : "q") + std::to_string(i / 2 + 1)}};
+    if (who == 'A' || who == 'U') message.update(off);
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+TEST_F(Masks, MessagesThatSayTheyAreNotLearnedAreNot) {
+  const DatasetOptions answers{.assistant_only_loss = true}, all{}, last{.last_turn_only_loss = true};
+  const struct {
+    const char* speakers;
+    DatasetOptions options;
+    const char* learned;
+  } cases[] = {
+      {"uAua", answers, "a2<|im_end|>"},
+      {"uaua", answers, "a1<|im_end|>a2<|im_end|>"},
+      {"uaUA", answers, "a1<|im_end|>"},
+      {"UaUa", answers, "a1<|im_end|>a2<|im_end|>"},
+      {"uAUa", answers, "a2<|im_end|>"},
+      {"uAua", last, "a2<|im_end|>"},
+      {"UaUa", all, "a1<|im_end|>a2<|im_end|>"},
+      {"UAUa", all, "a2<|im_end|>"},
+      {"uAua", all,
+       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n\n<|im_start|>user\nq2<|im_end|>\n<|im_start|>"
+       "assistant\n"
+       "a2<|im_end|>\n"},
+  };
+  const ChatTemplate untagged(
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+      "untagged", {});
+  for (const Json& off : {Json{{"weight", 0}}, Json{{"loss", false}}, Json{{"train", false}}})
+    for (const auto& c : cases) {
+      const Json row = {{"messages", talk_of(c.speakers, off)}};
+      EXPECT_EQ(targets_of(build(dump_json(row), c.options), 0), c.learned) << c.speakers << off;
+    }
+  for (const auto& c : cases) {  // the ends of turns reach farther where there are no tags
+    const RowEncoder encoder(c.options, {.tokenizer = *chatml_.tokenizer, .chat_template = &untagged});
+    const EncodedRow row = encoder.encode({{"messages", talk_of(c.speakers, {{"weight", 0}})}});
+    std::vector<std::int32_t> targets;
+    for (const std::int32_t label : row.labels)
+      if (label != kNoTarget) targets.push_back(label);
+    std::string learned = chatml_.tokenizer->decode(targets), expected = c.learned;
+    for (std::string* text : {&learned, &expected}) std::erase(*text, '\n');
+    EXPECT_EQ(learned, expected) << c.speakers;
+  }
+}
+
+TEST_F(Masks, ARowOfWhichNothingIsLearnedIsDropped) {
+  const std::string rows = dump_json({{"messages", talk_of("uA", {{"weight", 0}})}}) + "\n" +
+                           dump_json({{"messages", talk_of("ua", {})}}) + "\n";
+  const Dataset data = build(rows, {.assistant_only_loss = true});
+  EXPECT_EQ(data.size(), 1);
+  EXPECT_EQ(data.statistics().dropped_rows, 1);
+}
+
+TEST_F(Masks, SwitchesOfAPromptDoNotMatterWhereItIsNotLearned) {
+  const Json row = {{"prompt", talk_of("UAu", {{"weight", 0}})}, {"completion", talk_of("a", {})}};
+  EXPECT_EQ(targets_of(build(dump_json(row)), 0), "a1<|im_end|>\n");
+  EXPECT_THAT(test::error_of(ErrorKind::input,
+                             [&] {
+                               build(dump_json({{"messages", talk_of("Uaua", {{"weight", 0}})}}));
+                             }),
+              HasSubstr("assistant_only_loss: true"));
+}
+
+constexpr const char* kCalls =
+    R"([{"role":"user","content":"q"},{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"3"},{"role":"assistant","content":"three"}])";
+
+TEST_F(Masks, WhatTheTemplateDoesNotPrintIsCountedAndNamed) {
+  const auto row = [](const char* messages, const char* more) {
+    return std::string(R"({"messages":)") + messages + more + "}\n";
+  };
+  const char* plain = R"([{"role":"user","content":"q"},{"role":"assistant","content":"a"}])";
+  const std::string called = std::string(kCalls).replace(std::string(kCalls).find("\"\""), 2, "\"I look\"");
+  const std::pair<std::string, const char*> cases[] = {
+      {row(plain, R"(,"tool_defs":[{"name":"f"}])"), "the column 'tool_defs' is not read"},
+      {row(called.c_str(), ""), "the tool_calls of message 1"},
+      {row(R"([{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":"r"}])", ""),
+       "the reasoning of message 1"},
+  };
+  for (const auto& [unprinted, what] : cases) {
+    const Dataset data = build(row(plain, "") + unprinted + unprinted);
+    EXPECT_EQ(data.size(), 3);
+    EXPECT_EQ(data.statistics().unprinted.count, 2) << unprinted;
+    EXPECT_THAT(data.statistics().unprinted.place, HasSubstr("rows.jsonl:2")) << unprinted;
+    EXPECT_THAT(data.statistics().unprinted.reason, HasSubstr(what));
+  }
+  EXPECT_EQ(build(row(plain, R"(,"tools":[{"name":"f"}])")).statistics().unprinted.count, 0) << "it prints names";
+}
+
+TEST_F(Masks, AnAnswerThatIsEmptySinceTheTemplateHasNoWordsIsAnErrorUnlessAllowed) {
+  const std::string
+      plain = R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})",
+      calls = std::string(R"({"messages":)") + kCalls + "}",
+      legacy =
+          R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{}"}}]})";
+  for (const std::string& row : {calls, legacy}) {
+    const std::string rows = plain + "\n" + row + "\n";
+    const std::string error = test::error_of(ErrorKind::input, [&] { build(rows); });
+    EXPECT_THAT(error, HasSubstr("rows.jsonl:2"));
+    EXPECT_THAT(error, HasSubstr("an answer is empty which is to be learned"));
+    EXPECT_THAT(error, HasSubstr("allow_empty_answers: true"));
+    EXPECT_EQ(build(rows, {.skip_empty_answers = true}).statistics().unanswered.count, 1);
+    const Dataset allowed = build(rows, {.allow_empty_answers = true});
+    EXPECT_EQ(allowed.size(), 2);
+    EXPECT_EQ(allowed.statistics().unprinted.count, 1);
+  }
+  Json off = parse_json(calls, "row");
+  off["messages"][1]["weight"] = 0;
+  EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "it is not learned anyway";
+}
+
+TEST_F(Masks, AContentThatIsANumberIsNamedWhereTheTemplateFailsAtIt) {
+  for (const char* content : {"4", "0.5", "true"}) {
+    const std::string row =
+        std::string(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":)") + content + "}]}";
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(row); }),
+                HasSubstr(std::string("The content of message 1 is ") + content));
+  }
+}
+
 TEST_F(Masks, ResponseAndInstructionTemplatesSayWhatIsLearnt) {
   DatasetOptions options{.response_template = "assistant\n"};
   EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "last<|im_end|>\n");
@@ -208,9 +337,9 @@ TEST_F(Masks, EmptyAnswersAreLeftOutAndCountedOnlyWhereThatIsAskedFor) {
       "\n"
       R"({"text":""})"
       "\n";
-  EXPECT_EQ(build(rows).statistics().unanswered.count, 0);
-  const DatasetStatistics all = build(rows).statistics(),
-                          skipped = build(rows, {.skip_empty_answers = true}).statistics();
+  const DatasetStatistics all = build(rows, {.allow_empty_answers = true}).statistics(),
+                          skipped = build(rows, {.skip_empty_answers = true, .allow_empty_answers = true}).statistics();
+  EXPECT_EQ(all.unanswered.count, 0);
   EXPECT_EQ(all.rows, 9);
   EXPECT_EQ(skipped.rows, 4);
   EXPECT_EQ(skipped.source_rows, 9);
@@ -218,6 +347,24 @@ TEST_F(Masks, EmptyAnswersAreLeftOutAndCountedOnlyWhereThatIsAskedFor) {
   EXPECT_THAT(skipped.unanswered.place, ::testing::EndsWith("rows.jsonl:2"));
   EXPECT_EQ(all.joined_pairs, 2);
   EXPECT_EQ(skipped.joined_pairs, 1);
+}
+
+TEST_F(Masks, EmptyCellsOfTablesAreEmptyAnswers) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"a.csv", "prompt,completion\nq,a\nq,\n"},
+      {"b.csv", "instruction;output\nq;a\nq;\n"},
+      {"c.tsv", "input\toutput\nq\ta\nq\n"},
+      {"d.jsonl", "{\"text\":\"a\"}\n{\"text\":null}\n"},
+      {"e.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"prompt\":\"q\",\"completion\":null}\n"},
+  };
+  for (const auto& [name, rows] : tables) {
+    DatasetOptions options{.files = {write(name, rows)}};
+    const auto made = [&] { return build_dataset(options, chatml_.tools(), pool_).statistics(); };
+    EXPECT_THAT(test::error_of(ErrorKind::input, made), HasSubstr("skip_empty_answers: true")) << name;
+    options.skip_empty_answers = true;
+    EXPECT_EQ(made().rows, 1) << name;
+    EXPECT_EQ(made().unanswered.count, 1) << name;
+  }
 }
 
 TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
@@ -229,6 +376,32 @@ TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
   EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: an answer is empty in every row (2 rows)"));
   EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "behind the prompt's message 0";
   EXPECT_THAT(complaint, HasSubstr("skip_empty_answers: false"));
+}
+
+TEST_F(Masks, ConversationsWithBrokenTurnsAreLeftOutAndCountedOnlyWhereThatIsAskedFor) {
+  const std::string broken =
+      R"({"messages":[{"role":"user","content":"q"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})"
+      "\n";
+  EXPECT_EQ(build(answered("a") + broken).statistics().rows, 2);
+  const DatasetStatistics s =
+      build(answered("a") + broken + "{\"instruction\":\"i\",\"output\":null}\n", {.skip_broken_turns = true})
+          .statistics();
+  EXPECT_EQ(s.rows, 1);
+  EXPECT_EQ(s.source_rows, 3);
+  EXPECT_EQ(s.broken.count, 2);
+  EXPECT_THAT(s.broken.place, ::testing::EndsWith("rows.jsonl:2"));
+  EXPECT_THAT(s.broken.reason, HasSubstr("turn 1 is of role user"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(broken, {.skip_broken_turns = true}); }),
+              HasSubstr("no row is questions and answers by turns (1 row)"));
+}
+
+TEST_F(Masks, PlainTextsAreLearntWholeBesideAnswersWhereThatIsAskedFor) {
+  const std::string rows = answered("a") + "{\"text\":\"all of it\"}\n{\"prompt\":\"p\\n\",\"completion\":\"c\"}\n";
+  test::error_of(ErrorKind::usage, [&] { build(rows, {.assistant_only_loss = true}); });
+  const Dataset data = build(rows, {.assistant_only_loss = true, .learn_plain_texts = true});
+  EXPECT_EQ(targets_of(data, 0), "a<|im_end|>");
+  EXPECT_EQ(targets_of(data, 1), "all of it<|im_end|>");
+  EXPECT_EQ(targets_of(data, 2), "c<|im_end|>");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/golden/sources/: files of rows as datasets, pyarrow and pandas write them, and what these read back.
 
-Needs datasets, pyarrow and pandas; run it from anywhere:
+Needs datasets, pyarrow, polars and pandas; run it from anywhere:
     python tests/data/make_source_goldens.py
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict, Features, Json, List, Value, disable_progress_bars, interleave_datasets
@@ -122,6 +123,23 @@ def arrow_files(folder: Path) -> dict[str, pa.Table]:
     return out
 
 
+def polars_files(folder: Path) -> dict[str, pa.Table]:
+    """Files whose schema stands in the footer alone, as polars writes them and pyarrow reads them."""
+    texts = ["a", "short", "a text of more than twelve bytes", None]
+    frame = pl.DataFrame({"text": texts * 5, "id": list(range(20)),
+                          "messages": [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]] * 20,
+                          "tag": pl.Series(["x", "y"] * 10, dtype=pl.Categorical)})
+    old = {"compat_level": pl.CompatLevel.oldest()}
+    kinds = {"polars.arrow": {}, "polars_old.arrow": old, "polars_lz4.arrow": {"compression": "lz4"},
+             "polars_zstd.feather": {"compression": "zstd"}, "polars_batches.ipc": {"record_batch_size": 6} | old}
+    out = {}
+    for name, options in kinds.items():
+        frame.write_ipc(folder / name, **options)
+        with pa.ipc.open_file(str(folder / name)) as file:
+            out[name] = file.read_all()
+    return out
+
+
 def parquet_files(folder: Path) -> dict[str, pa.Table]:
     table, long = nasty_table(40), nasty_table(400).select(["id", "tiny", "u32", "f32", "f64", "flag", "runs", "large"])
     variants = {
@@ -206,7 +224,7 @@ def main():
     expected = [{"file": name, "rows": rows} for name, rows in csv_files(ROOT).items()]
     for name, rows in saved_folders(ROOT).items():
         expected.append({"file": name, "rows": rows})
-    columnar = arrow_files(ROOT) | parquet_files(ROOT)
+    columnar = arrow_files(ROOT) | polars_files(ROOT) | parquet_files(ROOT)
     tables: list[dict] = []
     for name, table in columnar.items():
         rows = rows_of(table)

@@ -76,6 +76,20 @@ TEST_F(Stores, AreBounded) {
   EXPECT_THAT(Store(meeting(), kLong).get("attempt", kNoTime), Optional(std::string("0")));
 }
 
+// Who asks why the run ends waits for answers of ranks that are gone.
+TEST(Store, StaysUntilOthersHaveAsked) {
+  std::optional<StoreServer> server(test::free_meeting());
+  Store store(test::meeting_at(server->port()), kLong);
+  std::thread asking([&] {
+    EXPECT_EQ(store.get("answer/1/2", milliseconds(400)), std::nullopt);
+    EXPECT_EQ(store.get("verdict", kNoTime), std::nullopt);
+    store.shut_down();
+  });
+  std::this_thread::sleep_for(milliseconds(100));
+  server.reset();
+  asking.join();
+}
+
 TEST(Store, SaysWhereNobodyAnswers) {
   Listener taken({.host = "127.0.0.1"});
   const Meeting there = test::meeting_at(taken.port());

@@ -35,6 +35,27 @@ std::vector<int> ids(const Json& list) {
   return list.get<std::vector<int>>();
 }
 
+TEST_F(Generate, RowsAreReadAsTrainingReadsThem) {
+  const std::string model = chat_model(), rows = (folder_ / "rows.jsonl").string();
+  const Json question = {{{"role", "user"}, {"content", "q"}}}, tool = {{"name", "f"}};
+  write_file(rows, jsonl({{{"messages", question}},
+                          {{"messages", question}, {"tools", Json::array({tool})}},
+                          {{"messages", question}, {"tools", dump_json(Json::array({tool}))}},
+                          {{"messages", question}, {"tools", Json::array({dump_json(tool)})}},
+                          {{"messages", question}, {"chat_template_kwargs", {{"enable_thinking", true}}}},
+                          {{"messages", {{{"from", "human"}, {"value", "q"}}}}}}));
+  const Outcome outcome = qtrain_ok(
+      {.words = {"generate", "--model", model, "--greedy", "--input", rows, "--json", "--max_new_tokens", "8"}});
+  std::vector<std::string> answers;
+  for (const Json& row : parse_json(outcome.out, "stdout")) answers.push_back(row.at("completion"));
+  ASSERT_EQ(answers.size(), 6u);
+  EXPECT_NE(answers[0], answers[1]) << "the tools are rendered";
+  EXPECT_EQ(answers[1], answers[2]);
+  EXPECT_EQ(answers[1], answers[3]);
+  EXPECT_NE(answers[0], answers[4]) << "a variable of the template";
+  EXPECT_EQ(answers[0], answers[5]);
+}
+
 TEST_F(Generate, GreedyAnswersAreThoseOfTransformers) {
   for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied"}) {
     const Json golden = read_json(kGoldens / name / "generation.json");

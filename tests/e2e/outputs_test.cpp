@@ -93,7 +93,7 @@ class Outputs : public ::testing::Test {
             {"tune", {"tune", at("config.json"), "--steps", "1", "--trials", "1", "--output"}},
             {"bench", {"bench", "rms_norm", "--small", "--json"}},
             {"monitor", {"monitor", "--duration", "0.2", "--interval", "0.1", "--json"}},
-            {"verify", {"verify", at("run"), "--steps", "0", "--statement"}},
+            {"verify", {"verify", at("run"), "--statement"}},
             {"export", {"export", "--model", at("run"), "--output"}},
             {"export an adapter", {"export", "--model", at("run"), "--adapter", at("adapter"), "--output"}},
             {"export merged", {"export", "--model", at("run"), "--adapter", at("adapter"), "--merge", "--output"}}};
@@ -211,6 +211,31 @@ TEST_F(Outputs, AreNeitherWhatIsReadNorInIt) {
                               at("rows.jsonl"), "--overwrite"}})
                 .code,
             2);
+}
+
+TEST_F(Outputs, AreNoneOfTheFilesThatModelsConfigsAndRunsAreMadeOf) {
+  const std::map<std::string, std::vector<std::string>> read{
+      {"report", {"run/metrics.jsonl", "run/trainer_state.json"}},
+      {"compare", {"run/metrics.jsonl", "adapter/resolved_config.json"}},
+      {"generate", {"run/config.json", "run/model.safetensors"}},
+      {"eval", {"config.json", "rows.jsonl", "run/tokenizer.json"}},
+      {"preprocess", {"config.json", "rows.jsonl", "run/config.json"}},
+      {"tune", {"config.json", "rows.jsonl", "run/model.safetensors"}},
+      {"verify", {"run/manifest.json", "model/tokenizer.json", "rows.jsonl"}}};
+  const auto expect_refused = [&](const std::string& place, std::vector<std::string> words) {
+    const std::string before = bytes_of(folder_ / place);
+    const Outcome refused = qtrain({.words = std::move(words)});
+    EXPECT_EQ(refused.code, 2) << place << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("what the command reads"));
+    EXPECT_TRUE(bytes_of(folder_ / place) == before) << place;
+  };
+  for (const Writer& writer : files()) {
+    SCOPED_TRACE(writer.name);
+    if (const auto places = read.find(writer.name); places != read.end())
+      for (const std::string& place : places->second)
+        expect_refused(place, with(writer, {(folder_ / place).string(), "--overwrite"}));
+  }
+  expect_refused("rows.jsonl", {"train", at("config.json"), "--events", at("rows.jsonl")});
 }
 
 TEST_F(Outputs, OfCommandsSayWhoWroteThem) {

@@ -80,18 +80,26 @@ TEST_F(Secrets, OfAConfigAreNeitherSaidNorWritten) {
 
 TEST_F(Secrets, OfTheCommandLineAreNeitherSaidNorWritten) {
   Json plain = tiny_run(folder_ / "out");
-  plain["max_steps"] = 1;
+  plain.update({{"max_steps", 1}, {"eval_dataset_name", plain["dataset_name"]}});  // so that `eval` is what comes next
   write_file(file(), dump_json(plain));
+  const std::string event_file = (folder_ / "events").string();
   for (const auto& words : std::vector<std::vector<std::string>>{{"config", file()},
                                                                  {"launch-script", "--slurm", file()},
                                                                  {"launch-script", "--k8s", file()},
                                                                  {"launch-script", "--docker", file(), "--json"},
-                                                                 {"train", file()}}) {
+                                                                 {"train", file(), "--events", event_file}}) {
     std::vector<std::string> all = words;
     for (const std::string& word : given()) all.push_back(word);
     const Outcome outcome = qtrain_ok({.words = all});
     expect_kept(outcome.out + outcome.err, words[0]);
   }
+  const std::string events = bytes_of(event_file);
+  EXPECT_NE(events.find("qtrain eval"), events.npos) << events;
+  expect_kept(events, "--events");
+  const std::string tuned = (folder_ / "tuned.json").string();
+  qtrain_ok({.words = {"tune", file(), "hub_token=" + std::string(kSecret), "--steps", "1", "--trials", "1", "--output",
+                       tuned}});
+  expect_kept(bytes_of(tuned), "tune");
   expect_kept(all_files_below(folder_ / "out"), "output_dir");
 }
 

@@ -44,6 +44,10 @@ void write_garbage(const fs::path& file) {
 void add_blank(const fs::path& file) {
   write_file(file, bytes_of(file) + " \n");
 }
+void write_document_beside(const fs::path& file) {
+  fs::create_directories(file.parent_path());
+  write_file(file, "{}\n");
+}
 void remove(const fs::path& file) {
   fs::remove(file);
 }
@@ -76,6 +80,7 @@ std::vector<Tampering> of_states() {
 }
 
 std::vector<Tampering> without_a_new_manifest() {
+  const char* kBeside = "not among the files that were saved";
   return {{"BitOfACheckpoint", "checkpoint-2", "optimizer.safetensors", flip_last_bit, Tampering::Seal::kept},
           {"BitOfTheResult", "", "tokenizer.json", flip_last_bit, Tampering::Seal::kept},
           {"Metrics", "", "metrics.jsonl", text("\"loss\": ", "\"loss\": 1"), Tampering::Seal::kept},
@@ -89,14 +94,17 @@ std::vector<Tampering> without_a_new_manifest() {
           {"CutManifest", "", "manifest.json", [](const fs::path& f) { write_file(f, bytes_of(f).substr(0, 90)); },
            Tampering::Seal::kept, "the result"},
           {"NoManifestOfACheckpoint", "checkpoint-4", "manifest.json", remove, Tampering::Seal::kept, "checkpoint-4"},
-          {"AFileBeside", "", "added_tokens.json", [](const fs::path& f) { write_file(f, "{}\n"); },
-           Tampering::Seal::kept, "not among the files that were saved"},
+          {"AFileBeside", "", "added_tokens.json", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"ATokenizerBeside", "", "tekken.json", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"WeightsBeside", "", "Model.Safetensors", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"PiecesBeside", "checkpoint-2", "spiece.model", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"CodeBeside", "", "custom_generate/generate.py", write_document_beside, Tampering::Seal::kept, kBeside},
           {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",
            [](const fs::path& f) {
              fs::create_directories(f.parent_path());
              write_file(f, "{{ messages }}");
            },
-           Tampering::Seal::kept, "not among the files that were saved"}};
+           Tampering::Seal::kept, kBeside}};
 }
 
 class TamperedRun : public VerifiedRun {
@@ -105,6 +113,15 @@ class TamperedRun : public VerifiedRun {
     const fs::path folder = output() / t.folder;
     t.change(folder / t.file);
     if (t.seal == Tampering::Seal::anew) seal(folder);
+  }
+  /// Lets the result say what lies beside it now.
+  void seal_what_lies_beside() const {
+    Json results = read_json(output() / "train_results.json");
+    const std::string metrics = bytes_of(output() / "metrics.jsonl");
+    results["resolved_config_sha256"] = sha256_of_file(output() / "resolved_config.json");
+    results["metrics_jsonl"] = {{"bytes", metrics.size()}, {"sha256", sha256_of(metrics)}};
+    write_document(output() / "train_results.json", results);
+    seal(output());
   }
   // Whatever is done again: all of it.
   void expect_named(const Tampering& t, const Outcome& o) const {
@@ -215,14 +232,69 @@ TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
   const fs::path resolved = output() / "resolved_config.json";
   const std::string device = read_json(resolved)["run"]["device"];
   change_text(resolved, dump_json(Json(device)), "\"Another processor, AVX9\"");
-  Json results = read_json(output() / "train_results.json");
-  results["resolved_config_sha256"] = sha256_of_file(resolved);
-  write_document(output() / "train_results.json", results);
-  seal(output());
+  seal_what_lies_beside();
   const Outcome o = verify({"--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("resolved_config.json says that device is \"Another processor, AVX9\""));
   EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
+// A statement names these, so that none may be left out and none invented.
+TEST_F(TamperedRun, WhatItWasMadeOfIsNotLeftOut) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  const Json honest = read_json(resolved);
+  const std::string tokenizer = (model() / "tokenizer.json").string(), other = (model() / "other.json").string();
+  fs::copy_file(tokenizer, other);
+  const auto expect_refused = [&](const std::string& says, const std::function<void(Json & run)>& change) {
+    Json json = honest;
+    change(json["run"]);
+    write_document(resolved, json);
+    seal_what_lies_beside();
+    const Outcome o = verify({"--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr(says));
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  };
+  expect_refused("run.files." + tokenizer, [&](Json& run) {
+    for (const char* files : {"files", "files_sha256"}) run[files].erase(tokenizer);
+  });
+  expect_refused("run.files." + other, [&](Json& run) {
+    for (const char* files : {"files", "files_sha256"}) run[files][other] = run[files][tokenizer];
+  });
+  expect_refused("run.files_sha256", [](Json& run) { run.erase("files_sha256"); });
+  for (const char* key : {"training_data_sha256", "evaluation_data_sha256", "ranks"})
+    expect_refused(fmt::format("says that {} is null", key), [&](Json& run) { run.erase(key); });
+  write_document(resolved, honest);
+  seal_what_lies_beside();
+  EXPECT_EQ(verify().code, 0);
+}
+
+TEST_F(TamperedRun, RowsThatWereNotLoggedAreRefused) {
+  train_ok(folder_.path(), config());
+  const fs::path metrics = output() / "metrics.jsonl";
+  const std::vector<Json> honest = read_jsonl(metrics);
+  const auto expect_refused = [&](const std::string& says,
+                                  const std::function<void(std::vector<Json> & rows)>& change) {
+    std::vector<Json> rows = honest;
+    change(rows);
+    write_file(metrics, jsonl(rows));
+    seal_what_lies_beside();
+    const Outcome o = verify({"--steps", "0"});
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: " + says));
+  };
+  expect_refused("says", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
+  expect_refused("says", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
+  expect_refused("says", [](auto& rows) {
+    rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
+  });
+  expect_refused("says", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
+  expect_refused("lacks the first 3", [](auto& rows) { rows.erase(rows.begin(), rows.begin() + 3); });
+  write_file(metrics, jsonl(honest));
+  seal_what_lies_beside();
+  write_file(metrics, jsonl(honest) + "{\"step\": 5, \"loss\": 0.1}\n");
+  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "a run that goes on logs more";
 }
 
 TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
@@ -232,10 +304,7 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   json["values"]["per_device_eval_batch_size"]["value"] = 3;
   json["values"]["per_device_eval_batch_size"]["origin"] = "config.json";
   write_document(resolved, json);
-  Json results = read_json(output() / "train_results.json");
-  results["resolved_config_sha256"] = sha256_of_file(resolved);
-  write_document(output() / "train_results.json", results);
-  seal(output());
+  seal_what_lies_beside();
   const Outcome o = verify();
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));

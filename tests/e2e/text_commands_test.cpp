@@ -109,6 +109,81 @@ TEST(Render, WritesWhatTheTemplateSays) {
   EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:1"));
 }
 
+TEST(Render, ReadsRowsAsTrainingDoes) {
+  const TempFolder folder;
+  const fs::path rows = folder / "rows.jsonl";
+  const std::string talk = R"([{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}])",
+                    text = R"(<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n)";
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"messages":)" + talk + "}", text},
+      {R"({"conversations":[{"from":"human","value":"hi"},{"from":"gpt","value":"yo"}]})", text},
+      {R"({"instruction":"hi","output":"yo"})", text},
+      {R"({"input":"hi","output":"yo"})", text},
+      {R"({"prompt":[{"role":"user","content":"hi"}],"completion":[{"role":"assistant","content":"yo"}]})", text},
+      {R"({"messages":)" + talk + R"(,"tools":"[{\"name\":\"f\"}]"})", R"(<|im_start|>system f<|im_end|>\n)" + text},
+      {R"({"messages":)" + talk + R"(,"tools":["{\"name\":\"f\"}"]})", R"(<|im_start|>system f<|im_end|>\n)" + text},
+  };
+  Json config = tiny_run(folder / "out");
+  write_untrained_model(folder / "model");
+  config.update({{"model_name_or_path", (folder / "model").string()}, {"dataset_name", rows.string()}});
+  write_file(folder / "run.json", dump_json(config));
+  for (const auto& [row, expected] : cases) {
+    write_file(rows, row + "\n");
+    const std::string line = "\"" + expected + "\"\n";
+    EXPECT_EQ(qtrain_ok({.words = {"render", "--model", kChatml.string(), "--input", rows.string()}}).out, line) << row;
+    EXPECT_EQ(qtrain_ok({.words = {"render", (folder / "run.json").string()}}).out, line) << row;
+  }
+  write_file(rows, R"({"messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"enable_thinking":true}})");
+  EXPECT_THAT(
+      qtrain_ok({.words = {"render", "--model", kChatml.string(), "--input", rows.string(), "--add_generation_prompt"}})
+          .out,
+      HasSubstr("<think>"));
+}
+
+TEST(Render, OfAConfigGivesTheTextOfTrainingRows) {
+  const TempFolder folder;
+  const fs::path rows = folder / "rows.jsonl";
+  write_untrained_model(folder / "model");
+  const auto render = [&](const std::string& lines, const Json& change, const std::vector<std::string>& more = {}) {
+    write_file(rows, lines);
+    Json config = tiny_run(folder / "out");
+    config.update({{"model_name_or_path", (folder / "model").string()}, {"dataset_name", rows.string()}});
+    config.update(change);
+    write_file(folder / "run.json", dump_json(config));
+    return qtrain({.words = with({"render", (folder / "run.json").string()}, more)});
+  };
+  const struct {
+    const char* row;
+    Json change;
+    std::string text;
+  } cases[] = {
+      {R"({"text":"a"})", {}, "\"a<|im_end|>\"\n"},
+      {R"({"prompt":"q ","completion":"a"})", {}, "\"q a<|im_end|>\"\n"},
+      {R"({"q":"q ","r":"a"})", {{"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}}, "\"q a<|im_end|>\"\n"},
+      {R"({"talk":[{"who":"user","says":"q"}]})",
+       {{"column_mapping", {{"messages", "talk"}}},
+        {"message_property_mappings", {{"role", "who"}, {"content", "says"}}}},
+       R"("<|im_start|>user\nq<|im_end|>\n")"
+       "\n"},
+      {R"({"messages":[{"role":"user","content":"q"}]})",
+       {{"chat_template_path", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"}},
+       "\"q<|im_end|>\"\n"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = render(c.row, c.change.is_null() ? Json::object() : c.change);
+    EXPECT_EQ(outcome.out, c.text) << c.row << outcome.err;
+  }
+  write_file(folder / "other.jsonl", "{\"text\":\"b\"}\n");
+  EXPECT_EQ(render("{\"text\":\"a\"}", Json::object(), {"--input", (folder / "other.jsonl").string()}).out,
+            "\"b<|im_end|>\"\n");
+  EXPECT_EQ(render("{\"text\":\"a\"}\n{\"text\":\"b\"}", Json::object(), {"dataset_train_split=train[1:]"}).out,
+            "\"b<|im_end|>\"\n");
+  EXPECT_EQ(render("{\"text\":\"a\"}", Json::object(), {"--model", kChatml.string()}).code, 2);
+  const Outcome wrong = render("{\"text\":3}", Json::object());
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_THAT(wrong.err, HasSubstr("rows.jsonl:1"));
+}
+
 TEST(Inspect, TellsEachKindInJson) {
   const TempFolder folder;
   Json config = tiny_lora_run(folder / "out");

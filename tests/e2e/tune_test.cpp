@@ -88,8 +88,12 @@ TEST_F(TuneOf, WritesOverItsInputOnlyWhereItIsAsked) {
   const Json c = config();
   EXPECT_EQ(tune(c, {"--steps", "1", "--trials", "1"}).code, 0);
   EXPECT_EQ(read_json(file()), c);
-  EXPECT_EQ(read_json(folder_ / "run.tuned.json"), c) << "one trial is the config as it is";
-  EXPECT_EQ(tune(c, {"--steps", "1", "--output", file().string(), "learning_rate=0.25"}).code, 0);
+  Json as_it_is = c;
+  as_it_is["_written_by"] = "qtrain tune";
+  EXPECT_EQ(read_json(folder_ / "run.tuned.json"), as_it_is) << "one trial is the config as it is";
+  EXPECT_EQ(tune(c, {"--steps", "1", "--output", file().string()}).code, 2);
+  EXPECT_EQ(read_json(file()), c);
+  EXPECT_EQ(tune(c, {"--steps", "1", "--output", file().string(), "--overwrite", "learning_rate=0.25"}).code, 0);
   EXPECT_EQ(read_json(file()).at("gradient_accumulation_steps").get<int>() *
                 read_json(file()).at("per_device_train_batch_size").get<int>(),
             4);

@@ -116,6 +116,20 @@ TEST_F(Verify, AStatementNamesTheProgramOfTheRun) {
   EXPECT_EQ(details["byproducts"][0]["digest"]["sha256"], own);
 }
 
+TEST_F(Verify, AStatementNamesTheValuesOfEarlierSteps) {
+  EXPECT_FALSE(statement()["predicate"]["buildDefinition"]["internalParameters"].contains("qtrain_earlierValues"));
+  Json longer = config();
+  longer.update({{"max_steps", 6}, {"learning_rate", 0.001}});
+  train_ok(folder_.path(), longer);
+  const Json of = statement()["predicate"]["buildDefinition"];
+  EXPECT_EQ(of["externalParameters"]["learning_rate"], 0.001);
+  const Json earlier = of["internalParameters"]["qtrain_earlierValues"];
+  ASSERT_EQ(earlier.size(), 2u) << earlier;
+  EXPECT_EQ(earlier[0]["untilStep"], 2);
+  EXPECT_EQ(earlier[1]["untilStep"], 4);
+  for (const Json& e : earlier) EXPECT_EQ(e["values"]["learning_rate"], 0.005) << e;
+}
+
 TEST_F(Verify, AStatementIsAboutSteps) {
   const Outcome o = verify({"--steps", "0", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 2);
@@ -141,6 +155,28 @@ TEST_F(Verify, AReproducedRunHasTheSameWeights) {
   const Outcome changed = qtrain({.words = {"reproduce", output().string(), "--output", (folder_ / "b").string()}});
   EXPECT_EQ(changed.code, 3);
   EXPECT_THAT(changed.err, HasSubstr("config.json"));
+}
+
+// Whoever made the run does not choose where it writes.
+TEST_F(Verify, AReproducedRunWritesIntoItsFolderAlone) {
+  const fs::path resolved = output() / "resolved_config.json", elsewhere = at("elsewhere");
+  Json json = read_json(resolved);
+  json["values"]["token_cache_dir"] = {{"value", elsewhere.string()}, {"origin", "config.json:1"}};
+  json["values"]["token_cache_gb"] = {{"value", 0.001}, {"origin", "config.json:1"}};
+  json["values"]["prometheus_port"] = {{"value", 1}, {"origin", "config.json:1"}};
+  write_document(resolved, json);
+  qtrain_ok({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+  EXPECT_FALSE(fs::exists(elsewhere));
+}
+
+TEST_F(Verify, OtherWeightsAreNotCalledTheSame) {
+  Json manifest = read_json(output() / "manifest.json");
+  manifest["files"].erase("model.safetensors");
+  write_document(output() / "manifest.json", manifest);
+  seal(output());
+  fs::resize_file(output() / "model.safetensors", 100);
+  const Outcome o = qtrain_ok({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+  EXPECT_THAT(o.err, HasSubstr("model.safetensors differs from that of"));
 }
 
 TEST_F(Verify, ARunStopsAfterTheStepThatIsNamed) {

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string>
 
+#include "text/template/turn_formats.h"
+
 namespace qtrain {
 namespace {
 
@@ -193,7 +195,8 @@ std::string find_named_template(std::string_view name) {
   const std::string wanted = plain_name(name);
   for (const NamedTemplate& t : kTemplates)
     if (plain_name(t.name) == wanted) return std::string(kTextOnly).append(t.source);
-  return {};
+  const std::string other = find_turn_format(name);
+  return other.empty() ? other : std::string(kTextOnly).append(other);
 }
 
 }  // namespace qtrain

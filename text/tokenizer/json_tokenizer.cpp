@@ -96,11 +96,16 @@ void JsonTokenizer::require_free(std::int32_t id, const std::string& content) co
                           .remedy = "fetch the tokenizer's files again"});
 }
 
+void JsonTokenizer::split_special_tokens() {
+  splits_special_ = true;
+  make_finders();
+}
+
 void JsonTokenizer::make_finders() {
   std::vector<AddedTokenFinder::Entry> raw, normalized;
   for (const AddedToken& t : added_) {
     const auto changed = normalized_.find(t.id);
-    if (t.content.empty()) continue;
+    if (t.content.empty() || (splits_special_ && t.special)) continue;
     const std::string_view content = changed != normalized_.end() ? changed->second : t.content;
     (t.normalized ? normalized : raw).push_back({content, &t});
   }

@@ -31,6 +31,8 @@ class JsonTokenizer final : public Tokenizer {
   const SpecialTokens& special() const override { return special_; }
   void set_special(SpecialTokens special) { special_ = std::move(special); }
   const SpecialFrame& frame() const { return frame_; }
+  /// Special tokens in texts are cut like other text from now on.
+  void split_special_tokens();
 
  private:
   void add_token(AddedToken token);
@@ -54,6 +56,7 @@ class JsonTokenizer final : public Tokenizer {
   std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
   TextGrowth added_growth_;                                   // of all added tokens
   std::int32_t size_ = 0, next_id_ = 0;
+  bool splits_special_ = false;
   SpecialTokens special_;
 };
 

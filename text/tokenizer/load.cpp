@@ -136,6 +136,7 @@ std::unique_ptr<Tokenizer> build_json_tokenizer(const fs::path& file, const Toke
   std::vector<AddedToken> listed;
   const Json json = read_tokenizer_file(file, listed);
   auto tokenizer = std::make_unique<JsonTokenizer>(json, std::move(listed), settings.added);
+  if (settings.flag("split_special_tokens").value_or(false)) tokenizer->split_special_tokens();
   SpecialTokens special = resolve_special(settings, *tokenizer);
   const auto among = [](const std::vector<std::int32_t>& ids, std::optional<std::int32_t> id) {
     return id && std::find(ids.begin(), ids.end(), *id) != ids.end();

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ struct TokenizerSettings {
   std::map<std::string, std::string> named;  ///< special tokens by name
   /// Tokens that the files name, in the order in which those that have no id yet get the next free ones.
   std::vector<AddedToken> added;
+
+  /// A key of tokenizer_config.json; none if it is not true or false.
+  std::optional<bool> flag(const char* key) const {
+    const auto at = config.find(key);
+    return at != config.end() && at->is_boolean() ? std::optional(at->get<bool>()) : std::nullopt;
+  }
 };
 /// As transformers reads them: `added_tokens_decoder` of tokenizer_config.json, or, in folders without it,
 /// added_tokens.json and special_tokens_map.json, which goes before tokenizer_config.json.

@@ -2,8 +2,10 @@
 
 #include <sentencepiece_processor.h>
 
+#include "core/file.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/model.h"
+#include "text/tokenizer/sentencepiece_model.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -12,14 +14,23 @@ namespace {
 /// A tokenizer.model through libsentencepiece, with the added tokens of tokenizer_config.json cut out first.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added) {
+  /// What tokenizer_config.json says of texts with special tokens.
+  struct Rules {
+    bool legacy = false;  ///< every stretch between special tokens begins like a text, with a blank
+    bool split_special_tokens = false;
+  };
+
+  SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added, const Rules& rules)
+      : legacy_(rules.legacy) {
     const auto status = processor_.Load(file.string());
     if (!status.ok())
       fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
+    load_bare(file);
     size_ = processor_.GetPieceSize();
     for (AddedToken& t : added) add_token(std::move(t));
     std::vector<AddedTokenFinder::Entry> entries;
-    for (const auto& [id, token] : added_) entries.push_back({token.content, &token});
+    for (const auto& [id, token] : added_)
+      if (!rules.split_special_tokens || !token.special) entries.push_back({token.content, &token});
     finder_ = AddedTokenFinder(std::move(entries));
   }
 
@@ -48,7 +59,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int> run;
     const auto flush = [&] {
       std::string part;
-      if (!run.empty()) processor_.Decode(run, &part).IgnoreError();
+      const auto& decodes = text.empty() ? processor_ : inner_;
+      if (!run.empty()) decodes.Decode(run, &part).IgnoreError();
       text += part;
       run.clear();
     };
@@ -107,16 +119,38 @@ class SentencePieceTokenizer final : public Tokenizer {
     out.ids.push_back(id);
     out.offsets.emplace_back(begin, end);
   }
+  /// The model without the blank that it puts in front of texts, and without that which it takes from the beginning of
+  /// what it decodes. Messages in a protocol buffer that come again are merged: their last values count.
+  void load_bare(const std::filesystem::path& file) {
+    const std::string model = read_text(file);
+    const auto load = [&](auto& processor, std::string_view normalizer_spec) {
+      check(processor.LoadFromSerializedProto(model + std::string(normalizer_spec)).ok(),
+            "a sentencepiece model cannot be loaded twice");
+    };
+    load(bare_, {"\x1a\x02\x18\x00", 4});           // add_dummy_prefix: false
+    load(inner_, {"\x1a\x04\x18\x00\x20\x00", 6});  // and remove_extra_whitespaces: false
+    keeps_blanks_ = !read_sentencepiece_model(file).remove_extra_whitespaces;
+  }
+
+  /// As transformers: the blank stands at the beginning of the whole text, or of every stretch, unless there is one
+  /// already.
+  const sentencepiece::SentencePieceProcessor& encoder_of(std::string_view text, std::size_t base) const {
+    const bool blank = text.starts_with(' ') || text.starts_with("\u2581"),
+               bare = blank ? keeps_blanks_ : base > 0 && !legacy_;
+    return bare ? bare_ : processor_;
+  }
+
   void encode_plain(std::string_view text, std::size_t base, Encoding& out) const {
     if (text.empty()) return;
-    const auto pieces = processor_.EncodeAsImmutableProto(std::string(text));
+    const auto pieces = encoder_of(text, base).EncodeAsImmutableProto(std::string(text));
     for (std::size_t i = 0; i < pieces.pieces_size(); ++i) {
       const auto p = pieces.pieces(static_cast<int>(i));
       put(static_cast<std::int32_t>(p.id()), base + p.begin(), base + p.end(), out);
     }
   }
 
-  sentencepiece::SentencePieceProcessor processor_;
+  sentencepiece::SentencePieceProcessor processor_, bare_, inner_;
+  bool legacy_, keeps_blanks_ = false;
   AddedTokenFinder finder_;
   std::map<std::int32_t, AddedToken> added_;
   std::map<std::string, std::int32_t> added_ids_;
@@ -127,12 +161,12 @@ class SentencePieceTokenizer final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings) {
-  auto tokenizer = std::make_unique<SentencePieceTokenizer>(settings.folder / "tokenizer.model", settings.added);
+  const auto flag = [&](const char* key, bool otherwise) { return settings.flag(key).value_or(otherwise); };
+  auto tokenizer = std::make_unique<SentencePieceTokenizer>(
+      settings.folder / "tokenizer.model", settings.added,
+      SentencePieceTokenizer::Rules{.legacy = flag("legacy", false),
+                                    .split_special_tokens = flag("split_special_tokens", false)});
   SpecialTokens special = resolve_special(settings, *tokenizer);
-  const Json& config = settings.config;
-  const auto flag = [&](const char* key, bool otherwise) {
-    return config.contains(key) && config[key].is_boolean() ? config[key].get<bool>() : otherwise;
-  };
   special.add_bos = flag("add_bos_token", true);
   special.add_eos = flag("add_eos_token", false);
   if (!special.named.contains("bos_token")) special.bos_id = tokenizer->id_of("<s>");

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -79,6 +82,19 @@ bool is_sealed(const fs::path& output, const std::string& name) {
   return files.contains(name) && files[name].value("size", Json()) == fs::file_size(output / name, gone);
 }
 
+/// When a file came to its place or was changed there; none where there is none.
+std::optional<std::pair<std::int64_t, std::int64_t>> changed_at(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return std::pair<std::int64_t, std::int64_t>(info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+}
+
+/// Whether a file was there when the result beside it was sealed, which somebody has then asked for with --overwrite.
+bool lay_there_before(const fs::path& output, const std::string& name) {
+  const auto file = changed_at(output / name), manifest = changed_at(output / kManifest);
+  return file && manifest && *file < *manifest && !read_json(output / kManifest)["files"].contains(name);
+}
+
 // Links followed, as far as the path is there.
 fs::path real_path(const fs::path& path) {
   std::error_code error;
@@ -131,7 +147,8 @@ bool has_foreign_weights(const fs::path& output) {
   if (!is_output_of_run(output) || !result_writer(output).empty()) return true;
   const bool sealed = manifest_step(output).has_value();
   return sealed && std::ranges::any_of(weights_there(output), [&](const std::string& name) {
-           return (is_weight_file(name) || name == "adapter_model.safetensors") && !is_sealed(output, name);
+           return (is_weight_file(name) || name == "adapter_model.safetensors") && !is_sealed(output, name) &&
+                  !lay_there_before(output, name);
          });
 }
 
@@ -144,8 +161,9 @@ void require_no_foreign_weights(const fs::path& output) {
 
 void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {
   const fs::path real = real_path(output);
+  std::error_code unreadable;
   for (const fs::path& input : inputs)
-    if (is_in(real, real_path(input))) {
+    if (fs::exists(input, unreadable) && is_in(real, real_path(input))) {
       const bool same = real == real_path(input);
       fail(ErrorKind::usage,
            {.cause = same ? "the output is what the command reads"

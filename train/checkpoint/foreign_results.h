@@ -24,7 +24,8 @@ bool has_foreign_weights(const std::filesystem::path& output);
 /// A usage error then.
 void require_no_foreign_weights(const std::filesystem::path& output);
 
-/// A usage error where an output is one of these files or folders, or lies in one.
+/// A usage error where an output is one of these files or folders, or lies in one. Inputs that are not there count for
+/// nothing: whoever reads them says so.
 void require_outside(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
 }  // namespace qtrain

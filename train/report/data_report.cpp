@@ -104,6 +104,8 @@ Json DataReport::json() const {
           {"dropped_rows", s.dropped_rows},
           {"unplaced_rows", s.unplaced.count},
           {"empty_answers", s.unanswered.count},
+          {"broken_turns", s.broken.count},
+          {"too_long_rows", s.too_long.count},
           {"untargeted_rows", s.untargeted_rows},
           {"prompt_mismatches", s.prompt_mismatches},
           {"padding_waste", padding_waste},
@@ -134,6 +136,12 @@ std::vector<std::string> DataReport::lines() const {
   if (s.unplaced.count > 0)
     out.push_back(fmt::format("left out              {} without a known answer, the first {}: {}",
                               counted(s.unplaced.count, "row"), s.unplaced.place, s.unplaced.reason));
+  if (s.broken.count > 0)
+    out.push_back(fmt::format("skipped               {} with broken turns, the first {}: {}",
+                              counted(s.broken.count, "row"), s.broken.place, s.broken.reason));
+  if (s.too_long.count > 0)
+    out.push_back(fmt::format("skipped               {} longer than max_length, the first {}: {}",
+                              counted(s.too_long.count, "row"), s.too_long.place, s.too_long.reason));
   if (s.unanswered.count > 0)
     out.push_back(fmt::format("skipped               {} with an empty answer, the first {}: {}",
                               counted(s.unanswered.count, "row"), s.unanswered.place, s.unanswered.reason));

@@ -15,10 +15,10 @@ class RowNotes {
     std::string text;
   };
 
-  std::vector<Note> of(const DatasetStatistics& rows, const TextFolder& text, const DataSection& data);
+  std::vector<Note> of(const DatasetStatistics& rows, const TextFolder& text, const Config& config);
 
  private:
-  bool said_of_all_ = false, said_of_pairs_ = false;
+  bool said_of_all_ = false, said_of_pairs_ = false, said_of_ends_ = false;
 };
 
 /// Whether the {% generation %} blocks of a chat template end before what closes an assistant's turn.

@@ -17,6 +17,7 @@ namespace {
 std::vector<DataSource> sources_of(const DataSection& data, Split split) {
   if (split == Split::evaluation && !data.eval_dataset_name.empty())
     return {{.files = data.eval_dataset_name,
+             .splits = named_splits("dataset_test_split", data.dataset_test_split),
              .columns = columns_of(data),
              .shared = {.columns = true, .message_keys = true}}};
   return training_sources(data);
@@ -35,12 +36,16 @@ DatasetOptions dataset_options(const Config& config, Split split) {
   return {.files = training ? d.dataset_name : d.eval_dataset_name,
           .split = split,
           .max_length = d.max_length,
-          .kept_end = d.truncation_mode,
+          .too_long = d.truncation_mode,
+          .split_long_texts = d.split_long_texts,
           .packing = training ? d.train_packing() : d.evaluation_packing(),
           .assistant_only_loss = d.assistant_only_loss,
           .completion_only_loss = d.completion_only_loss,
           .last_turn_only_loss = d.last_turn_only_loss,
           .skip_empty_answers = d.skip_empty_answers,
+          .skip_broken_turns = d.skip_broken_turns,
+          .learn_plain_texts = d.learn_plain_texts,
+          .allow_empty_answers = d.allow_empty_answers,
           .response_template = d.response_template,
           .instruction_template = d.instruction_template,
           .dataset_text_field = d.dataset_text_field,

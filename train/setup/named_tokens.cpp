@@ -84,4 +84,15 @@ void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, co
   write_values(generation, answers);
 }
 
+std::vector<std::int32_t> model_end_tokens(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const Json ids = end_tokens(read_or(folder / name, Json::object()));
+    std::vector<std::int32_t> ends;
+    for (const Json& id : ids)
+      if (id.is_number_integer()) ends.push_back(id.get<std::int32_t>());
+    if (!ends.empty()) return ends;
+  }
+  return {};
+}
+
 }  // namespace qtrain

@@ -1,7 +1,9 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "text/tokenizer/tokenizer.h"
@@ -19,5 +21,9 @@ void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer);
 /// special_tokens_map.json, if it is there); of a model their ids into config.json and generation_config.json, where an
 /// end token stands before the ones that there were.
 void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const std::filesystem::path& folder);
+
+/// The ids at which answers of the model in a folder end, as its generation_config.json or else its config.json says;
+/// none where there are no such files. Errors (ErrorKind::input): a file that cannot be read.
+std::vector<std::int32_t> model_end_tokens(const std::filesystem::path& folder);
 
 }  // namespace qtrain

@@ -85,7 +85,7 @@ Digest DataPreparation::key_of(const Part& part) {
 
 /// Also where rows come from the cache.
 void DataPreparation::report(const Dataset& rows) {
-  for (const RowNotes::Note& note : notes_.of(rows.statistics(), text(), config_.data))
+  for (const RowNotes::Note& note : notes_.of(rows.statistics(), text(), config_))
     note.warns ? log_.warn("{}", note.text) : log_.info("{}", note.text);
 }
 

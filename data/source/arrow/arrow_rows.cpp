@@ -5,6 +5,7 @@
 
 #include "core/json_object.h"
 #include "data/source/arrow/batch.h"
+#include "data/source/arrow/messages.h"
 #include "data/source/batched_rows.h"
 #include "data/source/reader.h"
 
@@ -12,52 +13,6 @@ namespace qtrain {
 namespace {
 
 constexpr const char* kSmallerBatches = "Write it again in smaller record batches, or without compression.";
-
-enum MessageKind : std::uint8_t { kSchemaMessage = 1, kDictionaryMessage = 2, kBatchMessage = 3 };
-
-void require_message(bool fine, const char* why) {
-  if (!fine)
-    fail(ErrorKind::input, {.cause = std::string("damaged Arrow file: ") + why,
-                            .remedy = "Write it again; a copy may have been cut short."});
-}
-
-struct Message {
-  std::uint8_t kind = 0;
-  FlatTable header;
-  std::string_view body;
-};
-
-/// The messages of a stream, which in a file stands between its magic and its footer.
-class MessageScan {
- public:
-  explicit MessageScan(std::string_view text) : text_(text), at_(text.starts_with("ARROW1") ? 8 : 0) {}
-
-  /// The next one; none at the end. A stream may end without its mark.
-  std::optional<Message> next() {
-    if (at_ >= text_.size()) return std::nullopt;
-    require_message(8 <= text_.size() - at_, "it ends inside a message");
-    require_message(number_at<std::uint32_t>(text_, at_) == 0xffffffff, "a message does not begin as it must");
-    const auto size = number_at<std::uint32_t>(text_, at_ + 4);
-    at_ += 8;
-    if (size == 0) return std::nullopt;
-    require_message(size <= text_.size() - at_, "it ends inside a message");
-    const FlatTable table(text_.substr(at_, size));
-    at_ += size;
-    const auto header = table.table(2);
-    require_message(header.has_value(), "a message without a header");
-    Message message{.kind = table.scalar<std::uint8_t>(1, 0), .header = *header};
-    const auto body = table.scalar<std::int64_t>(3, 0);
-    require_message(body >= 0 && static_cast<std::uint64_t>(body) <= text_.size() - at_,
-                    "it ends inside a record batch");
-    message.body = text_.substr(at_, static_cast<std::size_t>(body));
-    at_ += message.body.size();
-    return message;
-  }
-
- private:
-  std::string_view text_;
-  std::size_t at_;
-};
 
 class ArrowRowBatch final : public RowBatch {
  public:
@@ -105,17 +60,15 @@ class ArrowRows final : public BatchedRows {
   };
 
   bool read_messages() {
-    MessageScan scan(file_->text());
-    const auto schema = scan.next();
-    require_message(schema && schema->kind == kSchemaMessage, "it does not begin with a schema");
-    fields_ = read_arrow_schema(schema->header);
+    const ArrowMessages messages = read_arrow_messages(file_->text());
+    fields_ = read_arrow_schema(messages.schema);
     std::vector<const ArrowField*> encoded;
     dictionaries_of(fields_, encoded);
     for (const ArrowField* field : encoded) dictionary_fields_[*field->dictionary] = {field->of_values()};
-    while (const auto message = scan.next()) {
-      const ArrowBatchParts parts{message->header, message->body};
-      if (message->kind == kDictionaryMessage) read_dictionary(parts);
-      if (message->kind != kBatchMessage) continue;
+    for (const ArrowMessage& message : messages.rest) {
+      const ArrowBatchParts parts{message.header, message.body};
+      if (message.kind == kDictionaryMessage) read_dictionary(parts);
+      if (message.kind != kBatchMessage) continue;
       add_batch(arrow_batch_rows(parts), arrow_batch_bytes(parts));
       batches_.push_back({parts, dictionaries_});
     }
@@ -126,7 +79,7 @@ class ArrowRows final : public BatchedRows {
     const auto id = message.header.scalar<std::int64_t>(0, 0);
     const auto data = message.header.table(1);
     const auto field = dictionary_fields_.find(id);
-    require_message(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
+    require_arrow(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
     if (message.header.scalar<std::uint8_t>(2, 0) != 0)
       fail(ErrorKind::input,
            {.cause = "the file adds to its dictionaries, which is not read",

@@ -139,12 +139,19 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
       {chat("base", "a", {{"n", 0}}), 400, "\"n\""},
       {chat("base", "a", {{"n", 1000}}), 400, "\"n\""},
       {chat("base", "a", {{"stop", {1}}}), 400, "stop"},
+      {chat("base", "a", {{"stop", {"b", std::string(1025, 'a')}}}), 400, "stop"},
       {chat("base", "a", {{"top_logprobs", 2}}), 400, "logprobs"},
       {chat("base", "a", {{"frequency_penalty", 0.5}}), 400, "not supported"},
       {chat("base", "a", {{"stream_options", {{"include_usage", true}}}}), 400, "stream"},
       {chat("base", "a", {{"messages", Json::array()}}), 400, "messages"},
       {chat("base", "a", {{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}}}), 400, "images"},
       {chat("base", "a", {{"tool_choice", "required"}}), 400, "tool_choice"},
+      {chat("base", "a", {{"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}}), 400, "the tools"},
+      {chat("base", "a",
+            {{"messages",
+              {{{"role", "user"}, {"content", "q"}},
+               {{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", "{}"}}}}}}}}}}),
+       400, "the tool_calls of message 1"},
       {chat("base", std::string(2000, 'a')), 400, "max_context"},
       {"{\"model\": ", 400, "JSON"},
       {"[]", 400, "object"}};
@@ -155,6 +162,7 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
     EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr(c.says));
   }
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"frequency_penalty", 0}, {"user", "me"}})).status, 200);
+  EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"tools", {{{"name", "f"}}}}})).status, 200) << "printed";
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", {400}}}).status, 400);
   EXPECT_EQ(post("/v1/nothing", {}).status, 404);
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", "a"}}, {{"Content-Encoding", "gzip"}}).status, 415);

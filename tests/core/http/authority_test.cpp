@@ -44,7 +44,8 @@ TEST(Names, OfAServer) {
                                            {"10.0.0.1", "0.0.0.0", true},
                                            {"fd00::1", "::", true},
                                            {own, "0.0.0.0", true},
-                                           {own + ".example.org", "10.0.0.1", true},
+                                           {own.substr(0, own.find('.')) + ".LOCAL", "10.0.0.1", true},
+                                           {own.substr(0, own.find('.')) + ".rebound.org", "0.0.0.0", false},
                                            {"Box.Example.org", "box.example.org", true},
                                            {"rebound.example.org", "0.0.0.0", false},
                                            {"x" + own, "0.0.0.0", false}})

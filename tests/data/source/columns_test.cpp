@@ -150,7 +150,7 @@ TEST_F(MixedFiles, WrongEntriesSayWhatIsWrong) {
   for (const auto& [entry, what] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"({"path": "a", "weigth": 1})", "weigth"},
            {R"({"path": "a", "weight": -1})", "weight"},
-           {R"({"path": "a", "split": "train[:10%]"})", "train[:10%]"},
+           {R"({"path": "a", "split": "train[:10%"})", "train[:10%"},
            {R"({"split": "train"})", "path"},
            {R"({"path": 3})", "path"},
            {"7", "neither a path nor an object"}})

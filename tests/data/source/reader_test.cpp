@@ -207,6 +207,49 @@ TEST_F(Reader, OneOfSeveralSplitsIsTakenOnlyIfItIsNamedExactlySo) {
   EXPECT_THAT(complaint("dict", Split::train), HasSubstr("no train split in the folder; it has: test, test_sft"));
 }
 
+TEST_F(Reader, ASplitIsFoundByItsName) {
+  for (const char* name : {"hub/data/train_sft-00000-of-00002.parquet", "hub/data/train_sft-00001-of-00002.parquet",
+                           "hub/data/test_sft-00000-of-00001-0123456789abcdef.parquet",
+                           "hub/data/train_gen-00000-of-00001.parquet", "plain/validation.jsonl", "plain/test.jsonl",
+                           "plain/train.jsonl", "plain/extra.jsonl", "parts/a.jsonl", "parts/b.jsonl", "val/dev.jsonl"})
+    write(name, "{}");
+  write("dict/dataset_dict.json", R"({"splits": ["train", "my.split"]})");
+  for (const char* split : {"train", "my.split"})
+    write(std::string("dict/") + split + "/state.json", R"({"_data_files": [{"filename": "data.arrow"}]})");
+  write("saved/state.json", R"({"_data_files": [{"filename": "data.arrow"}]})");
+  write("saved/dataset_info.json", "{}");
+  const struct {
+    const char *folder, *split;
+    std::vector<std::string> files;
+  } cases[] = {
+      {"hub", "train_sft", {"hub/data/train_sft-00000-of-00002.parquet", "hub/data/train_sft-00001-of-00002.parquet"}},
+      {"hub", "test_sft", {"hub/data/test_sft-00000-of-00001-0123456789abcdef.parquet"}},
+      {"hub", "train_gen", {"hub/data/train_gen-00000-of-00001.parquet"}},
+      {"plain", "test", {"plain/test.jsonl"}},
+      {"plain", "validation", {"plain/validation.jsonl"}},
+      {"plain", "train", {"plain/train.jsonl"}},
+      {"plain", "extra", {"plain/extra.jsonl"}},
+      {"parts", "train", {"parts/a.jsonl", "parts/b.jsonl"}},
+      {"val", "validation", {"val/dev.jsonl"}},
+      {"dict", "my.split", {"dict/my.split/data.arrow"}},
+      {"saved", "whatever", {"saved/data.arrow"}},
+      {"plain/extra.jsonl", "whatever", {"plain/extra.jsonl"}},
+  };
+  for (const auto& c : cases)
+    for (const Split used_as : {Split::train, Split::evaluation}) {
+      std::vector<std::string> files;
+      for (const auto& path : resolve_data_files({at(c.folder)}, {used_as, c.split}))
+        files.push_back(path.lexically_relative(folder_).string());
+      EXPECT_EQ(files, c.files) << c.folder << " " << c.split;
+    }
+  for (const auto& [folder, split] : {std::pair{"hub", "train_dpo"}, {"plain", "dev_set"}, {"parts", "test"}})
+    EXPECT_THAT(test::error_of(ErrorKind::input,
+                               [&] {
+                                 resolve_data_files({at(folder)}, {Split::train, split});
+                               }),
+                HasSubstr(std::string("no ") + split + " split in the folder; it has: "));
+}
+
 TEST_F(Reader, SubFoldersWithASplitEachAreNotMixed) {
   for (const char* name : {"hub/main/train.jsonl", "hub/main/test.jsonl", "hub/socratic/train.jsonl"})
     write(name, "{}");

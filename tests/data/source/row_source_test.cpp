@@ -54,7 +54,7 @@ TEST(Sources, ArrowAndParquetAreReadAsPyarrowReadsThem) {
       ++files;
       expect_rows(rows_in(file), golden["rows"]);
     }
-  EXPECT_EQ(files, 15u);
+  EXPECT_EQ(files, 20u);
 }
 
 class BrokenSources : public test::DataFolder {
@@ -230,6 +230,86 @@ TEST_F(BrokenSources, AnswersOfCsvFilesThatLookLikeOtherTypesStayText) {
     EXPECT_EQ(sample.prompt, prompt);
     EXPECT_EQ(sample.text, answer);
   }
+}
+
+TEST_F(BrokenSources, ValuesThatAreNoJsonMatterOnlyToWhoReadsThem) {
+  const std::pair<const char*, const char*> unread[] = {
+      {"nan", R"("score":NaN)"},
+      {"infinity", R"("score":-Infinity)"},
+      {"huge", R"("score":1e999)"},
+      {"nested", R"("meta":{"a":[1,{"b":NaN}],"c":"NaN, \"Infinity\" ["})"},
+      {"duplicate", R"("meta":{"k":1,"k":2})"},
+      {"duplicate_column", R"("id":1,"id":2)"},
+      {"in_a_list", R"("scores":[0.5,Infinity,-1E+400])"},
+  };
+  for (const auto& [name, member] : unread)
+    for (const bool array : {false, true}) {
+      const std::string row = std::string(R"({"text":"a \" b",)") + member + R"(,"last":[1]})",
+                        file = array ? "[" + row + "]" : row + "\n";
+      const RawRows rows({write(std::string(name) + ".json", file)});
+      const Json parsed = rows.parse(0);
+      EXPECT_EQ(read_sample(parsed, {}).text, "a \" b") << name;
+      EXPECT_EQ(parsed["last"], Json::array({1})) << name;
+      const std::string key = std::string(member).substr(1, std::string(member).find('"', 1) - 1);
+      EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_sample(parsed, {.text_field = key}); }),
+                  HasSubstr("'" + key + "': "))
+          << name;
+      EXPECT_NO_THROW(dump_json(parsed));
+    }
+  const std::pair<const char*, const char*> read[] = {
+      {R"({"text":NaN})", "'text': NaN is not a JSON number"},
+      {R"({"text":"a","text":"b"})", "'text': the key is given twice"},
+      {R"({"messages":[{"role":"user","content":"a","content":"b"}]})", "key \"content\" is given twice"},
+      {R"({"messages":[{"role":"user","content":NaN}]})", "NaN is not a JSON number"},
+      {R"({"input_ids":[1,NaN]})", "'input_ids': NaN is not a JSON number"},
+      {R"({"prompt":"a","completion":1e999})", "'completion': "},
+  };
+  for (const auto& [row, what] : read) {
+    const RawRows rows({write("read.jsonl", row)});
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_sample(rows.parse(0), {}); }), HasSubstr(what)) << row;
+  }
+  for (const char* broken : {R"({"text":"a","score":NaN)", R"({"text":"a","score":nan})", R"({"text":"a",,"b":NaN})",
+                             R"({"text":"a","score":NaN} x)", R"({"text":"a","b":[1,2,NaN})", R"({"a":1,"b":tru})"})
+    EXPECT_THAT(complaint("broken.jsonl", broken), HasSubstr("broken.jsonl:1")) << broken;
+}
+
+TEST_F(BrokenSources, TheFirstVersionOfFeatherIsNamed) {
+  EXPECT_THAT(complaint("a.feather", std::string("FEA1\0\0\0\0", 8)), HasSubstr("first version of Feather"));
+  EXPECT_THAT(complaint("b.feather", "text"), HasSubstr("does not begin as its name says"));
+}
+
+TEST_F(BrokenSources, AFooterThatLeadsElsewhereIsAnError) {
+  const std::string whole = contents("polars.arrow");
+  const std::size_t end = whole.size() - 10;
+  std::uint32_t footer = 0;
+  std::memcpy(&footer, whole.data() + end, 4);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{10}, std::size_t{40}, std::size_t{80}}) {
+    std::string broken = whole;
+    std::memset(broken.data() + (end - footer) + at, 0x7f, 4);
+    const std::string path = write("broken.arrow", broken);
+    const std::string said = test::error_if_any(ErrorKind::input, [&] {
+      const RawRows rows({path});
+      for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
+    });
+    EXPECT_THAT(said, ::testing::AnyOf(HasSubstr("Arrow"), HasSubstr("no error"))) << at;
+  }
+  std::string long_footer = whole;
+  std::memset(long_footer.data() + end, 0x7f, 4);
+  EXPECT_THAT(complaint("a.arrow", long_footer), HasSubstr("the size of its footer"));
+}
+
+TEST_F(BrokenSources, TheDelimiterOfATableIsFoundInItsHeader) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"a.csv", "Frage;Antwort\nq, r;a\n"},     {"b.csv", "Frage\tAntwort\n\"q, r\"\ta\n"},
+      {"c.csv", "Frage|Antwort\nq, r|a\n"},     {"d.csv", "Frage,Antwort\n\"q, r\",a\n"},
+      {"e.tsv", "Frage,Antwort\n\"q, r\",a\n"}, {"f.csv", "\n\"Frage\";\"Antwort\"\r\n\"q, r\";a\r\n"},
+      {"g.tsv", "Frage\tAntwort\nq, r\ta\n"},
+  };
+  for (const auto& [name, contents] : tables)
+    EXPECT_EQ(RawRows({write(name, contents)}).parse(0), (Json{{"Frage", "q, r"}, {"Antwort", "a"}})) << name;
+  EXPECT_EQ(RawRows({write("h.csv", "\"a;b\",c\n1,2\n")}).parse(0), (Json{{"a;b", "1"}, {"c", "2"}}));
+  EXPECT_EQ(RawRows({write("i.csv", "a;b,c\n1,2\n")}).parse(0), (Json{{"a;b", "1"}, {"c", "2"}}));
+  EXPECT_EQ(RawRows({write("j.csv", "text\na;b\n")}).parse(0), (Json{{"text", "a;b"}}));
 }
 
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {

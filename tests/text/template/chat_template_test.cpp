@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +56,17 @@ TEST(Template, ExtraVariablesComeBeforeSpecialTokensButNotBeforeMessages) {
   const Json messages = conversation(), extra = {{"bos_token", "mine"}, {"messages", "no"}, {"enable_thinking", false}};
   const ChatTemplate t("{{ bos_token }} {{ messages | length }} {{ enable_thinking }}", "t", {{"bos_token", "<s>"}});
   EXPECT_EQ(t.render({.messages = &messages, .extra = &extra}).text, "mine 2 False");
+}
+
+// Clients of a server name as many as they like.
+TEST(Template, ManyExtraVariablesTakeNoLongerThanTheirNumber) {
+  std::string text = "{\"v\": 0";
+  for (int i = 0; i < 100'000; ++i) text += ", \"v" + std::to_string(i) + "\": " + std::to_string(i);
+  const Json extra = parse_json(text + "}", "extra"), messages = conversation();
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(ChatTemplate("{{ v0 }} {{ v99999 }}", "", {}).render({.messages = &messages, .extra = &extra}).text,
+            "0 99999");
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(Template, GenerationTagsAreSearchedForAsTrlDoes) {

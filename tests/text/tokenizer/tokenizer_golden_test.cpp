@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/file.h"
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/model.h"
@@ -170,6 +171,64 @@ TEST_P(GoldenSentencepiece, FindsAddedAndSpecialTokensInText) {
   EXPECT_EQ(ids, expected);
   EXPECT_EQ(tokenizer->decode(ids), "the<|im_end|></s></s>");
   EXPECT_EQ(tokenizer->decode(ids, {.skip_special = true}), "the");
+}
+
+class SpecialTokensInText : public test::DataFolder {};
+
+/// What transformers 5.24 makes of texts, by the keys of tokenizer_config.json. The second model keeps all blanks, as
+/// those of the Llama family do: it has `normalizer_spec.remove_extra_whitespaces: false` behind it, which counts.
+TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTransformers) {
+  const Json golden = read_json(golden_file("sentencepiece_bpe"));
+  const std::string model = from_base64(golden["model"]);
+  struct Case {
+    const char* text;
+    Ids ids;
+    const char* decoded;
+    bool kept_blanks = false;  // only of the second model
+  };
+  const std::vector<Case> bare = {{"the", {269}, "the"},
+                                  {"<s>the</s>the", {1, 263, 2, 263}, "<s>the</s>the"},
+                                  {"<s> the", {1, 269}, "<s> the"},
+                                  {"the</s> the", {269, 2, 269}, "the</s> the"},
+                                  {"  the", {302, 269}, " the", true},
+                                  {" the</s>  the", {269, 2, 302, 269}, "the</s>  the", true},
+                                  {"</s>", {2}, "</s>"}},
+                          legacy = {{"<s>the</s>the", {1, 269, 2, 269}, "<s> the</s> the"},
+                                    {"<s> the", {1, 269}, "<s> the"},
+                                    {" the</s>  the", {269, 2, 302, 269}, "the</s>  the", true}},
+                          split = {{"<s>the</s>the", {302, 63, 309, 343, 263, 63, 50, 309, 343, 263}, "<s>the</s>the"},
+                                   {"<s> the", {302, 63, 309, 343, 269}, "<s> the"},
+                                   {"</s>", {302, 63, 50, 309, 343}, "</s>"}};
+  const std::pair<const char*, const std::vector<Case>&> configs[] = {{"", bare},
+                                                                      {R"("legacy": null,)", bare},
+                                                                      {R"("legacy": false,)", bare},
+                                                                      {R"("legacy": true,)", legacy},
+                                                                      {R"("split_special_tokens": true,)", split}};
+  for (const bool keeps_blanks : {false, true})
+    for (const auto& [keys, cases] : configs) {
+      write("tokenizer.model", keeps_blanks ? model + std::string("\x1a\x02\x20\x00", 4) : model);
+      write("tokenizer_config.json", std::string("{") + keys + R"("bos_token": "<s>", "eos_token": "</s>"})");
+      const auto tokenizer = load_tokenizer(folder_);
+      for (const Case& c : cases) {
+        if (c.kept_blanks && !keeps_blanks) continue;
+        const Ids ids = tokenizer->encode(c.text, {.add_special = false});
+        EXPECT_EQ(ids, c.ids) << keys << c.text << keeps_blanks;
+        EXPECT_EQ(tokenizer->decode(c.ids), c.decoded) << keys << c.text << keeps_blanks;
+      }
+    }
+}
+
+TEST_F(SpecialTokensInText, SpecialTokensAreSplitWhereTheConfigSaysSo) {
+  const std::filesystem::path chatml = std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml";
+  write("tokenizer.json", read_text(chatml / "tokenizer.json"));
+  for (const char* value : {"true", "false", "null"}) {
+    write("tokenizer_config.json",
+          std::string(R"({"eos_token": "<|im_end|>", "split_special_tokens": )") + value + "}");
+    const auto tokenizer = load_tokenizer(folder_);
+    EXPECT_EQ(tokenizer->encode("<|im_end|>").size() == 1, value != std::string("true")) << value;
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("a<|im_end|>b")), "a<|im_end|>b") << value;
+    EXPECT_EQ(tokenizer->special().eos_id, 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSentencepiece, ::testing::ValuesIn(golden_names("sentencepiece_")),

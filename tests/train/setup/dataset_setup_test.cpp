@@ -10,6 +10,7 @@
 namespace qtrain {
 namespace {
 
+namespace fs = std::filesystem;
 using qtrain::testing::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -47,6 +48,88 @@ TEST_F(DataSources, ColumnsUnderOtherNamesAreTheRowsOfARun) {
   EXPECT_EQ(describe_rows(rows, c.data), "3 rows of prompt+completion in 1 jsonl file");
   EXPECT_EQ(data_rows(c, Split::evaluation).size(), 0);
   EXPECT_EQ(describe_rows(rows.slice(0, 1), c.data), "1 row of prompt+completion in 1 jsonl file");
+}
+
+TEST_F(DataSources, SplitsAndPartsOfThemAreTheRowsThatTheyName) {
+  std::string ten, five;
+  for (int i = 0; i < 10; ++i) ten += R"({"prompt":"t)" + std::to_string(i) + R"(","completion":"c"})" + "\n";
+  for (int i = 0; i < 5; ++i) five += R"({"prompt":"e)" + std::to_string(i) + R"(","completion":"c"})" + "\n";
+  for (const char* file : {"set/train.jsonl", "ten.jsonl"}) {
+    fs::create_directories((folder_ / file).parent_path());
+    write_file(folder_ / file, ten);
+  }
+  write_file(folder_ / "set/test.jsonl", five);
+  const std::string set = path("set"), file = path("ten.jsonl");
+  const struct {
+    Json settings;
+    std::vector<std::string> train;
+    std::vector<std::string> evaluation = {};
+  } cases[] = {
+      {{{"dataset_name", file}, {"dataset_train_split", "train[:2]"}}, {"t0", "t1"}},
+      {{{"dataset_name", set}, {"dataset_train_split", "train[:20%]"}}, {"t0", "t1"}},
+      {{{"dataset_name", set}, {"dataset_train_split", "test"}}, {"e0", "e1", "e2", "e3", "e4"}},
+      {{{"dataset_name", set}, {"dataset_train_split", "train[:1]+test[-2:]"}}, {"t0", "e3", "e4"}},
+      {{{"dataset_name", file},
+        {"dataset_train_split", "train[:10%]"},
+        {"eval_dataset_name", file},
+        {"dataset_test_split", "train[90%:]"}},
+       {"t0"},
+       {"t9"}},
+      {{{"dataset_name", set},
+        {"dataset_train_split", "train[:1]"},
+        {"dataset_test_split", "test[:1]"},
+        {"eval_strategy", "steps"},
+        {"eval_steps", 5}},
+       {"t0"},
+       {"e0"}},
+      {{{"dataset_mixture", {{{"path", set}, {"split", "test[:1]"}}, {{"path", set}, {"split", "train[8:]"}}}}},
+       {"e0", "t8", "t9"}},
+      {{{"datasets", {{{"path", file}, {"split", "train[10:20]"}}, {{"path", file}, {"split", "train[3:4]"}}}}},
+       {"t3"}},
+      {{{"dialect", "axolotl"},
+        {"datasets", {{{"path", set}, {"type", "chat_template"}, {"split", "train[:2]"}}}},
+        {"test_datasets", {{{"path", set}, {"type", "chat_template"}, {"split", "train[-1:]"}}}}},
+       {"t0", "t1"},
+       {"t9"}},
+      {{{"dialect", "axolotl"}, {"datasets", {{{"path", set}, {"split", "test"}}}}}, {"e0", "e1", "e2", "e3", "e4"}},
+      {{{"datasets",
+         {{{"path", "json"},
+           {"data_files", {{"train", file}, {"test", set + "/test.jsonl"}}},
+           {"split", "test[:1]"}}}}},
+       {"e0"}},
+      {{{"datasets",
+         {{{"path", "json"},
+           {"data_files", {{"train", file}, {"test", set + "/test.jsonl"}}},
+           {"split", "test+train"}}}}},
+       {"e0", "e1", "e2", "e3", "e4", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9"}},
+  };
+  EXPECT_THAT(error_of([&] {
+                data_rows(config({{"dataset_name", file}, {"dataset_train_split", "train+test"}}), Split::train);
+              }).what(),
+              HasSubstr("no splits \"train\" and \"test\""));
+  for (const auto& c : cases) {
+    const Config config = this->config(c.settings);
+    EXPECT_EQ(prompts(data_rows(config, Split::train)), c.train) << c.settings;
+    EXPECT_EQ(prompts(data_rows(config, Split::evaluation)), c.evaluation) << c.settings;
+  }
+}
+
+TEST_F(DataSources, SplitsThatCannotBeAreProblemsOfTheConfig) {
+  const std::pair<Json, const char*> cases[] = {
+      {{{"dataset_train_split", "train[2]"}}, "split \"train[2]\" has no colon"},
+      {{{"dataset_test_split", "test["}, {"eval_dataset_name", "e"}}, "split \"test[\""},
+      {{{"dataset_name", nullptr}, {"dataset_mixture", {{{"path", "a"}, {"split", "train[:200%]"}}}}}, "100 percent"},
+      {{{"dataset_name", nullptr}, {"datasets", {{{"path", "a"}, {"split", "t]"}}}}}, "split \"t]\""},
+      {{{"dataset_name", nullptr}, {"dataset_mixture", {"a"}}, {"dataset_train_split", "test"}}, "give its sources"},
+      {{{"dialect", "axolotl"},
+        {"test_datasets", {{{"path", "a"}, {"split", "train"}}, {{"path", "b"}, {"split", "test"}}}}},
+       "evaluation rows have one split"},
+  };
+  for (const auto& [settings, what] : cases) {
+    Json all{{"dataset_name", "a.jsonl"}};
+    all.update(settings);
+    EXPECT_THAT(test::error_if_any(ErrorKind::usage, [&] { config(all); }), HasSubstr(what)) << settings;
+  }
 }
 
 TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {

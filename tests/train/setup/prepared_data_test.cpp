@@ -136,6 +136,9 @@ class TokenCacheKey : public ::testing::Test {
 /// A value other than the default, and what goes with it, for every key that says how rows are made.
 const Json kOtherValues = parse_json(R"({
   "max_samples": {"max_samples": 2},
+  "dataset_train_split": {"dataset_train_split": "train[1:]"},
+  "dataset_test_split": {"dataset_test_split": "train[1:]"},
+  "allow_empty_answers": {"allow_empty_answers": true},
   "dataset_mixture": {"dataset_name": null, "dataset_mixture": [{"path": "ROWS", "fraction": 0.5}]},
   "mix_strategy": {"dataset_name": null, "dataset_mixture": [{"path": "ROWS", "fraction": 0.5}],
                    "mix_strategy": "all_exhausted"},
@@ -145,6 +148,9 @@ const Json kOtherValues = parse_json(R"({
   "dataset_text_field": {"dataset_text_field": "words"},
   "max_length": {"max_length": 9},
   "truncation_mode": {"truncation_mode": "keep_end"},
+  "split_long_texts": {"split_long_texts": true},
+  "learn_plain_texts": {"learn_plain_texts": true},
+  "skip_broken_turns": {"skip_broken_turns": true},
   "shuffle_dataset": {"shuffle_dataset": true},
   "packing": {"packing": true},
   "packing_strategy": {"packing": true, "packing_strategy": "wrapped"},

@@ -16,7 +16,7 @@ namespace qtrain {
 namespace {
 
 PyValue evaluate_name(TemplateState& state, const TemplateExpr& e) {
-  if (const PyValue* found = state.scope->find(state.work, e.name)) return *found;
+  if (const PyValue* found = state.scope->find(e.name)) return *found;
   if (auto global = state.globals.find(e.name)) return *global;
   return PyValue::undefined(py_quote(e.name) + " is undefined");
 }

@@ -128,7 +128,7 @@ void TemplateRun::execute_generation(const TemplateStmt& s) {
 void TemplateRun::assign(const TemplateExpr& target, const PyValue& value) {
   if (target.kind == ExprKind::tuple) return unpack(target, value);
   if (target.kind == ExprKind::name) return state_.scope->set(target.name, value);
-  const PyValue* held = state_.scope->find(state_.work, target.name);
+  const PyValue* held = state_.scope->find(target.name);
   auto* ns = held ? held->as<PyNamespace>() : nullptr;
   if (!ns) py_fail("cannot assign attribute on non-namespace object");
   ns->set(target.attribute, value);

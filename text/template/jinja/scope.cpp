@@ -2,23 +2,17 @@
 
 namespace qtrain {
 
-const PyValue* TemplateScope::find(PyWork& work, std::string_view name) const {
-  constexpr std::size_t kVariablesPerStep = 16;
-  for (const TemplateScope* scope = this; scope; scope = scope->parent_.get()) {
-    work.step(scope->variables_.size() / kVariablesPerStep);
-    for (const auto& [key, value] : scope->variables_)
-      if (key == name) return &value;
-  }
+const PyValue* TemplateScope::find(std::string_view name) const {
+  for (const TemplateScope* scope = this; scope; scope = scope->parent_.get())
+    if (const auto at = scope->variables_.find(name); at != scope->variables_.end()) return &at->second;
   return nullptr;
 }
 
 void TemplateScope::set(std::string_view name, PyValue value) {
-  for (auto& [key, held] : variables_)
-    if (key == name) {
-      held = std::move(value);
-      return;
-    }
-  variables_.emplace_back(name, std::move(value));
+  if (const auto at = variables_.find(name); at != variables_.end())
+    at->second = std::move(value);
+  else
+    variables_.emplace(name, std::move(value));
 }
 
 }  // namespace qtrain

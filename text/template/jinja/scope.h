@@ -1,9 +1,10 @@
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "text/template/python/value.h"
 
@@ -14,12 +15,12 @@ class TemplateScope {
  public:
   explicit TemplateScope(std::shared_ptr<TemplateScope> parent) : parent_(std::move(parent)) {}
   /// Here or further out; null if nowhere.
-  const PyValue* find(PyWork& work, std::string_view name) const;
+  const PyValue* find(std::string_view name) const;
   void set(std::string_view name, PyValue value);
   void clear() { variables_.clear(); }
 
  private:
-  std::vector<std::pair<std::string, PyValue>> variables_;
+  std::map<std::string, PyValue, std::less<>> variables_;  // callers of a server may define any number
   std::shared_ptr<TemplateScope> parent_;
 };
 
