@@ -42,7 +42,7 @@ bool has_result(const fs::path& output) {
 // Whether loaders that are allowed to run code of a model take it from the folder.
 bool names_own_code(const fs::path& folder) {
   return std::ranges::any_of(std::array{"config.json", "tokenizer_config.json"}, [&](const char* name) {
-    return fs::is_regular_file(folder / name) && read_text(folder / name).find("\"auto_map\"") != std::string::npos;
+    return is_plain_file(folder / name) && read_text(folder / name).find("\"auto_map\"") != std::string::npos;
   });
 }
 
