@@ -173,7 +173,7 @@ std::vector<Place> flags() {
       of_flag({"quantize", "--model", "model"}, "output", Use::written),
       of_flag({"report", "out"}, "output", Use::written),
       of_flag({"compare", "out", "out"}, "output", Use::written),
-      of_flag({"verify", "out", "--steps", "0"}, "statement", Use::written),
+      of_flag({"verify", "out"}, "statement", Use::written),
       of_flag({"verify", "out", "--steps", "1"}, "scratch", Use::written),
       of_flag({"reproduce", "out"}, "output", Use::written),
       of_flag({"monitor", "--interval", "0.1", "--duration", "0.1"}, "run"),

@@ -169,6 +169,13 @@ void text_with(std::string_view bytes) {
 constexpr char kTokenizerConfigName[] = "tokenizer_config.json", kSpecialTokensName[] = "special_tokens_map.json",
                kAddedTokensName[] = "added_tokens.json";
 
+void sentencepiece_tokenizer(std::string_view bytes) {
+  const Folder folder;
+  folder.put("tokenizer.model", bytes);
+  const auto tokenizer = load_tokenizer(folder.path());
+  tokenizer->decode(tokenizer->encode("Hello  w\xC3\xB6rld, 12345 <s>"));
+}
+
 void adapter_config(std::string_view bytes) {
   const Folder folder;
   folder.put("adapter_config.json", bytes);
@@ -265,7 +272,8 @@ void training_state(std::string_view bytes) {
   RunState::from_json(json, "fuzz.json");
   if (!json.contains("identity")) return;
   require_identity(json["identity"], "fuzz.json");
-  run_changes(json["identity"], json["identity"]);
+  static const Json good = read_json(kGoodRun / kCheckpoint / "training_state.json");
+  run_changes(json["identity"], good["identity"]);
 }
 
 void trainer_state(std::string_view bytes) {
@@ -302,6 +310,7 @@ std::vector<Target> file_targets() {
       {"tokenizer_config", text_with<kTokenizerConfigName>, {"tests/data/golden/chatml/tokenizer_config.json"}},
       {"special_tokens_map", text_with<kSpecialTokensName>, {here + "special_tokens_map.json"}},
       {"added_tokens", text_with<kAddedTokensName>, {here + "added_tokens.json"}},
+      {"sentencepiece_tokenizer", sentencepiece_tokenizer, {"tests/convert/goldens/gguf/spm.model"}},
       {"adapter_config",
        adapter_config,
        {"tests/golden/data/lora_qwen3_patterns/adapter/adapter_config.json", run + "adapter_config.json"}},

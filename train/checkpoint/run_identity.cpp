@@ -133,8 +133,10 @@ class Comparison {
   }
 
  private:
-  Json saved_key(const std::string& key) const {
-    const Json& keys = saved_.at("keys");
+  Json saved_key(const std::string& key) const { return key_of(saved_, key); }
+  Json now_key(const std::string& key) const { return key_of(now_, key); }
+  Json key_of(const Json& identity, const std::string& key) const {
+    const Json& keys = identity.at("keys");
     return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // a key that is younger than the checkpoint
   }
 
@@ -152,9 +154,9 @@ class Comparison {
     // What is left out of an epoch depends on how many ranks share a batch.
     const auto same = [&](Json (*of)(const Values&)) {
       const Json was = of([&](const std::string& key) { return saved_key(key); });
-      return was.is_number() && was == of([&](const std::string& key) { return now_.at("keys").at(key); });
+      return was.is_number() && was == of([&](const std::string& key) { return now_key(key); });
     };
-    return same(micro_batches) && (now_.at("keys").at("dataloader_drop_last") != true || same(ranks_with_rows));
+    return same(micro_batches) && (now_key("dataloader_drop_last") != true || same(ranks_with_rows));
   }
 
   template <class F>
@@ -207,8 +209,7 @@ class Comparison {
       out_.refused.push_back(fmt::format("another {}, which makes other rows", fmt::join(names, ", ")));
       return;
     }
-    const Json& keys = now_.at("keys");
-    const Json& files = keys.at("dataset_name").empty() ? keys.at("dataset_mixture") : keys.at("dataset_name");
+    const Json files = now_key(now_key("dataset_name").empty() ? "dataset_mixture" : "dataset_name");
     out_.refused.push_back(fmt::format("other rows: those of {} have changed", dump_json(files)));
   }
 
@@ -239,10 +240,10 @@ class Comparison {
         tell(key, saved_key(key), is);
     if (has_same_updates())
       for (const std::string_view key : kMicroBatches)
-        tell(std::string(key), saved_key(std::string(key)), now_.at("keys").at(key));
+        tell(std::string(key), saved_key(std::string(key)), now_key(std::string(key)));
     tell("GEMMs in", saved_.at(kMatmuls), now_.at(kMatmuls));
     tell("device", saved_.at("device"), now_.at("device"));
-    const bool same_files = saved_key("eval_dataset_name") == now_.at("keys").at("eval_dataset_name");
+    const bool same_files = saved_key("eval_dataset_name") == now_key("eval_dataset_name");
     if (same_files && saved_.at("evaluation rows") != now_.at("evaluation rows"))
       out_.told.push_back("other evaluation rows");
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "model/model_source.h"
 #include "text/template/chat_template.h"
@@ -48,7 +49,7 @@ struct StopTokens {
 
 StopTokens stop_tokens_of(const TextFolder& text, const ModelSection& model) {
   const std::filesystem::path path = model_path(model.model_name_or_path);
-  StopTokens stops{.ids = model_end_tokens(std::filesystem::is_directory(path) ? path : path.parent_path()),
+  StopTokens stops{.ids = model_end_tokens(is_folder(path) ? path : path.parent_path()),
                    .text = special_tokens(text.folder)["eos_token"]};
   if (const auto named = text.named_tokens.find("eos_token"); named != text.named_tokens.end())
     stops.text = named->second;
