@@ -54,7 +54,8 @@ Words words_of(std::string_view name) {
 }
 
 bool says_little(const Json& value) {
-  return value.is_null() || value.is_boolean() || value == "" || (value.is_structured() && value.empty());
+  const bool is_blank = value.is_string() && value.get_ref<const std::string&>().empty();
+  return is_blank || value.is_null() || value.is_boolean() || (value.is_structured() && value.empty());
 }
 
 constexpr std::string_view kEndsOfUrl = " \t\r\n\"'<>`";
