@@ -168,7 +168,7 @@ sanitized=(readers test_core test_text test_data)
 check "sanitizer build" cmake --build --preset asan --target "${sanitized[@]:1}"
 # Left to --full: what takes minutes without optimization (every character there is, templates up to the limit of their
 # steps), and what is about results or time and touches the same memory as other tests.
-long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime|TimeGrowsWithTheFile'
+long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.(HostileTemplatesEnd|WorkIsCounted)|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime|TimeGrowsWithTheFile'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L "${sanitized[0]}" -LE slow -E "$long|^test_style"
 
