@@ -1,5 +1,8 @@
 #include "app/answers.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -16,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kGenerationFile = "generation_config.json";
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 
 // One id, or a list of them.
@@ -25,6 +29,52 @@ std::vector<std::int32_t> token_ids(const JsonView& value) {
   std::vector<std::int32_t> ids;
   value.each([&](const JsonView& id) { ids.push_back(one(id)); });
   return ids;
+}
+
+/// A key of generation_config.json that is not read here, and the values with which it changes nothing.
+struct UnusedKey {
+  const char* key;
+  std::vector<Json> neutral;
+};
+// Of GenerationConfig in transformers, and two of vLLM. Lengths are those that a command or a request asks for,
+// settings of beams count where there are several, and speculation and caches do not change answers.
+const UnusedKey kUnusedKeys[] = {{"bad_words_ids", {Json::array()}},
+                                 {"begin_suppress_tokens", {Json::array()}},
+                                 {"constraints", {Json::array()}},
+                                 {"dola_layers", {}},
+                                 {"encoder_repetition_penalty", {1.0}},
+                                 {"encoder_no_repeat_ngram_size", {0}},
+                                 {"epsilon_cutoff", {0.0}},
+                                 {"eta_cutoff", {0.0}},
+                                 {"exponential_decay_length_penalty", {}},
+                                 {"force_words_ids", {Json::array()}},
+                                 {"forced_bos_token_id", {}},
+                                 {"forced_decoder_ids", {Json::array()}},
+                                 {"forced_eos_token_id", {}},
+                                 {"frequency_penalty", {0.0}},
+                                 {"guidance_scale", {1.0}},
+                                 {"max_time", {}},
+                                 {"min_length", {0}},
+                                 {"min_new_tokens", {0}},
+                                 {"no_repeat_ngram_size", {0}},
+                                 {"num_beams", {1}},
+                                 {"penalty_alpha", {0.0}},
+                                 {"presence_penalty", {0.0}},
+                                 {"sequence_bias", {Json::object(), Json::array()}},
+                                 {"stop_strings", {Json::array()}},
+                                 {"suppress_tokens", {Json::array()}},
+                                 {"token_healing", {false}},
+                                 {"top_h", {}},
+                                 {"typical_p", {1.0}},
+                                 {"watermarking_config", {}}};
+
+std::vector<std::string> unused_keys(const JsonView& config) {
+  std::vector<std::string> unused;
+  for (const UnusedKey& u : kUnusedKeys) {
+    const auto value = config.find(u.key);
+    if (value && std::ranges::find(u.neutral, value->json()) == u.neutral.end()) unused.emplace_back(u.key);
+  }
+  return unused;
 }
 
 // The first place where one of the stop strings begins.
@@ -58,8 +108,16 @@ GenerationDefaults load_generation_defaults(const fs::path& file) {
     d.sampling.top_p = config.number("top_p", 1.0);
     d.sampling.min_p = config.number("min_p", 0.0);
     d.sampling.repetition_penalty = config.number("repetition_penalty", 1.0);
+    d.unused = unused_keys(config);
     return d;
   });
+}
+
+void warn_of_unused_settings(const AnswerModel& model, Log& log) {
+  if (model.unused.empty()) return;
+  log.warn("{}: {} {} no effect here, so answers may differ from those of transformers",
+           (model.setup.source / kGenerationFile).string(), fmt::join(model.unused, ", "),
+           model.unused.size() == 1 ? "has" : "have");
 }
 
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
@@ -72,7 +130,8 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   advice_on_weights(m.setup);
   m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup);
   if (request.config) m.seed = static_cast<std::uint64_t>(request.config->training.seed);
-  GenerationDefaults defaults = load_generation_defaults(m.setup.source / "generation_config.json");
+  GenerationDefaults defaults = load_generation_defaults(m.setup.source / kGenerationFile);
+  m.unused = std::move(defaults.unused);
   m.sampling = defaults.sampling;
   m.stop_tokens = std::move(defaults.stop_tokens).value_or(m.setup.model->config().eos_token_ids);
   if (const auto eos = m.text.tokenizer->special().eos_id;

@@ -15,6 +15,7 @@ namespace qtrain {
 struct GenerationDefaults {
   std::optional<std::vector<std::int32_t>> stop_tokens = {};
   SamplingOptions sampling;
+  std::vector<std::string> unused = {};  ///< keys that would change answers in transformers, and have no effect here
 };
 GenerationDefaults load_generation_defaults(const std::filesystem::path& file);
 
@@ -25,8 +26,11 @@ struct AnswerModel {
   SamplingOptions sampling;
   std::int64_t max_new_tokens = 256;
   std::vector<std::int32_t> stop_tokens;
-  std::uint64_t seed = 42;  ///< of weights that start at random
+  std::uint64_t seed = 42;          ///< of weights that start at random
+  std::vector<std::string> unused;  ///< of GenerationDefaults
 };
+/// Says what of its generation_config.json has no effect.
+void warn_of_unused_settings(const AnswerModel& model, Log& log);
 struct AnswerModelRequest {
   std::string model;
   std::optional<std::string> adapter;

@@ -8,6 +8,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "model/hf_folder.h"
 
 namespace qtrain {
 namespace {
@@ -123,10 +124,32 @@ AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder, const ExpertNa
                             .remedy = "PEFT refuses it too: train without one of them"});
   for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
   split_experts();
+  ignore_untargeted();
   for (auto& [weight, pair] : pairs_) check_pair(weight, pair);
   rename_keys(pairs_, experts_);
   rename_keys(shapes_, experts_);
   rename_keys(whole_, experts_);
+  rename_keys(tensors_, experts_);
+}
+
+void AdapterDeltas::ignore(const std::string& weight) {
+  std::vector<std::string> names = tensors_.contains(weight) ? tensors_.at(weight) : std::vector{weight};
+  ignored_.insert(ignored_.end(), names.begin(), names.end());
+}
+
+void AdapterDeltas::ignore_untargeted() {
+  std::erase_if(pairs_, [&](const auto& entry) {
+    const bool targeted = entry.second.expert || names_weight(entry.first);
+    if (!targeted) ignore(entry.first);
+    return !targeted;
+  });
+}
+
+void AdapterDeltas::leave_out(const std::string& weight) {
+  ignore(weight);
+  pairs_.erase(weight);
+  whole_.erase(weight);
+  shapes_.erase(weight);
 }
 
 // PEFT wraps the parameters of a module around one another, the last outside: gate_up_proj and then down_proj. Their
@@ -146,10 +169,13 @@ void AdapterDeltas::split_experts() {
     const std::string first = container + ".gate_up_proj", second = container + ".down_proj";
     const bool has_first = names_parameter(config_, first), has_second = names_parameter(config_, second);
     const bool nested = modules.contains(container + std::string(kInnerFactors));
-    if (nested != (has_first && has_second))
+    if (has_first && has_second && !nested)
       refuse(container, "does not have the factors that \"target_parameters\" of adapter_config.json names");
-    if (!has_first && !has_second) refuse(container, "is no target of adapter_config.json");
-    split(inner || !has_second ? first : second, all);
+    const bool is_named = has_first || has_second, is_wrapped = has_first && has_second;
+    if (!is_named || (inner && !is_wrapped))
+      ignore(name + ".weight");
+    else
+      split(inner || !has_second ? first : second, all);
   }
 }
 
@@ -187,29 +213,37 @@ void AdapterDeltas::refuse(const std::string& name, const std::string& why) cons
 }
 
 void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
-  if (!name.starts_with(kPeftPrefix)) refuse(name, "is not part of a LoRA adapter");
-  const std::string inner = name.substr(kPeftPrefix.size());
+  const std::string plain = without_adapter_name(name);
+  const bool is_second = plain != name && reader_.contains(plain);
+  if (!plain.starts_with(kPeftPrefix) || is_second) return ignored_.push_back(name);
+  const std::string inner = plain.substr(kPeftPrefix.size());
+  if (inner.ends_with(kBaseLayer)) return;
+  if (const auto weight = read_factor(inner, tensor)) return tensors_[*weight].push_back(name);
+  const std::string module = module_of_weight(inner);
+  const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
+  if (!is_saved(config_, module) && !tied_head) return ignored_.push_back(name);
+  tensors_[inner].push_back(name);
+  whole_[inner] = tensor;
+  shapes_[inner] = tensor.shape;
+}
+
+// A part of what is added to a weight: the name of that.
+std::optional<std::string> AdapterDeltas::read_factor(const std::string& inner, ConstTensor tensor) {
+  const auto weight_of = [&](std::string_view end) { return inner.substr(0, inner.size() - end.size()) + ".weight"; };
   for (const FactorNames& names : {kLinearFactors, kEmbeddingFactors}) {
     const bool embedding = names.a == kEmbeddingFactors.a;
     for (const bool first : {true, false}) {
       const std::string_view end = first ? names.a : names.b;
       if (!inner.ends_with(end)) continue;
-      AdapterFactors& pair = pairs_[inner.substr(0, inner.size() - end.size()) + ".weight"];
+      AdapterFactors& pair = pairs_[weight_of(end)];
       (first ? pair.a : pair.b) = tensor;
       pair.embedding = embedding;
-      return;
+      return weight_of(end);
     }
   }
-  if (config_.dora && inner.ends_with(kMagnitude)) {
-    pairs_[inner.substr(0, inner.size() - kMagnitude.size()) + ".weight"].magnitude = tensor;
-    return;
-  }
-  if (inner.ends_with(kBaseLayer)) return;
-  const std::string module = module_of_weight(inner);
-  const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
-  if (!is_saved(config_, module) && !tied_head) refuse(name, "is not part of a LoRA adapter");
-  whole_[inner] = tensor;
-  shapes_[inner] = tensor.shape;
+  if (!config_.dora || !inner.ends_with(kMagnitude)) return {};
+  pairs_[weight_of(kMagnitude)].magnitude = tensor;
+  return weight_of(kMagnitude);
 }
 
 void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) {
@@ -230,8 +264,11 @@ void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) 
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
-bool AdapterDeltas::targets(const std::string& in_files) const {
-  const std::string weight = renamed(in_files, experts_, {});
+bool AdapterDeltas::targets(const std::string& weight) const {
+  return names_weight(renamed(weight, experts_, {}));
+}
+
+bool AdapterDeltas::names_weight(const std::string& weight) const {
   const std::string module = module_of_weight(weight), parameter = parameter_of(weight);
   if (is_saved(config_, module)) return true;
   if (parameter != weight || weight.ends_with(kRouterWeight)) return names_parameter(config_, parameter);
@@ -260,6 +297,14 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double
                   .transpose_b = transpose,
                   .alpha = factor * f.scale});
   if (f.magnitude) set_row_norms(w, in_f32(ctx, f.magnitude));
+}
+
+void require_effect(const AdapterDeltas& deltas) {
+  if (!deltas.shapes().empty()) return;
+  fail(ErrorKind::input,
+       {.cause = "the adapter has nothing for a weight of the model that its adapter_config.json names",
+        .place = deltas.folder().string(),
+        .remedy = "adapter and model must belong together"});
 }
 
 }  // namespace qtrain

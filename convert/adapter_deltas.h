@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/context.h"
 #include "core/safetensors.h"
@@ -32,12 +33,18 @@ struct AdapterFactors {
 /// ("model.layers.0.self_attn.q_proj.weight").
 class AdapterDeltas {
  public:
-  /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r], with DoRA a magnitude
-  /// [out] to each, those of routers and experts as PEFT has them for target_parameters, and whole weights.
+  /// What adapter_config.json names: pairs of A [r, in] and B [out, r], with DoRA a magnitude [out] to each, those of
+  /// routers and experts as PEFT has them for target_parameters, and whole weights. ErrorKind::input where they do not
+  /// fit it. Other tensors are `ignored`, as PEFT and the commands that apply an adapter while they compute ignore
+  /// them.
   explicit AdapterDeltas(const std::filesystem::path& folder, const ExpertNames& experts = {});
 
   const std::filesystem::path& folder() const { return folder_; }
   const LoraConfig& config() const { return config_; }
+  /// Tensors of the file that have no effect.
+  const std::vector<std::string>& ignored() const { return ignored_; }
+  /// Ignores what it would make of a weight, which the model does not have.
+  void leave_out(const std::string& weight);
   bool changes(const std::string& weight) const { return shapes_.contains(weight); }
   /// The shape of every weight that it changes.
   const std::map<std::string, Shape>& shapes() const { return shapes_; }
@@ -55,6 +62,11 @@ class AdapterDeltas {
 
  private:
   void read_tensor(const std::string& name, ConstTensor tensor);
+  std::optional<std::string> read_factor(const std::string& inner, ConstTensor tensor);
+  void ignore(const std::string& weight);
+  void ignore_untargeted();
+  /// `targets` by the names that PEFT has for weights.
+  bool names_weight(const std::string& weight) const;
   void check_pair(const std::string& weight, AdapterFactors& pair);
   void split_experts();
   void split(const std::string& parameter, const AdapterFactors& all);
@@ -67,6 +79,11 @@ class AdapterDeltas {
   std::map<std::string, AdapterFactors> pairs_;
   std::map<std::string, ConstTensor> whole_;
   std::map<std::string, Shape> shapes_;
+  std::map<std::string, std::vector<std::string>> tensors_;  ///< names in the file, of what changes a weight
+  std::vector<std::string> ignored_;
 };
+
+/// ErrorKind::input for an adapter that changes nothing of the model.
+void require_effect(const AdapterDeltas& deltas);
 
 }  // namespace qtrain

@@ -115,13 +115,18 @@ void require_whole(const MergedModel& model, const AdapterDeltas& deltas) {
                           .remedy = "the adapter was not saved whole: save or copy it again"});
 }
 
-void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
+void require_fit(const MergedModel& model, AdapterDeltas& deltas) {
   constexpr const char* kRemedy = "adapter and model must belong together";
   std::map<std::string, Shape> shapes;
   for (const MergedWeight& w : model.weights()) shapes[w.full] = w.base.shape;
-  for (const auto& [name, shape] : deltas.shapes()) {
+  const std::map<std::string, Shape> changed = deltas.shapes();
+  for (const auto& [name, shape] : changed) {
     const auto weight = shapes.find(name);
     if (weight == shapes.end() && name == kHeadWeight) continue;  // tied, and the same as the embedding
+    if (weight == shapes.end() && !deltas.replaces(name)) {
+      deltas.leave_out(name);
+      continue;
+    }
     if (weight == shapes.end())
       fail(ErrorKind::input, {.cause = fmt::format("the adapter changes {}, which the model does not have", name),
                               .place = deltas.folder().string(),
@@ -133,6 +138,7 @@ void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
                               .remedy = kRemedy});
   }
   require_whole(model, deltas);
+  require_effect(deltas);
 }
 
 // The L2 norms that DoRA gives rows are those of one adapter's sum.
@@ -204,8 +210,14 @@ void append_merged(MergeRun& run, const MergedWeight& w, DType dtype, const Appe
   append(memory);
 }
 
+double unit_roundoff(DType dtype) {
+  if (dtype == DType::bf16) return 0x1p-8;
+  return dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
 TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
   const DType dtype = is_float(w.base.dtype) ? run.dtype.value_or(w.base.dtype) : w.base.dtype;
+  run.squares.unit = std::max(run.squares.unit, unit_roundoff(dtype));
   return {.name = w.name, .dtype = dtype, .shape = w.base.shape, .produce = [&run, &w, dtype](const Append& append) {
             if (run.changes(w) || dtype != w.base.dtype)
               append_merged(run, w, dtype, append);
@@ -256,6 +268,7 @@ ExpertNames expert_names(const fs::path& model, const fs::path& adapter) {
   const std::string type = read_json(model / "config.json").value("model_type", "");
   if (std::ranges::none_of(families(), [&](const Family* f) { return f->model_type == type; })) return {};
   const ModelConfig config = load_model_config(model);
+  require_expert_parameters(load_lora_config(adapter), config, adapter);
   if (!config.experts) return {};
   if (!config.experts->named_apart && !load_lora_config(adapter).target_parameters.empty())
     fail(ErrorKind::input,
@@ -276,7 +289,10 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
     adapters.push_back({AdapterDeltas(a.folder, expert_names(options.model, a.folder)), a.weight});
   require_addable(adapters);
   const MergedModel model(options.model, adapters);
-  for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);
+  for (WeightedDeltas& a : adapters) {
+    require_fit(model, a.deltas);
+    if (options.log) warn_of_ignored(*options.log, a.deltas.folder(), a.deltas.ignored());
+  }
   MergeRun run{ctx, model, adapters, options.dtype};
   std::vector<TensorSource> tensors;
   for (const MergedWeight& w : model.weights()) tensors.push_back(merged_source(run, w));
@@ -286,7 +302,15 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   write_file(output.folder() / "config.json", model.config_text(options));
   write_companions(options, output.folder());
   output.commit();
-  return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding)};
+  return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding), run.squares.unit};
+}
+
+bool explained_by_rounding(const MergeLosses& losses, const MergeReport& report) {
+  if (!std::isfinite(losses.adapter) && !std::isfinite(losses.merged)) return true;
+  constexpr double kOrderOfSums = 1e-4, kUnits = 8, kShares = 2;
+  const double scale = std::max(1.0, std::abs(losses.adapter));
+  const double lost = losses.base ? report.lost() * std::abs(*losses.base - losses.adapter) : 0;
+  return std::abs(losses.merged - losses.adapter) <= (kOrderOfSums + kUnits * report.unit) * scale + kShares * lost;
 }
 
 }  // namespace qtrain

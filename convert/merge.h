@@ -26,6 +26,7 @@ struct MergeOptions {
 /// D).
 struct MergeReport {
   double update = 0, rounding = 0;
+  double unit = 0;  ///< the largest relative error that rounding makes in a value, of the types of the weights
 
   /// 0: everything that the adapters say is in the weights; 1 and more: as much was lost as they said.
   double lost() const { return update > 0 ? rounding / update : 0; }
@@ -38,5 +39,15 @@ struct MergeReport {
 /// (ErrorKind::input): a quantized model, an adapter that changes what the model does not have or has another shape
 /// for.
 MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options);
+
+/// Losses on the same rows: of an adapter on its model, of the merged model, and of the model alone where it is known.
+struct MergeLosses {
+  double adapter = 0, merged = 0;
+  std::optional<double> base = {};
+};
+
+/// Whether rounding explains that the losses of adapter and merged model differ: errors of `unit` in every weight move
+/// a loss by a few of these, and what is lost of the update, by no more than its share in what the update does.
+bool explained_by_rounding(const MergeLosses& losses, const MergeReport& report);
 
 }  // namespace qtrain

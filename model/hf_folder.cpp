@@ -7,6 +7,7 @@
 
 #include "core/finite.h"
 #include "core/paths.h"
+#include "core/plural.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
@@ -24,6 +25,25 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_confi
                                            "tokenizer.model",   "special_tokens_map.json",
                                            "added_tokens.json", "vocab.json",
                                            "merges.txt"};
+
+/// The end of a tensor's name in an adapter's file: as PEFT's save_pretrained has it, and as the state_dict of the
+/// model has it, with the name of the adapter, or as other versions of PEFT wrote it.
+struct AdapterNameEnd {
+  std::string_view saved, other;
+};
+constexpr AdapterNameEnd kAdapterNameEnds[] = {{".lora_A.weight", ".lora_A.default.weight"},
+                                               {".lora_B.weight", ".lora_B.default.weight"},
+                                               {".lora_embedding_A", ".lora_embedding_A.default"},
+                                               {".lora_embedding_B", ".lora_embedding_B.default"},
+                                               {".lora_magnitude_vector", ".lora_magnitude_vector.default.weight"},
+                                               {".lora_magnitude_vector", ".lora_magnitude_vector.default"},
+                                               {".lora_magnitude_vector", ".lora_magnitude_vector.weight"},
+                                               {".weight", ".modules_to_save.default.weight"},
+                                               {".bias", ".modules_to_save.default.bias"}};
+
+std::string with_end(const std::string& name, std::size_t old, std::string_view end) {
+  return name.substr(0, name.size() - old).append(end);
+}
 
 bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
@@ -280,6 +300,16 @@ void add_sources(Ctx& ctx, const Param& p, DType dtype, std::vector<TensorSource
 
 std::string name_in(const SafetensorsReader& reader, const std::string& name) {
   if (!reader.contains(name) && name.starts_with("model.") && reader.contains(name.substr(6))) return name.substr(6);
+  if (reader.contains(name) || !name.starts_with(kPeftPrefix)) return name;
+  for (const AdapterNameEnd& e : kAdapterNameEnds)
+    if (name.ends_with(e.saved) && reader.contains(with_end(name, e.saved.size(), e.other)))
+      return with_end(name, e.saved.size(), e.other);
+  return name;
+}
+
+std::string without_adapter_name(const std::string& name) {
+  for (const AdapterNameEnd& e : kAdapterNameEnds)
+    if (name.ends_with(e.other)) return with_end(name, e.other.size(), e.saved);
   return name;
 }
 
@@ -304,10 +334,20 @@ std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::pa
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
   model.values_changed();
   model.measure_rows(ctx);
-  if (saved_tied_head(model)) std::erase(names, saved_name(kHeadWeight));
+  const bool has_tied_head = saved_tied_head(model) != nullptr;
   // PEFT saves an embedding beside the adapter on it; a head too.
-  std::erase_if(names, [](const std::string& name) { return name.ends_with(".base_layer.weight"); });
+  std::erase_if(names, [&](const std::string& name) {
+    return name.ends_with(".base_layer.weight") ||
+           (has_tied_head && without_adapter_name(name) == saved_name(kHeadWeight));
+  });
   return names;
+}
+
+void warn_of_ignored(Log& log, const fs::path& path, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
+           counted(static_cast<std::int64_t>(names.size()), "tensor"), names.front(),
+           names.size() == 1 ? "" : " and others");
 }
 
 std::optional<Quantization> quantization_of_folder(const ModelConfig& config, const fs::path& path) {

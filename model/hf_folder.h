@@ -5,15 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "core/log.h"
 #include "core/safetensors.h"
 #include "model/transformer.h"
 
 namespace qtrain {
 
 /// The name of a weight ("model.layers.0.mlp.up_proj.weight") in a file: a checkpoint that was saved from the bare
-/// model, without its head, has no "model." in front. `full_name` is the way back.
+/// model, without its head, has no "model." in front, and an adapter's file may have the name of the adapter in it
+/// (".lora_A.default.weight"). `full_name` and, for adapters, `without_adapter_name` are the way back.
 std::string name_in(const SafetensorsReader& reader, const std::string& name);
 std::string full_name(const SafetensorsReader& reader, const std::string& name);
+std::string without_adapter_name(const std::string& name);
 
 /// Copies every parameter of `store` from a safetensors file or folder, converting dtypes (rounding to nearest even).
 /// A missing tensor, another shape or a value that is not finite is an input error naming file and tensor. Returns the
@@ -29,6 +32,9 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const s
 
 /// The adapter of a folder or file.
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
+
+/// Says that tensors of a file have no effect, where there are some.
+void warn_of_ignored(Log& log, const std::filesystem::path& path, const std::vector<std::string>& names);
 
 /// How the linear layers of a model folder are quantized, by its config.json and the first quantized tensor; nothing
 /// for a folder with dense weights. Input errors name the file: other methods than bitsandbytes, values that are not

@@ -19,10 +19,9 @@ bool is_empty(const Json& v) {
 
 void refuse_variants(const ConfigReader& r) {
   constexpr const char* kRemedy = "only LoRA and DoRA are";
-  for (const char* key :
-       {"layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "exclude_modules", "trainable_token_indices",
-        "alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
-        "monteclora_config", "velora_config", "kasa_config"})
+  for (const char* key : {"bias", "fan_in_fan_out", "lora_bias", "trainable_token_indices", "alora_invocation_tokens",
+                          "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
+                          "monteclora_config", "velora_config", "kasa_config"})
     if (r.get(key) && !is_empty(*r.get(key)))
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
@@ -45,10 +44,46 @@ std::vector<std::string> read_names(const ConfigReader& r, const char* key) {
   return names;
 }
 
+// One name, or a list of them.
+std::vector<std::string> read_name_or_names(const ConfigReader& r, const char* key) {
+  const Json& v = *r.get(key);
+  return v.is_string() ? std::vector{v.get<std::string>()} : read_names(r, key);
+}
+
 std::vector<std::string> read_targets(const ConfigReader& r) {
-  const Json* v = r.get("target_modules");
-  if (!v) r.refuse("\"target_modules\" is missing");
-  return v->is_string() ? std::vector{v->get<std::string>()} : read_names(r, "target_modules");
+  if (r.get("target_modules")) return read_name_or_names(r, "target_modules");
+  if (!r.get("target_parameters")) r.refuse("\"target_modules\" is missing");
+  return {};
+}
+
+bool is_given(const ConfigReader& r, const char* key) {
+  return r.get(key) && !is_empty(*r.get(key));
+}
+
+void read_exclusions(const ConfigReader& r, LoraConfig& lora) {
+  if (!is_given(r, "exclude_modules")) return;
+  if (r.get("exclude_modules")->is_string())
+    lora.exclude_pattern = r.text("exclude_modules", "");
+  else
+    lora.exclude_modules = read_names(r, "exclude_modules");
+}
+
+// PEFT refuses the same combinations.
+void read_layers(const ConfigReader& r, LoraConfig& lora) {
+  constexpr const char *kLayers = "layers_to_transform", *kPattern = "layers_pattern";
+  if (is_given(r, kPattern)) {
+    lora.layers_pattern = read_name_or_names(r, kPattern);
+    if (!r.get(kLayers)) r.refuse("\"layers_pattern\" needs \"layers_to_transform\" beside it");
+  }
+  const Json* layers = r.get(kLayers);
+  if (!layers) return;
+  if (r.get("target_modules") && r.get("target_modules")->is_string())
+    r.refuse("\"layers_to_transform\" cannot be combined with a pattern in \"target_modules\"",
+             "name the layers in the pattern");
+  for (const Json& layer : layers->is_array() ? *layers : Json::array({*layers})) {
+    if (!layer.is_number_integer()) r.refuse("\"layers_to_transform\" must be the number of a layer or a list of them");
+    lora.layers_to_transform.push_back(layer.get<std::int64_t>());
+  }
 }
 
 // Those of mixtures of experts.
@@ -105,6 +140,30 @@ Json pattern_json(const Pattern<T>& pattern) {
   return out;
 }
 
+bool is_meant(const std::vector<std::string>& names, std::string_view module) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return means_module(name, module); });
+}
+
+bool is_excluded(const LoraConfig& lora, std::string_view module) {
+  if (!lora.exclude_pattern.empty()) return matches_whole(lora.exclude_pattern, module);
+  return is_meant(lora.exclude_modules, module);
+}
+
+// The patterns are those of PEFT: lazy, so that they find the number of the layer and not that of an expert in it.
+bool is_in_layers(const LoraConfig& lora, std::string_view module) {
+  if (lora.layers_to_transform.empty()) return true;
+  constexpr std::string_view kNumber = "\\.(?P<idx>\\d+)\\.";
+  std::optional<std::int64_t> layer;
+  if (lora.layers_pattern.empty()) layer = number_in(fmt::format(".*?\\.[^.]*{}", kNumber), module);
+  for (const std::string& pattern : lora.layers_pattern)
+    if (!layer) layer = number_in(fmt::format("(?:^|.*?\\.){}{}", pattern, kNumber), module);
+  return layer && std::ranges::find(lora.layers_to_transform, *layer) != lora.layers_to_transform.end();
+}
+
+Json names_json(const std::vector<std::string>& names) {
+  return names.empty() ? Json() : Json(names);
+}
+
 // As PEFT writes it: a pattern as a string, since a list holds names only.
 Json targets_json(const std::vector<std::string>& targets, const std::vector<std::string>& linear_names) {
   return is_pattern(targets) ? Json(targets.front()) : Json(expanded_targets(targets, linear_names));
@@ -140,15 +199,14 @@ bool means_module(std::string_view target, std::string_view module) {
 }
 
 bool names_parameter(const LoraConfig& lora, std::string_view parameter) {
-  return std::ranges::any_of(lora.target_parameters,
-                             [&](const std::string& target) { return means_module(target, parameter); });
+  return is_meant(lora.target_parameters, parameter);
 }
 
 bool is_target(const LoraConfig& lora, std::string_view module) {
-  if (is_saved(lora, module)) return false;
+  if (is_saved(lora, module) || is_excluded(lora, module)) return false;
   if (is_pattern(lora.targets)) return matches_whole(lora.targets.front(), module);
-  return std::any_of(lora.targets.begin(), lora.targets.end(),
-                     [&](const std::string& target) { return means_module(target, module); });
+  if (std::ranges::find(lora.targets, module) != lora.targets.end()) return true;
+  return is_meant(lora.targets, module) && is_in_layers(lora, module);
 }
 
 LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts) {
@@ -190,6 +248,14 @@ LoraConfig for_model(LoraConfig lora, const ModelConfig& model) {
   return model.experts && model.experts->named_apart ? with_experts(std::move(lora), model.experts->names) : lora;
 }
 
+void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model, const std::filesystem::path& adapter) {
+  if (!model.experts || !model.experts->named_apart || !lora.target_parameters.empty()) return;
+  if (with_experts(lora, model.experts->names).target_parameters.empty()) return;
+  fail(ErrorKind::input, {.cause = "target_modules names routers or experts, which PEFT adapts as target_parameters",
+                          .place = (adapter / "adapter_config.json").string(),
+                          .remedy = "load and save the adapter with a PEFT that knows transformers 5"});
+}
+
 std::vector<std::string> common_linear_names() {
   return {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
 }
@@ -221,7 +287,9 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   lora.rslora = r.flag("use_rslora", false);
   lora.dora = r.flag("use_dora", false);
   lora.targets = read_targets(r);
-  if (const Json* v = r.get("target_parameters"); v && !is_empty(*v)) lora.target_parameters = read_parameters(r);
+  if (is_given(r, "target_parameters")) lora.target_parameters = read_parameters(r);
+  read_exclusions(r, lora);
+  read_layers(r, lora);
   lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
   lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
   if (r.get("modules_to_save")) lora.modules_to_save = read_names(r, "modules_to_save");
@@ -246,24 +314,28 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
 }
 
 Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names) {
-  return {{"alpha_pattern", pattern_json(lora.alpha_pattern)},
-          {"base_model_name_or_path", lora.base_model},
-          {"bias", "none"},
-          {"ensure_weight_tying", lora.ensure_weight_tying},
-          {"fan_in_fan_out", false},
-          {"inference_mode", true},
-          {"init_lora_weights", true},
-          {"lora_alpha", number_json(lora.alpha)},
-          {"lora_dropout", lora.dropout},
-          {"modules_to_save", lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save)},
-          {"peft_type", "LORA"},
-          {"r", lora.r},
-          {"rank_pattern", pattern_json(lora.rank_pattern)},
-          {"target_modules", targets_json(lora.targets, linear_names)},
-          {"target_parameters", lora.target_parameters.empty() ? Json() : Json(lora.target_parameters)},
-          {"task_type", "CAUSAL_LM"},
-          {"use_dora", lora.dora},
-          {"use_rslora", lora.rslora}};
+  return {
+      {"alpha_pattern", pattern_json(lora.alpha_pattern)},
+      {"base_model_name_or_path", lora.base_model},
+      {"bias", "none"},
+      {"ensure_weight_tying", lora.ensure_weight_tying},
+      {"exclude_modules", lora.exclude_pattern.empty() ? names_json(lora.exclude_modules) : Json(lora.exclude_pattern)},
+      {"fan_in_fan_out", false},
+      {"inference_mode", true},
+      {"init_lora_weights", true},
+      {"layers_pattern", names_json(lora.layers_pattern)},
+      {"layers_to_transform", lora.layers_to_transform.empty() ? Json() : Json(lora.layers_to_transform)},
+      {"lora_alpha", number_json(lora.alpha)},
+      {"lora_dropout", lora.dropout},
+      {"modules_to_save", names_json(lora.modules_to_save)},
+      {"peft_type", "LORA"},
+      {"r", lora.r},
+      {"rank_pattern", pattern_json(lora.rank_pattern)},
+      {"target_modules", targets_json(lora.targets, linear_names)},
+      {"target_parameters", names_json(lora.target_parameters)},
+      {"task_type", "CAUSAL_LM"},
+      {"use_dora", lora.dora},
+      {"use_rslora", lora.rslora}};
 }
 
 }  // namespace qtrain

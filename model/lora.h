@@ -27,6 +27,13 @@ struct LoraConfig {
   /// Names of layers or their ends; "all-linear", alone or among them, for all linear ones but the head. A single entry
   /// with regex characters is matched against the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
+  /// Modules without an adapter though they are targets: names or their ends, and a regular expression of whole names.
+  std::vector<std::string> exclude_modules = {};
+  std::string exclude_pattern = {};
+  /// The layers whose targets have an adapter; empty: all. A target that is named whole has one in any case. The number
+  /// of a layer follows a match of layers_pattern in the module's name; without one, the first number there is it.
+  std::vector<std::int64_t> layers_to_transform = {};
+  std::vector<std::string> layers_pattern = {};
   /// Names of parameters, or their ends, that have an adapter without being linear layers: routers ("gate.weight") and
   /// experts ("gate_up_proj", "down_proj").
   std::vector<std::string> target_parameters = {};
@@ -48,7 +55,7 @@ struct LoraConfig {
 /// Whether a module is a linear layer of a decoder layer by its name ("model.layers.0.self_attn.q_proj", also without
 /// "model."): those of transformers end in _proj.
 bool is_linear_layer(std::string_view module);
-/// Whether the module "model.layers.3.self_attn.q_proj" is a target; one that is trained whole is none.
+/// Whether the module "model.layers.3.self_attn.q_proj" is a target; one that is excluded or trained whole is none.
 bool is_target(const LoraConfig& lora, std::string_view module);
 /// Whether an entry of a list of several targets means the module: its name, the end of it from a dot on, or
 /// "all-linear". Regular expressions are none there.
@@ -64,6 +71,9 @@ bool is_module_pattern(std::string_view target);
 LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts);
 /// The same where a model has experts.
 LoraConfig for_model(LoraConfig lora, const ModelConfig& model);
+/// ErrorKind::input for an adapter of transformers 4, which has factors for the layers of each expert: these are
+/// parameters since.
+void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model, const std::filesystem::path& adapter);
 /// The linear layers of a decoder layer in most families.
 std::vector<std::string> common_linear_names();
 /// Targets as adapter_config.json has them: "all-linear" as the names it stands for, those of the model's linear
@@ -73,7 +83,7 @@ std::vector<std::string> expanded_targets(const std::vector<std::string>& target
 /// Whether modules_to_save names it.
 bool is_saved(const LoraConfig& lora, std::string_view module);
 
-/// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the key.
+/// adapter_config.json of PEFT. What is not here (bias, layer_replication, ...) is an input error naming the key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
 /// As PEFT writes it: sorted keys. `linear_names` as in expanded_targets.

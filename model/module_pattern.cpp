@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <charconv>
 #include <memory>
 
 #include "core/error.h"
@@ -38,18 +39,53 @@ Owned<pcre2_code> compile(const std::string& pattern) {
   return code;
 }
 
+/// Matches from the beginning of a name.
+class Matcher {
+ public:
+  explicit Matcher(const std::string& pattern)
+      : pattern_(pattern),
+        code_(compile(pattern)),
+        data_(pcre2_match_data_create_from_pattern(code_.get(), nullptr)),
+        limits_(pcre2_match_context_create(nullptr)) {
+    if (!data_ || !limits_) throw std::bad_alloc();
+    pcre2_set_match_limit(limits_.get(), kSteps);
+  }
+
+  bool matches(std::string_view module, std::uint32_t options) {
+    const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(module.data()), module.size(), 0,
+                                  PCRE2_ANCHORED | options, data_.get(), limits_.get());
+    if (found < 0 && found != PCRE2_ERROR_NOMATCH) refuse(pattern_, "takes too many steps to match");
+    return found >= 0;
+  }
+
+  /// Of the last match: where a group is.
+  std::string_view group(const char* name, std::string_view module) const {
+    const int number = pcre2_substring_number_from_name(code_.get(), reinterpret_cast<PCRE2_SPTR>(name));
+    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get()) + std::ptrdiff_t{2} * number;
+    return module.substr(ends[0], ends[1] - ends[0]);
+  }
+
+ private:
+  const std::string& pattern_;
+  Owned<pcre2_code> code_;
+  Owned<pcre2_match_data> data_;
+  Owned<pcre2_match_context> limits_;
+};
+
 }  // namespace
 
 bool matches_whole(const std::string& pattern, std::string_view module) {
-  const Owned<pcre2_code> code = compile(pattern);
-  const Owned<pcre2_match_data> data(pcre2_match_data_create_from_pattern(code.get(), nullptr));
-  const Owned<pcre2_match_context> limits(pcre2_match_context_create(nullptr));
-  if (!data || !limits) throw std::bad_alloc();
-  pcre2_set_match_limit(limits.get(), kSteps);
-  const int found = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(module.data()), module.size(), 0,
-                                PCRE2_ANCHORED | PCRE2_ENDANCHORED, data.get(), limits.get());
-  if (found < 0 && found != PCRE2_ERROR_NOMATCH) refuse(pattern, "takes too many steps to match");
-  return found >= 0;
+  return Matcher(pattern).matches(module, PCRE2_ENDANCHORED);
+}
+
+std::optional<std::int64_t> number_in(const std::string& pattern, std::string_view module) {
+  Matcher matcher(pattern);
+  if (!matcher.matches(module, 0)) return {};
+  const std::string_view digits = matcher.group("idx", module);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) return {};
+  return number;
 }
 
 }  // namespace qtrain

@@ -237,6 +237,7 @@ int run_chat(const Arguments& args) {
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
   AnswerModel model = declare_answer_model(ctx, request);
+  warn_of_unused_settings(model, args.log());
   AnswerOptions options = answer_options(args, model);
   if (!model.text.chat_template)
     fail(ErrorKind::input, {.cause = "the model folder has no chat template",

@@ -109,6 +109,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   if (plan_compute(choice).matmul != training.matmul()) own.emplace(make_context(choice, run.args.log()));
   Ctx& ctx = own ? *own : training;
   Answerer answerer(ctx, declare_answer_model(ctx, request), run.args.log());
+  warn_of_unused_settings(answerer.model(), run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
   const auto answers =

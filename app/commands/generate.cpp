@@ -78,6 +78,7 @@ int run_generate(const Arguments& args) {
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
   AnswerModel model = declare_answer_model(ctx, request);
+  warn_of_unused_settings(model, args.log());
   const AnswerOptions options = answer_options(args, model);
   PromptRows rows = read_prompts(args, model.text);
   Answerer answerer(ctx, std::move(model), args.log());

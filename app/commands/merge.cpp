@@ -64,21 +64,48 @@ struct LossOf {
   std::optional<std::string> adapter = {};
 };
 
-Json loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
+double loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
   const Json keys{{"model_name_or_path", of.model}, {"eval_dataset_name", args.required("data")}};
   const ResolvedConfig config = parse_config(dump_json(keys), "--data");
-  return finite_or_null(model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss());
+  return model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss();
 }
 
-// The loss of the merged model beside that of the adapter on its base, on the rows of --data.
-Json compare_losses(Ctx& ctx, const Arguments& args, const MergeOptions& options) {
-  Json losses{{"merged_eval_loss", loss_on(ctx, args, {.model = options.output.string()})}};
-  const MergedAdapter& first = options.adapters.front();
-  if (options.adapters.size() == 1 && first.weight == 1)
-    losses["adapter_eval_loss"] =
-        loss_on(ctx, args, {.model = options.model.string(), .adapter = first.folder.string()});
-  return losses;
-}
+/// The losses of --data: what the merged model has, and what it should have.
+class LossCheck {
+ public:
+  LossCheck(Ctx& ctx, const Arguments& args, const MergeOptions& options) : ctx_(ctx), args_(args), options_(options) {
+    losses_.merged = loss_on(ctx, args, {.model = options.output.string()});
+    const MergedAdapter& first = options.adapters.front();
+    if (options.adapters.size() > 1 || first.weight != 1) return;
+    losses_.adapter = loss_on(ctx, args, {.model = options.model.string(), .adapter = first.folder.string()});
+    has_adapter_ = true;
+  }
+
+  Json json() const {
+    Json out{{"merged_eval_loss", finite_or_null(losses_.merged)}};
+    if (has_adapter_) out["adapter_eval_loss"] = finite_or_null(losses_.adapter);
+    return out;
+  }
+
+  void require_same(const MergeReport& report) {
+    if (!has_adapter_ || explained_by_rounding(losses_, report)) return;
+    if (report.lost() > 0) losses_.base = loss_on(ctx_, args_, {.model = options_.model.string()});
+    if (explained_by_rounding(losses_, report)) return;
+    fail(ErrorKind::input,
+         {.cause = fmt::format("the merged model does not do what the adapter does: its loss is {:.6f}, that of the "
+                               "adapter on its model is {:.6f}, and rounding does not explain the difference",
+                               losses_.merged, losses_.adapter),
+          .place = options_.output.string(),
+          .remedy = "do not use the merged model; serve the adapter on its model, or merge with PEFT"});
+  }
+
+ private:
+  Ctx& ctx_;
+  const Arguments& args_;
+  const MergeOptions& options_;
+  MergeLosses losses_;
+  bool has_adapter_ = false;
+};
 
 }  // namespace
 
@@ -95,7 +122,9 @@ int run_merge(const Arguments& args) {
       .text = fmt::format("merged {} into {}\n", fmt::join(args.all("adapter"), ", "), options.output.string()),
       .json = {{"output", options.output.string()}, {"rounding", report.lost()}}};
   if (args.has("data")) {
-    const Json losses = compare_losses(ctx, args, options);
+    LossCheck check(ctx, args, options);
+    check.require_same(report);
+    const Json losses = check.json();
     for (const auto& [name, loss] : losses.items())
       result.text += fmt::format("{} {}\n", name, finite_or_words(loss, 6));
     result.json.update(losses);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/tokenizer/unicode.h"
+
 namespace qtrain::serve {
 namespace {
 
@@ -16,12 +18,24 @@ std::size_t possible_beginning(const std::string& text, const std::vector<std::s
 
 }  // namespace
 
+TextToken AnswerText::text_of(const AnswerToken& token) {
+  TextToken t{.text = decoder_.push(token.id), .bytes = {}, .logprob = token.logprob};
+  const bool is_shown = !tokenizer_->is_special(token.id);
+  if (!t.text.empty() && !holds_bytes_)
+    t.bytes = t.text;
+  else if (is_shown)
+    t.bytes = token_bytes(*tokenizer_, token.id);
+  holds_bytes_ = t.text.empty() && (holds_bytes_ || is_shown);
+  for (const auto& [id, logprob] : token.top) {
+    std::string bytes = token_bytes(*tokenizer_, id);
+    std::string text = is_utf8(bytes) ? bytes : tokenizer_->decode(std::span(&id, 1), {.skip_special = false});
+    t.top.push_back({.id = id, .text = std::move(text), .bytes = std::move(bytes), .logprob = logprob});
+  }
+  return t;
+}
+
 bool AnswerText::push(const AnswerToken& token, Piece& out) {
-  TextToken& t =
-      tokens_.emplace_back(held_.size(), TextToken{.text = decoder_.push(token.id), .logprob = token.logprob}).second;
-  for (const auto& [id, logprob] : token.top)
-    t.top.emplace_back(tokenizer_->decode(std::span(&id, 1), {.skip_special = false}), logprob);
-  held_ += t.text;
+  held_ += tokens_.emplace_back(held_.size(), text_of(token)).second.text;
   return take(out, false);
 }
 

@@ -12,8 +12,15 @@ namespace qtrain::serve {
 /// A token of an answer and the text that it adds: all of them, one after the other, are the text of the answer.
 struct TextToken {
   std::string text;
+  std::string bytes;  ///< its own, also where it is a part of a character and a later token has the text
   double logprob = 0;
-  std::vector<std::pair<std::string, double>> top = {};
+  /// What might have been chosen.
+  struct Candidate {
+    std::int32_t id = 0;
+    std::string text, bytes;
+    double logprob = 0;
+  };
+  std::vector<Candidate> top = {};
 };
 
 /// The text of an answer as its tokens come. Bytes of an unfinished character are held back, and so is what may become
@@ -35,12 +42,14 @@ class AnswerText {
 
  private:
   bool take(Piece& out, bool all);
+  TextToken text_of(const AnswerToken& token);
 
   const Tokenizer* tokenizer_;
   StreamDecoder decoder_;
   std::vector<std::string> stop_;
   std::string held_;
   bool stopped_ = false;
+  bool holds_bytes_ = false;                               ///< of tokens whose text a later one will have
   std::vector<std::pair<std::size_t, TextToken>> tokens_;  ///< where their text begins in held_
 };
 

@@ -7,15 +7,33 @@
 #include <utility>
 
 #include "core/version.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain::serve {
 namespace {
 
-// Texts of single tokens may end within a character; what they stand for is then not known.
-Json bytes_of(const std::string& text) {
-  if (text.find("\xef\xbf\xbd") != std::string::npos) return {};
+Json bytes_of(const std::string& bytes) {
   Json out = Json::array();
-  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+  for (const char c : bytes) out.push_back(static_cast<unsigned char>(c));
+  return out;
+}
+
+// As OpenAI names a token that is no whole characters: "bytes:\\xe2\\x80".
+std::string name_of_candidate(const TextToken::Candidate& candidate) {
+  if (is_utf8(candidate.bytes)) return candidate.text;
+  std::string name = "bytes:";
+  for (const char c : candidate.bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
+
+// Log-probabilities by names; of two tokens of one text the later has its id for a name, as vLLM calls it.
+Json named_candidates(const std::vector<TextToken::Candidate>& candidates) {
+  Json out = Json::object();
+  for (const TextToken::Candidate& c : candidates) {
+    std::string name = name_of_candidate(c);
+    if (out.contains(name)) name = fmt::format("token_id:{}", c.id);
+    out[name] = c.logprob;
+  }
   return out;
 }
 
@@ -59,10 +77,10 @@ Json Replies::logprobs(const std::vector<TextToken>& tokens, std::int64_t& offse
     Json content = Json::array();
     for (const TextToken& t : tokens) {
       Json top = Json::array();
-      for (const auto& [text, logprob] : t.top)
-        top.push_back({{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}});
+      for (const TextToken::Candidate& c : t.top)
+        top.push_back({{"token", c.text}, {"logprob", c.logprob}, {"bytes", bytes_of(c.bytes)}});
       content.push_back(
-          {{"token", t.text}, {"logprob", t.logprob}, {"bytes", bytes_of(t.text)}, {"top_logprobs", std::move(top)}});
+          {{"token", t.text}, {"logprob", t.logprob}, {"bytes", bytes_of(t.bytes)}, {"top_logprobs", std::move(top)}});
     }
     return {{"content", std::move(content)}, {"refusal", nullptr}};
   }
@@ -71,11 +89,9 @@ Json Replies::logprobs(const std::vector<TextToken>& tokens, std::int64_t& offse
            {"top_logprobs", Json::array()},
            {"text_offset", Json::array()}};
   for (const TextToken& t : tokens) {
-    Json top = Json::object();
-    for (const auto& [text, logprob] : t.top) top[text] = logprob;
     out["tokens"].push_back(t.text);
     out["token_logprobs"].push_back(t.logprob);
-    out["top_logprobs"].push_back(std::move(top));
+    out["top_logprobs"].push_back(named_candidates(t.top));
     out["text_offset"].push_back(offset);
     offset += static_cast<std::int64_t>(t.text.size());
   }

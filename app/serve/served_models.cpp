@@ -78,6 +78,7 @@ std::size_t ServedModels::bytes(const BatchLimits& limits) const {
 }
 
 void ServedModels::load(Ctx& ctx, const BatchLimits& limits, Log& log) {
+  warn_of_unused_settings(models_.front().answers, log);  // adapters have the folder of the model
   Transformer* base = nullptr;
   for (ServedModel& m : models_) {
     ModelSetup& setup = m.answers.setup;

@@ -250,7 +250,7 @@ GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& co
   if (is_quantized(wanted)) metadata.put_integer("general.quantization_version", 2);
   put_model(metadata, config, report.notes);
   put_vocabulary(metadata, vocabulary);
-  put_special_tokens(metadata, {*tokenizer, config, read_generation_config(options.model)});
+  put_special_tokens(metadata, {*tokenizer, config, read_generation_config(options.model)}, report.notes);
   put_templates(metadata, options.model);
   return metadata;
 }

@@ -12,6 +12,7 @@
 #include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
 #include "model/families/family.h"
+#include "model/hf_folder.h"
 #include "model/weight_names.h"
 #include "quant/gguf_quantize.h"
 #include "train/checkpoint/foreign_results.h"
@@ -77,8 +78,12 @@ class AdapterFile {
         config_(load_model_config(options.model)),
         deltas_(options.adapter, config_.experts ? config_.experts->names : ExpertNames{}) {
     require_expressible(config_, (options.model / "config.json").string());
+    require_expert_parameters(deltas_.config(), config_, options.adapter);
     require_factors();
+    leave_out_unknown();
   }
+
+  const std::vector<std::string>& ignored() const { return deltas_.ignored(); }
 
   GgufMetadata metadata() const {
     GgufMetadata m;
@@ -105,8 +110,6 @@ class AdapterFile {
         refuse(w.name(), "is named by adapter_config.json, and the adapter has nothing for it",
                "save or copy it again");
     }
-    if (!left.empty())
-      refuse(*left.begin(), "is changed, and the model does not have it", "adapter and model must belong together");
     return sources;
   }
 
@@ -123,6 +126,16 @@ class AdapterFile {
     for (const auto& [name, factors] : deltas_.factors())
       if (config_.tie_word_embeddings && (factors.embedding || name == kHeadWeight))
         refuse(name + " of a model whose head is its embedding", kWhy, kRemedy);
+  }
+
+  // Of layers that the model does not have.
+  void leave_out_unknown() {
+    std::set<std::string> unknown;
+    for (const auto& [name, factors] : deltas_.factors()) unknown.insert(name);
+    for (const GgufWeight& w : gguf_layout(config_))
+      for (const std::string& name : w.names) unknown.erase(name);
+    for (const std::string& name : unknown) deltas_.leave_out(name);
+    require_effect(deltas_);
   }
 
   // Readers take alpha 0 as a scale of 1.
@@ -157,6 +170,7 @@ GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options) {
     fail(ErrorKind::usage, {.cause = fmt::format("an adapter is not exported as {}", name_of(options.type)),
                             .remedy = "choose --type f32, f16 or bf16"});
   const AdapterFile file(options);
+  if (options.log) warn_of_ignored(*options.log, options.adapter, file.ignored());
   std::vector<GgufTensorSource> tensors = file.tensors();
   GgufExportReport report;
   for (const auto& t : tensors) ++report.tensors[t.type];

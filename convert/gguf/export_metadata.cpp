@@ -1,6 +1,7 @@
 #include "convert/gguf/export_metadata.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -58,6 +59,39 @@ bool follows_windows(const ModelConfig& config) {
     if (config.attention[static_cast<std::size_t>(l)].window != (attends_fully(config.family->gguf, l) ? 0 : window))
       return false;
   return true;
+}
+
+/// The tokens that end an answer beside the end token of the vocabulary: those of generation_config.json, or else of
+/// config.json.
+std::vector<std::int32_t> ends_beside(const SpecialTokenSource& from, std::optional<std::int32_t> eos) {
+  const auto given = from.generation.find("eos_token_id");
+  const bool is_given = given != from.generation.end() && !given->is_null();
+  Json ids = is_given ? *given : Json(from.config.eos_token_ids);
+  if (!ids.is_array()) ids = Json::array({ids});
+  std::vector<std::int32_t> ends;
+  for (const Json& id : ids)
+    if (id.is_number_integer() && id >= 0 && id < from.tokenizer.size() && id != eos.value_or(-1) &&
+        std::ranges::find(ends, id.get<std::int32_t>()) == ends.end())
+      ends.push_back(id.get<std::int32_t>());
+  return ends;
+}
+
+struct EndNotes {
+  const Tokenizer& tokenizer;
+  std::vector<std::string>& notes;
+};
+
+// A turn may end with a token of its own: there is room for one.
+void put_more_ends(GgufMetadata& metadata, const std::vector<std::int32_t>& ends, const EndNotes& say) {
+  if (ends.empty()) return;
+  metadata.put_integer("tokenizer.ggml.eot_token_id", u32(ends.front()));
+  std::vector<std::string> others;
+  for (std::size_t i = 1; i < ends.size(); ++i) others.push_back(say.tokenizer.token(ends[i]));
+  if (others.empty()) return;
+  say.notes.push_back(
+      fmt::format("a GGUF file names two tokens that end an answer, and the model has more: give readers of the file "
+                  "{} as a stop text, unless they know it as an end",
+                  fmt::join(others, ", ")));
 }
 
 }  // namespace
@@ -122,7 +156,7 @@ std::vector<float> rope_divisors(const ModelConfig& config) {
   return divisors;
 }
 
-void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from) {
+void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from, std::vector<std::string>& notes) {
   const auto& special = from.tokenizer.special();
   const auto& eos_ids = from.config.eos_token_ids;
   const auto put = [&](const char* name, std::optional<std::int32_t> id, std::optional<std::int32_t> otherwise) {
@@ -137,14 +171,7 @@ void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from) 
   put("padding", special.pad_id, from.config.pad_token_id);
   metadata.put_flag("tokenizer.ggml.add_bos_token", special.add_bos);
   metadata.put_flag("tokenizer.ggml.add_eos_token", special.add_eos);
-  // A turn may end with a token of its own: one more of those that end an answer.
-  const Json ends = from.generation.contains("eos_token_id") ? from.generation["eos_token_id"] : Json(eos_ids);
-  if (!ends.is_array()) return;
-  for (const Json& id : ends)
-    if (id.is_number_integer() && id >= 0 && id < from.tokenizer.size() && id != eos.value_or(-1)) {
-      metadata.put_integer("tokenizer.ggml.eot_token_id", id.get<std::uint32_t>());
-      return;
-    }
+  put_more_ends(metadata, ends_beside(from, eos), {from.tokenizer, notes});
 }
 
 void put_templates(GgufMetadata& metadata, const std::filesystem::path& folder) {

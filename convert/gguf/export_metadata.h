@@ -23,7 +23,7 @@ struct SpecialTokenSource {
   const ModelConfig& config;  ///< names those that the tokenizer does not
   Json generation;            ///< generation_config.json; {} without one
 };
-void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from);
+void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from, std::vector<std::string>& notes);
 
 /// The chat templates of a model folder.
 void put_templates(GgufMetadata& metadata, const std::filesystem::path& folder);

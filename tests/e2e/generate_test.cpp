@@ -207,6 +207,18 @@ TEST_F(Generate, FollowsGenerationConfig) {
   EXPECT_EQ(qtrain_ok({.words = words}).out, letters({21, 21, 21}) + "\n");
 }
 
+TEST_F(Generate, SaysOnceWhatOfGenerationConfigHasNoEffect) {
+  const std::string folder = model("qwen3_gqa7_tied");
+  const std::vector<std::string> words{"generate",   "--model",          folder, "--raw", "--prompt",
+                                       letters({5}), "--max_new_tokens", "2"};
+  const std::string about = "no effect here, so answers may differ";
+  EXPECT_EQ(qtrain_ok({.words = words}).err.find(about), std::string::npos);
+  write_file(fs::path(folder) / "generation_config.json", R"({"num_beams": 4, "no_repeat_ngram_size": 3})");
+  const std::string err = qtrain_ok({.words = words}).err;
+  EXPECT_THAT(err, HasSubstr("generation_config.json: no_repeat_ngram_size, num_beams have " + about));
+  EXPECT_EQ(err.find(about), err.rfind(about));
+}
+
 TEST_F(Generate, RefusesWhatItCannotAnswer) {
   const std::string folder = model("llama_gqa3_tied");
   const auto code = [&](std::vector<std::string> more) {

@@ -99,14 +99,17 @@ TEST(LoraConfig, RefusalsNameFileAndKey) {
       {"modules_to_save", {"lm_head", 5}},
       {"modules_to_save", {""}},
       {"ensure_weight_tying", 1},
-      {"layers_to_transform", {0, 1}},
-      {"layers_to_transform", 0},
+      {"layers_to_transform", "0"},
+      {"layers_to_transform", {0, 1.5}},
+      {"layers_pattern", "layers"},
+      {"layers_pattern", {5}},
       {"layer_replication", {{0, 1}}},
       {"bias", "all"},
       {"bias", "lora_only"},
       {"fan_in_fan_out", true},
       {"lora_bias", true},
-      {"exclude_modules", "q_proj"},
+      {"exclude_modules", 5},
+      {"exclude_modules", {"q_proj", 5}},
       {"target_parameters", {"weight"}},
       {"trainable_token_indices", {1}},
       {"alora_invocation_tokens", {1}},
@@ -164,6 +167,49 @@ TEST(LoraConfig, TargetsMatchAsInPeft) {
   EXPECT_THAT(targets_among({R"(.*\.layers\.1\..*_proj)"}, all), ElementsAre(q1, d1));
   EXPECT_THAT(targets_among({R"(.*(q|k)_proj)"}, all), ElementsAre(q0, q1));
   EXPECT_THAT(targets_among({"layers.[01].self_attn"}, all), ElementsAre()) << "a pattern matches the whole name";
+}
+
+// As check_target_module_exists of PEFT decides.
+TEST(LoraConfig, ExclusionsAndLayersChooseAsInPeft) {
+  const std::string q0 = "model.layers.0.self_attn.q_proj", q1 = "model.layers.1.self_attn.q_proj",
+                    q11 = "model.layers.11.self_attn.q_proj", d1 = "model.layers.1.mlp.down_proj",
+                    e1 = "model.layers.1.mlp.experts.0.down_proj";
+  struct Case {
+    Json keys;
+    std::vector<std::string> chosen;
+  };
+  const Case cases[] = {
+      {{}, {q0, q1, q11, d1, e1}},
+      {{{"exclude_modules", {"down_proj"}}}, {q0, q1, q11}},
+      {{{"exclude_modules", {"layers.1.self_attn.q_proj", "mlp.down_proj"}}}, {q0, q11, e1}},
+      {{{"exclude_modules", "down_proj"}}, {q0, q1, q11, d1, e1}},
+      {{{"exclude_modules", R"(.*\.1\..*)"}}, {q0, q11}},
+      {{{"exclude_modules", Json::array()}}, {q0, q1, q11, d1, e1}},
+      {{{"layers_to_transform", 1}}, {q1, d1, e1}},
+      {{{"layers_to_transform", {0, 11}}}, {q0, q11}},
+      {{{"layers_to_transform", Json::array()}}, {q0, q1, q11, d1, e1}},
+      {{{"layers_to_transform", {1}}, {"layers_pattern", "layers"}}, {q1, d1, e1}},
+      {{{"layers_to_transform", {1}}, {"layers_pattern", {"h", "layers"}}}, {q1, d1, e1}},
+      {{{"layers_to_transform", {1}}, {"layers_pattern", "h"}}, {}},
+      {{{"layers_to_transform", {0}}, {"layers_pattern", {"experts"}}}, {e1}},
+      {{{"layers_to_transform", {1}}, {"exclude_modules", {"mlp.down_proj"}}}, {q1, e1}},
+      {{{"layers_to_transform", {1}}, {"target_modules", {q0, "mlp.down_proj"}}}, {q0, d1}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.keys.dump());
+    Json keys{{"target_modules", {"q_proj", "down_proj"}}};
+    if (!c.keys.is_null()) keys.update(c.keys);
+    const LoraConfig lora = parse(keys), saved = parse_lora_config(lora_config_json(lora), "saved");
+    for (const std::string& module : {q0, q1, q11, d1, e1}) {
+      const bool chosen = std::ranges::find(c.chosen, module) != c.chosen.end();
+      EXPECT_EQ(is_target(lora, module), chosen) << module;
+      EXPECT_EQ(is_target(saved, module), chosen) << module << " after it was saved";
+    }
+  }
+  EXPECT_EQ(error_of([&] {
+              parse({{"target_modules", ".*q_proj"}, {"layers_to_transform", {1}}});
+            }).kind(),
+            ErrorKind::input);
 }
 
 TEST(LoraConfig, AllLinearStandsInAListAndPatternsDoNot) {

@@ -32,6 +32,18 @@ std::string_view rest(std::string_view all, std::string_view shown) {
 
 }  // namespace
 
+// Decoders may take blanks from the beginning of a text, so the token stands behind itself.
+std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id) {
+  const std::int32_t twice[] = {id, id};
+  std::string text = tokenizer.decode(twice);
+  text.erase(0, tokenizer.decode(std::span(twice).first(1)).size());
+  if (text.find(kReplacement) == std::string::npos) return text;
+  const std::string token = tokenizer.token(id);
+  if (is_byte_token(token)) return std::string(1, static_cast<char>(std::stoi(token.substr(3, 2), nullptr, 16)));
+  std::string bytes;
+  return raw_bytes(token, bytes) ? bytes : text;
+}
+
 // Decoders look at neighbors (a leading space goes, bytes join to characters), so the ids whose text came last are
 // decoded again in front of the new ones: the first `context_` of ids_. As blanks at the beginning may go all together,
 // the context begins with ids that have more than blanks, the first `visible_`, as soon as there were any.

@@ -7,6 +7,9 @@
 
 namespace qtrain {
 
+/// The bytes that a token stands for within a text: of a part of a character, those of the part.
+std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id);
+
 /// Turns ids that arrive one by one into text; holds back bytes of an unfinished character.
 class StreamDecoder {
  public:

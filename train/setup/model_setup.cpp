@@ -55,15 +55,6 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
   return how;
 }
 
-// Adapters of transformers 4 have factors for each expert's layers, which are parameters since.
-void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model, const fs::path& adapter) {
-  if (!model.experts || !model.experts->named_apart || !lora.target_parameters.empty()) return;
-  if (with_experts(lora, model.experts->names).target_parameters.empty()) return;
-  fail(ErrorKind::input, {.cause = "target_modules names routers or experts, which PEFT adapts as target_parameters",
-                          .place = (adapter / "adapter_config.json").string(),
-                          .remedy = "load and save the adapter with a PEFT that knows transformers 5"});
-}
-
 std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   const LoraSection& s = config.lora;
   const double peak = config.training.learning_rate;
@@ -259,12 +250,6 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
 }
 
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
-  const auto warn = [&](const fs::path& path, const std::vector<std::string>& unused) {
-    if (!unused.empty())
-      log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
-               counted(static_cast<std::int64_t>(unused.size()), "tensor"), unused.front(),
-               unused.size() == 1 ? "" : " and others");
-  };
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) setup.model->adapter().initialize(ctx, source.seed);
   if (source.base_is_there) {
@@ -275,14 +260,14 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     setup.model->initialize_weights(ctx, source.seed);
   } else {
     const fs::path path = source.weights.value_or(setup.source);
-    warn(path, load_base_weights(ctx, *setup.model, path));
+    warn_of_ignored(log, path, load_base_weights(ctx, *setup.model, path));
   }
   if (adapter && setup.model->options().lora)
     for (const std::string& name : idle_parameters(*setup.model->options().lora, setup.model->config()))
       log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", adapter->string(), name);
   setup.model->fill_dense_copies(ctx);
   if (!adapter) setup.model->initialize_magnitudes(ctx);
-  if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
+  if (adapter && setup.model->options().lora) warn_of_ignored(log, *adapter, load_adapter(ctx, *setup.model, *adapter));
   setup.model->fill_operand_copies(ctx);
 }
 

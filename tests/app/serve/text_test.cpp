@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "app/serve/answer_text.h"
+#include "app/serve/replies.h"
 #include "app/serve/service.h"
 #include "app/serve/tool_calls.h"
 #include "train/setup/text_folder.h"
@@ -54,6 +55,67 @@ TEST(AnswerText, ComesInWholeCharacters) {
   EXPECT_GT(shown.pieces.size(), 5u);
   for (const std::string& piece : shown.pieces)
     EXPECT_NO_THROW(static_cast<void>(Json(piece).dump())) << "not whole: " << piece;
+}
+
+/// The tokens of a text as an answer, each with candidates.
+std::vector<TextToken> tokens_of(const std::string& text, const std::vector<std::int32_t>& candidates) {
+  const TextFolder folder = chatml();
+  AnswerText answer(*folder.tokenizer, {});
+  AnswerText::Piece piece;
+  AnswerToken token;
+  for (const std::int32_t id : candidates) token.top.emplace_back(id, -1);
+  for (const std::int32_t id : folder.tokenizer->encode(text, {.add_special = false})) {
+    token.id = id;
+    answer.push(token, piece);
+  }
+  answer.finish(piece);
+  return piece.tokens;
+}
+
+TEST(AnswerText, TokensHaveTheirOwnBytes) {
+  const std::string text = "caf\u00e9 \u4f60\u597d \U0001f600!";
+  std::string bytes;
+  for (const TextToken& t : tokens_of(text, {})) bytes += t.bytes;
+  EXPECT_EQ(bytes, text);
+  const auto tokens = tokens_of("\U0001f600", {});
+  ASSERT_GT(tokens.size(), 1u) << "the character is several tokens";
+  EXPECT_EQ(tokens.front().text, "");
+  EXPECT_EQ(tokens.front().bytes.front(), '\xf0');
+  EXPECT_EQ(tokens.back().text, "\U0001f600");
+  EXPECT_EQ(tokens.back().bytes.back(), '\x80');
+}
+
+// What Replies makes of an answer whose candidates have the same text, or no whole one.
+TEST(Replies, CandidatesDoNotCollide) {
+  const TextFolder folder = chatml();
+  const auto parts = folder.tokenizer->encode("\U0001f600", {.add_special = false});
+  ASSERT_GT(parts.size(), 1u);
+  const std::int32_t letter = folder.tokenizer->encode("a", {.add_special = false}).front();
+  const std::vector<std::int32_t> candidates{letter, letter, parts[0], parts[1]};
+  for (const bool is_chat : {false, true}) {
+    ApiRequest request;
+    request.endpoint = is_chat ? Endpoint::chat : Endpoint::completions;
+    request.prompts = {{1}};
+    request.top_logprobs = static_cast<std::int64_t>(candidates.size());
+    Replies replies(request, "m");
+    AnswerEvent event;
+    event.piece.tokens = tokens_of("a", candidates);
+    event.piece.text = "a";
+    const std::vector<Json> chunks = replies.chunks(event);
+    ASSERT_FALSE(chunks.empty());
+    const Json logprobs = chunks.front()["choices"][0]["logprobs"];
+    const Json top = is_chat ? logprobs["content"][0]["top_logprobs"] : logprobs["top_logprobs"][0];
+    ASSERT_EQ(top.size(), candidates.size()) << top;
+    const std::string bytes = token_bytes(*folder.tokenizer, parts.front());
+    if (is_chat) {
+      EXPECT_EQ(top[2]["bytes"], Json(std::vector<unsigned char>(bytes.begin(), bytes.end())));
+      continue;
+    }
+    std::string name = "bytes:";
+    for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    for (const std::string& key : {std::string("a"), "token_id:" + std::to_string(letter), name})
+      EXPECT_TRUE(top.contains(key)) << key << " " << top;
+  }
 }
 
 TEST(AnswerText, EndsBeforeAStopText) {

@@ -13,6 +13,7 @@
 #include "core/safetensors.h"
 #include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
+#include "text/tokenizer/load.h"
 
 namespace qtrain::testing {
 namespace {
@@ -174,6 +175,35 @@ TEST_F(GgufExport, TemplatesAndEndsOfAnswersAreInTheFile) {
   EXPECT_EQ(file.array("tokenizer.chat_templates"), (Json::array_t{"tool_use"}));
   EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 2);
   EXPECT_EQ(file.integer("tokenizer.ggml.eot_token_id"), 0);
+}
+
+// A number counts as a list of one; null leaves it to config.json. What does not fit is said.
+TEST_F(GgufExport, EveryEndOfAnswersIsInTheFileOrNamed) {
+  struct Case {
+    Json generation;
+    std::optional<std::int64_t> turn;
+    std::vector<std::string> named;
+  };
+  const auto tokenizer = load_tokenizer(model_);
+  const Case cases[] = {{{{"eos_token_id", 2}}, {}, {}},
+                        {{{"eos_token_id", 5}}, 5, {}},
+                        {{{"eos_token_id", {5}}}, 5, {}},
+                        {{{"eos_token_id", {5, 2, 5}}}, 5, {}},
+                        {{{"eos_token_id", {2, 0, 7, 9}}}, 0, {tokenizer->token(7), tokenizer->token(9)}},
+                        {{{"eos_token_id", nullptr}}, 3, {}},
+                        {{{"temperature", 1}}, 3, {}}};
+  change("config.json", {{"eos_token_id", 3}});
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.generation.dump());
+    write_json(model_ / "generation_config.json", c.generation);
+    const auto report = exported(model_, folder_ / "out.gguf");
+    const GgufFile file(folder_ / "out.gguf");
+    EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 2);
+    EXPECT_EQ(file.find("tokenizer.ggml.eot_token_id") != nullptr, c.turn.has_value());
+    EXPECT_TRUE(!c.turn || file.integer("tokenizer.ggml.eot_token_id") == *c.turn);
+    ASSERT_EQ(report.notes.size(), c.named.empty() ? 0u : 1u);
+    for (const std::string& token : c.named) EXPECT_THAT(report.notes.front(), HasSubstr(token));
+  }
 }
 
 TEST_F(GgufExport, RowsWithoutATokenGetAName) {

@@ -269,6 +269,19 @@ TEST_F(TokenizerFiles, StreamingWaitsForWholeCharacters) {
   EXPECT_EQ(decoder.finish(), "\uFFFD");
 }
 
+// All tokens' bytes, one after the other, are the text: also where they are parts of a character.
+TEST_F(TokenizerFiles, TokensHaveTheirOwnBytes) {
+  bytes_["model"]["merges"] = Json::array();
+  const auto tokenizer = load(bytes_);
+  const std::string text = "a\U0001F680 \u00e9\uFFFD\n";
+  std::vector<std::string> bytes;
+  for (const std::int32_t id : tokenizer->encode(text, {.add_special = false}))
+    bytes.push_back(token_bytes(*tokenizer, id));
+  std::vector<std::string> expected;
+  for (const char c : text) expected.emplace_back(1, c);
+  EXPECT_EQ(bytes, expected);
+}
+
 TEST_F(TokenizerFiles, StreamingNeverHoldsBackForEver) {
   const auto tokenizer = load(bytes_);
   const std::int32_t lead = tokenizer->encode("\U0001F680")[0];
