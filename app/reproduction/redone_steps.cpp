@@ -118,22 +118,34 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
   }
 }
 
+/// Why the config of a run cannot be read; empty: it asks for the run that it was.
+std::string config_problem(const RecordedRun& run, const fs::path& file, const RunDocument& document) {
+  try {
+    require_same_values(run, load_config(file), document);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+    return fmt::format("cannot be done again, since {} holds a config that does not run: {}", kResolvedConfig,
+                       e.text().cause);
+  }
+  return "";
+}
+
 void redo(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch, Verification& v) {
   const auto [from, to] = stretch.steps;
+  const std::string about = fmt::format("steps {} to {}", from + 1, to);
   const DocumentChanges changes = changes_for(run, stretch, scratch);
   const RunDocument document = recorded_document(run, changes);
   const fs::path file = changes.output.string() + ".json";
   write_file(file, dump_json(document.json, 2) + "\n");
-  require_same_values(run, load_config(file), document);
+  if (const std::string problem = config_problem(run, file, document); !problem.empty()) return v.add(about, problem);
   const std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
   const OwnProcessEnd end =
       run_own_process({"train", file.string(), "--resume", resume, "--stop_after", std::to_string(to), "--quiet"},
                       OwnProcessOutput::kept);
   throw_if_stopped();
   if (end.exit_code != 0 && end.exit_code != static_cast<int>(ErrorKind::stopped))
-    return v.add(fmt::format("steps {} to {}", from + 1, to),
-                 fmt::format("cannot be done again (exit code {}): {}", end.exit_code,
-                             end.error ? words_of(end.error->text()) : last_lines(end.said)));
+    return v.add(about, fmt::format("cannot be done again (exit code {}): {}", end.exit_code,
+                                    end.error ? words_of(end.error->text()) : last_lines(end.said)));
   compare_ends(run, stretch, document, v);
   v.redone.push_back(stretch.steps);
   std::error_code ignored;

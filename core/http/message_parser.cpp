@@ -1,7 +1,9 @@
 #include "core/http/message_parser.h"
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
+#include <functional>
 #include <limits>
 
 namespace qtrain::http {
@@ -27,10 +29,13 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
     request.version = version;
   }
   void on_response_impl(int, beast::string_view, int, Code&) {}
-  void on_field_impl(beast::http::field, beast::string_view name, beast::string_view value, Code&) {
+  void on_field_impl(beast::http::field, beast::string_view name, beast::string_view value, Code& code) {
     if (!whole_head) request.headers.push_back({lower_case(text_of(name)), text_of(value)});
+    check_lines(name, value, code);
   }
-  void on_trailer_field_impl(beast::http::field, beast::string_view, beast::string_view, Code&) {}
+  void on_trailer_field_impl(beast::http::field, beast::string_view name, beast::string_view value, Code& code) {
+    check_lines(name, value, code);
+  }
   void on_header_impl(Code&) { whole_head = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, Code&) {}
   std::size_t on_body_impl(beast::string_view piece, Code&) { return add(piece); }
@@ -45,7 +50,17 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
     return piece.size();
   }
 
+  // Beast joins a value of several lines in a buffer of its own; where the first of them is empty, a line feed stands
+  // between name and value. The scanner sees heads alone, not trailers.
+  void check_lines(beast::string_view name, beast::string_view value, Code& code) const {
+    const std::less<> before;
+    const char* const end = name.data() + name.size();
+    const bool here = !before(value.data(), end) && !before(input_end, value.data() + value.size());
+    if (!here || std::find(end, value.data(), '\n') != value.data()) code = beast::http::error::bad_obs_fold;
+  }
+
   Request& request;
+  const char* input_end = nullptr;  // of the bytes that are being parsed
   bool whole_head = false;
 };
 // NOLINTEND(modernize-use-override)
@@ -60,10 +75,12 @@ MessageParser::~MessageParser() = default;
 
 std::size_t MessageParser::put(std::string_view bytes) {
   Code code;
+  impl_->input_end = bytes.data() + bytes.size();
   const std::size_t taken = impl_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), code);
   if (!code || code == beast::http::error::need_more) return taken;
   if (code == beast::http::error::body_limit) throw Problem(413, "the body is too large");
   if (code == beast::http::error::bad_version) throw Problem(505, "that version of HTTP is not answered");
+  if (code == beast::http::error::bad_obs_fold) throw Problem(400, "a header or trailer goes on in a second line");
   throw Problem(400, "the request cannot be read: " + code.message());
 }
 

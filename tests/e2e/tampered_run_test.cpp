@@ -310,6 +310,21 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
 }
 
+// A fault of the run, not of how this command was called.
+TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  json["values"]["threads"] = {{"value", 100'000}, {"origin", "config.json"}};
+  write_document(resolved, json);
+  seal_what_lies_beside();
+  const Outcome o = verify({"--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 3) << o.out << o.err;
+  EXPECT_THAT(o.out, HasSubstr("resolved_config.json holds a config that does not run"));
+  EXPECT_THAT(o.out, HasSubstr("threads"));
+  EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
 TEST_F(TamperedRun, OtherInputsAreRefused) {
   train_ok(folder_.path(), config());
   const std::string row = bytes_of(rows());

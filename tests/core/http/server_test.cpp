@@ -191,6 +191,11 @@ std::vector<Bad> bad_chunks() {
   add("a large chunk", "fffffff\r\nabc", 413);
   add("large chunks", "800000\r\n" + std::string(0x800000, 'x') + "\r\n1\r\nx", 413);
   add("a trailer that is none", "0\r\nX y\r\n\r\n");
+  add("a trailer of two lines", "0\r\nX: y\r\n z\r\n\r\n");
+  add("a trailer whose first line is empty", "0\r\nX:\r\n\tz\r\n\r\n");
+  add("a trailer whose second line is empty", "0\r\nX: y\r\n \r\n\r\n");
+  add("a trailer of two empty lines", "0\r\nX:\r\n \r\n\r\n");
+  add("a second trailer of two lines", "3\r\nabc\r\n0\r\nX: y\r\nZ: y\r\n z\r\n\r\n");
   add("a length behind the chunks", "0\r\nContent-Length: 5\r\n\r\n");
   add("large trailers", "0\r\nX: " + std::string(70'000, 'y'), 431);
   add("a long size", std::string(70'000, '0'), 431);

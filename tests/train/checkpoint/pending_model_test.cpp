@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/pending.h"
 #include "tests/core/temp_folder.h"
@@ -51,6 +52,17 @@ TEST_F(PendingModels, ReplaceOneFileByFile) {
     EXPECT_THAT(names(), ::testing::ElementsAre("out/additional_chat_templates/tools.jinja", "out/config.json",
                                                 "out/model.safetensors"));
     for (const std::string& name : names()) EXPECT_EQ(read_text(scratch_ / name), text) << name;
+  }
+}
+
+TEST_F(PendingModels, NameALinkThatHasNoPath) {
+  try {
+    const PendingModel model("/proc/self/cwd", "qtrain merge");
+    ADD_FAILURE() << "is written to " << model.folder();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_EQ(e.text().place, "/proc/self/cwd");
+    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("only the system can follow"));
   }
 }
 
