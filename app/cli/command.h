@@ -26,6 +26,7 @@ struct Command {
   bool overrides = false;                  ///< key=value pairs are config overrides
   bool has_result = true;                  ///< takes --json
   bool only_reads = false;                 ///< a stop ends it at once: there is no file to put away
+  bool answers_stops = false;              ///< it says itself what a stop leads to, and how it ends then
   RunCommand run = nullptr;
 };
 

@@ -58,7 +58,8 @@ int run_command(const Command& command, std::span<const std::string> words, std:
   std::optional<StopsAtOnce> stops;
   if (command.only_reads) stops.emplace();
   const int code = command.run(arguments);
-  if (stops) throw_if_stopped();  // the command may have taken input that a signal cut off for its end
+  if (!command.answers_stops && code == 0)
+    finish_or_stop();  // the command may have taken input that a signal cut off for its end
   return code;
 }
 
