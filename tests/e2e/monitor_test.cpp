@@ -100,6 +100,20 @@ TEST_F(Monitor, EndsWithTheProcessItWatches) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("(sleep) has ended"), HasSubstr("process memory")));
 }
 
+TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
+  train_ok(folder_.path(), tiny_lora_run(folder_ / "done"));
+  const auto verdict = [](const std::vector<std::string>& words) {
+    const Outcome outcome = Process(with_gpus(words)).wait();  // which are busy with something else
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(outcome.out)["assessment"];
+  };
+  const Json of_run = verdict(short_watch({"--json", "--run", (folder_ / "done").string()}));
+  EXPECT_EQ(of_run["verdict"], "ended") << of_run;
+  EXPECT_EQ(of_run["findings"].size(), 1u) << of_run;
+  EXPECT_THAT(qtrain_ok({.words = short_watch({"--run", (folder_ / "done").string()})}).out,
+              HasSubstr("ended: no process writes to " + (folder_ / "done").string()));
+}
+
 TEST_F(Monitor, FollowsARun) {
   Json config = tiny_lora_run(folder_ / "out");
   config.update({{"max_steps", 1'000'000}, {"logging_steps", 1}, {"save_strategy", "no"}, {"device", "cpu"}});
