@@ -251,8 +251,7 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
   if (setup.model->options().base == Update::frozen)
     fail(ErrorKind::input, {.cause = "the model has no weights, and only training of all weights can do without",
                             .place = setup.source.string(),
-                            .remedy = "fetch model.safetensors, which an incomplete download lacks; training can "
-                                      "begin with random weights (random_init=true)"});
+                            .remedy = "fetch model.safetensors, which an incomplete download lacks"});
   return fmt::format(
       "{} has no weights: the model starts from random weights; random_init=true says that this is meant",
       setup.source.string());
