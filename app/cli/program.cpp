@@ -9,6 +9,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "app/cli/help.h"
+#include "app/cli/near_path.h"
 #include "config/keys.h"
 #include "core/secrets.h"
 #include "core/stop.h"
@@ -109,7 +110,8 @@ Json error_json(const Error& error) {
           {"remedy", without_credentials(error.text().remedy)}};
 }
 
-int report_error(const Error& error, Log& log) {
+int report_error(const Error& thrown, Log& log) {
+  const Error error = with_near_path(thrown);
   if (log.reader_gone()) return kReaderGone;
   log.end_live();
   if (leave_last_words(error)) return error.exit_code();
