@@ -22,6 +22,7 @@ struct Command {
   std::string_view operands;  ///< as the help shows them: "CONFIG.json [key=value ...]", "PATH", ""
   std::string_view summary;
   std::vector<Flag> flags;
+  std::vector<Flag> idle_flags = {};       ///< taken as of every command, and not shown: nothing comes of them here
   int min_operands = 0, max_operands = 0;  ///< key=value pairs not counted
   bool overrides = false;                  ///< key=value pairs are config overrides
   bool has_result = true;                  ///< takes --json
