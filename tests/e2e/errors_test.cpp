@@ -161,7 +161,9 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
     EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter of random weights is of no use";
     EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
     changes["random_init"] = true;
-    EXPECT_EQ(run_over(row, changes).code, 0) << kind;
+    const Outcome asked = run_over(row, changes);
+    EXPECT_EQ(asked.code, 0) << kind;
+    EXPECT_THAT(asked.err, HasSubstr("random_init: the adapter is saved alone")) << kind;
   }
   Json adapter = model;
   fs::copy(folder_ / "out", folder_ / "adapter");
