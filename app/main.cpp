@@ -7,6 +7,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/program.h"
+#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/json_view.h"
 #include "core/log.h"
@@ -14,6 +15,7 @@
 #include "core/stop.h"
 
 int main(int argc, char** argv) try {
+  if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);
   qtrain::install_stop_handlers();
   const auto log = std::make_shared<qtrain::Log>();
   try {

@@ -138,8 +138,7 @@ class Launcher {
     for (const auto& [key, value] : made.settings) set(key, leaf, value);
   }
 
-  /// Names of one optimizer that differ in how it is computed do not contradict each other, nor do kinds of
-  /// recomputation.
+  /// Names of one optimizer that differ in how it is computed do not contradict each other.
   void set(const std::string& key, const Setting& leaf, const Json& value) {
     const Setting* given = draft_.find(key);
     if (!given) return draft_.offer(key, leaf.with(value));
@@ -147,8 +146,7 @@ class Launcher {
       const NamedOptimizer* o = name.is_string() ? find_optimizer(name.get<std::string>()) : nullptr;
       return o ? o->rule : "?";
     };
-    const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value)) ||
-                      (key == "gradient_checkpointing" && given->value.is_string());
+    const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value));
     if (!same)
       differ(leaf.with(value), *given,
              "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
@@ -212,6 +210,23 @@ class Launcher {
     pending("~warmup_start", &Launcher::warmup_start);
     pending("~schedule", &Launcher::warmup_kind);
     pending("~train_batch_size", &Launcher::batch);
+    pending("~fsdp_checkpointing", &Launcher::checkpointing);
+  }
+
+  /// As in transformers, the switch of FSDP alone turns recomputation on, and both together are an error.
+  void checkpointing(const Setting& leaf) {
+    const Setting* given = draft_.find("gradient_checkpointing");
+    if (!given || given->value.is_null() || (given->value == false && !given->overrides())) {
+      draft_.settings["gradient_checkpointing"] = leaf;
+    } else if (given->value == true) {
+      draft_.problem(leaf,
+                     fmt::format(" and \"{}\" ({}) are both true, which transformers refuses: they ask for the same "
+                                 "recomputation",
+                                 given->written, given->place),
+                     "keep one of them");
+    } else if (given->value == false) {
+      draft_.note(leaf, fmt::format(" has no effect: \"{}\" is false on the command line", given->written));
+    }
   }
 
   void betas(const Setting& leaf) {

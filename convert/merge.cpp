@@ -301,7 +301,7 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   write_sharded(output.folder(), watched(std::move(tensors), job));
   write_file(output.folder() / "config.json", model.config_text(options));
   write_companions(options, output.folder());
-  output.commit();
+  output.commit(options.as);
   return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding), run.squares.unit};
 }
 

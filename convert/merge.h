@@ -5,6 +5,7 @@
 
 #include "core/context.h"
 #include "core/log.h"
+#include "train/checkpoint/pending_model.h"
 
 namespace qtrain {
 
@@ -20,6 +21,7 @@ struct MergeOptions {
   std::vector<MergedAdapter> adapters;
   std::optional<DType> dtype = {};  ///< of all weights; without one each keeps its own
   Log* log = nullptr;               ///< where to show how far it is
+  CommitAs as = CommitAs::result;
 };
 
 /// What rounding did to a merge: Frobenius norms over all weights W that change by D, of D and of round(W + D) - (W +

@@ -28,4 +28,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
+/// Opens /dev/null in place of standard input, output or error where the program was started without them: otherwise
+/// the next file that is opened becomes one of them. False when that is not possible.
+bool open_missing_standard_streams();
+
 }  // namespace qtrain

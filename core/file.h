@@ -47,9 +47,14 @@ void for_each_chunk(const std::filesystem::path& file, const std::function<void(
 /// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.
 /// Errors (ErrorKind::disk) name the file and errno.
 void write_file(const std::filesystem::path& file, std::string_view contents);
+/// The same for what a command was called for: a stop leaves nothing up to the moment when the file gets its name, and
+/// is not answered from then on (finish_or_stop).
+void write_result(const std::filesystem::path& file, std::string_view contents);
 /// The same with the contents produced piecewise: `produce` is handed a function that appends bytes.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
+void write_result(const std::filesystem::path& file,
+                  const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
 
 /// A file that several processes write together, each its own bytes. It is not whole before all are done: it belongs
 /// into a folder that gets its name only then. Errors: ErrorKind::disk.

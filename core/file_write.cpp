@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/output_place.h"
 #include "core/pending.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
@@ -48,10 +49,12 @@ class PendingFile {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   }
 
-  void commit() {
+  /// `before` is called right before the file gets its name.
+  void commit(void (*before)()) {
     flush();
     keep_mode();
     sync_and_close(out_, target_);
+    if (before != nullptr) before();
     if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
     committed_ = true;
     sync_folder(parent_of(target_));
@@ -87,15 +90,14 @@ class PendingFile {
   bool committed_ = false;
 };
 
+using Produce = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
+
 template <class Out>
-void write_with(Out& out, const std::function<void(const std::function<void(std::span<const std::byte>)>&)>& produce) {
+void write_with(Out& out, const Produce& produce) {
   produce([&](std::span<const std::byte> bytes) { out.append(bytes); });
 }
 
-}  // namespace
-
-void write_file(const fs::path& file,
-                const std::function<void(const std::function<void(std::span<const std::byte>)>&)>& produce) {
+void write_through(const fs::path& file, const Produce& produce, void (*before_commit)()) {
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) {
     DirectFile out(place.file);
@@ -104,11 +106,29 @@ void write_file(const fs::path& file,
   }
   PendingFile pending(place.file);
   write_with(pending, produce);
-  pending.commit();
+  pending.commit(before_commit);
+}
+
+void append_all(std::string_view contents, const std::function<void(std::span<const std::byte>)>& append) {
+  append(std::as_bytes(std::span(contents)));
+}
+
+}  // namespace
+
+void write_file(const fs::path& file, const Produce& produce) {
+  write_through(file, produce, nullptr);
 }
 
 void write_file(const fs::path& file, std::string_view contents) {
-  write_file(file, [&](const auto& append) { append(std::as_bytes(std::span(contents))); });
+  write_file(file, [&](const auto& append) { append_all(contents, append); });
+}
+
+void write_result(const fs::path& file, const Produce& produce) {
+  write_through(file, produce, finish_or_stop);
+}
+
+void write_result(const fs::path& file, std::string_view contents) {
+  write_result(file, [&](const auto& append) { append_all(contents, append); });
 }
 
 SharedFile::SharedFile(const fs::path& file, std::optional<std::uint64_t> size)

@@ -110,7 +110,7 @@ void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
                 std::span<const GgufTensorSource> tensors) {
   const std::string header = header_of(metadata, tensors);
   constexpr std::byte kPadding[kGgufAlignment]{};
-  write_file(file, [&](const auto& append) {
+  write_result(file, [&](const auto& append) {
     append(std::as_bytes(std::span(header)));
     for (const auto& tensor : tensors) {
       std::uint64_t written = 0;

@@ -39,7 +39,7 @@ bool wait_for_reader(std::FILE* file) {
   if (writable.fd < 0) return true;  // in memory
   for (int ready = 0; ready == 0 || (ready < 0 && errno == EINTR);) {
     ready = ::poll(&writable, 1, kMilliseconds);
-    if (ready <= 0 && stop_requested()) {
+    if (ready <= 0 && signal_came()) {
       errno = EINTR;
       return false;
     }

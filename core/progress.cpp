@@ -26,7 +26,8 @@ double share_of(const Progress& p) {
 }
 
 std::string memory_text(double bytes) {
-  return bytes < 1e9 ? fmt::format("  mem {:.0f} MB", bytes / 1e6) : fmt::format("  mem {:.1f} GB", bytes / 1e9);
+  constexpr double kMib = 1 << 20, kGib = 1 << 30;
+  return bytes < kGib ? fmt::format("  mem {:.0f} MiB", bytes / kMib) : fmt::format("  mem {:.1f} GiB", bytes / kGib);
 }
 
 Parts parts_of(const Progress& p) {

@@ -22,7 +22,9 @@ constexpr char kSignal = 's', kInterrupt = 'i', kEnd = 'e';
 constexpr const char* kUsualAnswer = "stopping; again leaves at once";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
-std::atomic<bool> asked = false, at_once = false;
+enum class Asked : std::uint8_t { no, yes, never_again, too_late };
+std::atomic<Asked> asked = Asked::no;
+std::atomic<bool> at_once = false;
 std::atomic<int> asked_by = 0;           // the signal
 std::atomic<std::int64_t> asked_at = 0;  // milliseconds
 std::atomic<int> bell = -1;              // where StopAnswers listens
@@ -45,16 +47,23 @@ void ring(int descriptor, char what) {
   [[maybe_unused]] const ssize_t written = ::write(descriptor, &what, 1);
 }
 
+/// Whether this is the first time.
+bool ask() {
+  Asked before = Asked::no;
+  if (asked.compare_exchange_strong(before, Asked::yes)) return true;
+  return before == Asked::never_again && asked.compare_exchange_strong(before, Asked::too_late);
+}
+
 void give_terminal_back() {
   if (terminal_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
 }
 
 extern "C" void on_stop_signal(int signal) {
   const int error = errno;
-  if (!asked.exchange(true)) {
+  if (ask()) {
     asked_by = signal;
     asked_at = now_ms();
-    if (bell >= 0) ring(bell, signal == SIGINT ? kInterrupt : kSignal);
+    if (asked == Asked::yes && bell >= 0) ring(bell, signal == SIGINT ? kInterrupt : kSignal);
   } else if (is_second(signal)) {
     if (erases) [[maybe_unused]]
       const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
@@ -89,21 +98,28 @@ void install_stop_handlers() {
 }
 
 bool stop_requested() {
-  return asked;
+  return asked == Asked::yes;
+}
+bool signal_came() {
+  return asked == Asked::yes || asked == Asked::too_late;
 }
 bool interrupted() {
-  return asked && asked_by == SIGINT;
+  return stop_requested() && asked_by == SIGINT;
 }
 void throw_if_stopped() {
   if (stop_requested())
     fail(ErrorKind::stopped, {.cause = "stopped by a signal", .remedy = "run the same command again"});
+}
+void finish_or_stop() {
+  Asked before = Asked::no;
+  if (!asked.compare_exchange_strong(before, Asked::never_again)) throw_if_stopped();
 }
 void set_stop_answer(const char* text, const char* on_interrupt) {
   answer_text = text;
   interrupt_text = on_interrupt;
 }
 void set_stop_requested(bool value) {
-  asked = value;
+  asked = value ? Asked::yes : Asked::no;
   asked_by = value ? SIGINT : 0;
 }
 

@@ -22,6 +22,13 @@ bool interrupted();
 /// Throws ErrorKind::stopped when a stop was asked for: for work that leaves nothing behind.
 void throw_if_stopped();
 
+/// The point of no return of a command, right before its result takes its place: throws ErrorKind::stopped when a stop
+/// was asked for. One that is asked for later is neither answered nor seen by the functions above.
+void finish_or_stop();
+
+/// Whether a stop was asked for at any time, also behind finish_or_stop: for what may wait forever.
+bool signal_came();
+
 /// What a stop leads to from now on, for people, and what Ctrl-C does where that is something else; texts that live as
 /// long as the program.
 void set_stop_answer(const char* text, const char* on_interrupt = nullptr);

@@ -13,6 +13,15 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
+/// Whether a run has written it: what it measured and said, beside its config, and its checkpoints.
+bool is_of_run(const stdfs::path& path) {
+  constexpr std::array<std::string_view, 4> kNames{"metrics.jsonl", "messages.jsonl", "samples.jsonl", "runs"};
+  std::error_code error;
+  if (!stdfs::exists(path.parent_path() / "resolved_config.json", error)) return false;
+  const std::string name = path.filename().string();
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() || name.starts_with("checkpoint-");
+}
+
 /// Data files and saved folders below a folder; plain texts where there is no other data in their folder and below it.
 class DataSearch {
  public:
@@ -34,7 +43,7 @@ class DataSearch {
  private:
   void take(const stdfs::path& path, std::vector<stdfs::path>& texts) {
     std::error_code error;
-    if (path.filename().string().starts_with('.')) return;
+    if (path.filename().string().starts_with('.') || is_of_run(path)) return;
     if (stdfs::is_directory(path, error)) return search(path);
     if (!stdfs::is_regular_file(path, error)) return;
     if (is_data_file(path))

@@ -127,6 +127,7 @@ Finding judge_processors(const Summary& s) {
 }  // namespace
 
 std::vector<Finding> assess(const Summary& s) {
+  if (!s.ended.empty()) return {{"ended", "ended: " + s.ended}};
   std::vector<Finding> findings;
   if (s.samples == 0) return {{"idle", "nothing was measured: it ended before the first sample"}};
   judge_memory(s, findings);

@@ -9,7 +9,8 @@ namespace qtrain::monitor {
 
 /// One thing that the samples show: a word for programs and a sentence with the figures that it rests on.
 struct Finding {
-  std::string_view kind;  ///< out_of_memory_soon, throttled, starved, memory_bound, healthy, underused or idle
+  std::string_view kind;  ///< out_of_memory_soon, throttled, starved, memory_bound, healthy, underused,
+                          ///< idle or ended
   std::string text;
 };
 

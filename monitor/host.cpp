@@ -16,9 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// What could be read of a file: a file of /proc can be opened and then not be read, of another user or of a process
+/// that has ended meanwhile.
 std::string contents(const fs::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream out;
+  out << std::ifstream(file).rdbuf();
+  return out.str();
 }
 
 std::optional<std::int64_t> number_of(std::string_view text) {

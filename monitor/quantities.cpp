@@ -28,14 +28,20 @@ constexpr Quantity kRun[] = {{"tokens_per_second", "tokens", Unit::per_second},
                              {"data_wait_percent", "data wait", Unit::percent},
                              {"loss", "loss", Unit::number}};
 
-std::string scaled(double value, std::string_view end) {
-  constexpr std::array<const char*, 6> kPrefixes{"", "k", "M", "G", "T", "P"};
+/// What a prefix stands for, and how it is written.
+struct Prefixes {
+  double step;
+  std::array<const char*, 6> names;
+};
+constexpr Prefixes kDecimal{1000, {"", "k", "M", "G", "T", "P"}}, kBinary{1024, {"", "Ki", "Mi", "Gi", "Ti", "Pi"}};
+
+std::string scaled(double value, const Prefixes& prefixes, std::string_view end) {
   std::size_t prefix = 0;
-  while (std::abs(value) >= 999.5 && prefix + 1 < kPrefixes.size()) {
-    value /= 1000;
+  while (std::abs(value) >= 999.5 && prefix + 1 < prefixes.names.size()) {
+    value /= prefixes.step;
     ++prefix;
   }
-  return fmt::format("{:.{}f} {}{}", value, prefix == 0 || value >= 99.95 ? 0 : 1, kPrefixes[prefix], end);
+  return fmt::format("{:.{}f} {}{}", value, prefix == 0 || value >= 99.95 ? 0 : 1, prefixes.names[prefix], end);
 }
 
 }  // namespace
@@ -64,8 +70,8 @@ std::string in_unit(double value, Unit unit) {
   switch (unit) {
     case Unit::percent: return fmt::format("{:.0f} %", value);
     case Unit::cores: return fmt::format("{:.2f}", value);
-    case Unit::bytes: return scaled(value, "B");
-    case Unit::bytes_per_second: return scaled(value, "B/s");
+    case Unit::bytes: return scaled(value, kBinary, "B");
+    case Unit::bytes_per_second: return scaled(value, kDecimal, "B/s");
     case Unit::celsius: return fmt::format("{:.0f} C", value);
     case Unit::watts: return fmt::format("{:.0f} W", value);
     case Unit::megahertz: return fmt::format("{:.0f} MHz", value);

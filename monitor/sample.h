@@ -37,6 +37,7 @@ struct Summary {
   int processors = 1;
   double usable_cores = 1, usable_memory = 0;  ///< bytes; what a container allows
   bool watches_process = false;
+  std::string ended;  ///< what has, in a sentence; empty: nothing that was watched
   Series host, run;
   struct Gpu {
     int index = 0;

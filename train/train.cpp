@@ -10,6 +10,7 @@
 #include "core/stop.h"
 #include "core/timeline.h"
 #include "dist/queued_collective.h"
+#include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/plan/compute.h"
 #include "train/report/report_page.h"
@@ -122,6 +123,18 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
   return result;
 }
 
+/// A full disk is an error that people run into in the middle of a long run: what they still have.
+Error naming_what_survives(const Error& error, const fs::path& output) {
+  if (error.kind() != ErrorKind::disk) return error;
+  const std::vector<fs::path> saved = find_checkpoints(output);
+  const std::string survives =
+      saved.empty() ? "no checkpoint had been saved: the run begins anew"
+                    : fmt::format("{} is whole: the same command goes on from there", saved.back().string());
+  ErrorText text = error.text();
+  text.remedy += (text.remedy.empty() ? "" : "\n  ") + survives;
+  return {error.kind(), text};
+}
+
 TrainingResult drive(DrivenRun& d) {
   const TrainingObjects objects = d.objects();
   RunCheckpoints checkpoints(d.run, objects, d.output.path());
@@ -144,8 +157,9 @@ TrainingResult drive(DrivenRun& d) {
   try {
     return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
   } catch (const Error& e) {
-    tell_end(e.what(), e.exit_code());
-    throw;
+    const Error told = naming_what_survives(e, d.output.path());
+    tell_end(told.what(), told.exit_code());
+    throw told;
   } catch (const std::exception& e) {
     tell_end(e.what(), static_cast<int>(ErrorKind::internal));
     throw;

@@ -87,9 +87,10 @@ Arguments::Arguments(const Command& command, std::span<const std::string> words,
 }
 
 const Flag* Arguments::find(std::string_view name) const {
-  const auto at =
-      std::find_if(command_->flags.begin(), command_->flags.end(), [&](const Flag& f) { return f.name == name; });
-  return at == command_->flags.end() ? nullptr : &*at;
+  for (const auto* flags : {&command_->flags, &command_->idle_flags})
+    for (const Flag& f : *flags)
+      if (f.name == name) return &f;
+  return nullptr;
 }
 
 void Arguments::take_flag(std::span<const std::string> words, std::size_t& at) {

@@ -22,10 +22,12 @@ struct Command {
   std::string_view operands;  ///< as the help shows them: "CONFIG.json [key=value ...]", "PATH", ""
   std::string_view summary;
   std::vector<Flag> flags;
+  std::vector<Flag> idle_flags = {};       ///< taken as of every command, and not shown: nothing comes of them here
   int min_operands = 0, max_operands = 0;  ///< key=value pairs not counted
   bool overrides = false;                  ///< key=value pairs are config overrides
   bool has_result = true;                  ///< takes --json
   bool only_reads = false;                 ///< a stop ends it at once: there is no file to put away
+  bool answers_stops = false;              ///< it says itself what a stop leads to, and how it ends then
   RunCommand run = nullptr;
 };
 

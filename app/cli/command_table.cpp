@@ -1,6 +1,7 @@
 #include "app/cli/command_table.h"
 
 #include <algorithm>
+#include <array>
 
 #include "app/commands/commands.h"
 
@@ -56,6 +57,7 @@ std::vector<Command> training_commands() {
        .min_operands = 1,
        .max_operands = 1,
        .overrides = true,
+       .answers_stops = true,
        .run = run_train},
       {.name = "eval",
        .operands = kConfig,
@@ -109,6 +111,7 @@ std::vector<Command> training_commands() {
        .min_operands = 1,
        .max_operands = 1,
        .overrides = true,
+       .answers_stops = true,
        .run = run_tune},
       {.name = "config",
        .operands = "[CONFIG.json [key=value ...]]",
@@ -170,6 +173,7 @@ std::vector<Command> model_commands() {
                           {"system", text, "TEXT", "system message"},
                           {"compare", present, "", "with --adapter: the model without it answers each message too"}}),
        .has_result = false,
+       .answers_stops = true,
        .run = run_chat},
       {.name = "serve",
        .operands = "--model DIR",
@@ -190,6 +194,7 @@ std::vector<Command> model_commands() {
                  {"max_queue", integer, "N", "answers that may wait (default: 64)"},
                  {"max_connections", integer, "N", "connections at a time (default: 64)"},
                  {"cache_tokens", integer, "N", "tokens of all answers in the key/value cache (default: by memory)"}},
+       .answers_stops = true,
        .run = run_serve},
       {.name = "tokenize",
        .operands = "--model DIR",
@@ -304,6 +309,7 @@ std::vector<Command> model_commands() {
        .flags = {{"output", text, "DIR", "output directory of the new run"}},
        .min_operands = 1,
        .max_operands = 1,
+       .answers_stops = true,
        .run = run_reproduce},
       {.name = "clean",
        .operands = "OUTPUT_DIR",
@@ -325,6 +331,7 @@ std::vector<Command> model_commands() {
        .min_operands = 0,
        .max_operands = 2,
        .overrides = true,
+       .answers_stops = true,
        .run = run_bench},
       {.name = "monitor",
        .operands = "",
@@ -335,6 +342,7 @@ std::vector<Command> model_commands() {
                  {"duration", number, "S", "end after so many seconds (default: until Ctrl-C)"},
                  {"json", file_or_stdout, "[FILE]", "samples and summary as one document, in this file or on stdout"},
                  kOverwrite},
+       .answers_stops = true,
        .run = run_monitor},
       {.name = "doctor",
        .operands = "",
@@ -363,13 +371,24 @@ bool has_flag(const Command& c, std::string_view name) {
   return std::any_of(c.flags.begin(), c.flags.end(), [&](const Flag& f) { return f.name == name; });
 }
 
+/// Whether a flag that all commands share does something in this one.
+bool has_effect(const Flag& f, const Command& c) {
+  constexpr std::array<std::string_view, 3> kComputing{"generate", "chat", "serve"},
+      kConverting{"merge", "quantize", "export"};
+  const auto is_of = [&](const auto& names) { return std::find(names.begin(), names.end(), c.name) != names.end(); };
+  if (f.name == kDevice.name) return c.overrides || is_of(kComputing);
+  if (f.name == kThreads.name) return c.overrides || is_of(kComputing) || is_of(kConverting);
+  return f.name != kQuiet.name || c.has_result;
+}
+
 /// All commands, with the flags that they share.
 std::vector<Command> make_commands() {
   std::vector<Command> all = training_commands();
   for (Command& c : model_commands()) all.push_back(std::move(c));
   for (Command& c : all)
     for (const Flag& f : {kThreads, kDevice, kJson, kQuiet, kHelp})
-      if (!has_flag(c, f.name) && (c.has_result || f.name != kJson.name)) c.flags.push_back(f);
+      if (!has_flag(c, f.name) && (c.has_result || f.name != kJson.name))
+        (has_effect(f, c) ? c.flags : c.idle_flags).push_back(f);
   return all;
 }
 

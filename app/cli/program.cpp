@@ -9,6 +9,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "app/cli/help.h"
+#include "app/cli/near_path.h"
 #include "config/keys.h"
 #include "core/secrets.h"
 #include "core/stop.h"
@@ -58,7 +59,8 @@ int run_command(const Command& command, std::span<const std::string> words, std:
   std::optional<StopsAtOnce> stops;
   if (command.only_reads) stops.emplace();
   const int code = command.run(arguments);
-  if (stops) throw_if_stopped();  // the command may have taken input that a signal cut off for its end
+  if (!command.answers_stops && code == 0)
+    finish_or_stop();  // the command may have taken input that a signal cut off for its end
   return code;
 }
 
@@ -108,7 +110,8 @@ Json error_json(const Error& error) {
           {"remedy", without_credentials(error.text().remedy)}};
 }
 
-int report_error(const Error& error, Log& log) {
+int report_error(const Error& thrown, Log& log) {
+  const Error error = with_near_path(thrown);
   if (log.reader_gone()) return kReaderGone;
   log.end_live();
   if (leave_last_words(error)) return error.exit_code();

@@ -41,7 +41,8 @@ class FolderBeside {
 GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::vector<std::string>& adapters) {
   if (!options.type) options.type = gguf_type_of_model(options.model);
   const FolderBeside merged(options.output);
-  MergeOptions merge{.model = options.model, .output = merged.path(), .dtype = DType::f32, .log = options.log};
+  MergeOptions merge{
+      .model = options.model, .output = merged.path(), .dtype = DType::f32, .log = options.log, .as = CommitAs::part};
   for (const std::string& folder : adapters) merge.adapters.push_back({folder});
   merge_adapters(ctx, merge);
   options.name = options.model;

@@ -91,7 +91,7 @@ int run_generate(const Arguments& args) {
     lines += dump_json(rows.rows[i]) + "\n";
   }
   if (const auto file = args.text("output")) {
-    write_file(*file, lines);
+    write_result(*file, lines);
     args.give({.text = "", .json = {{"output", *file}, {"rows", answers.size()}}});
   } else if (args.has("prompt")) {
     args.give({.text = answers.front().completion + "\n", .json = rows.rows.front(), .what = ResultText::data});

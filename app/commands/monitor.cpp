@@ -12,6 +12,7 @@
 #include "monitor/assessment.h"
 #include "monitor/sample_file.h"
 #include "monitor/table.h"
+#include "train/checkpoint/output_lock.h"
 #include "train/report/metrics.h"
 
 namespace qtrain::monitor {
@@ -49,6 +50,10 @@ Options options_of(const Arguments& args, const Host& host) {
   return options;
 }
 
+std::string without_writer(const fs::path& run) {
+  return fmt::format("no process writes to {}", run.string());
+}
+
 /// Takes samples of what the options name, shows them, and keeps what they come to.
 class Watch {
  public:
@@ -72,8 +77,11 @@ class Watch {
 
   /// Until the time is over, the process has ended, or somebody stops it.
   void run() {
-    if (options_.run && !options_.pid)
-      log_.info("no process writes to {}: it has ended, or is that of another user", options_.run->string());
+    if (options_.run && !options_.pid && is_locked(*options_.run))
+      log_.info("the process that writes to {} is not visible from here: it belongs to another user or container",
+                options_.run->string());
+    else if (options_.run && !options_.pid)
+      log_.info("{}", without_writer(*options_.run));
     for (double due = options_.interval; !ended_; due += options_.interval) {
       const double end = options_.duration > 0 ? std::min(due, options_.duration) : due;
       while (watch_.seconds() < end && !stop_requested()) std::this_thread::sleep_for(kLook);
@@ -86,13 +94,16 @@ class Watch {
 
   CommandResult result() {
     log_.end_live();
+    if (ended_)
+      summary_.ended = heading_.watched + " has ended";
+    else if (options_.run && !options_.pid && !is_locked(*options_.run))
+      summary_.ended = without_writer(*options_.run);
     Json rest{{"summary", summary_json(summary_)}, {"assessment", assessment_json(assess(summary_))}};
     if (!gpus_.problem().empty()) rest["no_gpu"] = gpus_.problem();
     if (file_) file_->set_rest(rest);
     CommandResult result{.text = summary_text(heading_, summary_, terminal_width(STDOUT_FILENO) - 1), .json = {}};
     result.json = {{"samples", std::move(samples_)}};
     result.json.update(rest);
-    if (ended_) result.text += heading_.watched + " has ended\n";
     return result;
   }
 

@@ -16,7 +16,7 @@ namespace qtrain {
 namespace {
 
 void write_dump(const Dataset& rows, const std::string& file) {
-  write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
+  write_result(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
     for (std::int64_t i = 0; i < rows.size(); ++i) {
       const std::string line = dump_line(rows, i);
       append(std::as_bytes(std::span(line)));

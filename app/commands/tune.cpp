@@ -210,6 +210,7 @@ int run_tune(const Arguments& args) {
   std::optional<fs::path> written;
   if (tuning.best) {
     written = output_of(args);
+    if (!tuning.stopped) finish_or_stop();
     write_file(*written, output.with(tuning.trials[*tuning.best].changes));
   } else if (!tuning.stopped) {
     fail_without_fit(tuning);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/cli/near_path.h"
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
 #include "config/check.h"
@@ -42,7 +43,7 @@ class Findings {
  public:
   /// Two parts may meet the same problem; it is listed once.
   void add(ErrorKind kind, ErrorText text) {
-    Error problem(kind, std::move(text));
+    Error problem = with_near_path({kind, std::move(text)});
     const auto same = [&](const Error& e) { return std::string_view(e.what()) == problem.what(); };
     if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(problem));
   }

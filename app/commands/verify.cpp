@@ -74,7 +74,7 @@ int run_verify(const Arguments& args) {
       {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file) write_file(*file, dump_json(in_toto_statement(read_recorded_run(output), v), 2) + "\n");
+  if (file) write_result(*file, dump_json(in_toto_statement(read_recorded_run(output), v), 2) + "\n");
   return 0;
 }
 

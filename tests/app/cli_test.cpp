@@ -122,6 +122,32 @@ TEST(Program, HelpAndVersion) {
   }
 }
 
+// The flags that every command takes are shown where they do something, and taken without a word elsewhere.
+TEST(Program, HelpShowsFlagsThatDoSomething) {
+  struct Shown {
+    const char* command;
+    bool threads, device, quiet;
+  };
+  for (const Shown& s : std::vector<Shown>{{"train", true, true, true},
+                                           {"estimate", true, true, true},
+                                           {"generate", true, true, true},
+                                           {"merge", true, false, true},
+                                           {"inspect", false, false, true},
+                                           {"clean", false, false, true},
+                                           {"datasets", false, false, true},
+                                           {"monitor", false, false, true},
+                                           {"completion", false, false, false},
+                                           {"man", false, false, false}}) {
+    const std::string help = command_help(*find_command(s.command));
+    const auto shows = [&](const char* flag) { return help.find(flag) != std::string::npos; };
+    EXPECT_EQ(shows("--threads"), s.threads) << s.command;
+    EXPECT_EQ(shows("--device"), s.device) << s.command;
+    EXPECT_EQ(shows("--quiet"), s.quiet) << s.command;
+  }
+  Captured out;
+  EXPECT_EQ(run({"completion", "bash", "--threads", "1", "--device", "cpu", "--quiet"}, out), 0);
+}
+
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0, begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)

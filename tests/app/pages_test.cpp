@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "config/keys.h"
@@ -125,6 +128,28 @@ std::vector<std::string> problems_of(std::string_view page) {
       if (const std::string problem = problem_of(words_of_program(words)); !problem.empty())
         problems.push_back("block at line " + std::to_string(block.line) + ": " + problem);
   return problems;
+}
+
+// A strict build of the site refuses a page that is in no section, where mkdocs is installed; this finds it everywhere.
+TEST(Pages, EachIsInASectionOfTheSite) {
+  namespace fs = std::filesystem;
+  const fs::path root = QTRAIN_SOURCE_DIR;
+  const std::string sections = read_text(root / "docs/mkdocs.yml");
+  int pages = 0;
+  for (const char* folder : {"docs", "examples"})
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.path().extension() != ".md") continue;
+      EXPECT_THAT(sections, ::testing::HasSubstr(" " + entry.path().lexically_relative(root).string() + "\n"));
+      ++pages;
+    }
+  EXPECT_GT(pages, 30);
+}
+
+TEST(Pages, TheSiteIsBuilt) {
+  if (std::system("command -v mkdocs > /dev/null") != 0) GTEST_SKIP() << "mkdocs is not installed";
+  const bool all = std::system("command -v doxygen > /dev/null") == 0;
+  EXPECT_EQ(
+      std::system(("make -s -C " QTRAIN_SOURCE_DIR " -f Makefile.docs" + std::string(all ? "" : " pages")).c_str()), 0);
 }
 
 TEST(Pages, CommandsFlagsAndKeysExist) {

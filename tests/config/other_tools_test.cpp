@@ -265,5 +265,31 @@ TEST(LlamaFactory, ItsNewFormIsCalledByItsName) {
                 AllOf(HasSubstr("v1 form of LLaMA-Factory"), HasSubstr("model_name_or_path")));
 }
 
+// FSDP's own switch, wherever a launcher has it: alone it turns recomputation on, and beside another that is on
+// transformers refuses it.
+TEST(Fsdp, ItsSwitchAloneTurnsRecomputationOn) {
+  const qtrain::testing::TempFolder folder;
+  write_file(folder / "accelerate.yaml",
+             "distributed_type: FSDP\nfsdp_config:\n  fsdp_activation_checkpointing: true\n");
+  write_file(folder / "fsdp.json", R"({"activation_checkpointing": true})");
+  const std::string accelerate = dump_json((folder / "accelerate.yaml").string()),
+                    file = dump_json((folder / "fsdp.json").string());
+  for (const std::string& launcher :
+       {std::string(R"("fsdp": "full_shard auto_wrap", "fsdp_config": {"activation_checkpointing": true})"),
+        std::string(R"("fsdp": true, "fsdp_config": {"fsdp_activation_checkpointing": true})"),
+        R"("fsdp": true, "fsdp_config": )" + file, R"("accelerate_config": )" + accelerate,
+        std::string(R"("base_model": "m", "fsdp": ["full_shard"], "fsdp_config": {"activation_checkpointing": true})"),
+        std::string(R"("base_model": "m", "fsdp_version": 2, "fsdp": true,)"
+                    R"( "fsdp_config": {"fsdp_activation_checkpointing": true})")}) {
+    const auto with = [&](const char* more) { return "{" + launcher + more + "}"; };
+    for (const char* off : {"", R"(, "gradient_checkpointing": false)"})
+      EXPECT_EQ(value_of(with(off)).training.gradient_checkpointing.policy, "block") << with(off);
+    EXPECT_NE(complaint_about(with(R"(, "gradient_checkpointing": true)")).find("both true"), std::string::npos)
+        << launcher;
+    EXPECT_EQ(value_of(with(""), {{"gradient_checkpointing", "false"}}).training.gradient_checkpointing.policy, "none")
+        << launcher;
+  }
+}
+
 }  // namespace
 }  // namespace qtrain

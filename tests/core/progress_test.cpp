@@ -24,10 +24,10 @@ TEST(FormatProgress, LeavesOutWhatMattersLeast) {
 TEST(FormatProgress, HasEverythingWhereThereIsRoom) {
   Progress p = kState;
   p.epoch = 0.5;
-  p.memory_bytes = 1.25e9;
+  p.memory_bytes = 1.2 * (1 << 30);
   p.data_wait = 0.034;
   EXPECT_EQ(format_progress(p),
-            "step 12/300   4%  epoch 0.50  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01  mem 1.2 GB  wait 3%");
+            "step 12/300   4%  epoch 0.50  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01  mem 1.2 GiB  wait 3%");
   EXPECT_EQ(format_progress(p, 79), "step 12/300   4%  epoch 0.50  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01");
   EXPECT_EQ(format_progress(p, 60), format_progress(kState, 60));
 }

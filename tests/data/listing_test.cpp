@@ -51,6 +51,18 @@ TEST_F(Listing, FindsEveryFormatOnceAndSaysWhatIsWrong) {
                   "saved: arrow messages 25"));
 }
 
+// What a run has written is no data, data beside it is.
+TEST_F(Listing, FilesOfRunsAreNoData) {
+  const std::string row = "{\"text\":\"a\"}\n";
+  for (const char* name : {"metrics.jsonl", "messages.jsonl", "samples.jsonl", "checkpoint-2/rows.jsonl", "rows.jsonl"})
+    for (const char* folder : {"run/", "no_run/"}) write(std::string(folder) + name, row);
+  write("run/resolved_config.json", "{}");
+  EXPECT_THAT(lines(),
+              ElementsAre("no_run/checkpoint-2/rows.jsonl: jsonl text 1", "no_run/messages.jsonl: jsonl text 1",
+                          "no_run/metrics.jsonl: jsonl text 1", "no_run/rows.jsonl: jsonl text 1",
+                          "no_run/samples.jsonl: jsonl text 1", "run/rows.jsonl: jsonl text 1"));
+}
+
 TEST_F(Listing, PlainTextsAreDataWhereThereIsNoOther) {
   write("texts/a.txt", "one\ntwo\n");
   write("texts/more/b.txt", "three\n");

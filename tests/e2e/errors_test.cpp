@@ -158,9 +158,12 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
     const Outcome outcome = run_over(row, changes);
     EXPECT_EQ(outcome.code, 3) << kind << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("the model has no weights"));
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter of random weights is of no use";
     EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
     changes["random_init"] = true;
-    EXPECT_EQ(run_over(row, changes).code, 0) << kind;
+    const Outcome asked = run_over(row, changes);
+    EXPECT_EQ(asked.code, 0) << kind;
+    EXPECT_THAT(asked.err, HasSubstr("random_init: the adapter is saved alone")) << kind;
   }
   Json adapter = model;
   fs::copy(folder_ / "out", folder_ / "adapter");
@@ -181,6 +184,47 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
   Json asked = model;
   asked["random_init"] = true;
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
+}
+
+// Of the paths that are not there, and of almost the same names.
+TEST_F(Errors, APathThatIsNotThereIsTakenForItsNeighbor) {
+  const fs::path model = folder_ / "models/small", rows = folder_ / "rows.jsonl", out = folder_ / "finished";
+  fs::create_directories(model.parent_path());
+  write_untrained_model(model);
+  write_file(rows, "{\"input_ids\": [5, 6, 7]}\n");
+  Json config = tiny_lora_run(out);
+  config.update({{"dataset_name", rows.string()}, {"max_steps", 1}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  train_ok(folder_.path(), config);
+  const std::string run = (folder_ / "config.json").string(), wrong_model = (folder_ / "modles/small").string(),
+                    wrong_out = (folder_ / "finishd").string(), wrong_rows = (folder_ / "rows.json").string();
+  struct Wrong {
+    std::vector<std::string> words;
+    fs::path meant;
+  };
+  for (const Wrong& w :
+       std::vector<Wrong>{{{(folder_ / "confg.json").string()}, run},
+                          {{run, "model_name_or_path=" + wrong_model}, model},
+                          {{run, "dataset_name=" + wrong_rows}, rows},
+                          {{run, "adapter_name_or_path=" + wrong_out}, out},
+                          {{"train", run, "--resume", (out / "checkpoint-11").string()}, out / "checkpoint-1"},
+                          {{"validate", run, "model_name_or_path=" + wrong_model}, model},
+                          {{"validate", run, "dataset_name=" + wrong_rows}, rows},
+                          {{"estimate", run, "model_name_or_path=" + wrong_model}, model},
+                          {{"eval", run, "eval_dataset_name=" + wrong_rows}, rows},
+                          {{"generate", "--model", wrong_model, "--prompt", "a"}, model},
+                          {{"quantize", "--model", wrong_model, "--output", (folder_ / "x").string()}, model},
+                          {{"inspect", wrong_out}, out},
+                          {{"report", wrong_out}, out},
+                          {{"verify", wrong_out}, out},
+                          {{"monitor", "--run", wrong_out}, out},
+                          {{"clean", wrong_out}, out},
+                          {{"datasets", wrong_rows}, rows}}) {
+    const Outcome outcome = qtrain({.words = w.words});
+    EXPECT_THAT(outcome.code, ::testing::AnyOf(2, 3)) << w.words[0] << outcome.err;
+    EXPECT_THAT(outcome.err + outcome.out, HasSubstr("did you mean \"" + w.meant.string() + "\"?")) << w.words[0];
+  }
+  EXPECT_THAT(qtrain({.words = {"inspect", (folder_ / "elsewhere").string()}}).err,
+              ::testing::Not(HasSubstr("did you mean")));
 }
 
 TEST_F(Errors, EveryCommandSaysWhatWasGivenAsAModel) {

@@ -36,6 +36,19 @@ TEST_F(EstimateOf, GoesByMaxLengthWithoutData) {
   EXPECT_TRUE(json(c).at("steps").is_null());
 }
 
+TEST_F(EstimateOf, SaysWhereTheEvaluationIsThePeak) {
+  const Json large{{"eval_dataset_name", (kGoldens / "curves/cosine/data.jsonl").string()},
+                   {"eval_strategy", "steps"},
+                   {"per_device_train_batch_size", 1},
+                   {"per_device_eval_batch_size", 20}};
+  Json small = large;
+  small.update({{"per_device_train_batch_size", 20}, {"per_device_eval_batch_size", 1}});
+  const auto remarks = [&](const Json& changes) { return json(config(changes), {}).at("remarks").dump(); };
+  EXPECT_THAT(remarks(large), HasSubstr("the peak is in the evaluation"));
+  EXPECT_THAT(remarks(large), HasSubstr("per_device_eval_batch_size"));
+  EXPECT_THAT(remarks(small), ::testing::Not(HasSubstr("the peak is in the evaluation")));
+}
+
 TEST_F(EstimateOf, ReadsNoWeights) {
   const fs::path model = folder_ / "model";
   write_untrained_model(model);

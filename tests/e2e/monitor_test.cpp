@@ -54,7 +54,7 @@ TEST_F(Monitor, ReadsGpusThroughNvml) {
   const Outcome outcome = Process(with_gpus(short_watch({"--json", file}))).wait();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 80.0 GB"), HasSubstr("healthy: 2 GPUs busy 96 %")));
+              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 74.5 GiB"), HasSubstr("healthy: 2 GPUs busy 96 %")));
   EXPECT_THAT(outcome.err, HasSubstr("GPU 0 busy 97 %"));
   const Json document = read_json(file);
   EXPECT_EQ(document["samples"][0]["gpus"][1]["limited_by"], Json({"power cap"}));
@@ -98,6 +98,20 @@ TEST_F(Monitor, EndsWithTheProcessItWatches) {
   const Outcome outcome = process.wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("(sleep) has ended"), HasSubstr("process memory")));
+}
+
+TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
+  train_ok(folder_.path(), tiny_lora_run(folder_ / "done"));
+  const auto verdict = [](const std::vector<std::string>& words) {
+    const Outcome outcome = Process(with_gpus(words)).wait();  // which are busy with something else
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(outcome.out)["assessment"];
+  };
+  const Json of_run = verdict(short_watch({"--json", "--run", (folder_ / "done").string()}));
+  EXPECT_EQ(of_run["verdict"], "ended") << of_run;
+  EXPECT_EQ(of_run["findings"].size(), 1u) << of_run;
+  EXPECT_THAT(qtrain_ok({.words = short_watch({"--run", (folder_ / "done").string()})}).out,
+              HasSubstr("ended: no process writes to " + (folder_ / "done").string()));
 }
 
 TEST_F(Monitor, FollowsARun) {

@@ -140,6 +140,21 @@ TEST_F(Interrupted, NohupOutlivesTheWindow) {
   EXPECT_EQ(process.wait().code, 0);
 }
 
+/// How a program is stopped at one moment of its work, whatever the machine is busy with.
+struct Moment {
+  std::string call, text;  ///< see preload/timed_signal.cpp
+  int number = 1;
+};
+
+std::optional<Launch> launch_stopped(const std::vector<std::string>& words, const Moment& moment) {
+  if (std::string_view(QTRAIN_TIMED_SIGNAL).empty()) return {};
+  Launch launch = launch_typed(words);
+  launch.environment.insert(launch.environment.end(),
+                            {fmt::format("LD_PRELOAD={}", QTRAIN_TIMED_SIGNAL), "TIMED_SIGNAL_CALL=" + moment.call,
+                             "TIMED_SIGNAL_TEXT=" + moment.text, fmt::format("TIMED_SIGNAL_NUMBER={}", moment.number)});
+  return launch;
+}
+
 TEST_F(Interrupted, EveryCommandEndsAtOnceAndLeavesNothing) {
   const fs::path model = at("model");
   write_large_model(model);
@@ -175,14 +190,69 @@ TEST_F(Interrupted, EveryCommandEndsAtOnceAndLeavesNothing) {
            {"exporting", {"export", "--model", model.string(), "--output", out, "--type", "q4_k"}},
            {"exporting",
             {"export", "--model", model.string(), "--adapter", at("inputs/large_adapter").string(), "--output", out}},
+           {"exporting",
+            {"export", "--merge", "--model", model.string(), "--adapter", at("inputs/adapter").string(), "--output",
+             out}},
            {"importing", {"import", gguf, "--output", out, "--dtype", "bfloat16"}}}) {
-    Process process(launch_typed(job.words));
-    ASSERT_TRUE(process.waits_for(job.bar)) << job.bar << process.said();
-    process.type("\x03");
-    const Outcome outcome = process.wait(kAtOnce);
+    const auto launch = launch_stopped(job.words, {.call = {}, .text = job.bar});
+    if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    const Outcome outcome = Process(*launch).wait(kAtOnce);
     EXPECT_EQ(outcome.code, 75) << job.bar << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal")) << job.bar;
     EXPECT_THAT(files_in(at("outputs")), IsEmpty()) << job.bar;
+  }
+}
+
+/// Commands that write one result, of a small model.
+class WritesAResult : public Interrupted {
+ protected:
+  std::vector<std::vector<std::string>> commands() {
+    const fs::path model = at("model");
+    write_model(model, Json::object());
+    Json lora = tiny_lora_run(at("run"));
+    lora.update({{"model_name_or_path", model.string()}, {"max_steps", 1}});
+    write_file(at("prompts.jsonl"), "{\"prompt\": \"hello\", \"completion\": \"yes\"}\n");
+    lora.update({{"dataset_name", at("prompts.jsonl").string()}, {"eval_dataset_name", at("prompts.jsonl").string()}});
+    write_file(at("lora.json"), dump_json(lora));
+    const std::string run = at("run").string(), config = at("lora.json").string(), gguf = at("model.gguf").string();
+    qtrain_ok({.words = {config}});
+    qtrain_ok({.words = {"export", "--model", model.string(), "--output", gguf}});
+    const std::string name = model.string(), out = at("outputs/result").string();
+    return {{"generate", "--model", name, "--input", at("prompts.jsonl").string(), "--output", out},
+            {"quantize", "--model", name, "--output", out},
+            {"merge", "--model", name, "--adapter", run, "--output", out},
+            {"export", "--model", name, "--output", out, "--type", "f16"},
+            {"export", "--model", name, "--adapter", run, "--output", out},
+            {"import", gguf, "--output", out},
+            {"preprocess", config, "--dump", out},
+            {"eval", config, "--generate", "--base", "--max_new_tokens", "1", "--rows", out},
+            {"report", run, "--output", out},
+            {"compare", run, run, "--output", out}};
+  }
+};
+
+// A stop around the moment when the result takes its place: either it comes too late, and nothing speaks of it, or
+// nothing is left.
+TEST_F(WritesAResult, IsStoppedOrDoneButNeverBoth) {
+  fs::create_directories(at("outputs"));
+  for (const auto& words : commands()) {
+    int stopped = 0, done = 0;
+    for (const char* call : {"fsync", "rename", "renamed"})
+      for (int number = 1; number < 40; ++number) {
+        const auto launch = launch_stopped(words, {.call = call, .text = {}, .number = number});
+        if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+        const Outcome outcome = Process(*launch).wait();
+        const bool over = outcome.code == 0;
+        const std::string about = fmt::format("{} at {} {}: {}", words[0], call, number, outcome.err);
+        EXPECT_TRUE(over || outcome.code == 75) << about;
+        EXPECT_EQ(outcome.err.find("stopp") != std::string::npos, !over) << about;
+        EXPECT_EQ(files_in(at("outputs")).size(), over ? 1u : 0u) << about;
+        fs::remove_all(at("outputs/result"));
+        ++(over ? done : stopped);
+        if (over) break;  // the first that is too late
+      }
+    EXPECT_GT(stopped, 0) << words[0];
+    EXPECT_EQ(done, 3) << words[0];
   }
 }
 

@@ -126,7 +126,7 @@ TEST(Assessment, MemoryThatGrowsWillBeFull) {
     return first(samples(machine(), [=](int i) { return Sample{.host = host(90, start + i * per_second)}; }));
   };
   EXPECT_EQ(growing(8 * kGb, 0.1 * kGb).kind, "out_of_memory_soon");  // 7 GB are left: 70 s
-  EXPECT_THAT(growing(8 * kGb, 0.1 * kGb).text, AllOf(HasSubstr("9.0 GB of 16.0 GB"), HasSubstr("1:10")));
+  EXPECT_THAT(growing(8 * kGb, 0.1 * kGb).text, AllOf(HasSubstr("8.4 GiB of 14.9 GiB"), HasSubstr("1:10")));
   EXPECT_EQ(growing(8 * kGb, 0.001 * kGb).kind, "healthy") << "not soon";
   EXPECT_EQ(growing(15.7 * kGb, 0).kind, "out_of_memory_soon");
 }
@@ -211,8 +211,8 @@ TEST(Views, DrawTheLastMinutesFrom80ColumnsOn) {
 
 TEST(Units, AreAtMostTenColumns) {
   EXPECT_EQ(in_unit(999.4, Unit::bytes), "999 B");
-  EXPECT_EQ(in_unit(999.6, Unit::bytes), "1.0 kB");
-  EXPECT_EQ(in_unit(71.23e9, Unit::bytes), "71.2 GB");
+  EXPECT_EQ(in_unit(999.6, Unit::bytes), "1.0 KiB");
+  EXPECT_EQ(in_unit(71.23e9, Unit::bytes), "66.3 GiB");
   EXPECT_EQ(in_unit(123.4e6, Unit::bytes_per_second), "123 MB/s");
   EXPECT_EQ(in_unit(99.96e6, Unit::bytes_per_second), "100 MB/s");
   EXPECT_EQ(in_unit(12.34, Unit::per_second), "12.3/s");

@@ -76,6 +76,23 @@ TEST_F(FakeHost, AProcessAndWhatItHasStarted) {
   EXPECT_EQ(v.at("process_write_bytes_per_second"), 0);
 }
 
+// Files of /proc that can be opened, and then not be read: a folder stands for them.
+TEST_F(FakeHost, FiguresThatCannotBeReadAreLeftOut) {
+  process(10, 1, 100);
+  for (const char* file : {"proc/10/io", "proc/10/cgroup", "proc/net/dev", "proc/diskstats"}) {
+    const HostReading before = at(0, 10);
+    fs::create_directories(folder_ / file);
+    const HostReading now = at(1, 10);
+    ASSERT_EQ(now.processes.size(), 1u) << file;
+    const Values v = host_values(before, now, 100);
+    EXPECT_FALSE(v.contains("process_read_bytes_per_second")) << file;
+    EXPECT_EQ(v.at("process_cpu_cores"), 0) << file;
+  }
+  fs::remove(folder_ / "proc/10/stat");
+  fs::create_directories(folder_ / "proc/10/stat");
+  EXPECT_TRUE(at(2, 10).processes.empty());
+}
+
 TEST_F(FakeHost, AProcessThatVanishesIsNone) {
   process(10, 1, 100);
   process(11, 10, 100);

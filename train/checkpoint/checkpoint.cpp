@@ -200,9 +200,11 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
   const fs::path file = checkpoint / kState;
   if (!path_exists(file))
-    fail(ErrorKind::input, {.cause = path_exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
-                            .place = checkpoint.string(),
-                            .remedy = "name a checkpoint-N folder"});
+    fail(ErrorKind::input,
+         {.cause = path_exists(checkpoint) ? fmt::format("not a checkpoint of qtrain: there is no {} in it", kState)
+                                           : "no such folder",
+          .place = checkpoint.string(),
+          .remedy = "name a checkpoint-N folder"});
   const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes_unless_stopped);
   const Json json = read_members(file, {{"format_version", &Json::is_number},
                                         {"resumable", &Json::is_boolean},

@@ -10,6 +10,7 @@
 #include "core/output_place.h"
 #include "core/paths.h"
 #include "core/pending.h"
+#include "core/stop.h"
 #include "core/weight_names.h"
 #include "train/checkpoint/foreign_results.h"
 
@@ -74,9 +75,10 @@ PendingModel::~PendingModel() {
   fs::remove_all(folder_, ignored);
 }
 
-void PendingModel::commit() {
+void PendingModel::commit(CommitAs as) {
   unlock_pending_folder(folder_, lock_);
   mark_result(folder_, command_);
+  if (as == CommitAs::result) finish_or_stop();
   try {
     replaces_ ? move_into_target() : rename_synced(folder_, target_);
   } catch (const fs::filesystem_error& e) {

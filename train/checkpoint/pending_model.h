@@ -1,10 +1,14 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "core/descriptor.h"
 
 namespace qtrain {
+
+/// What a folder is to the command that makes it: behind its result there is nothing to stop (finish_or_stop).
+enum class CommitAs : std::uint8_t { result, part };
 
 /// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it. What a process
 /// that was killed has left of the same folder goes first.
@@ -21,7 +25,7 @@ class PendingModel {
   const std::filesystem::path& folder() const { return folder_; }
   /// Gives it its name. In a folder that was there before, files of the same names are replaced, config.json last, and
   /// its other weights removed where this model has some; files beside them stay.
-  void commit();
+  void commit(CommitAs as = CommitAs::result);
 
  private:
   void move_into_target() const;

@@ -112,7 +112,8 @@ void add_hashes(const RunParts& run, Json& identity) {
 }
 
 // Keys that are about the micro-batches of an update together: one can make up for another.
-constexpr std::string_view kMicroBatches[] = {"gradient_accumulation_steps", "nproc", "context_parallel_size"};
+constexpr std::string_view kMicroBatches[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "nproc",
+                                              "context_parallel_size"};
 
 std::string differs(std::string_view what, const Json& was, const Json& is) {
   return fmt::format("{} = {}, the config says {}", what, dump_json(was), dump_json(is));
@@ -140,23 +141,29 @@ class Comparison {
     return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // a key that is younger than the checkpoint
   }
 
-  // Micro-batches of an update over all ranks: their rows are the same whoever computes them.
   using Values = std::function<Json(const std::string&)>;
-  static Json micro_batches(const Values& value) {
-    const Json ranks = ranks_with_rows(value), each = value("gradient_accumulation_steps");
-    return ranks.is_number() && each.is_number() ? Json(ranks.get<double>() * each.get<double>()) : Json();
+  static Json product(const Json& a, const Json& b) {
+    return a.is_number() && b.is_number() ? Json(a.get<double>() * b.get<double>()) : Json();
+  }
+  // Rows of an update over all ranks: they are the same, in the same order, however they are divided.
+  static Json rows_of_update(const Values& value) {
+    return product(rows_at_once(value), value("gradient_accumulation_steps"));
+  }
+  // Those of one micro-batch of each rank.
+  static Json rows_at_once(const Values& value) {
+    return product(ranks_with_rows(value), value("per_device_train_batch_size"));
   }
   static Json ranks_with_rows(const Values& value) {
     const Json ranks = value("nproc"), sharing = value("context_parallel_size");
     return ranks.is_number() && sharing.is_number() ? Json(ranks.get<double>() / sharing.get<double>()) : Json();
   }
   bool has_same_updates() const {
-    // What is left out of an epoch depends on how many ranks share a batch.
     const auto same = [&](Json (*of)(const Values&)) {
       const Json was = of([&](const std::string& key) { return saved_key(key); });
       return was.is_number() && was == of([&](const std::string& key) { return now_key(key); });
     };
-    return same(micro_batches) && (now_key("dataloader_drop_last") != true || same(ranks_with_rows));
+    // What is left out of an epoch depends on how many rows are taken at once.
+    return same(rows_of_update) && (now_key("dataloader_drop_last") != true || same(rows_at_once));
   }
 
   template <class F>
@@ -241,11 +248,22 @@ class Comparison {
     if (has_same_updates())
       for (const std::string_view key : kMicroBatches)
         tell(std::string(key), saved_key(std::string(key)), now_key(std::string(key)));
+    if (has_same_updates()) micro_batch_size();
     tell("GEMMs in", saved_.at(kMatmuls), now_.at(kMatmuls));
     tell("device", saved_.at("device"), now_.at("device"));
     const bool same_files = saved_key("eval_dataset_name") == now_key("eval_dataset_name");
     if (same_files && saved_.at("evaluation rows") != now_.at("evaluation rows"))
       out_.told.push_back("other evaluation rows");
+  }
+
+  void micro_batch_size() {
+    const std::string key = "per_device_train_batch_size";
+    const Json& keys = now_.at("keys");
+    if (saved_key(key) == keys.at(key)) return;
+    out_.told.push_back("the same rows in each update, added up in another order: the last bits may differ");
+    if (keys.at("lora_dropout") != 0) out_.told.push_back("other dropout masks, which are those of micro-batches");
+    if (now_.at("model").contains("router_aux_loss_coef"))
+      out_.told.push_back("losses of routers over other micro-batches");
   }
 
   const Json &saved_, &now_;

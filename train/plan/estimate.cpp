@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/plural.h"
 #include "model/recompute.h"
 #include "train/plan/compute.h"
 #include "train/plan/step_plan.h"
@@ -198,6 +199,22 @@ TracedRun trace_run(const Config& config, const PlannedRun& run, const std::file
   return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run));
 }
 
+/// Where the largest batch of an evaluation takes more than a step of the training.
+void remark_on_evaluation(Estimate& e, PlanQuestion question) {
+  question.work = [work = std::move(question.work)](const Config& c) {
+    Workload training = work(c);
+    training.evaluation.reset();
+    return training;
+  };
+  const std::size_t without = plan_of(question, question.config).memory.total();
+  if (without >= e.memory.total()) return;
+  e.remarks.push_back(fmt::format(
+      "the peak is in the evaluation: its largest batch has {}, and training alone takes {:.0f} MiB less; a "
+      "smaller per_device_eval_batch_size saves that and gives the same loss",
+      counted(e.work.evaluation->tokens, "token"),
+      static_cast<double>(e.memory.total() - without) / static_cast<double>(std::size_t{1} << 20)));
+}
+
 }  // namespace
 
 RunPlace place_of_run(const Config& config, const EstimateOptions& options) {
@@ -286,6 +303,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   else if (e.has_little_room())
     e.ways = ways_to_fit(question, static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
   if (!e.problem && e.speed) e.remarks = plan_remarks(question);
+  if (e.work.evaluation) remark_on_evaluation(e, question);
   if (e.ranks > 1) {
     RanksWork work = ranks_work(e, place, course);
     work.gpu = gpu_of(place, options);

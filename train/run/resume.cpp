@@ -7,8 +7,8 @@ namespace fs = std::filesystem;
 
 // Weights of a run that goes on are those of its checkpoint.
 void describe_random_weights(const ModelSetup& setup, const RunContext& run) {
-  if (!setup.random_init || setup.model->options().base == Update::frozen) return;
   if (const auto advice = advice_on_weights(setup)) run.log.warn("{}", *advice);
+  if (!setup.random_init || setup.model->options().base == Update::frozen) return;
   run.log.info("the model starts from random weights, seed {}", run.training().seed);
 }
 

@@ -1,6 +1,7 @@
 // What another value of each config key does to a run that goes on from a checkpoint.
 #include "train/checkpoint/run_identity.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,6 +133,32 @@ TEST(RunIdentity, RanksThatShareTokensCountOnce) {
               ElementsAre(StartsWith("dataloader_drop_last")));
   EXPECT_THAT(changes_to({{"nproc", 4}, {"dataloader_drop_last", true}}).refused,
               Contains("nproc = 2, the config says 4"));
+}
+
+TEST(RunIdentity, MicroBatchesOfOtherSizesGoOnWithTheSameUpdates) {
+  struct Change {
+    int size, ranks, accumulation;
+    bool drop_last, goes_on;
+  };
+  for (const Change& c : std::vector<Change>{{1, 2, 6, false, true},
+                                             {4, 1, 3, false, true},
+                                             {12, 1, 1, false, true},
+                                             {1, 4, 3, false, true},
+                                             {4, 2, 3, false, false},
+                                             {4, 2, 2, false, false},
+                                             {4, 1, 3, true, true},  // of 4 rows at once, as before
+                                             {1, 2, 6, true, false}}) {
+    const Json both{{"lora_dropout", 0}, {"dataloader_drop_last", c.drop_last}};
+    Json was = both, now = both;
+    was.update({{"per_device_train_batch_size", 2}, {"nproc", 2}, {"gradient_accumulation_steps", 3}});
+    now.update(
+        {{"per_device_train_batch_size", c.size}, {"nproc", c.ranks}, {"gradient_accumulation_steps", c.accumulation}});
+    const RunChanges found = run_changes(OneRun(was).identity(), OneRun(now).identity());
+    EXPECT_EQ(found.refused.empty(), c.goes_on) << now;
+    if (!c.goes_on) continue;
+    EXPECT_THAT(found.told, Contains(HasSubstr("last bits may differ"))) << now;
+    EXPECT_THAT(found.told, Contains(fmt::format("per_device_train_batch_size {} (was 2)", c.size))) << now;
+  }
 }
 
 // What is left out of an epoch depends on how many ranks share a batch.

@@ -164,6 +164,7 @@ class Chart {
   }
   draw() {
     const width = Math.max(this.svg.clientWidth, 200), height = Number(this.svg.getAttribute('height'));
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);  // on paper, which is narrower, it shrinks as a whole
     const box = this.box = { left: 54, right: width - 10, top: 8, bottom: height - 24 };
     this.svg.replaceChildren();
     const shown = this.lines.filter((line) => line.shown);

@@ -1,0 +1,10 @@
+#pragma once
+#include "core/error.h"
+
+namespace qtrain {
+
+/// The same error; where its place is a path that is not there and something of almost the same name is, its remedy
+/// asks whether that was meant.
+Error with_near_path(const Error& error);
+
+}  // namespace qtrain
