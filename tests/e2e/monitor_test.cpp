@@ -102,7 +102,7 @@ TEST_F(Monitor, EndsWithTheProcessItWatches) {
 
 TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
   train_ok(folder_.path(), tiny_lora_run(folder_ / "done"));
-  const auto verdict = [](const std::vector<std::string>& words) {
+  const auto verdict = [this](const std::vector<std::string>& words) {
     const Outcome outcome = Process(with_gpus(words)).wait();  // which are busy with something else
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return Json::parse(outcome.out)["assessment"];
