@@ -274,13 +274,15 @@ TEST(Fsdp, ItsSwitchAloneTurnsRecomputationOn) {
   write_file(folder / "fsdp.json", R"({"activation_checkpointing": true})");
   const std::string accelerate = dump_json((folder / "accelerate.yaml").string()),
                     file = dump_json((folder / "fsdp.json").string());
-  for (const std::string& launcher :
-       {std::string(R"("fsdp": "full_shard auto_wrap", "fsdp_config": {"activation_checkpointing": true})"),
-        std::string(R"("fsdp": true, "fsdp_config": {"fsdp_activation_checkpointing": true})"),
-        R"("fsdp": true, "fsdp_config": )" + file, R"("accelerate_config": )" + accelerate,
-        std::string(R"("base_model": "m", "fsdp": ["full_shard"], "fsdp_config": {"activation_checkpointing": true})"),
-        std::string(R"("base_model": "m", "fsdp_version": 2, "fsdp": true,)"
-                    R"( "fsdp_config": {"fsdp_activation_checkpointing": true})")}) {
+  for (
+      const std::string& launcher :
+      {std::string(R"("fsdp": "full_shard auto_wrap", "fsdp_config": {"activation_checkpointing": true})"),
+       std::string(R"("fsdp": true, "fsdp_config": {"fsdp_activation_checkpointing": true})"),
+       R"("fsdp": true, "fsdp_config": )" + file, R"("accelerate_config": )" + accelerate,
+       std::string(
+           R"("base_model": "m", "sequence_len": 9, "sample_packing": false, "fsdp": ["full_shard"], "fsdp_config": {"activation_checkpointing": true})"),
+       std::string(R"("base_model": "m", "sequence_len": 9, "sample_packing": false, "fsdp_version": 2, "fsdp": true,)"
+                   R"( "fsdp_config": {"fsdp_activation_checkpointing": true})")}) {
     const auto with = [&](const char* more) { return "{" + launcher + more + "}"; };
     for (const char* off : {"", R"(, "gradient_checkpointing": false)"})
       EXPECT_EQ(value_of(with(off)).training.gradient_checkpointing.policy, "block") << with(off);

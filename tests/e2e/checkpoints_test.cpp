@@ -170,9 +170,10 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
     return outcome.err;
   };
   EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is not what was saved"));
-  EXPECT_THAT(resume(output_), HasSubstr("not a checkpoint of qtrain: there is no training_state.json in it\n  name a checkpoint-N folder"));
-  EXPECT_THAT(resume(output_ / "checkpoint-7"),
-              HasSubstr("checkpoint-7: no such folder\n  name a checkpoint-N folder"));
+  EXPECT_THAT(
+      resume(output_),
+      HasSubstr("not a checkpoint of qtrain: there is no training_state.json in it\n  name a checkpoint-N folder"));
+  EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder\n  did you mean"));
 }
 
 TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {

@@ -85,6 +85,7 @@ TEST_F(ClosedStreams, EndEveryCommandAsIfNobodyRead) {
     const Outcome usual = qtrain({.words = words});
     ASSERT_EQ(usual.code, 0) << words[0] << usual.err;
     for (const Streams& closed : kClosed) {
+      fs::remove_all(folder_ / "again");
       const Outcome outcome = without(closed, words);
       EXPECT_FALSE(outcome.timed_out) << words[0] << " " << closed.shell;
       EXPECT_EQ(outcome.code, 0) << words[0] << " " << closed.shell << outcome.err;

@@ -72,7 +72,7 @@ TEST_F(Monitor, DrawsATableThatGoesWhenItEnds) {
     const std::string said = process.said();
     const auto during = screen_after(said.substr(0, said.rfind("\r\x1b[J")), columns);
     EXPECT_THAT(during, Contains(StartsWith("qtrain monitor")));
-    EXPECT_THAT(during, Contains(StartsWith("1    95 %    20 %   1.0 GB")));
+    EXPECT_THAT(during, Contains(StartsWith("1    95 %    20 %  954 MiB")));
     EXPECT_THAT(during, Contains(HasSubstr("power cap")));
     const auto last_minutes = Contains(::testing::ContainsRegex("^0    97 %.*#  -$"));
     if (columns < 80)
@@ -102,7 +102,7 @@ TEST_F(Monitor, EndsWithTheProcessItWatches) {
 
 TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
   train_ok(folder_.path(), tiny_lora_run(folder_ / "done"));
-  const auto verdict = [this](const std::vector<std::string>& words) {
+  const auto verdict = [&](const std::vector<std::string>& words) {
     const Outcome outcome = Process(with_gpus(words)).wait();  // which are busy with something else
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return Json::parse(outcome.out)["assessment"];

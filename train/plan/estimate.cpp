@@ -206,8 +206,9 @@ void remark_on_evaluation(Estimate& e, PlanQuestion question) {
     training.evaluation.reset();
     return training;
   };
+  constexpr double kWorthSaying = 0.98;  // of the memory
   const std::size_t without = plan_of(question, question.config).memory.total();
-  if (without >= e.memory.total()) return;
+  if (static_cast<double>(without) > kWorthSaying * static_cast<double>(e.memory.total())) return;
   e.remarks.push_back(fmt::format(
       "the peak is in the evaluation: its largest batch has {}, and training alone takes {:.0f} MiB less; a "
       "smaller per_device_eval_batch_size saves that and gives the same loss",
