@@ -17,6 +17,7 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/tied_head.h"
 #include "model/weight_names.h"
 #include "text/template/load.h"
 #include "text/tokenizer/load.h"
@@ -72,16 +73,23 @@ class MergedModel {
   MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
       : config_(read_json(folder / "config.json")), source_(folder) {
     if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
-    const bool tied = load_model_config(folder).tie_word_embeddings;
+    ModelConfig model = load_model_config(folder);
+    has_own_head_ = untie_by_weights(model, folder);
+    const bool tied = model.tie_word_embeddings;
     untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
                                   [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
+    const std::string embedding = weight_in(source_, kEmbeddingWeight, model);
     for (const auto& [name, tensor] : source_.tensors())
-      if (!tied || name != kHeadWeight) weights_.push_back({name, full_name(source_, name), tensor});
-    if (!untied_) return;
-    weights_.push_back({kHeadWeight, kHeadWeight, source_.at(name_in(source_, kEmbeddingWeight))});
-    config_["tie_word_embeddings"] = false;
+      if (name == embedding)
+        weights_.push_back({name == kHeadWeight ? kEmbeddingWeight : name, kEmbeddingWeight, tensor});
+      else if (!tied || name != kHeadWeight)
+        weights_.push_back({name, full_name(source_, name), tensor});
+    if (untied_) weights_.push_back({kHeadWeight, kHeadWeight, source_.at(embedding)});
+    if (untied_ || has_own_head_) config_["tie_word_embeddings"] = false;
   }
 
+  /// Whether the folder holds a head that its config.json says is the embedding.
+  bool has_own_head() const { return has_own_head_; }
   const SafetensorsReader& source() const { return source_; }
   const std::vector<MergedWeight>& weights() const { return weights_; }
   /// config.json as it was where nothing in it changes.
@@ -89,7 +97,7 @@ class MergedModel {
     Json config = config_;
     const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
     if (options.dtype) config[key] = name_of(*options.dtype);
-    const bool changed = untied_ || config != config_;
+    const bool changed = untied_ || has_own_head_ || config != config_;
     return changed ? dump_json(config, 2) + "\n" : read_text(options.model / "config.json");
   }
 
@@ -97,7 +105,7 @@ class MergedModel {
   Json config_;
   SafetensorsReader source_;
   std::vector<MergedWeight> weights_;
-  bool untied_ = false;
+  bool untied_ = false, has_own_head_ = false;
 };
 
 // A file that was cut off, or saved without some layers, would be merged in part.
@@ -289,6 +297,7 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
     adapters.push_back({AdapterDeltas(a.folder, expert_names(options.model, a.folder)), a.weight});
   require_addable(adapters);
   const MergedModel model(options.model, adapters);
+  if (model.has_own_head() && options.log) warn_of_untied(*options.log, options.model);
   for (WeightedDeltas& a : adapters) {
     require_fit(model, a.deltas);
     if (options.log) warn_of_ignored(*options.log, a.deltas.folder(), a.deltas.ignored());

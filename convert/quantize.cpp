@@ -8,6 +8,7 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/tied_head.h"
 #include "model/weight_names.h"
 #include "train/checkpoint/pending_model.h"
 
@@ -154,8 +155,9 @@ void check_folders(const QuantizeOptions& options, const ModelConfig& model) {
 }  // namespace
 
 QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
-  const ModelConfig model = load_model_config(options.model);
+  ModelConfig model = load_model_config(options.model);
   check_folders(options, model);
+  if (untie_by_weights(model, options.model) && options.log) warn_of_untied(*options.log, options.model);
   const SafetensorsReader reader(options.model);
   const BnbConfig bnb = bnb_config_of(options, model);
   Conversion conversion(ctx, reader, options);

@@ -7,10 +7,10 @@
 
 #include "core/finite.h"
 #include "core/paths.h"
-#include "core/plural.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
+#include "model/tied_head.h"
 #include "quant/mxfp4.h"
 
 namespace qtrain {
@@ -26,25 +26,6 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_confi
                                            "added_tokens.json", "vocab.json",
                                            "merges.txt"};
 
-/// The end of a tensor's name in an adapter's file: as PEFT's save_pretrained has it, and as the state_dict of the
-/// model has it, with the name of the adapter, or as other versions of PEFT wrote it.
-struct AdapterNameEnd {
-  std::string_view saved, other;
-};
-constexpr AdapterNameEnd kAdapterNameEnds[] = {{".lora_A.weight", ".lora_A.default.weight"},
-                                               {".lora_B.weight", ".lora_B.default.weight"},
-                                               {".lora_embedding_A", ".lora_embedding_A.default"},
-                                               {".lora_embedding_B", ".lora_embedding_B.default"},
-                                               {".lora_magnitude_vector", ".lora_magnitude_vector.default.weight"},
-                                               {".lora_magnitude_vector", ".lora_magnitude_vector.default"},
-                                               {".lora_magnitude_vector", ".lora_magnitude_vector.weight"},
-                                               {".weight", ".modules_to_save.default.weight"},
-                                               {".bias", ".modules_to_save.default.bias"}};
-
-std::string with_end(const std::string& name, std::size_t old, std::string_view end) {
-  return name.substr(0, name.size() - old).append(end);
-}
-
 bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
 }
@@ -54,6 +35,11 @@ struct ReadValues {
   enum class Kind : std::uint8_t { finite, any };
   const SafetensorsReader& reader;
   Kind kind = Kind::finite;
+  const ModelConfig* config = nullptr;  ///< of the base model, if these are its weights
+
+  std::string name_of(const std::string& weight) const {
+    return config ? weight_in(reader, weight, *config) : name_in(reader, weight);
+  }
 };
 
 void require_finite(ConstTensor values, const std::string& place) {
@@ -154,7 +140,7 @@ std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, c
 std::string load_from(Ctx& ctx, const ReadValues& from, const SavedWeight& saved) {
   const SafetensorsReader& reader = from.reader;
   const Param& p = *saved.param;
-  std::string name = name_in(reader, saved.base);
+  std::string name = from.name_of(saved.base);
   if (!is_float(p.spec.dtype)) {
     load_codes(ctx, reader, p);
     return name;
@@ -298,25 +284,6 @@ void add_sources(Ctx& ctx, const Param& p, DType dtype, std::vector<TensorSource
 
 }  // namespace
 
-std::string name_in(const SafetensorsReader& reader, const std::string& name) {
-  if (!reader.contains(name) && name.starts_with("model.") && reader.contains(name.substr(6))) return name.substr(6);
-  if (reader.contains(name) || !name.starts_with(kPeftPrefix)) return name;
-  for (const AdapterNameEnd& e : kAdapterNameEnds)
-    if (name.ends_with(e.saved) && reader.contains(with_end(name, e.saved.size(), e.other)))
-      return with_end(name, e.saved.size(), e.other);
-  return name;
-}
-
-std::string without_adapter_name(const std::string& name) {
-  for (const AdapterNameEnd& e : kAdapterNameEnds)
-    if (name.ends_with(e.other)) return with_end(name, e.other.size(), e.saved);
-  return name;
-}
-
-std::string full_name(const SafetensorsReader& reader, const std::string& name) {
-  return reader.contains("embed_tokens.weight") && !name.starts_with("lm_head.") ? "model." + name : name;
-}
-
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::path& path) {
   const SafetensorsReader reader(path);
   std::vector<std::string> used;
@@ -343,13 +310,6 @@ std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::pa
   return names;
 }
 
-void warn_of_ignored(Log& log, const fs::path& path, const std::vector<std::string>& names) {
-  if (names.empty()) return;
-  log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
-           counted(static_cast<std::int64_t>(names.size()), "tensor"), names.front(),
-           names.size() == 1 ? "" : " and others");
-}
-
 std::optional<Quantization> quantization_of_folder(const ModelConfig& config, const fs::path& path) {
   if (!config.quantization) return {};
   Quantization how{.bnb = *config.quantization, .source = config.dtype};
@@ -373,11 +333,12 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
 
 std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const fs::path& path) {
   const SafetensorsReader reader(path);
+  const ReadValues from{.reader = reader, .config = &model.config()};
   const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
-    if (!model.params().is_quantized_part(p)) load_one(ctx, {reader}, p, used);
-  for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, {reader}, s));
+    if (!model.params().is_quantized_part(p)) load_one(ctx, from, p, used);
+  for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, from, s));
   std::optional<HostContext> host;
   if (!model.quantized().empty() && !serialized) host.emplace(ctx);
   for (const QuantizedLinear& q : model.quantized()) {

@@ -14,6 +14,7 @@
 #include "core/stop.h"
 #include "data/encode.h"
 #include "model/hf_folder.h"
+#include "model/tied_head.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/output_lock.h"
 #include "train/plan/compute.h"
@@ -242,7 +243,7 @@ class Validation {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
       if (setup_.model->params().is_quantized_part(p)) continue;
-      const std::string name = name_in(reader, p.spec.name);
+      const std::string name = weight_in(reader, p.spec.name, setup_.model->config());
       if (!reader.contains(name)) {
         findings_.add(ErrorKind::input,
                       {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});

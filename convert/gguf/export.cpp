@@ -15,6 +15,7 @@
 #include "core/safetensors.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
+#include "model/tied_head.h"
 #include "model/weight_names.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
@@ -116,7 +117,7 @@ void put_rows(const ExportedTensor& t, ConstTensor values, std::int64_t begin, s
 /// The weights of a folder by their names in it.
 class Weights {
  public:
-  Weights(Ctx& ctx, const fs::path& folder) : ctx_(ctx), reader_(folder) {}
+  Weights(Ctx& ctx, const fs::path& folder, const ModelConfig& config) : ctx_(ctx), config_(config), reader_(folder) {}
 
   ExportedTensor take(const GgufWeight& weight, GgufType type) {
     ExportedTensor t{.weight = weight, .type = type, .from = {}};
@@ -154,7 +155,7 @@ class Weights {
 
  private:
   FolderTensor take(const std::string& wanted, const std::vector<std::int64_t>& expected) {
-    const std::string name = name_in(reader_, wanted);
+    const std::string name = weight_in(reader_, wanted, config_);
     used_.insert(name);
     const bool quantized = has_matrix4(reader_, name) || has_matrix8(reader_, name);
     const ConstTensor t = reader_.at(name);
@@ -172,6 +173,7 @@ class Weights {
   }
 
   Ctx& ctx_;
+  const ModelConfig& config_;
   SafetensorsReader reader_;
   std::set<std::string> used_;
 };
@@ -273,12 +275,13 @@ GgufType gguf_type_of_model(const std::filesystem::path& folder) {
 }
 
 GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
-  const ModelConfig config = config_of(options.model);
+  ModelConfig config = config_of(options.model);
+  if (untie_by_weights(config, options.model) && options.log) warn_of_untied(*options.log, options.model);
   require_expressible(config, (options.model / "config.json").string());
   const auto wanted = options.type.value_or(gguf_type_of_model(options.model));
   GgufExportReport report;
   const auto metadata = metadata_of(options, config, report);
-  Weights weights(ctx, options.model);
+  Weights weights(ctx, options.model, config);
   std::vector<GgufTensorSource> sources;
   if (auto divisors = rope_divisors(config); !divisors.empty()) sources.push_back(rope_source(std::move(divisors)));
   for (const auto& weight : gguf_layout(config))

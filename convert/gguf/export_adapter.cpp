@@ -13,6 +13,7 @@
 #include "core/gguf_write.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
+#include "model/tied_head.h"
 #include "model/weight_names.h"
 #include "quant/gguf_quantize.h"
 #include "train/checkpoint/foreign_results.h"
@@ -77,6 +78,7 @@ class AdapterFile {
       : options_(options),
         config_(load_model_config(options.model)),
         deltas_(options.adapter, config_.experts ? config_.experts->names : ExpertNames{}) {
+    if (untie_by_weights(config_, options.model) && options.log) warn_of_untied(*options.log, options.model);
     require_expressible(config_, (options.model / "config.json").string());
     require_expert_parameters(deltas_.config(), config_, options.adapter);
     require_factors();

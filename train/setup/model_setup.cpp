@@ -7,6 +7,7 @@
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
+#include "model/tied_head.h"
 #include "train/setup/adapter_names.h"
 
 namespace qtrain {
@@ -218,6 +219,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
   setup.random_init = request.random_init || !has_weights(setup.source);
+  setup.untied = !setup.random_init && untie_by_weights(o.config, setup.source);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
   o.quantization = quantization_for(request, setup, o.config);
   o.dense_dtype = dense_dtype(compute);
@@ -265,6 +267,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     setup.model->initialize_weights(ctx, source.seed);
   } else {
     const fs::path path = source.weights.value_or(setup.source);
+    if (setup.untied) warn_of_untied(log, setup.source);
     warn_of_ignored(log, path, load_base_weights(ctx, *setup.model, path));
   }
   if (adapter && setup.model->options().lora)

@@ -30,6 +30,7 @@ struct ModelSetup {
   std::filesystem::path source;                  ///< folder of the base model
   std::optional<std::filesystem::path> adapter;  ///< folder to start the adapter from
   DType saved_dtype = DType::f32;
+  bool untied = false;        ///< head and embedding, against config.json: the files hold both
   bool random_init = false;   ///< it begins with random weights
   bool random_asked = false;  ///< because random_init says so, not because there are no others
 };

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "convert/gguf/import.h"
 #include "convert/quantize.h"
+#include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
@@ -175,6 +177,30 @@ TEST_F(GgufExport, TemplatesAndEndsOfAnswersAreInTheFile) {
   EXPECT_EQ(file.array("tokenizer.chat_templates"), (Json::array_t{"tool_use"}));
   EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 2);
   EXPECT_EQ(file.integer("tokenizer.ggml.eot_token_id"), 0);
+}
+
+TEST_F(GgufExport, FilesDecideWhetherTheHeadIsTheEmbedding) {
+  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  std::filesystem::copy_file(model_ / "model.safetensors", folder_ / "all.safetensors");
+  const SafetensorsReader all(folder_ / "all.safetensors");
+  const ConstTensor table = all.at(embedding);
+  std::vector<std::byte> rows(table.data, table.data + table.bytes());
+  std::rotate(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2), rows.end());
+  const std::pair<std::string, ConstTensor> own{head, {rows.data(), table.dtype, table.shape, {}}};
+  const auto bytes_with = [&](const Json& tied, NamedTensors heads) {
+    change("config.json", {{"tie_word_embeddings", tied}});
+    for (const auto& [name, tensor] : all.tensors())
+      if (name != head && name != embedding) heads.emplace_back(name, tensor);
+    write_safetensors(model_ / "model.safetensors", heads);
+    exported(model_, folder_ / "out.gguf");
+    return read_text(folder_ / "out.gguf");
+  };
+  const std::string untied = bytes_with(false, {{embedding, table}, own}),
+                    tied = bytes_with(true, {{embedding, table}});
+  EXPECT_FALSE(untied == tied);
+  EXPECT_TRUE(bytes_with(true, {{embedding, table}, own}) == untied) << "a head of its own";
+  EXPECT_TRUE(bytes_with(true, {{embedding, table}, {head, table}}) == tied) << "the embedding twice";
+  EXPECT_TRUE(bytes_with(true, {{head, table}}) == tied) << "the head stands for both";
 }
 
 // A number counts as a list of one; null leaves it to config.json. What does not fit is said.
