@@ -45,6 +45,13 @@ fs::path absolute_path(const fs::path& path) {
   return whole.lexically_normal();
 }
 
+fs::path real_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  const fs::path real = error ? whole : fs::weakly_canonical(whole, error);
+  return error ? absolute_path(path) : real.has_filename() ? real : real.parent_path();
+}
+
 void create_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);

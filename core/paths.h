@@ -14,6 +14,10 @@ bool is_plain_file(const std::filesystem::path& path);
 /// The path from the root without "." and ".."; links stay. The empty path is the folder that the program runs in.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 
+/// The same with links followed as the system does, as far as the path is there: "link/.." is not the folder of the
+/// link.
+std::filesystem::path real_path(const std::filesystem::path& path);
+
 /// Makes a folder and those that it is in. Errors: ErrorKind::disk.
 void create_folders(const std::filesystem::path& folder);
 

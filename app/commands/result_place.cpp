@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/output_place.h"
 #include "train/checkpoint/foreign_results.h"
+#include "train/checkpoint/pending_model.h"
 
 namespace qtrain {
 namespace {
@@ -90,13 +91,15 @@ void require_free_file(const Arguments& args, const fs::path& file, const std::v
 }
 
 void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {
-  require_outside(folder, inputs);
+  // That which is written: "none/../model" is a model, though "none" is not there before.
+  const fs::path place = model_place(folder);
+  require_outside(place, inputs);
   std::error_code absent;
-  const fs::file_status there = fs::status(folder, absent);
+  const fs::file_status there = fs::status(place, absent);
   if (fs::exists(there) && !fs::is_directory(there))
     fail(ErrorKind::usage, {.cause = "is not a folder", .place = folder.string(), .remedy = "name a folder to write"});
   if (!fs::exists(there) || args.has("overwrite")) return;
-  if (!is_free_for(fmt::format("qtrain {}", args.command().name), folder)) fail_taken(args, folder);
+  if (!is_free_for(fmt::format("qtrain {}", args.command().name), place)) fail_taken(args, folder);
 }
 
 }  // namespace qtrain

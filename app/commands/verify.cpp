@@ -69,12 +69,12 @@ int run_verify(const Arguments& args) {
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
   if (file) require_free_file(args, *file, files_verify_reads(output));
+  const RecordedRun run = read_recorded_run(output);
   const Verification v = verify_run(
-      output,
-      {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
+      run, {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file) write_result(*file, dump_json(in_toto_statement(read_recorded_run(output), v), 2) + "\n");
+  if (file) write_result(*file, dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }
 

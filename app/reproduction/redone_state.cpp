@@ -87,20 +87,21 @@ const std::map<std::string, Prepare>& documents() {
   return kDocuments;
 }
 
-std::string document_difference(const RedoneState& state, const std::string& name, Prepare prepare) {
-  Documents d{.sealed = read_json(state.sealed / name), .again = read_json(state.again / name)};
-  if (read_text(state.sealed / name) != dump_json(d.sealed, 2) + "\n")
-    return "is not written as this program writes it";
+std::string document_difference(const RedoneState& state, const std::string& name, const std::string& sealed) {
+  Documents d{.sealed = parse_json(sealed, (state.sealed / name).string()), .again = read_json(state.again / name)};
+  if (sealed != dump_json(d.sealed, 2) + "\n") return "is not written as this program writes it";
   if (!d.sealed.is_object()) return "is no JSON object";
-  prepare(state, d, is_pending(state.sealed));
+  documents().at(name)(state, d, is_pending(state.sealed));
   return first_difference(d.sealed, d.again);
 }
 
-std::string file_difference(const RedoneState& state, const std::string& name) {
-  if (sha256_of_file(state.sealed / name) == sha256_of_file(state.again / name)) return "";
-  if (const auto found = documents().find(name); found != documents().end())
-    return document_difference(state, name, found->second);
-  return "has other contents";
+// A file is read once, so that its hash is that of what was compared, whoever changes it meanwhile.
+std::string file_difference(const RedoneState& state, const std::string& name, std::string& sha256) {
+  const bool is_document = documents().contains(name);
+  const std::string text = is_document ? read_text(state.sealed / name) : "";
+  sha256 = is_document ? sha256_of(text) : sha256_of_file(state.sealed / name);
+  if (sha256 == sha256_of_file(state.again / name)) return "";
+  return is_document ? document_difference(state, name, text) : "has other contents";
 }
 
 // What the manifest says beside hashes and sizes.
@@ -157,18 +158,19 @@ std::string first_difference(const Json& sealed, const Json& again) {
                : "";
 }
 
-std::vector<std::string> differences(const RedoneState& state) {
+ComparedState compare(const RedoneState& state) {
   const std::vector<std::string> sealed = sealed_files(state.sealed), again = sealed_files(state.again);
-  std::vector<std::string> found;
+  ComparedState found;
   const auto add = [&](const std::string& name, const std::string& problem) {
-    if (!problem.empty()) found.push_back(name + (problem.find(": ") == std::string::npos ? " " : ", ") + problem);
+    if (!problem.empty())
+      found.differences.push_back(name + (problem.find(": ") == std::string::npos ? " " : ", ") + problem);
   };
   add(kManifest, manifest_difference(state));
   for (const std::string& name : sealed)
     if (std::ranges::find(again, name) == again.end())
       add(name, "was sealed, and the steps make no such file");
     else
-      add(name, file_difference(state, name));
+      add(name, file_difference(state, name, found.sha256[name]));
   for (const std::string& name : again)
     if (std::ranges::find(sealed, name) == sealed.end()) add(name, "is missing among what was sealed");
   return found;

@@ -109,11 +109,13 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
       v.add(about, "doing the steps again does not lead there");
       continue;
     }
-    std::vector<std::string> found =
-        differences({.sealed = sealed.folder, .again = again, .renames = document.renames});
-    if (result)
+    ComparedState compared = compare({.sealed = sealed.folder, .again = again, .renames = document.renames});
+    std::vector<std::string>& found = compared.differences;
+    if (result) {
+      v.result = std::move(compared.sha256);
       if (const std::string problem = run_difference(run, output, document.renames); !problem.empty())
         found.push_back(problem);
+    }
     v.add(about, fmt::format("{}", fmt::join(found, "; ")));
   }
 }

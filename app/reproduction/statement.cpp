@@ -7,7 +7,6 @@
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/manifest.h"
 #include "train/checkpoint/provenance.h"
 #include "train/setup/dataset_setup.h"
 
@@ -85,8 +84,8 @@ std::set<fs::path> recorded_data_files(const RecordedRun& run) {
 
 Json in_toto_statement(const RecordedRun& run, const Verification& verification) {
   Json subjects = Json::array();
-  for (const std::string& name : sealed_files(run.output))
-    subjects.push_back(resource(name, sha256_of_file(run.output / name)));
+  // As they were compared: they may have been changed since, while other steps were done.
+  for (const auto& [name, sha256] : verification.result) subjects.push_back(resource(name, sha256));
   const std::string own = own_program_hash();
   return {{"_type", "https://in-toto.io/Statement/v1"},
           {"subject", std::move(subjects)},

@@ -21,8 +21,7 @@ bool Verification::holds() const {
   return std::ranges::all_of(findings, [](const Finding& f) { return f.problem.empty(); });
 }
 
-Verification verify_run(const std::filesystem::path& output, const VerificationOptions& options) {
-  const RecordedRun run = read_recorded_run(output);
+Verification verify_run(const RecordedRun& run, const VerificationOptions& options) {
   Verification v;
   const std::vector<SealedState> states = sealed_states(run, v);
   check_inputs(run, v);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Verification {
   std::vector<Finding> findings;
   std::vector<RedoneSteps> redone;
   std::vector<EarlierValues> earlier;
+  std::map<std::string, std::string> result;  ///< SHA-256 of the files of the result that were made again, by name
 
   bool holds() const;
   void add(std::string about, std::string problem = "") { findings.push_back({std::move(about), std::move(problem)}); }
@@ -44,8 +46,8 @@ struct VerificationOptions {
 
 /// Holds a run against what is recorded of it: the files of its checkpoints and of its result against their manifests,
 /// those it began with against their hashes, all of them against each other, and steps against what comes of doing them
-/// again, which has to be every sealed file, byte for byte but for times. Errors: those of read_recorded_run, and of an
-/// interruption (ErrorKind::stopped).
-Verification verify_run(const std::filesystem::path& output, const VerificationOptions& options);
+/// again, which has to be every sealed file, byte for byte but for times. Errors: of an interruption
+/// (ErrorKind::stopped).
+Verification verify_run(const RecordedRun& run, const VerificationOptions& options);
 
 }  // namespace qtrain

@@ -170,10 +170,19 @@ TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
     SCOPED_TRACE(writer.name);
     fs::copy(at("run"), at("taken"));
     const std::string weights = at("taken") + "/model.safetensors", before = bytes_of(weights);
-    const Outcome refused = qtrain({.words = with(writer, {at("taken")})});
-    EXPECT_EQ(refused.code, 2) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    // By whatever name: what is not there yet is made, and then it is the same folder.
+    for (const char* name : {"taken", "taken/", "none/../taken"}) {
+      const Outcome refused = qtrain({.words = with(writer, {at(name)})});
+      EXPECT_EQ(refused.code, 2) << name << ": " << refused.err;
+      EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    }
     EXPECT_EQ(bytes_of(weights), before);
+    EXPECT_FALSE(fs::exists(at("taken/.qtrain_result.json")));
+    fs::create_directories(folder_ / "elsewhere/deep");
+    fs::create_directory_symlink("elsewhere/deep", folder_ / "up");
+    qtrain_ok({.words = with(writer, {at("up/../taken")})});
+    EXPECT_TRUE(fs::exists(folder_ / "elsewhere/taken/tokenizer.json"));
+    EXPECT_FALSE(fs::exists(at("taken/.qtrain_result.json")));
     qtrain_ok({.words = with(writer, {at("taken"), "--overwrite"})});
 
     fs::create_directories(folder_ / "out/notes");
@@ -185,7 +194,7 @@ TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
     qtrain_ok({.words = with(writer, {at("out")})});
     write_file(folder_ / "out/model-of-another.bin", "weights");
     EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "weights of another program lie there";
-    for (const char* name : {"link", "out", "taken"}) fs::remove_all(folder_ / name);
+    for (const char* name : {"link", "out", "taken", "up", "elsewhere"}) fs::remove_all(folder_ / name);
   }
 }
 

@@ -1,7 +1,10 @@
 // What is changed in a run after it was done: each change is found and named.
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "tests/e2e/verified_run.h"
 
@@ -224,6 +227,37 @@ TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has other contents"));
   EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
+// The result comes first; it is changed while the steps before it are done.
+TEST_F(TamperedRun, AStatementIsAboutTheFilesThatWereCompared) {
+  train_ok(folder_.path(), config());
+  const std::string honest = sha256_of_file(output() / "model.safetensors");
+  const auto does_first_steps = [&] {
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+      if (entry.path().filename().string().starts_with("qtrain-verify-") && fs::exists(entry.path() / "0-2.json"))
+        return true;
+    return false;
+  };
+  std::atomic<bool> changed = false, over = false;
+  std::thread other([&] {
+    while (!over && !does_first_steps()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (over) return;
+    flip_last_bit(output() / "model.safetensors");
+    seal(output());
+    changed = true;
+  });
+  const Outcome o = verify({"--steps", "100", "--statement", at("s.json").string()});
+  over = true;
+  other.join();
+  ASSERT_TRUE(changed);
+  ASSERT_EQ(o.code, 0) << o.out << o.err;
+  bool named = false;
+  const Json statement = read_json(at("s.json"));
+  for (const Json& subject : statement.at("subject"))
+    if (subject.at("name") == "model.safetensors") named = subject.at("digest").at("sha256") == honest;
+  EXPECT_TRUE(named);
+  EXPECT_EQ(verify().code, 3);
 }
 
 // Everything that could say otherwise is made anew: only doing the steps again shows it.

@@ -223,7 +223,7 @@ void read_all_of(const fs::path& output) {
   monitor::RunRows rows(output);
   rows.update();
   attempt([&] { recorded_document(read_recorded_run(output), {.output = output / "again"}); });
-  attempt([&] { verify_run(output, {.steps = 0, .scratch = output, .log = silent_log()}); });
+  attempt([&] { verify_run(read_recorded_run(output), {.steps = 0, .scratch = output, .log = silent_log()}); });
 }
 
 template <const char* Name>
@@ -251,7 +251,9 @@ void manifest(std::string_view bytes) {
   attempt([&] { sealed_files(checkpoint); });
   attempt([&] { check_file(checkpoint, "trainer_state.json"); });
   attempt([&] { check_moving(checkpoint, folder.path()); });
-  attempt([&] { verify_run(folder.path(), {.steps = 0, .scratch = folder.path(), .log = silent_log()}); });
+  attempt([&] {
+    verify_run(read_recorded_run(folder.path()), {.steps = 0, .scratch = folder.path(), .log = silent_log()});
+  });
   check_manifest(checkpoint, ManifestCheck::hashes);
 }
 
@@ -263,7 +265,7 @@ void checkpoint_with(const fs::path& name, std::string_view bytes) {
   write_manifest(checkpoint, 4);
   attempt([&] { saved_template_date({checkpoint}); });
   attempt([&] { inspect_text(inspect_path(checkpoint)); });
-  verify_run(folder.path(), {.steps = 0, .scratch = folder.path(), .log = silent_log()});
+  verify_run(read_recorded_run(folder.path()), {.steps = 0, .scratch = folder.path(), .log = silent_log()});
 }
 
 void training_state(std::string_view bytes) {

@@ -95,14 +95,6 @@ bool lay_there_before(const fs::path& output, const std::string& name) {
   return file && manifest && *file < *manifest && !read_json(output / kManifest)["files"].contains(name);
 }
 
-// Links followed, as far as the path is there.
-fs::path real_path(const fs::path& path) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(path, error);  // "link/.." is not the folder of the link
-  const fs::path real = error ? whole : fs::weakly_canonical(whole, error);
-  return error ? absolute_path(path) : real.has_filename() ? real : real.parent_path();
-}
-
 bool is_in(const fs::path& path, const fs::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }

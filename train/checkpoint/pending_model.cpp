@@ -19,21 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "out" of "out/" as well.
-fs::path without_slash(const fs::path& path) {
-  const fs::path full = absolute_path(path);
-  return full.has_filename() ? full : full.parent_path();
-}
-
-fs::path place_of(const fs::path& target) {
-  const fs::path place = behind_links(without_slash(target));
-  if (place.empty())
-    fail(ErrorKind::usage, {.cause = "is a link that only the system can follow",
-                            .place = target.string(),
-                            .remedy = "name the folder by its own path"});
-  return place;
-}
-
 // Files below a folder by their names in it, config.json last.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> names;
@@ -54,8 +39,17 @@ std::vector<fs::path> weight_files_there(const fs::path& folder) {
 
 }  // namespace
 
+fs::path model_place(const fs::path& target) {
+  const fs::path place = behind_links(real_path(target));
+  if (place.empty())
+    fail(ErrorKind::usage, {.cause = "is a link that only the system can follow",
+                            .place = target.string(),
+                            .remedy = "name the folder by its own path"});
+  return real_path(place);
+}
+
 PendingModel::PendingModel(const fs::path& target, std::string command)
-    : target_(place_of(target)), command_(std::move(command)) {
+    : target_(model_place(target)), command_(std::move(command)) {
   std::error_code error;
   replaces_ = fs::exists(target_, error);
   for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());

@@ -10,6 +10,10 @@ namespace qtrain {
 /// What a folder is to the command that makes it: behind its result there is nothing to stop (finish_or_stop).
 enum class CommitAs : std::uint8_t { result, part };
 
+/// Where a model folder lies that is asked for by this name, which may lead through links and folders that are not
+/// there yet. Errors: ErrorKind::usage where a link has no path.
+std::filesystem::path model_place(const std::filesystem::path& target);
+
 /// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it. What a process
 /// that was killed has left of the same folder goes first.
 class PendingModel {

@@ -1,12 +1,14 @@
 // Model folders that come into being beside or inside a folder of the same name.
 #include "train/checkpoint/pending_model.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/pending.h"
@@ -55,13 +57,32 @@ TEST_F(PendingModels, ReplaceOneFileByFile) {
   }
 }
 
+TEST_F(PendingModels, FollowLinksAsTheSystemDoes) {
+  const fs::path here = fs::canonical(scratch_.path());
+  fs::create_directories(here / "elsewhere/deep");
+  fs::create_symlink("elsewhere/deep", here / "link");
+  fs::create_symlink("none/../out", here / "dangling");
+  EXPECT_EQ(model_place(here / "link/../out"), here / "elsewhere/out");
+  EXPECT_EQ(model_place(here / "none/../out"), here / "out");
+  EXPECT_EQ(model_place(here / "dangling"), here / "out");
+  EXPECT_EQ(model_place(here / "link/"), here / "elsewhere/deep");
+  EXPECT_EQ(model_place("/proc/self/cwd"), fs::current_path());
+  EXPECT_EQ(model_place("/proc/self/cwd/out/"), fs::current_path() / "out");
+}
+
+// The folder is gone: its name is what the system last knew of it.
 TEST_F(PendingModels, NameALinkThatHasNoPath) {
+  const fs::path gone = scratch_ / "gone";
+  fs::create_directory(gone);
+  const Descriptor open(::open(gone.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  fs::remove(gone);
+  const std::string link = "/proc/self/fd/" + std::to_string(open.get());
   try {
-    const PendingModel model("/proc/self/cwd", "qtrain merge");
+    const PendingModel model(link, "qtrain merge");
     ADD_FAILURE() << "is written to " << model.folder();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
-    EXPECT_EQ(e.text().place, "/proc/self/cwd");
+    EXPECT_EQ(e.text().place, link);
     EXPECT_THAT(e.text().cause, ::testing::HasSubstr("only the system can follow"));
   }
 }
