@@ -76,11 +76,11 @@ std::string make_secret(const fs::path& file) {
 
 Found secret_in(const fs::path& folder) {
   const fs::path file = folder / kSecretFile;
-  Found found = read_secret(file);
+  if (Found found = read_secret(file); found.secret) return found;
   std::error_code error;
-  if (found.secret || fs::exists(fs::symlink_status(file, error))) return found;
-  if (const std::string why = make_secret(file); !why.empty()) return not_found(file, why);
-  return read_secret(file);
+  if (!fs::exists(fs::symlink_status(file, error)))
+    if (const std::string why = make_secret(file); !why.empty()) return not_found(file, why);
+  return read_secret(file);  // another process may have made it just now
 }
 
 // For users without a home that can be written to. The folder has to be theirs: anybody may make one there.

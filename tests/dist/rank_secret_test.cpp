@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -62,6 +63,23 @@ TEST_F(RankSecrets, OfAUserAreTheSameForAllProcesses) {
   ASSERT_EQ(::stat(file().c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0600u);
   EXPECT_EQ(std::distance(fs::directory_iterator(file().parent_path()), {}), 1);  // no draft is left
+}
+
+// One looks for the file right before another makes it.
+TEST_F(RankSecrets, AreTheSameWhereverTheyAreLookedForFirst) {
+  constexpr int kRounds = 3000;
+  std::barrier meet(2, [this]() noexcept { fs::remove(file()); });
+  const auto look = [&meet] {
+    std::vector<std::string> found;
+    for (int round = 0; round < kRounds; ++round) {
+      meet.arrive_and_wait();
+      found.push_back(secret_of_user().text());
+    }
+    return found;
+  };
+  auto other = std::async(std::launch::async, look);
+  const std::vector<std::string> mine = look();
+  EXPECT_TRUE(mine == other.get());
 }
 
 // What others may read, or may have put there, is no secret; another place is looked for.
