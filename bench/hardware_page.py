@@ -43,7 +43,7 @@ qtrain estimate config.json --cards
 qtrain estimate config.json --gpu "RTX 4090"
 ```
 
-This page is written by `bench/hardware_page.py` from the cards of `train/plan/gpus.yaml` and the models of
+This page is written by `bench/hardware_page.py` from the cards of `plan/gpus.yaml` and the models of
 `examples/hardware`.
 """
 

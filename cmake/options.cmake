@@ -53,10 +53,11 @@ elseif(QTRAIN_SANITIZE)
   message(FATAL_ERROR "QTRAIN_SANITIZE must be empty, address, thread or fuzzer, not '${QTRAIN_SANITIZE}'")
 endif()
 
-# qtrain_library(core DEPENDS fmt::fmt ...): every .cpp below the calling folder becomes library qtrain_core.
+# qtrain_library(core DEPENDS fmt::fmt ...): every .cpp below the calling folder, or below its FOLDER, becomes library
+# qtrain_core.
 function(qtrain_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "" "FOLDER" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FOLDER}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
@@ -67,7 +68,7 @@ function(qtrain_library name)
     set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
     set(headers core)
     # No loop over tensors or tokens is in these folders, and they are much to compile.
-    if(name MATCHES "^(config|train|convert|app)$" AND CMAKE_BUILD_TYPE STREQUAL "Release"
+    if(name MATCHES "^(config|train_[a-z]+|report|plan|convert|app)$" AND CMAKE_BUILD_TYPE STREQUAL "Release"
        AND NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-O1")
       target_compile_options(qtrain_${name} PRIVATE -O1)
       set(headers config)

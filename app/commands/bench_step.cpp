@@ -16,9 +16,9 @@
 #include "core/stop.h"
 #include "core/temporary_folder.h"
 #include "core/version.h"
-#include "train/plan/compute.h"
-#include "train/plan/memory_plan.h"
-#include "train/step_profile.h"
+#include "plan/memory_plan.h"
+#include "train/setup/compute.h"
+#include "train/tune/step_profile.h"
 
 namespace qtrain {
 

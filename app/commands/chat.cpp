@@ -15,7 +15,7 @@
 #include "core/utf8.h"
 #include "data/source/reader.h"
 #include "text/tokenizer/stream_decoder.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

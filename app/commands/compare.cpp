@@ -7,8 +7,8 @@
 #include "app/commands/result_place.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "report/report_page.h"
 #include "text/template/python/code_points.h"
-#include "train/report/report_page.h"
 
 namespace qtrain {
 namespace {

@@ -5,7 +5,7 @@
 #include "config/keys.h"
 #include "config/reference.h"
 #include "config/remarks.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace {

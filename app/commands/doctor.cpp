@@ -23,7 +23,7 @@
 #include "kernels/processor.h"
 #include "monitor/gpus.h"
 #include "monitor/host.h"
-#include "train/plan/machine.h"
+#include "plan/machine.h"
 
 namespace qtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/plan/estimate.h"
+#include "plan/estimate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace {

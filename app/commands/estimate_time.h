@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/plan/estimate.h"
+#include "plan/estimate.h"
 
 namespace qtrain {
 

@@ -13,13 +13,13 @@
 #include "core/plural.h"
 #include "data/prompts.h"
 #include "data/source/reader.h"
+#include "report/metrics.h"
 #include "train/checkpoint/measured_model.h"
-#include "train/model_loss.h"
-#include "train/plan/compute.h"
-#include "train/report/metrics.h"
+#include "train/setup/compute.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/text_folder.h"
+#include "train/step/model_loss.h"
 
 namespace qtrain {
 namespace {

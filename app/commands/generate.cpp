@@ -6,7 +6,7 @@
 #include "data/shapes.h"
 #include "data/source/reader.h"
 #include "text/template/message.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

@@ -7,9 +7,9 @@
 #include "app/commands/result_place.h"
 #include "convert/merge.h"
 #include "model/model_source.h"
-#include "train/model_loss.h"
-#include "train/plan/compute.h"
-#include "train/report/metrics.h"
+#include "report/metrics.h"
+#include "train/setup/compute.h"
+#include "train/step/model_loss.h"
 
 namespace qtrain {
 namespace {

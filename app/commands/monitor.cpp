@@ -12,8 +12,8 @@
 #include "monitor/assessment.h"
 #include "monitor/sample_file.h"
 #include "monitor/table.h"
+#include "report/metrics.h"
 #include "train/checkpoint/output_lock.h"
-#include "train/report/metrics.h"
 
 namespace qtrain::monitor {
 namespace {

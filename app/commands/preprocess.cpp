@@ -7,8 +7,8 @@
 #include "config/remarks.h"
 #include "core/file.h"
 #include "core/stop.h"
-#include "train/report/data_report.h"
-#include "train/report/metrics.h"
+#include "report/data_report.h"
+#include "report/metrics.h"
 #include "train/setup/prepared_data.h"
 #include "train/setup/vocabulary.h"
 

@@ -6,7 +6,7 @@
 #include "app/commands/result_place.h"
 #include "core/plural.h"
 #include "model/model_source.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace {

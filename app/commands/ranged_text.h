@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/json.h"
-#include "train/plan/device_speed.h"
+#include "plan/device_speed.h"
 
 namespace qtrain {
 

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "core/json.h"
-#include "train/plan/ranks_estimate.h"
-#include "train/plan/step_trace.h"
+#include "plan/ranks_estimate.h"
+#include "plan/step_trace.h"
 
 namespace qtrain {
 

@@ -1,4 +1,4 @@
-#include "train/report/report_page.h"
+#include "report/report_page.h"
 
 #include <fmt/format.h>
 

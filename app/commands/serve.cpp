@@ -11,8 +11,8 @@
 #include "core/file.h"
 #include "core/http/authority.h"
 #include "core/stop.h"
-#include "train/plan/compute.h"
-#include "train/plan/machine.h"
+#include "plan/machine.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace serve {

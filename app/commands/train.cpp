@@ -1,4 +1,4 @@
-#include "train/train.h"
+#include "train/run/train.h"
 
 #include <fmt/ranges.h>
 
@@ -27,7 +27,7 @@
 #include "dist/rank_group.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/foreign_results.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace {

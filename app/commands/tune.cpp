@@ -1,4 +1,4 @@
-#include "train/tune.h"
+#include "train/tune/tune.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "config/remarks.h"
 #include "core/file.h"
 #include "core/stop.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 
 namespace qtrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/provenance.h"
+#include "train/setup/provenance.h"
 
 namespace qtrain {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/provenance.h"
+#include "train/setup/provenance.h"
 
 namespace qtrain {
 namespace {

@@ -7,8 +7,8 @@
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/provenance.h"
 #include "train/setup/dataset_setup.h"
+#include "train/setup/provenance.h"
 
 namespace qtrain {
 namespace {

@@ -1,7 +1,7 @@
 """The GPU of this machine as nvidia-smi tells it, and what is asked of its copies and GEMMs.
 
 The goals of a card are what was seen on it; cards without such figures are asked for a share of the bandwidth of their
-data sheet (train/plan/gpus.yaml), and for no GEMM, as their power limits it."""
+data sheet (plan/gpus.yaml), and for no GEMM, as their power limits it."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ MIB = 2**20
 
 def table():
     """{card: bytes a second of its data sheet}"""
-    text = (Path(__file__).resolve().parents[2] / "train/plan/gpus.yaml").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "plan/gpus.yaml").read_text(encoding="utf-8")
     return {name: float(bandwidth) * 1e9 for name, bandwidth in ROW.findall(text)}
 
 

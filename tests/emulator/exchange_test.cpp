@@ -8,7 +8,7 @@
 
 #include "tests/emulator/left_out_waits.h"
 #include "tests/emulator/small_model.h"
-#include "train/divided_model.h"
+#include "train/ranks/divided_model.h"
 
 namespace qtrain::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "core/transfer.h"
 #include "tests/emulator/small_model.h"
-#include "train/gradient_squares.h"
+#include "train/ranks/gradient_squares.h"
 
 namespace qtrain::testing {
 namespace {

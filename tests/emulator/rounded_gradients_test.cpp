@@ -10,7 +10,7 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "tests/emulator/small_model.h"
-#include "train/shard_exchange.h"
+#include "train/ranks/shard_exchange.h"
 
 namespace qtrain::testing {
 namespace {

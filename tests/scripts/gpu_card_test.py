@@ -27,7 +27,7 @@ class GpuCard(unittest.TestCase):
                 self.assertEqual(gpu_card.goals(name), dict(copy=copy, gemm=gemm))
 
     def test_every_card_of_the_table_has_a_bandwidth(self):
-        text = (Path(gpu_card.__file__).parents[2] / "train/plan/gpus.yaml").read_text(encoding="utf-8")
+        text = (Path(gpu_card.__file__).parents[2] / "plan/gpus.yaml").read_text(encoding="utf-8")
         rows = text.split("\ngpus:\n")[1].splitlines()
         self.assertEqual(len(gpu_card.table()), len(rows))
 

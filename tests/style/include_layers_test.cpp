@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <regex>
 #include <set>
+#include <span>
 
 namespace qtrain::style {
 namespace {
@@ -14,37 +16,55 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
-// Which folders the files of a folder may include, beside their own.
-const std::map<std::string, std::set<std::string>>& layers() {
-  static const std::set<std::string> model{"core", "kernels", "quant"};
-  static const std::set<std::string> config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
-  const auto with = [](std::set<std::string> folders, std::initializer_list<const char*> more) {
-    for (const char* folder : more) folders.insert(folder);
-    return folders;
-  };
-  static const std::set<std::string> all =
-      with(config, {"emulator", "config", "train", "convert", "bench", "monitor", "app", "examples"});
-  static const std::map<std::string, std::set<std::string>> table{
-      {"core", {}},
-      {"kernels", {"core"}},
-      {"emulator", {"core", "kernels", "dist"}},
-      {"quant", {"core", "kernels"}},
-      {"text", {"core"}},
-      {"data", {"core", "text"}},
-      {"optim", {"core", "kernels", "quant"}},
-      {"dist", {"core"}},
-      {"model", model},
-      {"config", config},
-      {"train", with(config, {"config"})},
-      {"convert", with(config, {"config", "train"})},
-      {"bench", {"core", "kernels", "text", "data"}},
-      {"monitor", {"core"}},
-      {"app", with(config, {"config", "train", "convert", "bench", "monitor"})},
-      {"examples", {"core"}},
-      {"tests", all},
-  };
+using Rooms = std::set<std::string>;
+
+// The rooms of training from the lowest up: each may include those before it.
+constexpr std::array kTrainingRooms{"train/setup", "train/checkpoint", "report",    "train/ranks", "train/step",
+                                    "plan",        "train/run",        "train/tune"};
+
+Rooms with(Rooms rooms, std::span<const char* const> more) {
+  rooms.insert(more.begin(), more.end());
+  return rooms;
+}
+
+// Which rooms the files of a room may include, beside their own. A room is a folder of the root, but train/ is several.
+const std::map<std::string, Rooms>& layers() {
+  static const std::map<std::string, Rooms> table = [] {
+    const Rooms config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
+    const Rooms with_config = with(config, std::array{"config"}), with_training = with(with_config, kTrainingRooms);
+    const Rooms app = with(with_training, std::array{"convert", "bench", "monitor"});
+    std::map<std::string, Rooms> rooms{
+        {"core", {}},
+        {"kernels", {"core"}},
+        {"emulator", {"core", "kernels", "dist"}},
+        {"quant", {"core", "kernels"}},
+        {"text", {"core"}},
+        {"data", {"core", "text"}},
+        {"optim", {"core", "kernels", "quant"}},
+        {"dist", {"core"}},
+        {"model", {"core", "kernels", "quant"}},
+        {"config", config},
+        {"convert", with(with_config, std::array{"train/setup", "train/checkpoint"})},
+        {"bench", {"core", "kernels", "text", "data"}},
+        {"monitor", {"core"}},
+        {"app", app},
+        {"examples", {"core"}},
+        {"tests", with(app, std::array{"emulator", "app", "examples"})},
+    };
+    for (std::size_t i = 0; i < kTrainingRooms.size(); ++i)
+      rooms[kTrainingRooms[i]] = with(with_config, std::span(kTrainingRooms).first(i));
+    return rooms;
+  }();
   return table;
+}
+
+// The room of a path from the root, "" where it lies in none.
+std::string room_of(const std::string& path) {
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
+    if (layers().contains(path.substr(0, end))) return path.substr(0, end);
+  return {};
 }
 
 // The kernels of one backend are private to kernels/: callers go through the header of the op. What the processor can
@@ -62,12 +82,10 @@ const std::map<std::string, std::string>& blind_parts() {
 }
 
 std::string judge(const SourceFile& file, const std::string& include) {
-  const std::string folder = file.folder(), path = file.path.generic_string();
-  const std::size_t slash = include.find('/');
-  const std::string target = include.substr(0, slash);
-  if (slash == std::string::npos || !layers().contains(target)) return "is not a path from the root of the repository";
-  if (target != folder && !layers().at(folder).contains(target)) return folder + " may not include " + target;
-  if (is_private(include) && folder != "kernels" && folder != "tests")
+  const std::string path = file.path.generic_string(), room = room_of(path), target = room_of(include);
+  if (target.empty()) return "is not a path from the root of the repository";
+  if (target != room && !layers().at(room).contains(target)) return room + " may not include " + target;
+  if (is_private(include) && room != "kernels" && room != "tests")
     return "kernels of a backend are private to kernels/";
   for (const auto& [part, other] : blind_parts())
     if (path.starts_with(part) && include.starts_with(other) && !include.starts_with(part))
@@ -84,7 +102,7 @@ SourceFile code(const std::string& path, const std::string& text) {
 std::vector<std::string> layer_violations(const SourceFile& file) {
   static const std::regex kInclude(R"re(^\s*#\s*include\s*"([^"]*)")re");
   std::vector<std::string> found;
-  if (!layers().contains(file.folder())) return found;
+  if (room_of(file.path.generic_string()).empty()) return found;
   const std::string text = without_comments(file.text, Keep::literals);
   std::size_t line = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -109,6 +127,26 @@ TEST(IncludeLayers, AFolderIncludesOnlyFoldersAboveIt) {
     EXPECT_THAT(layer_violations(file), IsEmpty());
   }
   EXPECT_GT(files, 50u);
+}
+
+TEST(IncludeLayers, EveryFileOfTrainingLiesInARoom) {
+  for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR))
+    if (file.is_code() && file.folder() == "train") EXPECT_NE(room_of(file.path.generic_string()), "") << file.path;
+}
+
+TEST(IncludeLayers, ARoomOfTrainingSeesThoseBelowItAlone) {
+  const auto violations = [](const std::string& path, const std::string& include) {
+    return layer_violations(code(path, "#include \"" + include + "\"\n"));
+  };
+  EXPECT_THAT(violations("train/run/x.cpp", "plan/memory_plan.h"), IsEmpty());
+  EXPECT_THAT(violations("plan/x.cpp", "train/step/step.h"), IsEmpty());
+  EXPECT_THAT(violations("plan/x.cpp", "train/run/run_context.h"),
+              ElementsAre(HasSubstr("plan may not include train/run")));
+  EXPECT_THAT(violations("report/x.cpp", "plan/gpus.h"), ElementsAre(HasSubstr("report may not include plan")));
+  EXPECT_THAT(violations("train/setup/x.cpp", "train/checkpoint/manifest.h"), SizeIs(1));
+  EXPECT_THAT(violations("config/x.cpp", "train/setup/vocabulary.h"), SizeIs(1));
+  EXPECT_THAT(violations("convert/x.cpp", "train/run/train.h"), SizeIs(1));
+  EXPECT_THAT(violations("train/run/x.cpp", "train/train.h"), ElementsAre(HasSubstr("is not a path from the root")));
 }
 
 TEST(IncludeLayers, DataDoesNotSeeModel) {

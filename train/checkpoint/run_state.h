@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "core/json.h"
 #include "optim/loss_scale.h"
-#include "train/plan/step_plan.h"
+#include "train/setup/step_plan.h"
 
 namespace qtrain {
 

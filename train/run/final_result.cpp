@@ -7,7 +7,7 @@
 
 #include "core/plural.h"
 #include "optim/table.h"
-#include "train/report/outcome_advice.h"
+#include "report/outcome_advice.h"
 
 namespace qtrain {
 namespace {

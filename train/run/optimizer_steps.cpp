@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/timeline.h"
-#include "train/report/metrics.h"
+#include "report/metrics.h"
 
 namespace qtrain {
 namespace {

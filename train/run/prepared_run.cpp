@@ -12,8 +12,8 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/paths.h"
-#include "train/plan/disk_plan.h"
-#include "train/plan/machine.h"
+#include "plan/disk_plan.h"
+#include "plan/machine.h"
 
 namespace qtrain {
 namespace {

@@ -5,8 +5,8 @@
 #include "core/context.h"
 #include "core/log.h"
 #include "dist/collective.h"
-#include "train/report/prometheus.h"
-#include "train/report/start_phases.h"
+#include "report/prometheus.h"
+#include "report/start_phases.h"
 
 namespace qtrain {
 

@@ -1,10 +1,10 @@
 #include "train/run/run_data.h"
 
 #include "core/plural.h"
+#include "report/advice.h"
+#include "report/metrics.h"
 #include "text/template/date.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/report/advice.h"
-#include "train/report/metrics.h"
 #include "train/setup/prepared_data.h"
 
 namespace qtrain {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "train/plan/step_plan.h"
 #include "train/run/run_context.h"
+#include "train/setup/step_plan.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

@@ -7,8 +7,8 @@
 
 #include "core/plural.h"
 #include "core/secrets.h"
-#include "train/plan/memory_plan.h"
-#include "train/report/run_progress.h"
+#include "plan/memory_plan.h"
+#include "report/run_progress.h"
 
 namespace qtrain {
 

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "report/event_file.h"
+#include "report/metrics.h"
+#include "report/outcome_advice.h"
+#include "report/run_messages.h"
+#include "report/tracker.h"
 #include "train/checkpoint/run_state.h"
-#include "train/evaluate.h"
-#include "train/report/event_file.h"
-#include "train/report/metrics.h"
-#include "train/report/outcome_advice.h"
-#include "train/report/run_messages.h"
-#include "train/report/tracker.h"
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_context.h"
 #include "train/run/run_schedule.h"
+#include "train/step/evaluate.h"
 
 namespace qtrain {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/checkpoint/provenance.h"
 #include "train/checkpoint/run_identity.h"
+#include "train/setup/provenance.h"
 
 namespace qtrain {
 

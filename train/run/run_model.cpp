@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "train/plan/compute.h"
-#include "train/report/advice.h"
+#include "report/advice.h"
 #include "train/setup/adapter_names.h"
+#include "train/setup/compute.h"
 #include "train/setup/vocabulary.h"
 
 namespace qtrain {

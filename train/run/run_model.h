@@ -2,14 +2,14 @@
 #include <memory>
 
 #include "optim/optimizer.h"
-#include "train/evaluate.h"
-#include "train/plan/memory_plan.h"
-#include "train/rank_keys.h"
+#include "plan/memory_plan.h"
+#include "train/ranks/rank_keys.h"
 #include "train/run/run_context.h"
 #include "train/run/run_data.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/sample_prompts.h"
-#include "train/step.h"
+#include "train/step/evaluate.h"
+#include "train/step/step.h"
 
 namespace qtrain {
 

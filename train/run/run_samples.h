@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "train/report/metrics.h"
+#include "report/metrics.h"
 #include "train/run/run_context.h"
 #include "train/run/run_model.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "train/plan/step_plan.h"
+#include "train/setup/step_plan.h"
 
 namespace qtrain {
 

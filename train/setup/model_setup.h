@@ -9,7 +9,7 @@
 #include "core/context.h"
 #include "core/log.h"
 #include "model/transformer.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

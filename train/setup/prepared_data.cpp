@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/stop.h"
 #include "text/template/date.h"
-#include "train/checkpoint/provenance.h"
 #include "train/setup/dataset_setup.h"
+#include "train/setup/provenance.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

@@ -7,8 +7,8 @@
 #include "core/parallel.h"
 #include "data/source/mixture.h"
 #include "data/token_cache.h"
-#include "train/report/row_notes.h"
 #include "train/setup/dataset_setup.h"
+#include "train/setup/row_notes.h"
 #include "train/setup/text_folder.h"
 
 namespace qtrain {

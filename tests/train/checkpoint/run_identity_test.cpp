@@ -13,7 +13,7 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
-#include "train/plan/compute.h"
+#include "train/setup/compute.h"
 #include "train/setup/model_setup.h"
 
 namespace qtrain {

@@ -6,10 +6,10 @@
 
 #include "model/model_config.h"
 #include "tests/errors.h"
-#include "train/device_batch.h"
-#include "train/plan/compute.h"
 #include "train/setup/adapter_names.h"
+#include "train/setup/compute.h"
 #include "train/setup/model_setup.h"
+#include "train/step/device_batch.h"
 
 namespace qtrain {
 namespace {

@@ -1,0 +1,100 @@
+#include "plan/run_time.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/adapter_passes.h"
+
+namespace qtrain {
+namespace {
+
+constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400,
+  "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
+constexpr Device kGpu{.kind = DeviceKind::cuda};
+
+TransformerOptions frozen_with(std::optional<LoraConfig> lora) {
+  return {.config = parse_model_config(parse_json(kConfig, "config"), "config"),
+          .base = Update::frozen,
+          .lora = std::move(lora)};
+}
+
+LoraConfig adapter(std::vector<std::string> targets) {
+  return {.r = 8, .targets = std::move(targets)};
+}
+
+// Groups that read one input: q, k, v (64 in, 128 out), o (64, 64), gate and up (64, 256), down (128, 64).
+TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
+  struct Case {
+    const char* name;
+    Device device;
+    LoraConfig lora;
+    double forward, backward;  // of a layer
+  };
+  LoraConfig dropped = adapter({"q_proj"}), decomposed = adapter({"q_proj"});
+  dropped.dropout = 0.1;
+  decomposed.dora = true;
+  const Case cases[] = {
+      {"all on a GPU", kGpu, adapter({"all-linear"}), 320 + 2 * 512 + 3 * 56, 3 * 320 + 2 * 512 + 3 * 56},
+      {"all on a processor", Device{}, adapter({"all-linear"}), 320 + 3 * 56, 320 + 2 * 512 + 3 * 56},
+      {"one of three that read an input", kGpu, adapter({"v_proj"}), 64 + 2 * 32 + 3 * 8, 3 * 64 + 2 * 32 + 3 * 8},
+      {"with dropout", kGpu, dropped, 3 * 64 + 2 * 64 + 3 * 8, 7 * 64 + 2 * 64 + 3 * 8},
+      {"with a magnitude", kGpu, decomposed, 64 + 4 * 64 + 3 * 8, 3 * 64 + 9 * 64 + 3 * 8},
+  };
+  for (const Case& c : cases) {
+    const AdapterPasses passes = adapter_passes(Transformer(c.device, frozen_with(c.lora)));
+    EXPECT_EQ(passes.forward, 3 * c.forward) << c.name;
+    EXPECT_EQ(passes.backward, 3 * c.backward) << c.name;
+    EXPECT_EQ(passes.head, 0) << c.name;
+  }
+  EXPECT_EQ(adapter_passes(Transformer(kGpu, frozen_with({}))).forward, 0);
+  EXPECT_EQ(adapter_passes(Transformer(kGpu, frozen_with(adapter({"lm_head"})))).head,
+            (64 + 2 * 400 + 3 * 8) + (3 * 64 + 2 * 400 + 3 * 8));
+}
+
+// The same weights, frozen: more adapters take longer, by more than their operations, which are few.
+TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
+  const auto seconds = [](std::optional<LoraConfig> lora) {
+    Transformer model(kGpu, frozen_with(std::move(lora)));
+    const PlannedRun run{.model = model, .optimizer = plan_state({}, model), .target = {.device = kGpu}};
+    const StepWork work{.mix = {.context = 128}, .micro_batch_tokens = 1024, .micro_batches = 2};
+    return step_time(run, work, DeviceSpeed{.flops = 1e12, .bandwidth = 1e11});
+  };
+  const StepTime none = seconds({}), one = seconds(adapter({"q_proj"})), all = seconds(adapter({"all-linear"}));
+  EXPECT_EQ(none.adapters, 0);
+  EXPECT_LT(none.seconds(), one.seconds());
+  EXPECT_LT(one.seconds(), all.seconds());
+  // f32 activations: 4 bytes of each element, 3 layers, 2,048 tokens.
+  EXPECT_DOUBLE_EQ(all.adapters, 2048.0 * 3 * 4 * (1512 + 2152) / 1e11);
+  EXPECT_DOUBLE_EQ(all.seconds(), std::max(all.computing, all.memory) + all.adapters + all.update);
+}
+
+TEST(SheetShares, GrowWithTheWidthAndAreOneWhereTheyAreGiven) {
+  struct Case {
+    std::int64_t width;
+    double least, most;  // between which all three are
+  };
+  Ranged<SheetShares> before{};
+  for (const Case& c :
+       {Case{64, 0.28, 0.48}, {2048, 0.28, 0.48}, {2560, 0.33, 0.55}, {4096, 0.5, 0.62}, {16384, 0.5, 0.62}}) {
+    const Ranged<SheetShares> s = sheet_shares(c.width);
+    EXPECT_GE(s.slow.flops, c.least) << c.width;
+    EXPECT_LE(s.fast.flops, c.most) << c.width;
+    EXPECT_LT(s.slow.flops, s.usual.flops) << c.width;
+    EXPECT_LT(s.usual.flops, s.fast.flops) << c.width;
+    EXPECT_LT(s.slow.bandwidth, s.fast.bandwidth) << c.width;
+    EXPECT_LE(before.usual.flops, s.usual.flops) << c.width;
+    before = s;
+  }
+  EXPECT_EQ(sheet_shares(2048).usual.flops, 0.3);
+  for (const std::int64_t width : {64, 4096}) {
+    const Ranged<SheetShares> given = sheet_shares(width, 0.37);
+    for (const SheetShares& s : {given.slow, given.usual, given.fast}) {
+      EXPECT_EQ(s.flops, 0.37) << width;
+      EXPECT_EQ(s.bandwidth, given.usual.bandwidth) << width;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qtrain

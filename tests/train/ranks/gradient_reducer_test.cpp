@@ -1,0 +1,227 @@
+#include "train/ranks/gradient_reducer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "dist/queued_collective.h"
+#include "tests/dist/local_ranks.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr int kMicroBatches = 6;  // of a step
+
+/// Parameters of odd sizes and both types, each a unit; gradients of micro-batch i depend on i alone.
+class Model {
+ public:
+  explicit Model(const std::vector<std::pair<std::int64_t, DType>>& sizes) : store_("weights") {
+    for (const auto& [n, dtype] : sizes) {
+      store_.begin_unit(static_cast<int>(store_.all().size()));
+      store_.declare(
+          {.name = "p" + std::to_string(store_.all().size()), .shape = {n}, .dtype = dtype, .update = Update::trained});
+    }
+    store_.allocate();
+    for (Param& p : store_.all()) trained_.push_back(&p);
+  }
+  ParamStore& store() { return store_; }
+  std::span<Param* const> trained() const { return trained_; }
+
+  /// As a backward pass: unit after unit, each of which the access hears of.
+  void add_micro_batch(std::int64_t number, Ctx& ctx, UnitAccess& access) {
+    access.enter(ctx, {.unit = 0, .gradients = UnitAccess::Gradients::yes});
+    for (int unit = static_cast<int>(trained_.size()) - 1; unit >= 0; --unit) {
+      if (unit > 0) access.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
+      if (number >= 0) add_unit(unit, number);
+      access.finish_gradients(ctx, unit);
+    }
+  }
+  void add_unit(int unit, std::int64_t number) {
+    const Param* p = trained_[static_cast<std::size_t>(unit)];
+    dispatch_float(p->grad.dtype, [&]<class T>() {
+      T* const gradient = p->grad.as<T>();
+      const std::int64_t n = p->grad.numel();
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(number) * 40503U;
+        const float value = static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
+        gradient[i] = T(static_cast<float>(gradient[i]) + value);
+      }
+    });
+  }
+  std::string bits() const {
+    std::string all;
+    for (const Param* p : trained_) all.append(reinterpret_cast<const char*>(p->grad.data), p->grad.bytes());
+    return all;
+  }
+
+ private:
+  ParamStore store_;
+  std::vector<Param*> trained_;
+};
+
+const std::vector<std::pair<std::int64_t, DType>> kSizes{
+    {1, DType::f32}, {1000003, DType::f32}, {7, DType::bf16}, {513, DType::bf16}, {64, DType::f32}};
+
+struct Result {
+  std::string bits;
+  double sum = 0;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+// What two steps in a row come to on each of so many ranks.
+std::vector<Result> reduced_by(int size, const GradientReducer::Options& options,
+                               const std::vector<std::pair<std::int64_t, DType>>& sizes = kSizes) {
+  std::vector<Result> results(static_cast<std::size_t>(size));
+  const auto errors = test::on_ranks(size, [&](Ctx& ctx, Collective& ranks) {
+    Model model(sizes);
+    std::vector<double> sums(3);
+    const Tensor view = view_of(std::span(sums), {3});
+    const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
+    GradientReducer reducer(ranks, options, model.trained(), view);
+    if (size == 1) {
+      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes({}, 1, options, model.trained()));
+    }
+    Result& result = results[static_cast<std::size_t>(ranks.rank())];
+    for (int step = 0; step < 2; ++step) {
+      model.store().zero_grads(ctx);
+      std::ranges::fill(sums, 0.0);
+      reducer.begin_step(kMicroBatches / size);
+      for (int i = 0; i < kMicroBatches / size; ++i) {
+        const int number = i * size + ranks.rank();
+        // The last micro-batch of the second step has no rows.
+        const bool empty = step == 1 && number + 1 == kMicroBatches;
+        model.add_micro_batch(empty ? -1 : number, ctx, reducer);
+        if (!empty) sums[0] += 1.0 / (number + 3);
+        reducer.end_micro_batch(ctx);
+      }
+      reducer.finish(ctx);
+      result.bits += model.bits();
+      result.sum = sums[0];
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  return results;
+}
+
+TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
+  const GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  const Result alone = reduced_by(1, ordered)[0];
+  for (const int size : {2, 3, 6})
+    EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered), [&](const Result& r) { return r == alone; }))) << size;
+}
+
+// Gradients of a micro-batch are rounded, and nothing that is made of several.
+TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
+  const std::vector<std::pair<std::int64_t, DType>> sizes{{1, DType::f32}, {2001, DType::f32}, {513, DType::bf16}};
+  GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  const Result exact = reduced_by(1, ordered, sizes)[0];
+  ordered.wire = DType::bf16;
+  const Result alone = reduced_by(1, ordered, sizes)[0];
+  EXPECT_NE(alone.bits, exact.bits);
+  EXPECT_EQ(alone.sum, exact.sum);
+  for (const int size : {2, 6})
+    EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered, sizes), [&](const Result& r) { return r == alone; })))
+        << size;
+}
+
+TEST(GradientReducer, ActsWhereSomethingIsTrained) {
+  Model model({{8, DType::f32}, {8, DType::f32}});
+  Solo alone;
+  double sum = 0;
+  const GradientReducer reducer(alone, {.order = ReductionOrder::micro_batches, .beside = true},
+                                model.trained().subspan(1), view_of(std::span(&sum, 1), {1}));
+  for (const int unit : {0, 1}) {
+    EXPECT_EQ(reducer.acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}), unit == 1);
+    EXPECT_EQ(reducer.acts_on_gradients(unit), unit == 1);
+  }
+}
+
+// Room for what NCCL adds instead of them.
+TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
+  const Model model({{3000, DType::f32}, {5000, DType::bf16}});
+  const Device gpu{DeviceKind::cuda};
+  const GradientReducer::Options options{.wire = DType::bf16};
+  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained()), 3000 * sizeof(Bf16));
+  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained().subspan(1)), 0U);
+}
+
+// One step after the other: nothing of the first is left in the second.
+TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
+  Model model(kSizes), one(kSizes);
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  model.store().zero_grads(ctx);
+  double sum = 0;
+  const Tensor total = model.trained()[1]->grad, part = one.trained()[1]->grad;  // f32
+  for (int number = 0; number + 1 < kMicroBatches; ++number) {
+    one.store().zero_grads(ctx);
+    one.add_unit(1, number);
+    for (std::int64_t i = 0; i < part.numel(); ++i) total.as<float>()[i] += part.as<float>()[i];
+    sum += 1.0 / (number + 3);
+  }
+  const Result reduced = reduced_by(3, {.order = ReductionOrder::micro_batches})[0];
+  EXPECT_EQ(reduced.sum, sum);
+  const std::string second = reduced.bits.substr(reduced.bits.size() / 2);
+  const std::size_t first_parameter = sizeof(float);
+  EXPECT_TRUE(second.substr(first_parameter, total.bytes()) ==
+              std::string(reinterpret_cast<const char*>(total.data), total.bytes()));
+}
+
+// Neither do buckets, nor whether units are added before the pass has come to the next one: each element is added in
+// the order of the ranks.
+TEST(GradientReducer, BucketsDoNotChangeTheBits) {
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches}) {
+    const Result whole = reduced_by(3, {.order = order})[0];
+    for (const std::int64_t bytes : {1, 5000, 1 << 30}) {
+      const auto results = reduced_by(3, {.order = order, .beside = true, .bucket_bytes = bytes});
+      EXPECT_TRUE((std::ranges::all_of(results, [&](const Result& r) { return r == whole; }))) << bytes;
+    }
+  }
+}
+
+/// The first of two ranks that have the same gradients, which take a while to arrive.
+struct SlowTwin : Solo {
+  int size() const override { return 2; }
+  void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::size_t row = sent.bytes() / 2;
+    for (std::size_t r = 0; r < 2; ++r) std::memcpy(received.data + r * row, sent.data, row);
+  }
+};
+
+// Nobody adds to gradients that are still on their way: those of the next micro-batch begin at zero.
+TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  Model model(kSizes);
+  model.store().zero_grads(ctx);
+  std::vector<double> sums(1);
+  QueuedCollective ranks(std::make_unique<SlowTwin>());
+  GradientReducer reducer(ranks, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
+                          model.trained(), view_of(std::span(sums), {1}));
+  reducer.begin_step(2);
+  model.add_micro_batch(0, ctx, reducer);
+  for (const int unit : {4, 1, 0}) {
+    reducer.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
+    EXPECT_THAT(model.trained()[static_cast<std::size_t>(unit)]->grad.span<float>(), Each(0.0F)) << unit;
+  }
+}
+
+TEST(GradientReducer, OtherwiseRanksAgreeAndDifferFromOneByRounding) {
+  const Result alone = reduced_by(1, {})[0];
+  const std::vector<Result> three = reduced_by(3, {});
+  EXPECT_TRUE(three[1] == three[0] && three[2] == three[0]);
+  ASSERT_EQ(three[0].bits.size(), alone.bits.size());
+  const auto* a = reinterpret_cast<const float*>(alone.bits.data());
+  const auto* b = reinterpret_cast<const float*>(three[0].bits.data());
+  // The first two parameters: sums of six float32 values below 1/2, each rounded to 2^-24 of at most 3.
+  for (std::size_t i = 0; i < 1000004; ++i) ASSERT_NEAR(a[i], b[i], 6 * 2e-7) << i;
+  EXPECT_NEAR(three[0].sum, alone.sum, 1e-12);
+}
+
+}  // namespace
+}  // namespace qtrain

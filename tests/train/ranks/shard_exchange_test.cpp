@@ -1,0 +1,181 @@
+#include "train/ranks/shard_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/dist/local_ranks.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr int kRanks = 3;                   // of a group
+constexpr std::int64_t kLarge = 1'500'000;  // a row is longer than what is sent at once
+
+/// The value of an element of a gradient of one rank: no two sums in another order need be equal.
+float value_of(int rank, std::int64_t i) {
+  const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(rank) * 40503U;
+  return static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
+}
+
+float sum_of(int ranks, std::int64_t i, float sum) {
+  for (int r = 0; r < ranks; ++r) sum += value_of(r, i);
+  return sum;
+}
+
+float rounded(float x) {
+  return Bf16(x);
+}
+
+// Of a group.
+float rounded_sum_of(int group, std::int64_t i, float sum) {
+  for (int r = 0; r < kRanks; ++r) sum += rounded(value_of(group * kRanks + r, i));
+  return sum;
+}
+
+struct Division {
+  ZeroStage stage;
+  int replicas = 1;
+  ReductionOrder order = ReductionOrder::ranks;
+  DType wire = DType::f32;
+};
+
+/// One of the ranks, and a parameter that it divides with others.
+struct Rank {
+  Rank(Ctx& c, Collective& ranks, const Division& d, std::int64_t n)
+      : number(ranks.rank()),
+        ctx(c),
+        store("weights", {}, Placement::device,
+              {.stage = d.stage, .ranks = kRanks, .rank = number % kRanks, .replicas = d.replicas}),
+        p(store.declare({.name = "w", .shape = {n}, .update = Update::trained})),
+        shared(ranks, store.sharding()),
+        stores{&store} {
+    store.allocate();
+    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order, .wire = d.wire}, stores);
+  }
+  const ShardGroup& group() const { return store.groups()[0]; }
+  void fill_gradients(float own) {
+    for (std::int64_t i = 0; i < p.grad.numel(); ++i) p.grad.as<float>()[i] = value_of(number, i);
+    if (store.sharding().divides_gradients()) std::ranges::fill(p.own.grad.span<float>(), own);
+  }
+
+  int number;
+  Ctx& ctx;
+  ParamStore store;
+  Param& p;
+  ShardRanks shared;
+  std::array<const ParamStore*, 1> stores;
+  std::optional<ShardExchange> exchange;
+};
+
+void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Rank&)>& work) {
+  const auto errors = test::on_ranks(kRanks * d.replicas, [&](Ctx& ctx, Collective& ranks) {
+    Rank rank(ctx, ranks, d, n);
+    work(rank);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+class ShardExchangeOf : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(ShardExchangeOf, GathersWhatEachRankHas) {
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
+    for (const int replicas : {1, 2})
+      on_each_rank({stage, replicas}, GetParam(), [](Rank& rank) {
+        Param& p = rank.p;
+        std::ranges::fill(p.value.span<float>(), -1.0F);
+        for (std::int64_t i = p.own.begin; i < p.own.end(); ++i)
+          p.own.value.as<float>()[i - p.own.begin] = static_cast<float>(i);
+        rank.exchange->gather(rank.ctx, rank.group());
+        for (std::int64_t i = 0; i < p.value.numel(); ++i) ASSERT_EQ(p.value.as<float>()[i], static_cast<float>(i));
+      });
+}
+
+// In the order of the ranks, on what was there before or instead of it.
+TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
+    on_each_rank({stage}, GetParam(), [&](Rank& rank) {
+      const bool adds = stage == ZeroStage::gradients;
+      rank.fill_gradients(0.25F);
+      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float sum = adds ? sum_of(kRanks, i, 0.25F) : value_of(2, i) + (value_of(0, i) + value_of(1, i));
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], sum) << i;
+      }
+    });
+}
+
+// Two micro-batches. Every replica has the same sums: those of its group and then of the others, or all in the order
+// of the ranks.
+TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
+  constexpr int kReplicas = 2, kAll = kRanks * kReplicas;
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
+    on_each_rank({ZeroStage::gradients, kReplicas, order}, GetParam(), [&](Rank& rank) {
+      rank.fill_gradients(0);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float found = own.grad.as<float>()[i - own.begin], sum = sum_of(kAll, i, sum_of(kAll, i, 0));
+        // Sums of 12 numbers below a half, rounded up to 11 times either way.
+        if (order == ReductionOrder::ranks)
+          ASSERT_NEAR(found, sum, 22 * 0x1p-22F) << i;
+        else
+          ASSERT_EQ(found, sum) << i;
+      }
+    });
+}
+
+// Each once.
+TEST_P(ShardExchangeOf, RoundsGradientsOnTheirWay) {
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
+    on_each_rank({.stage = stage, .wire = DType::bf16}, GetParam(), [&](Rank& rank) {
+      const bool adds = stage == ZeroStage::gradients;
+      rank.fill_gradients(0.25F);
+      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i)
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], rounded_sum_of(0, i, adds ? 0.25F : 0)) << i;
+    });
+}
+
+TEST_P(ShardExchangeOf, TakesTheValuesOfTheFirstReplica) {
+  on_each_rank({ZeroStage::weights, 2}, GetParam(), [](Rank& rank) {
+    const std::span<float> own = rank.p.own.value.span<float>();
+    const auto first = static_cast<float>(rank.number % kRanks);
+    std::ranges::fill(own, static_cast<float>(rank.number));
+    rank.exchange->replicate(rank.ctx, rank.group());
+    EXPECT_THAT(own, Each(first));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ShardExchangeOf, ::testing::Values(1, 5000, kLarge),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+// Those of the groups on their way to the rank that adds them, and what it has added on its way back.
+TEST(ShardExchange, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
+    on_each_rank({ZeroStage::gradients, 2, order, DType::bf16}, 5000, [&](Rank& rank) {
+      rank.fill_gradients(0);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float first = rounded_sum_of(0, i, rounded_sum_of(0, i, 0));
+        const float second = rounded_sum_of(1, i, rounded_sum_of(1, i, 0));
+        float all = 0;
+        for (int batch = 0; batch < 2; ++batch) all = rounded_sum_of(1, i, rounded_sum_of(0, i, all));
+        const float expected = order == ReductionOrder::ranks ? rounded(rounded(first) + rounded(second)) : all;
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], expected) << i;
+      }
+    });
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,229 @@
+#include "train/ranks/gradient_buckets.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/elementwise.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::int64_t kSmallestBucket = std::int64_t{64} << 10, kLargestBucket = std::int64_t{32} << 20;  // bytes
+
+// On a processor by this thread alone: the others compute. Sums of f64 are of f64.
+template <class Sum, class T>
+void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const bool adds = mode == Sink::Mode::accumulate;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const auto x = static_cast<Wide>(row[i]);
+    sum[i] = static_cast<Sum>(adds ? sum[i] + x : x);
+  }
+}
+
+/// Where elements of a gradient are in a message for one rank or from it.
+struct Piece {
+  const GradientParts& parts;
+  std::int64_t begin, count;  ///< of the rank's part, also where the part is shorter
+  std::int64_t at;            ///< in the message
+};
+
+void for_pieces(const GradientBucket& bucket, BucketColumns c, const std::function<void(const Piece&)>& act) {
+  const auto first = std::ranges::upper_bound(bucket.begins, c.begin) - bucket.begins.begin() - 1;
+  for (auto i = static_cast<std::size_t>(first); i < bucket.parts.size(); ++i) {
+    const std::int64_t begin = std::max(bucket.begins[i], c.begin);
+    const std::int64_t end = std::min(bucket.begins[i + 1], c.begin + c.count);
+    if (begin >= end) break;
+    act({bucket.parts[i], begin - bucket.begins[i], end - begin, begin - c.begin});
+  }
+}
+
+// What of a piece a rank has.
+Tensor there(const Piece& piece, std::int64_t rank) {
+  const std::int64_t size = piece.parts.size(rank), begin = std::min(piece.begin, size);
+  return piece.parts.gradient.slice(piece.parts.begin(rank) + begin, std::min(piece.count, size - begin));
+}
+
+double time_of(const std::function<void()>& act) {
+  const auto begin = std::chrono::steady_clock::now();
+  act();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::int64_t GradientParts::begin(std::int64_t rank) const {
+  return std::min(rank * row, gradient.numel());
+}
+
+std::int64_t GradientParts::size(std::int64_t rank) const {
+  return begin(rank + 1) - begin(rank);
+}
+
+bool GradientBucket::holds(int unit) const {
+  return std::ranges::find(units, unit) != units.end();
+}
+
+void GradientBucket::add(GradientParts p) {
+  begins.push_back(begins.back() + p.row);
+  parts.push_back(std::move(p));
+}
+
+std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes, DType wire) {
+  const auto size = static_cast<std::int64_t>(size_of(wire));
+  std::vector<Param*> ordered(trained.begin(), trained.end());
+  // Unit 0 is the last.
+  std::ranges::stable_sort(ordered, std::greater{}, &Param::unit);
+  std::vector<GradientBucket> buckets;
+  const Param* before = nullptr;
+  for (const Param* p : ordered) {
+    const bool begins_unit = !before || before->unit != p->unit;
+    const bool full = !buckets.empty() && buckets.back().row() * ranks * size >= bytes;
+    if (buckets.empty() || (begins_unit && full)) buckets.emplace_back();
+    if (begins_unit) buckets.back().units.push_back(p->unit);
+    const std::int64_t n = p->grad.numel();
+    buckets.back().add({.gradient = p->grad.reshaped({n}), .row = (n + ranks - 1) / ranks});
+    before = p;
+  }
+  return buckets;
+}
+
+void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sent) {
+  for_pieces(bucket, c, [&](const Piece& piece) {
+    for (std::int64_t r = 0; r < sent.shape[0]; ++r) {
+      const Tensor from = there(piece, r);
+      const Tensor to = sent.slice(r, 1).reshaped({c.count}).slice(piece.at, piece.count);
+      const std::int64_t n = from.numel();
+      if (n > 0) copy_alone(ctx, to.slice(0, n), from);
+      if (n < piece.count) clear_alone(ctx, to.slice(n, piece.count - n));
+    }
+  });
+}
+
+void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums) {
+  for_pieces(bucket, c, [&](const Piece& piece) {
+    for (std::int64_t r = 0; r < sums.shape[0]; ++r) {
+      const Tensor to = there(piece, r);
+      if (to.numel() == 0) continue;
+      copy_alone(ctx, to, sums.slice(r, 1).reshaped({c.count}).slice(piece.at, to.numel()));
+    }
+  });
+}
+
+void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
+  for (std::int64_t r = 0; r < received.shape[0]; ++r) {
+    const Tensor row = received.slice(r, 1).reshaped({received.shape[1]}).slice(0, sum.numel());
+    const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
+    if (sum.device.kind == DeviceKind::cuda) {
+      ops::copy(ctx, {.y = to, .x = row});
+      continue;
+    }
+    dispatch_float(sum.dtype, [&]<class Sum>() {
+      dispatch_float(row.dtype,
+                     [&]<class T>() { add_row<Sum, T>(sum.span<Sum>(), ConstTensor(row).span<T>(), to.mode); });
+    });
+  }
+}
+
+Messages Messages::of(std::int64_t ranks, std::int64_t count) const {
+  const auto part = [&](const Tensor& t) {
+    return t.reshaped({t.numel()}).slice(0, ranks * count).reshaped({ranks, count});
+  };
+  return {part(sent), part(received)};
+}
+
+// Once received, what was sent makes room for the sums in f32.
+void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
+  const int n = ranks.size();
+  check(n > 1, "gradients of a rank alone have no others to be added to");
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
+    const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
+    const Messages m = memory.of(n, c.count);
+    pack(ctx, bucket, c, m.sent);
+    ranks.all_to_all(ctx, m.sent, m.received);
+    const Tensor sum{m.sent.data, DType::f32, {c.count}, m.sent.device};
+    add_in_order(ctx, sum, m.received, Sink::Mode::store);
+    const Tensor own = m.received.slice(ranks.rank(), 1).reshaped({c.count});
+    copy_alone(ctx, own, sum);
+    ranks.all_gather(ctx, own, m.received);
+    unpack(ctx, bucket, c, m.received);
+  }
+}
+
+void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from) {
+  if (to.device.kind == DeviceKind::cuda) {
+    if (to.dtype == from.dtype) return ctx.stream().copy(to.data, from.data, from.bytes());
+    return ops::copy(ctx, {.y = store(to), .x = from});
+  }
+  if (to.dtype == from.dtype) {
+    std::memcpy(to.data, from.data, from.bytes());
+    return;
+  }
+  dispatch_float(to.dtype, [&]<class To>() {
+    dispatch_float(from.dtype,
+                   [&]<class T>() { add_row<To, T>(to.span<To>(), ConstTensor(from).span<T>(), Sink::Mode::store); });
+  });
+}
+
+void clear_alone(Ctx& ctx, const Tensor& t) {
+  if (t.device.kind == DeviceKind::cpu)
+    std::memset(t.data, 0, t.bytes());
+  else
+    ctx.stream().fill(t.data, 0, t.bytes());
+}
+
+std::vector<Tensor> slabs_of(std::vector<Tensor> tensors) {
+  constexpr std::ptrdiff_t kAlignment = 256;
+  std::ranges::sort(tensors, {}, &Tensor::data);
+  std::vector<Tensor> all;
+  for (const Tensor& t : tensors) {
+    if (!all.empty() && all.back().dtype == t.dtype) {
+      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
+      if (gap >= 0 && gap < kAlignment) {
+        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
+        all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
+        continue;
+      }
+    }
+    all.push_back(t.reshaped({t.numel()}));
+  }
+  return all;
+}
+
+LinkTimes time_link(Ctx& ctx, Collective& ranks) {
+  constexpr std::int64_t kSmall = 16, kLarge = std::int64_t{1} << 16;  // elements for each rank
+  constexpr int kTries = 3;
+  std::vector<float> sent(static_cast<std::size_t>(ranks.size() * kLarge)), received(sent.size());
+  const auto exchange = [&](std::int64_t n) {
+    const auto all = static_cast<std::size_t>(ranks.size() * n);
+    ranks.all_to_all(ctx, view_of(std::span(sent).first(all), {ranks.size(), n}),
+                     view_of(std::span(received).first(all), {ranks.size(), n}));
+  };
+  // The fastest of a few: others wait for ranks that come late.
+  const auto fastest = [&](std::int64_t n) {
+    exchange(n);
+    double least = time_of([&] { exchange(n); });
+    for (int i = 1; i < kTries; ++i) least = std::min(least, time_of([&] { exchange(n); }));
+    return least;
+  };
+  std::vector<double> seconds{fastest(kSmall), fastest(kLarge)};
+  ranks.all_reduce(ctx, view_of(std::span(seconds), {2}), Reduction::max);
+  const auto bytes = [&](std::int64_t n) { return ranks.size() * n * std::int64_t{sizeof(float)}; };
+  return {seconds[0], seconds[1], bytes(kSmall), bytes(kLarge)};
+}
+
+std::int64_t bucket_bytes(const LinkTimes& t) {
+  constexpr double kShare = 0.1;  // of the latency in the time of a bucket
+  const double more = t.large_seconds - t.small_seconds;
+  if (more <= 0) return kSmallestBucket;
+  const double bandwidth = static_cast<double>(t.large_bytes - t.small_bytes) / more;
+  const double bytes = t.small_seconds * bandwidth * (1 - kShare) / kShare;
+  return std::clamp(static_cast<std::int64_t>(std::min(bytes, static_cast<double>(kLargestBucket))), kSmallestBucket,
+                    kLargestBucket);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,253 @@
+#include "train/run/train.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/file.h"
+#include "core/paths.h"
+#include "core/plural.h"
+#include "core/stop.h"
+#include "core/timeline.h"
+#include "dist/queued_collective.h"
+#include "report/report_page.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/foreign_results.h"
+#include "train/run/final_result.h"
+#include "train/run/prepared_run.h"
+#include "train/run/resume.h"
+#include "train/run/training_loop.h"
+#include "train/setup/compute.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run that is driven: it has its weights and a state, which change from step to step.
+struct DrivenRun {
+  const RunContext& run;
+  const OutputFolder& output;
+  PreparedRun& prepared;
+  std::int64_t stop_after = 0;
+  RunState state = {};
+
+  const StepPlan& plan() const { return prepared.data->plan; }
+  TrainingObjects objects() {
+    return {.ctx = run.ctx,
+            .setup = prepared.model.setup,
+            .text = prepared.data->text,
+            .optimizer = *prepared.model.optimizer,
+            .state = state,
+            .training = run.training(),
+            .plan = plan(),
+            .identity = prepared.metadata.identity,
+            .ranks = run.ranks};
+  }
+};
+
+// Where all steps were done before, the file says how.
+void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
+  const fs::path file = d.output.path() / kResolvedConfig;
+  if (!d.run.leads()) return;
+  const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
+  if (was_done && path_exists(file)) return;
+  Json resolved = resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance);
+  resolved["run"]["memory_plan"] = d.prepared.model.memory.json();
+  write_file(file, dump_json(resolved, 2) + "\n");
+}
+
+/// report.html, which is written however the run of this rank ends once it has begun.
+class ReportAtTheEnd {
+ public:
+  ReportAtTheEnd(const RunContext& run, const fs::path& output) : run_(run), output_(output) {}
+  ~ReportAtTheEnd() {
+    if (!run_.leads()) return;
+    try {
+      write_file(output_ / "report.html", report_page({read_run(output_, RunOf::this_process)}));
+    } catch (const std::exception& e) {
+      run_.log.warn("there is no report.html: {}", e.what());
+    }
+  }
+  ReportAtTheEnd(const ReportAtTheEnd&) = delete;
+  ReportAtTheEnd& operator=(const ReportAtTheEnd&) = delete;
+
+ private:
+  const RunContext& run_;
+  const fs::path& output_;
+};
+
+TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
+  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
+  run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
+  d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
+                 d.prepared.from.named ? "with --resume auto " : "");
+  result.exit_code = static_cast<int>(ErrorKind::stopped);
+  return result;
+}
+
+/// What a run that has begun writes.
+struct RunWriters {
+  const TrainingObjects& objects;
+  RunCheckpoints& checkpoints;
+  RunLog& run_log;
+  RunSamples& samples;
+};
+
+TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
+  const auto& [objects, checkpoints, run_log, samples] = writers;
+  OptimizerSteps steps(
+      d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
+  TrainingLoop loop(d.run, {.plan = d.plan(),
+                            .model = d.prepared.model,
+                            .state = d.state,
+                            .steps = steps,
+                            .run_log = run_log,
+                            .samples = samples,
+                            .checkpoints = checkpoints,
+                            .stop_after = d.stop_after});
+  const bool done = loop.run();
+  TrainingResult result{
+      .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
+  if (!done) return stopped(d, run_log, std::move(result));
+  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  FinalResult final = finish_run(d.run, {.objects = objects,
+                                         .model = d.prepared.model,
+                                         .run_log = run_log,
+                                         .checkpoints = checkpoints,
+                                         .output = d.output.path(),
+                                         .ranks = d.run.ranks.size()});
+  run_log.end_tracking(0);
+  result.json.update(final.totals);
+  result.summary = std::move(final.summary);
+  return result;
+}
+
+/// A full disk is an error that people run into in the middle of a long run: what they still have.
+Error naming_what_survives(const Error& error, const fs::path& output) {
+  if (error.kind() != ErrorKind::disk) return error;
+  const std::vector<fs::path> saved = find_checkpoints(output);
+  const std::string survives =
+      saved.empty() ? "no checkpoint had been saved: the run begins anew"
+                    : fmt::format("{} is whole: the same command goes on from there", saved.back().string());
+  ErrorText text = error.text();
+  text.remedy += (text.remedy.empty() ? "" : "\n  ") + survives;
+  return {error.kind(), text};
+}
+
+TrainingResult drive(DrivenRun& d) {
+  const TrainingObjects objects = d.objects();
+  RunCheckpoints checkpoints(d.run, objects, d.output.path());
+  d.run.phases.begin("loading weights");
+  const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
+  RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
+  // Those of an evaluation that a stop ended come again.
+  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step - (d.state.events_pending ? 1 : 0));
+  write_resolved_config(d, resumed);
+  const ReportAtTheEnd report(d.run, d.output.path());
+  // What cannot be written then does not hide why the run failed.
+  const auto tell_end = [&](const char* why, int exit_code) {
+    try {
+      run_log.add_end("failed", why);
+      run_log.end_tracking(exit_code);
+    } catch (const std::exception& e) {
+      d.run.log.warn("how the run ended could not be written down: {}", e.what());
+    }
+  };
+  try {
+    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
+  } catch (const Error& e) {
+    const Error told = naming_what_survives(e, d.output.path());
+    tell_end(told.what(), told.exit_code());
+    throw told;
+  } catch (const std::exception& e) {
+    tell_end(e.what(), static_cast<int>(ErrorKind::internal));
+    throw;
+  }
+}
+
+/// A timeline of what this rank does as long as this lives, which is written however that ends.
+class Profile {
+ public:
+  Profile(const RunContext& run, const fs::path& output)
+      : file_(output / fmt::format("trace-rank-{}.json", run.ranks.rank())),
+        process_{.number = run.ranks.rank(),
+                 .name = fmt::format("rank {}", run.ranks.rank()),
+                 .label = run.ctx.device().kind == DeviceKind::cuda ? "GPU: when work was queued" : "processor"},
+        log_(run.log) {
+    timeline::start();
+    timeline::name_thread("training");
+  }
+  ~Profile() {
+    try {
+      if (const std::int64_t dropped = timeline::write(file_, process_); dropped > 0)
+        log_.warn("the timeline ends before the run: {} had no room; profile fewer steps (max_steps)",
+                  counted(dropped, "span"));
+    } catch (const Error& e) {
+      log_.warn("there is no timeline: {}", e.what());
+    }
+  }
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+
+ private:
+  fs::path file_;
+  timeline::Process process_;
+  Log& log_;
+};
+
+// The ranks that share the tokens of micro-batches with this one.
+std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Device device, Collective& ranks) {
+  const int size = static_cast<int>(config.value.run.context_parallel_size);
+  if (ranks.size() % size != 0)
+    fail(ErrorKind::usage, {.cause = fmt::format("context_parallel_size is {}, which does not divide the {} of the run",
+                                                 size, counted(ranks.size(), "rank")),
+                            .place = config.origin.at("context_parallel_size"),
+                            .remedy = "start a multiple of it (nproc), or set it to 1"});
+  if (size == 1) return std::make_unique<Solo>();
+  std::unique_ptr<Collective> part = ranks.part(ranks.rank() / size * size, size);
+  part->label("keys: ");
+  if (device.kind == DeviceKind::cuda) return part;  // what is queued there runs beside the host by itself
+  return std::make_unique<QueuedCollective>(std::move(part), "keys");
+}
+
+}  // namespace
+
+TrainingResult train(const TrainingStart& start, Log& log) {
+  const ResolvedConfig& config = start.config;
+  const bool leads = start.ranks.rank() == 0;
+  const fs::path folder = config.value.training.output_dir;
+  if (leads && !start.overwrite) require_no_foreign_weights(folder);
+  const OutputFolder output(folder, leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
+  if (leads && start.overwrite) fs::remove(folder / kResultMark);  // it is that of this run from now on
+  ComputeChoice compute = compute_choice(config.value);
+  compute.gpu = start.gpu;
+  std::optional<PrometheusEndpoint> prometheus;
+  if (const RunSection& r = config.value.run; leads && r.prometheus_port) {
+    prometheus.emplace(PrometheusEndpoint::Place{.host = r.prometheus_host,
+                                                 .port = static_cast<int>(*r.prometheus_port),
+                                                 .output_dir = config.value.training.output_dir});
+    log.info("Prometheus: http://{}:{}/metrics", r.prometheus_host, *r.prometheus_port);
+  }
+  StartPhases phases(log);
+  phases.begin("opening the device");
+  Ctx ctx = make_context(compute, log);
+  const std::unique_ptr<Collective> sharing = sharing_ranks(config, ctx.device(), start.ranks);
+  IgnoredKeys ignored(config, log);
+  const RunContext run{.config = config,
+                       .ctx = ctx,
+                       .log = log,
+                       .ignored = ignored,
+                       .phases = phases,
+                       .ranks = start.ranks,
+                       .sharing = *sharing,
+                       .prometheus = prometheus ? &*prometheus : nullptr};
+  PreparedRun prepared = prepare_run(run, output, start.resume);
+  DrivenRun driven{.run = run, .output = output, .prepared = prepared, .stop_after = start.stop_after};
+  if (config.value.run.nvtx) nvtx::start();
+  if (!config.value.run.profile) return drive(driven);
+  const Profile profile(run, output.path());
+  return drive(driven);
+}
+
+}  // namespace qtrain

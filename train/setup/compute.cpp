@@ -1,0 +1,154 @@
+#include "train/setup/compute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/remarks.h"
+#include "core/plural.h"
+#include "dist/nccl_library.h"
+#include "kernels/processor.h"
+
+namespace qtrain {
+namespace {
+
+bool wants_cuda(const ComputeChoice& choice) {
+  if (choice.device == "cpu") return false;
+  const std::string problem = cuda_problem();
+  if (choice.device == "cuda" && !problem.empty())
+    fail(ErrorKind::usage, {.cause = "device cuda: " + problem, .remedy = "use device=cpu"});
+  return problem.empty() && (choice.device == "cuda" || !cuda_is_emulated());
+}
+
+MatmulPrecision cpu_precision(const ComputeChoice& choice) {
+  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.bf16);
+  return wanted && has_bf16_matmul() ? MatmulPrecision::bf16 : MatmulPrecision::storage;
+}
+
+Ctx cpu_context(const ComputeChoice& choice, Log& log) {
+  const MatmulPrecision precision = cpu_precision(choice);
+  const bool bf16 = precision == MatmulPrecision::bf16;
+  if (choice.compute == "bfloat16" && !bf16)
+    log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
+  Ctx ctx({}, precision, choice.threads);
+  log.info("device: {}, {}, GEMMs in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
+           bf16 ? "bfloat16 with float32 sums" : "float32");
+  return ctx;
+}
+
+MatmulPrecision cuda_precision(const ComputeChoice& choice) {
+  const bool automatic = choice.compute == "auto";
+  if (choice.compute == "bfloat16" || (automatic && choice.bf16)) return MatmulPrecision::bf16;
+  if (automatic && choice.fp16) return MatmulPrecision::f16;
+  return choice.tf32 ? MatmulPrecision::tf32 : MatmulPrecision::storage;
+}
+
+const char* describe_on_cuda(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 sums";
+    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 sums";
+    case MatmulPrecision::tf32: return "activations in float32, GEMMs in TF32";
+    default: return "activations and GEMMs in float32";
+  }
+}
+
+Ctx cuda_context(const ComputeChoice& choice, Log& log) {
+  const DeviceInfo gpu = cuda_info(choice.gpu);
+  const MatmulPrecision precision = plan_compute(choice).matmul;
+  log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
+           static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
+           describe_on_cuda(precision));
+  return Ctx({DeviceKind::cuda, choice.gpu}, precision, choice.threads);
+}
+
+// Of this machine, for a run with this config; 0: it is one on processors.
+int gpus_of(const Config& config) {
+  return cuda_problem().empty() && wants_cuda(compute_choice(config)) ? cuda_device_count() : 0;
+}
+
+}  // namespace
+
+Ctx make_context(const ComputeChoice& choice, Log& log) {
+  return wants_cuda(choice) ? cuda_context(choice, log) : cpu_context(choice, log);
+}
+
+void remark_on_device(ResolvedConfig& config) {
+  const TrainingSection& t = config.value.training;
+  if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
+  if (t.fp16) no_effect(config, "fp16", "it is about GPUs, a processor computes in float32");
+  if (t.tf32.value_or(false) && !config.judge.ignores("tf32")) no_effect(config, "tf32", "it is about GEMMs on a GPU");
+  if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
+  if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
+  if (t.weight_offload) no_effect(config, "weight_offload", "it is about a GPU's memory");
+}
+
+void require_precision(MatmulPrecision precision, std::string_view gpu, int major) {
+  if (precision == MatmulPrecision::bf16 && major < 8)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} is older", gpu),
+          .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
+}
+
+void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major) {
+  if (multiplies_bf16(optimizer) && major < 8)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or newer; "
+                               "{} is older",
+                               optimizer.name, gpu),
+          .remedy = "use another optimizer, adamw_torch for example"});
+}
+
+void require_optimizer(const Config& config, Device device) {
+  if (device.kind == DeviceKind::cpu) return;
+  const DeviceInfo gpu = cuda_info(device.index);
+  require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
+}
+
+ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
+  return {.device = {DeviceKind::cuda, choice.gpu}, .matmul = cuda_precision(choice)};
+}
+
+ComputePlan plan_compute(const ComputeChoice& choice) {
+  if (!wants_cuda(choice)) return {.device = {}, .matmul = cpu_precision(choice)};
+  const DeviceInfo gpu = cuda_info(choice.gpu);
+  const ComputePlan plan = plan_compute_on_gpu(choice);
+  require_precision(plan.matmul, gpu.name, gpu.major);
+  return plan;
+}
+
+void settle_ranks(ResolvedConfig& config) {
+  if (!config.given("nproc")) config.value.run.nproc = std::max(1, gpus_of(config.value));
+}
+
+void require_gpus(const Config& config) {
+  const int gpus = gpus_of(config);
+  if (gpus == 0 || config.run.ranks() == 1) return;
+  if (config.run.nproc > gpus)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("nproc is {}, and {} can be used here: ranks do not share GPUs", config.run.nproc,
+                               counted(gpus, "GPU")),
+          .remedy =
+              fmt::format("set nproc to {} (CUDA_VISIBLE_DEVICES says which GPUs there are), or device to cpu", gpus)});
+  const NcclLibrary needed;
+}
+
+Device device_of_rank(const RankPlace& place, const ComputeChoice& choice) {
+  if (!wants_cuda(choice)) return {};
+  const int gpus = cuda_device_count();
+  if (gpus == 1) return {DeviceKind::cuda, 0};  // a scheduler shows each rank its own
+  if (place.local_rank < gpus) return {DeviceKind::cuda, place.local_rank};
+  fail(ErrorKind::usage, {.cause = fmt::format("rank {} is number {} on this machine, which has GPUs 0 to {}",
+                                               place.rank, place.local_rank, gpus - 1),
+                          .remedy = "start as many ranks on a machine as it has GPUs, or set device to cpu"});
+}
+
+ComputeChoice compute_choice(const Config& config) {
+  return {.device = std::string(name_of_enum(config.run.device)),
+          .compute = config.run.compute_dtype,
+          .bf16 = config.training.bf16,
+          .fp16 = config.training.fp16,
+          .tf32 = config.training.tf32.value_or(false),
+          .threads = static_cast<int>(config.run.threads)};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,149 @@
+#include "train/setup/row_notes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/paths.h"
+#include "core/plural.h"
+#include "model/model_source.h"
+#include "text/template/chat_template.h"
+#include "text/template/load.h"
+#include "text/template/rendered.h"
+
+namespace qtrain {
+
+bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock) {
+  constexpr std::string_view kAnswer = "qtrain-answer";
+  if (!chat_template.has_generation_tags()) return false;
+  const Json messages = {{{"role", "user"}, {"content", "question"}},
+                         {{"role", "assistant"}, {"content", kAnswer}},
+                         {{"role", "user"}, {"content", "question"}}};
+  try {
+    const Rendered rendered = chat_template.render({.messages = &messages, .now = clock});
+    const std::size_t answer = rendered.text.find(kAnswer);
+    for (const auto& [begin, end] : rendered.generated)
+      if (rendered.ranges_known && begin <= answer && answer < end)
+        return rendered.text.find_first_not_of(" \t\r\n", answer + kAnswer.size()) >= end;
+    return false;
+  } catch (const Error& e) {  // a template for other conversations
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+namespace {
+
+/// Where the answers of a model stop: token ids, and the text of the tokenizer's own.
+struct StopTokens {
+  std::vector<std::int32_t> ids;
+  std::string text;
+
+  bool has(const AnswerEnd& end) const { return std::ranges::count(ids, end.token) > 0 || end.text == text; }
+};
+
+StopTokens stop_tokens_of(const TextFolder& text, const ModelSection& model) {
+  const std::filesystem::path path = model_path(model.model_name_or_path);
+  StopTokens stops{.ids = model_end_tokens(is_folder(path) ? path : path.parent_path()),
+                   .text = special_tokens(text.folder)["eos_token"]};
+  if (const auto named = text.named_tokens.find("eos_token"); named != text.named_tokens.end())
+    stops.text = named->second;
+  return stops;
+}
+
+/// A warning where answers end with another token than those at which the model stops.
+std::optional<std::string> warn_of_ends(const std::vector<AnswerEnd>& ends, const TextFolder& text,
+                                        const ModelSection& model) {
+  if (ends.empty() || model.model_name_or_path.empty()) return {};
+  const StopTokens stops = stop_tokens_of(text, model);
+  if (stops.ids.empty() && stops.text.empty()) return {};
+  std::int64_t rows = 0, all = 0;
+  const AnswerEnd* most = nullptr;
+  for (const AnswerEnd& end : ends) {
+    all += end.rows;
+    if (stops.has(end)) continue;
+    rows += end.rows;
+    if (!most || end.rows > most->rows) most = &end;
+  }
+  if (!most) return {};
+  const std::string where = rows == all ? "" : fmt::format(" in {} of {} rows", rows, all),
+                    known = stops.text.empty() ? fmt::format("{}", fmt::join(stops.ids, ", ")) : stops.text;
+  if (most->special)
+    return fmt::format(
+        "the chat template ends answers with {}{}, which is no end token of the model (that is {}): the trained model "
+        "will not stop there. Set eos_token to \"{}\", which the saved model and tokenizer then have",
+        most->text, where, known, most->text);
+  return fmt::format(
+      "the chat template does not end answers{} with a special token but with \"{}\", and the end token of the model "
+      "is {}: the trained model will not stop there. Name a chat template whose turns end with a token of this "
+      "tokenizer (chat_template_path), or set eos_token to the token that ends them",
+      where, most->text, known);
+}
+
+/// Of all rows that are made with this text.
+std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const DataSection& data) {
+  std::vector<RowNotes::Note> notes;
+  if (const auto& form = text.training_template)
+    notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
+                                        "stays as it is",
+                                        form->name())});
+  if (data.assistant_only_loss && text.chat_template && !text.training_template &&
+      leaves_ends_out(*text.chat_template, text.template_clock))
+    notes.push_back(
+        {true,
+         "the {% generation %} blocks of the chat template end before the end of the assistant's turn, which "
+         "is not learned then: the model may not stop where it should. Put the token that ends a turn into "
+         "them"});
+  return notes;
+}
+
+}  // namespace
+
+std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const Config& config) {
+  std::vector<Note> notes;
+  if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config.data);
+  const bool told = std::ranges::any_of(notes, &Note::warns);  // that ends are not learned at all
+  if (auto warning = told ? std::nullopt : warn_of_ends(s.answer_ends, text, config.model);
+      warning && !std::exchange(said_of_ends_, true))
+    notes.push_back({true, std::move(*warning)});
+  const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
+  if (unplaced.count > 0)
+    notes.push_back(
+        {true, fmt::format("{} of {} left out, as it cannot be told what the assistant says there; the first is {}: {}",
+                           unplaced.count, counted(s.source_rows, "row"), unplaced.place, unplaced.reason)});
+  if (unanswered.count > 0)
+    notes.push_back(
+        {false, fmt::format("data: {} of {} left out: skip_empty_answers; the first is {}: {}", unanswered.count,
+                            counted(s.source_rows, "row"), unanswered.place, unanswered.reason)});
+  if (s.broken.count > 0)
+    notes.push_back(
+        {true, fmt::format("data: {} of {} left out (skip_broken_turns); the first is {}: {}", s.broken.count,
+                           counted(s.source_rows, "row"), s.broken.place, s.broken.reason)});
+  if (s.too_long.count > 0)
+    notes.push_back(
+        {true,
+         fmt::format("data: {} of {} left out, longer than max_length (truncation_mode drop); the first is {}: {}",
+                     s.too_long.count, counted(s.source_rows, "row"), s.too_long.place, s.too_long.reason)});
+  if (s.unprinted.count > 0)
+    notes.push_back(
+        {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
+                           "words for them (chat_template_path), or take them out of the rows",
+                           s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
+  if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
+    notes.push_back(
+        {true,
+         fmt::format(
+             "prompt and completion are texts in {}: they are joined as they are, without the chat template and "
+             "without a separator, as TRL does. For a model that answers chats give lists of messages, "
+             "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and "
+             "output",
+             counted(s.joined_pairs, "row"))});
+  return notes;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,47 @@
+#pragma once
+#include "core/log.h"
+#include "dist/collective.h"
+#include "train/step/device_batch.h"
+
+namespace qtrain {
+
+/// Loss over a whole split: the sum over targets divided by their number, whatever the batching; and, where the model
+/// is trained with a loss of its routers, the mean of that over the batches, times its coefficient.
+struct Evaluation {
+  double loss_sum = 0;
+  std::int64_t tokens = 0, target_tokens = 0, rows = 0, batches = 0;
+
+  double router_sum = 0, router_coefficient = 0;
+
+  /// The mean of the batches' losses of routers, without its coefficient.
+  double router_loss() const { return batches > 0 ? router_sum / static_cast<double>(batches) : 0; }
+  double loss() const {
+    const double of_targets = target_tokens > 0 ? loss_sum / static_cast<double>(target_tokens) : 0;
+    return of_targets + router_coefficient * router_loss();
+  }
+};
+
+/// Evaluates on the batches of a loader, each rank on its own or with those that share its tokens; the loader and the
+/// ranks must outlive it. The model must be planned for Pass::evaluate with largest_batch.
+class Evaluator {
+ public:
+  Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share = {});
+  /// Over all ranks. Ends early when a stop is asked for.
+  Evaluation run(Ctx& ctx, Transformer& model, Log& log);
+  /// Of the device, for batches of up to so many tokens.
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
+    return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(2);
+  }
+
+ private:
+  bool stops(Ctx& ctx, const Transformer& model) const;
+  void add_over_ranks(Ctx& ctx, Evaluation& e);
+
+  const Loader& loader_;
+  Collective& ranks_;
+  ContextShare share_;
+  BatchFeed feed_;
+  DeviceNumbers sums_;  ///< of targets, of routers
+};
+
+}  // namespace qtrain

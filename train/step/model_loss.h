@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "core/log.h"
+#include "train/step/evaluate.h"
+
+namespace qtrain {
+
+struct LossRequest {
+  const Config& config;  ///< model, evaluation rows and how they are batched
+  std::optional<std::string> adapter = {};
+  std::int64_t max_rows = 0;  ///< only the first rows; 0: all
+};
+struct ModelLoss {
+  Evaluation evaluation;
+  std::int64_t source_rows = 0;  ///< rows of the data, before packing
+};
+
+/// Loads a model (with its adapter) and evaluates it on the evaluation rows of a config. ErrorKind::stopped if a stop
+/// was asked for, ErrorKind::input for rows with ids beyond its vocabulary.
+ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log);
+
+}  // namespace qtrain
