@@ -8,13 +8,13 @@
 namespace qtrain {
 namespace {
 
-constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400,
+constexpr const char* kTimedModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400,
   "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
 constexpr Device kGpu{.kind = DeviceKind::cuda};
 
 TransformerOptions frozen_with(std::optional<LoraConfig> lora) {
-  return {.config = parse_model_config(parse_json(kConfig, "config"), "config"),
+  return {.config = parse_model_config(parse_json(kTimedModel, "config"), "config"),
           .base = Update::frozen,
           .lora = std::move(lora)};
 }
