@@ -9,6 +9,7 @@
 #include "kernels/gemm_workspaces.h"
 #include "model/recompute.h"
 #include "plan/machine.h"
+#include "train/ranks/exchange_stream.h"
 #include "train/step/evaluate.h"
 #include "train/step/step.h"
 
@@ -39,8 +40,7 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
-  if (run.model.options().sharding.divides_trained()) return squares + DividedModel::bytes(run.reduction, run.model);
-  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction, trained);
+  return squares + gradient_exchange_bytes(run.model, run.ranks, run.reduction);
 }
 
 /// One way to save memory.
@@ -261,7 +261,7 @@ PlannedState plan_state(const TrainingSection& t, Transformer& model) {
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
   const TrainingSection& t = config.training;
   const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
-  GradientReducer::Options reduction{
+  ReductionOptions reduction{
       .order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
       .beside = exchanges_beside(model),
       .wire = config.run.communication_data_type == "bf16" ? DType::bf16 : DType::f32};

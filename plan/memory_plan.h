@@ -10,7 +10,7 @@
 #include "data/loader.h"
 #include "model/transformer.h"
 #include "optim/table.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/setup/sample_prompts.h"
 
 namespace qtrain {
@@ -96,7 +96,7 @@ struct PlannedRun {
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
   CopyChoice dense_copies = CopyChoice::automatic, operand_copies = CopyChoice::automatic;
   int ranks = 1;
-  GradientReducer::Options reduction = {};
+  ReductionOptions reduction = {};
   ExecutionChoice choice = {};  ///< what became of that: see plan_run
 
   const RecomputePolicy& policy() const { return choice.recompute.policy; }

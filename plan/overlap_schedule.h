@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/shards.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain {
 
@@ -26,7 +26,7 @@ struct StepShape {
   ZeroStage stage = ZeroStage::none;
   int buffers = 2;  ///< blocks that are whole at a time: Sharding::buffers
   ReductionOrder order = ReductionOrder::ranks;
-  /// Gradients that every rank has whole are added beside the pass: see GradientReducer::Options, DividedModel.
+  /// Gradients that every rank has whole are added beside the pass: see ReductionOptions, DividedModel.
   bool beside = false;
   std::int64_t micro_batches = 1;
   std::int64_t group = 1;  ///< blocks whose inputs are computed again together: RecomputePolicy::group

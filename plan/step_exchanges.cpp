@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "train/ranks/gradient_buckets.h"
+#include "train/ranks/gradient_reducer.h"
 #include "train/ranks/shard_exchange.h"
 
 namespace qtrain {
@@ -52,7 +54,7 @@ struct GroupExchange {
   const ShardGroup& group;
   const Sharding& sharding;
   Device device;
-  GradientReducer::Options reduction;
+  ReductionOptions reduction;
 
   bool in_order() const { return reduction.order == ReductionOrder::micro_batches; }
   ShardExchange::Options exchange() const { return {device, reduction.order, reduction.wire}; }
@@ -125,7 +127,7 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
 }
 
 // As GradientReducer on a GPU, for which gradients of one type are about one piece of memory.
-void add_in_place(StepExchanges& all, const GradientBucket& bucket, const GradientReducer::Options& reduction) {
+void add_in_place(StepExchanges& all, const GradientBucket& bucket, const ReductionOptions& reduction) {
   std::map<DType, std::int64_t> elements;
   for (const GradientParts& p : bucket.parts) elements[p.gradient.dtype] += p.gradient.numel();
   std::vector<ExchangeCall>& calls =
@@ -147,7 +149,7 @@ void add_beside(StepExchanges& all, const std::vector<Param*>& trained, DType wi
          .bytes = static_cast<double>(p->value.numel()) * static_cast<double>(size_of(wire))});
 }
 
-void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Options& reduction, int ranks) {
+void add_whole(StepExchanges& all, Transformer& model, const ReductionOptions& reduction, int ranks) {
   const std::vector<Param*> trained = model.trained();
   const bool in_order = reduction.order == ReductionOrder::micro_batches;
   const std::vector<GradientBucket> buckets = make_buckets(trained, ranks, reduction.bucket_bytes, reduction.wire);
@@ -167,7 +169,7 @@ void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Op
 
 }  // namespace
 
-StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options& reduction, int ranks) {
+StepExchanges step_exchanges(Transformer& model, const ReductionOptions& reduction, int ranks) {
   StepExchanges all;
   const Sharding& sharding = model.options().sharding;
   all.units.resize(static_cast<std::size_t>(1 + model.config().layers));

@@ -5,7 +5,7 @@
 
 #include "model/transformer.h"
 #include "plan/interconnect.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain {
 
@@ -40,6 +40,6 @@ struct StepExchanges {
   std::vector<ExchangeCall> micro_batch, step;
 };
 /// Of a model that was declared for so many ranks.
-StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options& reduction, int ranks);
+StepExchanges step_exchanges(Transformer& model, const ReductionOptions& reduction, int ranks);
 
 }  // namespace qtrain

@@ -9,6 +9,7 @@
 #include "tests/emulator/left_out_waits.h"
 #include "tests/emulator/small_model.h"
 #include "train/ranks/divided_model.h"
+#include "train/ranks/gradient_reducer.h"
 
 namespace qtrain::testing {
 namespace {
@@ -95,20 +96,18 @@ void train_whole() {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Model model(ctx, {.stage = ZeroStage::none});
   Mirror ranks(2);
-  DeviceNumbers sums(kCuda, 1);
   const std::vector<Param*> trained = model.trained();
-  GradientReducer reducer(ranks, {.beside = true, .bucket_bytes = 1}, trained, sums.all());
+  GradientReducer reducer(ranks, {.beside = true, .bucket_bytes = 1}, trained);
   model.set_access(reducer);
   const SmallBatch batch(ctx);
   for (int i = 0; i < 2; ++i) {
     model.weights().zero_grads(ctx);
-    sums.clear(ctx);
     reducer.begin_step(2);
     for (int j = 0; j < 2; ++j) {
       batch.forward_and_backward(ctx, model);
       reducer.end_micro_batch(ctx);
     }
-    reducer.finish(ctx);
+    reducer.finish_step(ctx);
     update(ctx, model);
   }
   synchronize(kCuda);

@@ -10,6 +10,7 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "tests/emulator/small_model.h"
+#include "train/ranks/gradient_reducer.h"
 #include "train/ranks/shard_exchange.h"
 
 namespace qtrain::testing {
@@ -76,14 +77,13 @@ struct Weights {
 TEST(RoundedGradients, OfWholeStatesAreAddedByNccl) {
   Weights w({});
   Param* const trained[] = {&w.p};
-  const DeviceNumbers sums(kCuda, 1);
-  const GradientReducer::Options options{.wire = DType::bf16};
+  const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  GradientReducer reducer(w.ranks, options, trained, sums.all());
+  GradientReducer reducer(w.ranks, options, trained);
   EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientReducer::bytes(kCuda, 2, options, trained));
   reducer.end_micro_batch(w.ctx);
-  reducer.finish(w.ctx);
-  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::f64})) << "gradients, and the sums of losses";
+  reducer.finish_step(w.ctx);
+  EXPECT_EQ(w.ranks.types, std::vector{DType::bf16});
   const std::vector<float> found = w.host(w.p.grad);
   for (std::int64_t i = 0; i < kElements; ++i)
     ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;

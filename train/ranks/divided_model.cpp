@@ -11,7 +11,7 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
-ShardExchange::Options exchange_options(const Transformer& model, const GradientReducer::Options& reduction) {
+ShardExchange::Options exchange_options(const Transformer& model, const ReductionOptions& reduction) {
   return {.device = model.device(),
           .order = reduction.order,
           .wire = reduction.wire,
@@ -24,7 +24,7 @@ void clear(Ctx& ctx, const Tensor& t) {
 
 }  // namespace
 
-DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const GradientReducer::Options& reduction)
+DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const ReductionOptions& reduction)
     : model_(model),
       stores_(stores_of(model)),
       order_(reduction.order),
@@ -36,7 +36,7 @@ DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const Gradient
   model_.set_access(*this);
 }
 
-std::size_t DividedModel::bytes(const GradientReducer::Options& reduction, const Transformer& model) {
+std::size_t DividedModel::bytes(const ReductionOptions& reduction, const Transformer& model) {
   return ShardExchange::bytes(exchange_options(model, reduction), stores_of(model));
 }
 

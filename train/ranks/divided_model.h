@@ -3,22 +3,19 @@
 #include <vector>
 
 #include "model/transformer.h"
-#include "train/ranks/gradient_reducer.h"
-#include "train/ranks/rank_access.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/ranks/shard_exchange.h"
 
 namespace qtrain {
 
 /// A model in training whose states are divided among ranks: gathers the units that passes read, and adds the gradients
 /// of a unit over the ranks, while others are computed.
-class DividedModel : public RankAccess {
+class DividedModel : public GradientExchange {
  public:
   /// The model has its memory and is divided among these ranks; from here on its passes use this.
-  DividedModel(Transformer& model, ShardRanks& ranks, const GradientReducer::Options& reduction);
-  /// Of the device, beside the parameters.
-  static std::size_t bytes(const GradientReducer::Options& reduction, const Transformer& model);
-  /// The ranks that share one state.
-  Collective& group() { return ranks_.group(); }
+  DividedModel(Transformer& model, ShardRanks& ranks, const ReductionOptions& reduction);
+  /// Bytes of device memory that it takes besides the parameters.
+  static std::size_t bytes(const ReductionOptions& reduction, const Transformer& model);
 
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
@@ -30,14 +27,11 @@ class DividedModel : public RankAccess {
   bool acts_on_gradients(int unit) const override { return exchanges_gradients() && trains(unit); }
   bool exchanges_gradients() const override { return sharding().divides_gradients() || adds_whole(); }
 
-  /// Before the first of so many micro-batches of an update.
-  void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
-  /// After a micro-batch of every rank.
-  void end_micro_batch(Ctx& ctx);
-  /// Before the update of what this rank owns: it has the sums over all ranks then.
-  void finish_step(Ctx& ctx);
-  /// After it: every rank has the values of all.
-  void finish_update(Ctx& ctx);
+  void begin_step(std::int64_t micro_batches) override { left_ = micro_batches; }
+  void end_micro_batch(Ctx& ctx) override;
+  void finish_step(Ctx& ctx) override;
+  void finish_update(Ctx& ctx) override;
+  bool divides() const override { return true; }
 
  private:
   /// Memory in which units are made whole.

@@ -21,7 +21,7 @@ struct SumsMemory {
   std::int64_t rounded = 0;  ///< that NCCL adds at once, where those are not the gradients
   DType wire;
 
-  SumsMemory(Device device, int ranks, const GradientReducer::Options& options, std::span<Param* const> trained)
+  SumsMemory(Device device, int ranks, const ReductionOptions& options, std::span<Param* const> trained)
       : wire(options.wire) {
     std::int64_t wider = 0;
     for (const Param* p : trained) {
@@ -42,32 +42,29 @@ struct SumsMemory {
 
 }  // namespace
 
-std::size_t GradientReducer::bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained) {
+std::size_t GradientReducer::bytes(Device device, int ranks, const ReductionOptions& options,
+                                   std::span<Param* const> trained) {
   const std::size_t stream = options.beside && device.kind == DeviceKind::cuda ? ExchangeStream::kBytes : 0;
   return stream + SumsMemory(device, ranks, options, trained).bytes(ranks);
 }
 
-GradientReducer::GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained,
-                                 Tensor sums)
-    : ranks_(ranks),
-      options_(options),
-      sums_(sums),
-      sums_of_rank_(sums.device),
-      total_sums_(static_cast<std::size_t>(sums.numel())) {
+GradientReducer::GradientReducer(Collective& ranks, const ReductionOptions& options, std::span<Param* const> trained)
+    : ranks_(ranks), options_(options) {
   const int n = ranks.size();
   if (trained.empty() || (n == 1 && !is_ordered())) return;
+  device_ = trained.front()->grad.device;
   buckets_ = make_buckets(trained, n, options.bucket_bytes, options.wire);
-  if (options.beside && sums.device.kind == DeviceKind::cuda) stream_.emplace(sums.device);
+  if (options.beside && device_.kind == DeviceKind::cuda) stream_.emplace(device_);
   allocate(trained);
 }
 
 void GradientReducer::allocate(std::span<Param* const> trained) {
   const int n = ranks_.size();
-  const SumsMemory memory(sums_.device, n, options_, trained);
+  const SumsMemory memory(device_, n, options_, trained);
   if (memory.bytes(n) == 0) return;
-  memory_ = DeviceMemory(sums_.device, memory.bytes(n), "sums of gradients over ranks");
+  memory_ = DeviceMemory(device_, memory.bytes(n), "sums of gradients over ranks");
   const auto part = [&](std::size_t at, DType dtype, Shape shape) {
-    return Tensor{memory_.data() + at, dtype, shape, sums_.device};
+    return Tensor{memory_.data() + at, dtype, shape, device_};
   };
   if (memory.rounded > 0) {
     rounded_ = part(0, memory.wire, {memory.rounded});
@@ -83,7 +80,7 @@ void GradientReducer::allocate(std::span<Param* const> trained) {
     b.totals = totals_.slice(at, b.row());
     at += b.row();
   }
-  Stream stream(sums_.device);
+  Stream stream(device_);
   stream.fill(totals_.data, 0, totals_.bytes());
   stream.synchronize();
 }
@@ -133,7 +130,7 @@ Pending GradientReducer::start(Ctx& ctx, const ExchangeStream::Work& work) {
 
 void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
   bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) {
-    by_nccl(sums_.device, options_.order) ? add_in_place(c, ranks, bucket) : add(c, ranks, bucket);
+    by_nccl(device_, options_.order) ? add_in_place(c, ranks, bucket) : add(c, ranks, bucket);
   });
 }
 
@@ -180,36 +177,19 @@ void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBu
   clear_alone(ctx, bucket.totals);  // for the next step
 }
 
-// On the host: they are a few numbers in f64.
-void GradientReducer::add_sums(Ctx& ctx) {
-  const Tensor mine = sums_of_rank_.of(ctx, sums_);
-  const std::int64_t n = mine.numel();
-  std::vector<double> all(static_cast<std::size_t>(n * ranks_.size()));
-  ranks_.all_gather(ctx, mine, view_of(std::span(all), {ranks_.size(), n}));
-  for (std::size_t i = 0; i < all.size(); ++i) total_sums_[i % static_cast<std::size_t>(n)] += all[i];
-  clear_alone(ctx, sums_);
-}
-
 void GradientReducer::end_micro_batch(Ctx& ctx) {
   if (!options_.beside && adds())
     for (GradientBucket& bucket : buckets_) begin_adding(ctx, bucket);
-  if (is_ordered()) add_sums(ctx);
   --left_;
 }
 
-void GradientReducer::finish(Ctx& ctx) {
-  if (ranks_.size() == 1 && !is_ordered()) return;
-  std::optional<timeline::Span> span;
-  if (!buckets_.empty()) span.emplace("wait for sums");
-  if (!is_ordered()) {
-    wait();
-    return ranks_.all_reduce(ctx, sums_, Reduction::sum);
-  }
-  for (GradientBucket& bucket : buckets_)
-    bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
+void GradientReducer::finish_step(Ctx& ctx) {
+  if (buckets_.empty()) return;
+  const timeline::Span span("wait for sums");
+  if (is_ordered())
+    for (GradientBucket& bucket : buckets_)
+      bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
   wait();
-  ctx.stream().copy(sums_.data, total_sums_.data(), sums_.bytes());
-  std::ranges::fill(total_sums_, 0.0);
 }
 
 }  // namespace qtrain

@@ -5,7 +5,7 @@
 
 #include "core/param_store.h"
 #include "dist/collective.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain {
 

@@ -7,7 +7,8 @@
 
 #include "core/param_store.h"
 #include "train/ranks/exchange_stream.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_buckets.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/ranks/shard_ranks.h"
 
 namespace qtrain {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "report/advice.h"
+#include "train/ranks/gradient_buckets.h"
 #include "train/setup/adapter_names.h"
 #include "train/setup/compute.h"
 #include "train/setup/vocabulary.h"
@@ -67,8 +68,8 @@ std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
 }
 
 // The size of buckets that is asked for, or suits what the ranks measure.
-GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& planned) {
-  GradientReducer::Options reduction = planned.reduction;
+ReductionOptions reduction_of(const RunContext& run, const PlannedRun& planned) {
+  ReductionOptions reduction = planned.reduction;
   const bool asked = run.config.value.run.ddp_bucket_cap_mb.has_value();
   const bool whole = !planned.model.options().sharding.divides_trained();
   // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed

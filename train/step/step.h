@@ -4,9 +4,10 @@
 
 #include "core/graph.h"
 #include "optim/optimizer.h"
-#include "train/ranks/divided_model.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/ranks/gradient_squares.h"
+#include "train/ranks/rank_sums.h"
+#include "train/ranks/shard_ranks.h"
 #include "train/ranks/unrecorded_units.h"
 #include "train/step/device_batch.h"
 
@@ -22,7 +23,7 @@ class TrainStep {
   struct Options {
     std::int64_t max_tokens = 0;  ///< of a micro-batch, over all ranks that share it
     std::size_t graphs = 0;       ///< records that are kept
-    GradientReducer::Options reduction = {};
+    ReductionOptions reduction = {};
   };
   struct Parts {
     Transformer& model;
@@ -67,8 +68,8 @@ class TrainStep {
   std::vector<Param*> trained_;
   BatchFeed feed_;
   DeviceNumbers sums_;
-  GradientReducer reducer_;
-  std::unique_ptr<DividedModel> divided_;  ///< if it is
+  RankSums rank_sums_;
+  std::unique_ptr<GradientExchange> exchange_;
   GradientSquares squares_;
   GraphCache graphs_;
   std::optional<UnrecordedUnits> units_;  ///< where ranks exchange something in passes

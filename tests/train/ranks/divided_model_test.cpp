@@ -48,7 +48,7 @@ class Divided {
       : ranks(std::make_unique<Twin>(state)), model(ctx, with_sharding(std::move(options), stage, buffers)) {
     model.commit({}, {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}});
     model.weights().zero_grads(ctx);
-    divided.emplace(model, shards, GradientReducer::Options{.order = ReductionOrder::micro_batches});
+    divided.emplace(model, shards, ReductionOptions{.order = ReductionOrder::micro_batches});
     for (const ShardGroup& group : model.weights().groups()) fill(group.own_values, static_cast<float>(group.unit));
   }
   Divided(ZeroStage stage, int buffers)

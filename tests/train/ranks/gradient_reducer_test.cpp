@@ -9,6 +9,7 @@
 
 #include "dist/queued_collective.h"
 #include "tests/dist/local_ranks.h"
+#include "train/ranks/rank_sums.h"
 
 namespace qtrain {
 namespace {
@@ -75,7 +76,7 @@ struct Result {
 };
 
 // What two steps in a row come to on each of so many ranks.
-std::vector<Result> reduced_by(int size, const GradientReducer::Options& options,
+std::vector<Result> reduced_by(int size, const ReductionOptions& options,
                                const std::vector<std::pair<std::int64_t, DType>>& sizes = kSizes) {
   std::vector<Result> results(static_cast<std::size_t>(size));
   const auto errors = test::on_ranks(size, [&](Ctx& ctx, Collective& ranks) {
@@ -83,7 +84,8 @@ std::vector<Result> reduced_by(int size, const GradientReducer::Options& options
     std::vector<double> sums(3);
     const Tensor view = view_of(std::span(sums), {3});
     const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
-    GradientReducer reducer(ranks, options, model.trained(), view);
+    GradientReducer reducer(ranks, options, model.trained());
+    RankSums rank_sums(ranks, options.order, view);
     if (size == 1) {
       EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes({}, 1, options, model.trained()));
     }
@@ -99,8 +101,10 @@ std::vector<Result> reduced_by(int size, const GradientReducer::Options& options
         model.add_micro_batch(empty ? -1 : number, ctx, reducer);
         if (!empty) sums[0] += 1.0 / (number + 3);
         reducer.end_micro_batch(ctx);
+        rank_sums.end_micro_batch(ctx);
       }
-      reducer.finish(ctx);
+      reducer.finish_step(ctx);
+      rank_sums.finish_step(ctx);
       result.bits += model.bits();
       result.sum = sums[0];
     }
@@ -110,7 +114,7 @@ std::vector<Result> reduced_by(int size, const GradientReducer::Options& options
 }
 
 TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
-  const GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  const ReductionOptions ordered{.order = ReductionOrder::micro_batches};
   const Result alone = reduced_by(1, ordered)[0];
   for (const int size : {2, 3, 6})
     EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered), [&](const Result& r) { return r == alone; }))) << size;
@@ -119,7 +123,7 @@ TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
 // Gradients of a micro-batch are rounded, and nothing that is made of several.
 TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
   const std::vector<std::pair<std::int64_t, DType>> sizes{{1, DType::f32}, {2001, DType::f32}, {513, DType::bf16}};
-  GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  ReductionOptions ordered{.order = ReductionOrder::micro_batches};
   const Result exact = reduced_by(1, ordered, sizes)[0];
   ordered.wire = DType::bf16;
   const Result alone = reduced_by(1, ordered, sizes)[0];
@@ -133,9 +137,8 @@ TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
 TEST(GradientReducer, ActsWhereSomethingIsTrained) {
   Model model({{8, DType::f32}, {8, DType::f32}});
   Solo alone;
-  double sum = 0;
   const GradientReducer reducer(alone, {.order = ReductionOrder::micro_batches, .beside = true},
-                                model.trained().subspan(1), view_of(std::span(&sum, 1), {1}));
+                                model.trained().subspan(1));
   for (const int unit : {0, 1}) {
     EXPECT_EQ(reducer.acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}), unit == 1);
     EXPECT_EQ(reducer.acts_on_gradients(unit), unit == 1);
@@ -146,7 +149,7 @@ TEST(GradientReducer, ActsWhereSomethingIsTrained) {
 TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
   const Model model({{3000, DType::f32}, {5000, DType::bf16}});
   const Device gpu{DeviceKind::cuda};
-  const GradientReducer::Options options{.wire = DType::bf16};
+  const ReductionOptions options{.wire = DType::bf16};
   EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained()), 3000 * sizeof(Bf16));
   EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained().subspan(1)), 0U);
 }
@@ -199,10 +202,9 @@ TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   Model model(kSizes);
   model.store().zero_grads(ctx);
-  std::vector<double> sums(1);
   QueuedCollective ranks(std::make_unique<SlowTwin>());
   GradientReducer reducer(ranks, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
-                          model.trained(), view_of(std::span(sums), {1}));
+                          model.trained());
   reducer.begin_step(2);
   model.add_micro_batch(0, ctx, reducer);
   for (const int unit : {4, 1, 0}) {

@@ -1,0 +1,20 @@
+#include "train/ranks/gradient_exchange.h"
+
+#include "train/ranks/divided_model.h"
+#include "train/ranks/gradient_reducer.h"
+
+namespace qtrain {
+
+std::unique_ptr<GradientExchange> make_gradient_exchange(const ExchangeParts& parts, const ReductionOptions& options) {
+  if (!parts.model.options().sharding.divides_trained())
+    return std::make_unique<GradientReducer>(parts.ranks, options, parts.model.trained());
+  check(parts.division, "a divided model without ranks that divide it");
+  return std::make_unique<DividedModel>(parts.model, *parts.division, options);
+}
+
+std::size_t gradient_exchange_bytes(Transformer& model, int ranks, const ReductionOptions& options) {
+  if (model.options().sharding.divides_trained()) return DividedModel::bytes(options, model);
+  return GradientReducer::bytes(model.device(), ranks, options, model.trained());
+}
+
+}  // namespace qtrain

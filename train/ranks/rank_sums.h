@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/transfer.h"
+#include "dist/collective.h"
+#include "train/ranks/gradient_exchange.h"
+
+namespace qtrain {
+
+/// Adds a step's sums (losses, squares; a few numbers in f64) over ranks, in the order of its gradients.
+class RankSums {
+ public:
+  /// `sums` (f64 [n] of the device) are this rank's, and become those of all ranks.
+  RankSums(Collective& ranks, ReductionOrder order, Tensor sums);
+
+  /// Call after each micro-batch on every rank.
+  void end_micro_batch(Ctx& ctx);
+  /// Call after the last micro-batch: every rank has the sums over all ranks afterwards.
+  void finish_step(Ctx& ctx);
+
+ private:
+  bool in_order() const { return order_ == ReductionOrder::micro_batches; }
+
+  Collective& ranks_;
+  ReductionOrder order_;
+  Tensor sums_;
+  HostCopy of_rank_;
+  std::vector<double> totals_;  ///< of the step's micro-batches so far, where they are added in order
+};
+
+}  // namespace qtrain
