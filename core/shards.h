@@ -53,6 +53,7 @@ struct ShardGroup {
   /// rank. `values` holds only the own row until they are gathered. `own_values` may be of the host: Sharding::on_host.
   Tensor values, grads, own_values, own_grads;
 
+  int ranks() const { return static_cast<int>(rows.size()) - 1; }
   bool trained() const { return grad_dtype.has_value(); }
   std::int64_t elements() const { return rows.back(); }
   std::int64_t row_begin(int rank) const { return rows[static_cast<std::size_t>(rank)]; }

@@ -44,8 +44,9 @@ void for_pieces(const GradientBucket& bucket, BucketColumns c, const std::functi
 
 // What of a piece a rank has.
 Tensor there(const Piece& piece, std::int64_t rank) {
-  const std::int64_t size = piece.parts.size(rank), begin = std::min(piece.begin, size);
-  return piece.parts.gradient.slice(piece.parts.begin(rank) + begin, std::min(piece.count, size - begin));
+  const ElementRange& part = piece.parts.of_rank[static_cast<std::size_t>(rank)];
+  const std::int64_t begin = std::min(piece.begin, part.count);
+  return piece.parts.gradient.slice(part.begin + begin, std::min(piece.count, part.count - begin));
 }
 
 double time_of(const std::function<void()>& act) {
@@ -56,12 +57,21 @@ double time_of(const std::function<void()>& act) {
 
 }  // namespace
 
-std::int64_t GradientParts::begin(std::int64_t rank) const {
-  return std::min(rank * row, gradient.numel());
+GradientParts GradientParts::even(Tensor gradient, int ranks) {
+  const std::int64_t n = gradient.numel(), row = (n + ranks - 1) / ranks;
+  GradientParts parts{.gradient = gradient.reshaped({n}), .row = row};
+  for (int r = 0; r < ranks; ++r) {
+    const std::int64_t begin = std::min(r * row, n);
+    parts.of_rank.push_back({begin, std::min(row, n - begin)});
+  }
+  return parts;
 }
 
-std::int64_t GradientParts::size(std::int64_t rank) const {
-  return begin(rank + 1) - begin(rank);
+bool GradientParts::are_rows() const {
+  std::int64_t at = 0;
+  return std::ranges::all_of(of_rank, [&](const ElementRange& part) {
+    return part.begin == std::exchange(at, at + row) && part.count == row;
+  });
 }
 
 bool GradientBucket::holds(int unit) const {
@@ -85,23 +95,30 @@ std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ra
     const bool full = !buckets.empty() && buckets.back().row() * ranks * size >= bytes;
     if (buckets.empty() || (begins_unit && full)) buckets.emplace_back();
     if (begins_unit) buckets.back().units.push_back(p->unit);
-    const std::int64_t n = p->grad.numel();
-    buckets.back().add({.gradient = p->grad.reshaped({n}), .row = (n + ranks - 1) / ranks});
+    buckets.back().add(GradientParts::even(p->grad, ranks));
     before = p;
   }
   return buckets;
 }
 
-void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sent) {
+Tensor pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& memory) {
+  const GradientParts& first = bucket.parts.front();
+  if (bucket.parts.size() == 1 && c.count == bucket.row() && first.are_rows()) {
+    const Tensor rows = first.gradient.reshaped(memory.shape);
+    if (memory.dtype == rows.dtype) return rows;
+    copy_alone(ctx, memory, rows);
+    return memory;
+  }
   for_pieces(bucket, c, [&](const Piece& piece) {
-    for (std::int64_t r = 0; r < sent.shape[0]; ++r) {
+    for (std::int64_t r = 0; r < memory.shape[0]; ++r) {
       const Tensor from = there(piece, r);
-      const Tensor to = sent.slice(r, 1).reshaped({c.count}).slice(piece.at, piece.count);
+      const Tensor to = memory.slice(r, 1).reshaped({c.count}).slice(piece.at, piece.count);
       const std::int64_t n = from.numel();
       if (n > 0) copy_alone(ctx, to.slice(0, n), from);
       if (n < piece.count) clear_alone(ctx, to.slice(n, piece.count - n));
     }
   });
+  return memory;
 }
 
 void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums) {
@@ -136,6 +153,24 @@ Messages Messages::of(std::int64_t ranks, std::int64_t count) const {
   return {part(sent), part(received)};
 }
 
+void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const PartialSum& own) {
+  const std::int64_t row = own.memory.row();
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
+    const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
+    const Messages m = own.memory.of(ranks.size(), c.count);
+    const Tensor sent = pack(ctx, bucket, c, m.sent);
+    Tensor rows = m.received;
+    if (own.scatters) {
+      rows = sent.slice(ranks.rank(), 1);
+      ranks.reduce_scatter(ctx, sent, rows.reshaped({c.count}));
+    } else {
+      ranks.all_to_all(ctx, sent, rows);
+    }
+    if (const std::int64_t n = std::min(c.count, own.sum.numel() - begin); n > 0)
+      add_in_order(ctx, own.sum.slice(begin, n), rows, own.mode);
+  }
+}
+
 // Once received, what was sent makes room for the sums in f32.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
   const int n = ranks.size();
@@ -143,8 +178,7 @@ void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const
   for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
     const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
     const Messages m = memory.of(n, c.count);
-    pack(ctx, bucket, c, m.sent);
-    ranks.all_to_all(ctx, m.sent, m.received);
+    ranks.all_to_all(ctx, pack(ctx, bucket, c, m.sent), m.received);
     const Tensor sum{m.sent.data, DType::f32, {c.count}, m.sent.device};
     add_in_order(ctx, sum, m.received, Sink::Mode::store);
     const Tensor own = m.received.slice(ranks.rank(), 1).reshaped({c.count});

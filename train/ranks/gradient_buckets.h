@@ -8,13 +8,16 @@
 
 namespace qtrain {
 
-/// A gradient that is added over ranks in as many parts of one length; the last ones may be shorter or empty.
+/// A gradient that is added over ranks, each of which adds a part of it.
 struct GradientParts {
-  Tensor gradient;   ///< flat
-  std::int64_t row;  ///< elements of a part
+  Tensor gradient;                         ///< flat
+  std::int64_t row;                        ///< elements of the longest part
+  std::vector<ElementRange> of_rank = {};  ///< the part of each rank; some may be shorter or empty
 
-  std::int64_t begin(std::int64_t rank) const;
-  std::int64_t size(std::int64_t rank) const;
+  /// Parts of one length, except the last ones.
+  static GradientParts even(Tensor gradient, int ranks);
+  /// Whether all have one length and lie one behind the other in the order of the ranks.
+  bool are_rows() const;
 };
 
 /// Gradients that are added over ranks at once, with the parts for each rank one behind the other.
@@ -39,9 +42,10 @@ std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ra
 struct BucketColumns {
   std::int64_t begin, count;
 };
-/// Gradients to sent [ranks, count], rounded to its type, with zeros where parts are short; and what was added back to
-/// them. On the thread that calls, or the stream of the context.
-void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sent);
+/// Gradients as they are sent, [ranks, count] of the type of `memory`, with zeros where parts are short: copied there,
+/// or the gradients themselves where those look alike. On the calling thread, or the stream of the context.
+Tensor pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& memory);
+/// Sums [ranks, count] back to the gradients. Likewise.
 void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums);
 
 /// sum [count] = or += the beginnings of the rows of `received` [ranks, at least count], in their order. Likewise.
@@ -50,7 +54,9 @@ void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mod
 void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from);
 void clear_alone(Ctx& ctx, const Tensor& t);
 
-/// Memory for what ranks send each other at once and what comes back, [ranks, row] of one type each.
+/// Memory for what ranks send each other at once and what comes back, [ranks, row] of one type each. One of them may
+/// have no memory: `sent` where gradients are sent from where they are, `received` where sums come back to what was
+/// sent.
 struct Messages {
   Tensor sent, received;
 
@@ -58,6 +64,16 @@ struct Messages {
   /// For rows of so many elements.
   Messages of(std::int64_t ranks, std::int64_t count) const;
 };
+/// How a rank adds its parts of a bucket.
+struct PartialSum {
+  Tensor sum;  ///< flat: its elements in the order of the bucket's parts
+  Sink::Mode mode;
+  Messages memory;
+  bool scatters = false;  ///< by Collective::reduce_scatter, which adds in an order of its own
+};
+/// Adds the gradients of all ranks, each rank its own parts, in f32 and in the order of the ranks unless they are
+/// scattered.
+void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const PartialSum& own);
 /// Gradients become their sums over several ranks, the same bits on each. They are rounded to the type of the messages,
 /// each element is added by one rank in the order of the ranks, in f32, and its sum rounded to that type again.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory);

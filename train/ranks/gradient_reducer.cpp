@@ -155,13 +155,7 @@ void GradientReducer::add_rounded(Ctx& ctx, Collective& ranks, const Tensor& sla
 // The sums go back at once, or stay where they are until the step is done.
 void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += messages_.row()) {
-    const BucketColumns c{begin, std::min(messages_.row(), bucket.row() - begin)};
-    const Messages m = messages_.of(ranks.size(), c.count);
-    pack(ctx, bucket, c, m.sent);
-    ranks.all_to_all(ctx, m.sent, m.received);
-    add_in_order(ctx, bucket.totals.slice(c.begin, c.count), m.received, Sink::Mode::accumulate);
-  }
+  reduce(ctx, ranks, bucket, {.sum = bucket.totals, .mode = Sink::Mode::accumulate, .memory = messages_});
   for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
 }
 

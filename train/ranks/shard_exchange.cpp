@@ -10,90 +10,30 @@
 namespace qtrain {
 namespace {
 
-/// Elements [begin, begin + count) of every row, as far as it has them.
-struct Columns {
-  std::int64_t begin, count;
-
-  std::int64_t of_row(std::int64_t size) const { return std::clamp(size - begin, std::int64_t{0}, count); }
-};
-
-/// What is sent to whom: each row of a group is cut into equal pieces, one for each replica that adds it.
-struct Pieces {
-  const ShardGroup& group;
-  int ranks, replicas;  ///< of the run: rank j of replica k has piece k of row j
-
-  Pieces(const ShardGroup& g, int replicas_that_add)
-      : group(g), ranks(static_cast<int>(g.rows.size()) - 1), replicas(replicas_that_add) {}
-  int all() const { return ranks * replicas; }
-  std::int64_t longest() const { return (group.longest_row() + replicas - 1) / replicas; }
-  /// Of a rank of the run, in its row.
-  Columns of(int rank) const {
-    const std::int64_t row = group.row_size(rank % ranks), begin = std::min(row, rank / ranks * longest());
-    return {begin, std::min(longest(), row - begin)};
+// Which elements of a group each rank of the run adds: every row is cut into equal pieces, one for each of the replicas
+// that add it. Rank j of replica k adds piece k of row j.
+GradientParts parts_of(const ShardGroup& group, int replicas) {
+  GradientParts parts{.gradient = group.grads, .row = (group.longest_row() + replicas - 1) / replicas};
+  const int ranks = group.ranks();
+  for (int r = 0; r < ranks * replicas; ++r) {
+    const std::int64_t row = group.row_size(r % ranks), begin = std::min(row, r / ranks * parts.row);
+    parts.of_rank.push_back({group.row_begin(r % ranks) + begin, std::min(parts.row, row - begin)});
   }
-  /// Whether all lie one behind the other in the order of the ranks, as long as each other.
-  bool are_rows() const { return replicas == 1 && group.is_even(); }
-};
-
-/// What is sent at once, or received.
-struct Buffer {
-  std::byte* memory;
-  DType dtype;
-};
-
-// What is sent: [ranks, count], short pieces with zeros behind them. Whole rows of one length are sent from where they
-// are, if they are not rounded.
-Tensor packed(Ctx& ctx, const Pieces& pieces, Columns c, Buffer buffer) {
-  const ShardGroup& group = pieces.group;
-  const Tensor out{buffer.memory, buffer.dtype, {pieces.all(), c.count}, group.grads.device};
-  if (pieces.are_rows() && c.count == pieces.longest()) {
-    const Tensor rows = group.grads.reshaped(out.shape);
-    if (buffer.dtype == *group.grad_dtype) return rows;
-    copy_alone(ctx, out, rows);
-    return out;
-  }
-  for (int r = 0; r < pieces.all(); ++r) {
-    const Columns piece = pieces.of(r);
-    const std::int64_t n = c.of_row(piece.count);
-    const Tensor to = out.slice(r, 1).reshaped({c.count}), rest = to.slice(n, c.count - n);
-    const std::int64_t begin = group.row_begin(r % pieces.ranks) + piece.begin + c.begin;
-    if (n > 0) copy_alone(ctx, to.slice(0, n), group.grads.slice(begin, n));
-    if (n < c.count) clear_alone(ctx, rest);
-  }
-  return out;
+  return parts;
 }
 
-/// How gradients are added.
-struct Adding {
-  Sink::Mode mode;
-  Buffer buffer;         ///< for what is sent and received
-  std::int64_t columns;  ///< of all ranks at once
-  bool scatters;         ///< as Collective::reduce_scatter
+/// What is sent and received at once to add the gradients of a group, in elements.
+struct StagedRows {
+  std::int64_t columns;  ///< of a row
+  bool sends_copies;     ///< gradients are not sent from where they are
+  bool receives;         ///< what is scattered comes back to where it was sent from
+
+  StagedRows(const ShardExchange::Options& options, const ShardGroup& group, const GradientParts& parts)
+      : columns(
+            std::min(parts.row, ShardExchange::max_columns(options.device, static_cast<int>(parts.of_rank.size())))),
+        sends_copies(ShardExchange::rounds(options, group) || !parts.are_rows() || columns < parts.row),
+        receives(!ShardExchange::scatters(options, group)) {}
 };
-
-// What this rank adds: what it has received of each, or the sum.
-Tensor exchanged(Ctx& ctx, Collective& ranks, const Pieces& pieces, Columns c, const Adding& how) {
-  const Buffer& memory = how.buffer;
-  if (how.scatters) {
-    const Tensor sent = packed(ctx, pieces, c, memory), own = sent.slice(ranks.rank(), 1);
-    ranks.reduce_scatter(ctx, sent, own.reshaped({c.count}));
-    return own;
-  }
-  const Tensor received{memory.memory, memory.dtype, {pieces.all(), c.count}, pieces.group.grads.device};
-  ranks.all_to_all(ctx, packed(ctx, pieces, c, {memory.memory + received.bytes(), memory.dtype}), received);
-  return received;
-}
-
-void reduce_pieces(Ctx& ctx, Collective& ranks, const Pieces& pieces, const Adding& how) {
-  const ShardGroup& group = pieces.group;
-  const Columns own = pieces.of(ranks.rank());
-  for (std::int64_t begin = 0; begin < pieces.longest(); begin += how.columns) {
-    const Columns c{begin, std::min(how.columns, pieces.longest() - begin)};
-    const Tensor rows = exchanged(ctx, ranks, pieces, c, how);
-    if (const std::int64_t n = c.of_row(own.count); n > 0)
-      add_in_order(ctx, group.own_grads.slice(own.begin + begin, n), rows, how.mode);
-  }
-}
 
 // What is there already goes along in the own row: nothing is added afterwards, and no memory needed for that.
 void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode) {
@@ -105,10 +45,12 @@ void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mo
 
 // Each replica has added a piece of the own row.
 void gather_pieces(Ctx& ctx, Collective& replicas, const ShardGroup& group, int rank) {
-  const Pieces pieces(group, replicas.size());
-  for (int k = 0; k < replicas.size(); ++k)
-    if (const Columns piece = pieces.of(k * pieces.ranks + rank); piece.count > 0)
-      replicas.broadcast(ctx, group.own_grads.slice(piece.begin, piece.count), k);
+  const GradientParts parts = parts_of(group, replicas.size());
+  for (int k = 0; k < replicas.size(); ++k) {
+    const ElementRange piece = parts.of_rank[static_cast<std::size_t>(k * group.ranks() + rank)];
+    if (piece.count == 0) continue;
+    replicas.broadcast(ctx, group.own_grads.slice(piece.begin - group.row_begin(rank), piece.count), k);
+  }
 }
 
 void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
@@ -135,13 +77,10 @@ bool is_wider(const ShardExchange::Options& options, const ShardGroup& group) {
 
 // Elements that are sent and received at once to add the gradients of a group; of so many replicas.
 std::int64_t staged_elements(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
-  const bool rounds = ShardExchange::rounds(options, group), scatters = ShardExchange::scatters(options, group);
-  if (scatters && !rounds) return 0;
-  const Pieces pieces(group, options.order == ReductionOrder::micro_batches ? replicas : 1);
-  const std::int64_t most_columns = ShardExchange::max_columns(options.device, pieces.all());
-  const std::int64_t longest = pieces.longest(), columns = std::min(longest, most_columns);
-  const bool from_there = !rounds && pieces.are_rows() && longest <= most_columns;
-  return (from_there || scatters ? 1 : 2) * pieces.all() * columns;
+  if (ShardExchange::scatters(options, group) && !ShardExchange::rounds(options, group)) return 0;
+  const GradientParts parts = parts_of(group, options.order == ReductionOrder::micro_batches ? replicas : 1);
+  const StagedRows rows(options, group, parts);
+  return static_cast<std::int64_t>(parts.of_rank.size()) * rows.columns * (rows.sends_copies + rows.receives);
 }
 
 // The same for the sums of an update over replicas, where those are rounded: of a row for each.
@@ -225,10 +164,25 @@ Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode
     return start(ctx, ranks_.group(),
                  [&group, mode](Ctx& c, Collective& ranks) { scatter_sums(c, ranks, group, mode); });
   return start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(), [=, this, &group](Ctx& c, Collective& ranks) {
-    const Pieces pieces(group, ranks.size() / (static_cast<int>(group.rows.size()) - 1));
-    const Buffer buffer{memory_.data(), wire_of(options_, group)};
-    reduce_pieces(c, ranks, pieces, {mode, buffer, max_columns(options_.device, ranks.size()), scattered});
+    GradientBucket bucket;
+    bucket.add(parts_of(group, ranks.size() / group.ranks()));
+    const ElementRange own = bucket.parts.front().of_rank[static_cast<std::size_t>(ranks.rank())];
+    const std::int64_t begin = own.begin - group.row_begin(ranks.rank() % group.ranks());
+    qtrain::reduce(c, ranks, bucket,
+                   {.sum = group.own_grads.slice(begin, own.count),
+                    .mode = mode,
+                    .memory = messages_for(group, bucket.parts.front()),
+                    .scatters = scattered});
   });
+}
+
+Messages ShardExchange::messages_for(const ShardGroup& group, const GradientParts& parts) const {
+  const StagedRows rows(options_, group, parts);
+  const Shape shape{static_cast<std::int64_t>(parts.of_rank.size()), rows.columns};
+  Messages m{.sent = {nullptr, wire_of(options_, group), shape, options_.device}, .received = m.sent};
+  if (rows.receives) m.received.data = memory_.data();
+  if (rows.sends_copies) m.sent.data = memory_.data() + (rows.receives ? m.received.bytes() : 0);
+  return m;
 }
 
 Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
@@ -249,7 +203,7 @@ void ShardExchange::add_replicas(Ctx& ctx, Collective& replicas, const ShardGrou
   const std::int64_t n = replicas.size(), row = replica_row(options_, group, replicas.size());
   const Tensor both{memory_.data(), options_.wire, {2 * n, row}, options_.device};
   GradientBucket bucket;
-  bucket.add({.gradient = group.own_grads, .row = (group.own_grads.numel() + n - 1) / n});
+  bucket.add(GradientParts::even(group.own_grads, replicas.size()));
   all_reduce(ctx, replicas, bucket, {both.slice(0, n), both.slice(n, n)});
 }
 

@@ -59,6 +59,7 @@ class ShardExchange {
 
  private:
   Pending start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work);
+  Messages messages_for(const ShardGroup& group, const GradientParts& parts) const;
   void add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const;
   bool adds_pieces() const { return options_.order == ReductionOrder::micro_batches; }
 
