@@ -250,12 +250,6 @@ std::int64_t ParamStore::elements() const {
   return n;
 }
 
-std::int64_t ParamStore::trained_elements() const {
-  std::int64_t n = 0;
-  for (const Param& p : params_) n += p.trained() ? p.value.numel() : 0;
-  return n;
-}
-
 void write_values(Ctx& ctx, const Param& p, ElementRange range,
                   const std::function<void(std::int64_t first, Tensor chunk)>& make) {
   const std::int64_t begin = std::max(range.begin, p.kept.begin);

@@ -119,7 +119,6 @@ class ParamStore {
   const Param* find(std::string_view name) const { return named(name); }
   std::deque<Param>& all() { return params_; }
   const std::deque<Param>& all() const { return params_; }
-  std::int64_t trained_elements() const;
   std::int64_t elements() const;
 
   const Arena& values() const { return values_; }
