@@ -58,7 +58,6 @@ class RandomCase {
                        {"per_device_train_batch_size", case_of["batch"]},
                        {"gradient_accumulation_steps", case_of["accumulation"]},
                        {"learning_rate", 1e-4},
-                       {"random_init", true},
                        {"save_strategy", "no"},
                        {"token_cache_dir", ""}});
     fs::create_directory(folder_.path() / "model");

@@ -84,10 +84,11 @@ void flip_a_bit(const fs::path& file) {
 
 TEST_F(Checkpoints, WithAFlippedBitInAnyFileArePassedOver) {
   write_untrained_model(folder_ / "model");
+  give_random_weights(folder_ / "model");
   fs::create_directories(folder_ / "model/additional_chat_templates");
   write_file(folder_ / "model/additional_chat_templates/tools.jinja", "with tools");
   for (const Json& kind : {Json::object(), Json{{"use_peft", true}, {"lora_target_modules", "all-linear"}}}) {
-    Json run = config({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}});
+    Json run = config({{"model_name_or_path", (folder_ / "model").string()}});
     run.update(kind);
     fs::remove_all(output_);
     train_ok(folder_.path(), run);
