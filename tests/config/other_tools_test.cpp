@@ -146,6 +146,8 @@ TEST(LlamaFactory, LearnsAnswersOfTheHistoryAndCutsQuestions) {
 TEST(LlamaFactory, PretrainingCutsBlocksFromOneText) {
   const DataSection data = recipe("stage: pt\nmodel_name_or_path: m\ncutoff_len: 64").value.data;
   EXPECT_EQ(data.train_packing(), Packing::blocks);
+  EXPECT_TRUE(data.first_prompt_only) << "it has no answers";
+  EXPECT_FALSE(recipe(kFactory).value.data.first_prompt_only);
   EXPECT_EQ(recipe("stage: pt\nmodel_name_or_path: m\npacking: false").value.data.train_packing(), Packing::none);
   EXPECT_EQ(recipe(kFactory + "packing: true").value.data.train_packing(), Packing::bfd);
 }

@@ -138,6 +138,13 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
         {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
                            "words for them (chat_template_path), or take them out of the rows",
                            s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
+  if (s.first_prompts > 0)
+    notes.push_back(
+        {true,
+         fmt::format("of {} of {} only the first message is learned, as a plain text (first_prompt_only, as stage pt "
+                     "of LLaMA-Factory has it): answers, further turns and system messages are left out. To learn "
+                     "conversations use stage sft (first_prompt_only: false)",
+                     s.first_prompts, counted(s.source_rows, "row"))});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,
