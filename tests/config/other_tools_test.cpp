@@ -152,6 +152,26 @@ TEST(LlamaFactory, PretrainingCutsBlocksFromOneText) {
   EXPECT_EQ(recipe(kFactory + "packing: true").value.data.train_packing(), Packing::bfd);
 }
 
+// Its data arguments take one off cutoff_len where packing is true, for the padding that they put behind each row.
+TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
+  const std::pair<const char*, std::int64_t> cases[] = {{"packing: true\ncutoff_len: 64", 63},
+                                                        {"neat_packing: true\ncutoff_len: 64", 63},
+                                                        {"packing: true", 2047},
+                                                        {"packing: false\ncutoff_len: 64", 64},
+                                                        {"neat_packing: false", 2048},
+                                                        {"cutoff_len: 64", 64},
+                                                        {"packing: true\nmax_length: 64", 64}};
+  for (const auto& [more, length] : cases)
+    EXPECT_EQ(recipe(fmt::format("{}{}\n", kFactory, more)).value.data.max_length, length) << more;
+  const std::string pretraining = "stage: pt\nmodel_name_or_path: m\ncutoff_len: 64\n";
+  EXPECT_EQ(recipe(pretraining).value.data.max_length, 64) << "it packs by itself, with nothing taken off";
+  EXPECT_EQ(recipe(pretraining + "packing: true\n").value.data.max_length, 63);
+  const ResolvedConfig over = recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"cutoff_len", "32"}});
+  EXPECT_EQ(over.value.data.max_length, 31);
+  EXPECT_THAT(over.judge.notes(), Contains(HasSubstr("rows have 31 tokens at most")));
+  EXPECT_EQ(recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"packing", "false"}}).value.data.max_length, 64);
+}
+
 TEST(LlamaFactory, OnlyNamedColumnsOfConversationsCount) {
   const qtrain::testing::TempFolder folder;
   write_file(folder / "dataset_info.json", R"({
