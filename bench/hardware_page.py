@@ -21,7 +21,7 @@ WAYS = {
     "LoRA": ADAPTER | {"dtype": "bfloat16"},
     "QLoRA": ADAPTER | {"dtype": "bfloat16", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
 }
-COMMON = {"random_init": True, "max_length": 2048, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8,
+COMMON = {"max_length": 2048, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8,
           "max_steps": 1000, "gradient_checkpointing": "auto", "output_dir": "out"}
 CARDS = ["T4", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4060", "RTX 4060 Ti", "RTX 4070", "RTX 4080",
          "RTX 4090", "RTX 5060 Ti", "RTX 5070 Ti", "RTX 5080", "RTX 5090", "L4", "A10", "L40S", "A100 40GB",

@@ -8,6 +8,7 @@
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
+#include "data/source/files.h"
 #include "data/source/split_slice.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
@@ -135,15 +136,19 @@ struct DatasetList {
   bool is_mixture = false;
   Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
   bool has_alpaca = false;
-  Json split = {};  ///< of evaluation rows
+  /// Of evaluation rows: the split that a source names, or null, and whether it is files, of which only a part counts.
+  struct NamedSplit {
+    Json split;
+    bool is_files;
+  };
+  std::vector<NamedSplit> splits = {};
   Translation out = {};
 
   void read(const Json& list) {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
     for (const Json& entry : list) {
       if (entry.is_string())
-        files.push_back(entry), sources.push_back(entry), prompts.push_back(entry), texts_only = false,
-                                                                                    conversations = true;
+        read_path(entry);
       else if (entry.is_object())
         read_entry(entry);
       else
@@ -153,10 +158,41 @@ struct DatasetList {
     if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
     if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
     add_format();
-    if (!split.is_null()) out.settings.emplace_back("dataset_test_split", split);
+    add_split();
     if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
     if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
+  }
+
+  void read_path(const Json& path) {
+    for (Json* list : {&files, &sources, &prompts}) list->push_back(path);
+    texts_only = false;
+    conversations = true;
+    splits.push_back({nullptr, is_data_file(path.get_ref<const std::string&>())});
+  }
+
+  /// Evaluation rows have one split, which does nothing to files as long as it asks for no part of them.
+  void add_split() {
+    if (trains) return;
+    const auto has_part = [](const Json& split) {
+      return split.is_string() && show(split).find('[') != std::string::npos;
+    };
+    const bool any_part = std::ranges::any_of(splits, has_part, &NamedSplit::split);
+    std::vector<Json> wanted;
+    for (const auto& [split, is_files] : splits)
+      if ((any_part || !is_files) && std::ranges::find(wanted, split) == wanted.end()) wanted.push_back(split);
+    if (wanted.size() > 1) {
+      std::vector<std::string> shown;
+      for (const Json& split : wanted) shown.push_back(split.is_null() ? "none" : show(split));
+      return problem(
+          fmt::format("evaluation rows have one split (dataset_test_split), and these sources have several: {}; "
+                      "give them the same one, or name the files of each instead of folders, without parts",
+                      fmt::join(shown, ", ")));
+    }
+    if (wanted.empty())  // files alone: whatever is said of them, as it may be shown
+      for (const NamedSplit& named : splits)
+        if (wanted.empty() && !named.split.is_null()) wanted.push_back(named.split);
+    if (!wanted.empty() && !wanted[0].is_null()) out.settings.emplace_back("dataset_test_split", wanted[0]);
   }
 
   /// The chat template that entries name is that of the run, as there is one.
@@ -182,6 +218,7 @@ struct DatasetList {
       return problem(e.text().cause);
     }
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
+    splits.push_back({entry.value("split", Json()), std::ranges::all_of(named, is_data_file)});
     for (const std::string& file : named) files.push_back(file);
     Json source{{"data_files", named}};
     for (const auto& [member, value] : entry.items()) read_member(source, member, value);
@@ -246,7 +283,7 @@ struct DatasetList {
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
     if (dataset_table().lists("read_together", member) || dataset_table().object("common").contains(member)) return;
-    if (member == "split" && !trains) return read_evaluation_split(value);
+    if (member == "split" && !trains) return;  // all sources have one: `add_split`
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
       return;
@@ -263,14 +300,6 @@ struct DatasetList {
     } else {
       out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(member, value), known->reason));
     }
-  }
-
-  /// Evaluation rows are one source.
-  void read_evaluation_split(const Json& value) {
-    if (value.is_null()) return;
-    if (!split.is_null() && split != value)
-      return problem(fmt::format("evaluation rows have one split, and here are {} and {}", show(split), show(value)));
-    split = value;
   }
 
   /// `target` is a member of a source, or with a slash one of an object in it.

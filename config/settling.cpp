@@ -151,7 +151,20 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   draft.offer(mixture ? "dataset_mixture" : key, names->with(files));
 }
 
-void settle_llamafactory(Draft& draft) {
+/// Where packing is asked for, rows there have one token less than cutoff_len: its place is for padding.
+void settle_packed_length(Draft& draft, const DialectTable& dialect) {
+  const Setting *packing = draft.find("packing"), *length = draft.find("max_length");
+  if (!packing || packing->value != true || (length && length->written != "cutoff_len")) return;
+  const Json most = length ? length->value : dialect.object("defaults").at("max_length");
+  if (!most.is_number_integer() || most <= 1) return;  // an error of its own, or nothing to take away
+  const std::int64_t kept = most.get<std::int64_t>() - 1;
+  draft.note(*packing,
+             fmt::format(": rows have {} tokens at most, as LLaMA-Factory keeps one of cutoff_len for padding", kept));
+  draft.settings["max_length"] = (length ? *length : *packing).with(kept);
+}
+
+void settle_llamafactory(Draft& draft, const DialectTable& dialect) {
+  settle_packed_length(draft, dialect);
   settle_datasets(draft, "~dataset", "dataset_name");
   settle_datasets(draft, "~eval_dataset", "eval_dataset_name");
   if (const Setting* rank = draft.find("lora_r"); rank && rank->value.is_number())
@@ -293,7 +306,7 @@ void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocum
   settle_alpaca(draft);
   settle_end_token(draft, dialect);
   if (dialect.name == "axolotl") settle_axolotl(draft);
-  if (dialect.name == "llamafactory") settle_llamafactory(draft);
+  if (dialect.name == "llamafactory") settle_llamafactory(draft, dialect);
   settle_splits(draft);
   settle_checkpointing(draft);
   add_launcher_settings(draft, document);

@@ -29,6 +29,7 @@ struct DatasetOptions {
   bool last_turn_only_loss = false;          ///< of the assistant's turns the last one alone (not in TRL)
   bool skip_empty_answers = false;           ///< leave rows out in which an answer is empty (not in TRL)
   bool skip_broken_turns = false;            ///< leave rows out whose turns are no questions and answers (not in TRL)
+  bool first_prompt_only = false;            ///< conversations become their first message, as a text (not in TRL)
   bool learn_plain_texts = false;            ///< plain texts are learned whole beside assistant_only_loss (not in TRL)
   bool allow_empty_answers = false;          ///< learn answers of which the template writes nothing (not in TRL)
   /// Loss on what stands in the text between a response template and the next instruction template or, where that is

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/broken_turns.h"
+#include "data/first_prompt.h"
 #include "data/markers.h"
 #include "data/shorten.h"
 #include "text/template/assistant_ranges.h"
@@ -96,7 +97,7 @@ const char* turns_key(const DatasetOptions& options) {
 RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
     : tools_(tools),
       rules_{.text_field = options.dataset_text_field,
-             .chat_template = tools.chat_template != nullptr,
+             .chat_template = tools.chat_template != nullptr || options.first_prompt_only,
              .broken_turns = options.skip_broken_turns},
       assistant_only_(options.assistant_only_loss || options.last_turn_only_loss),
       last_turn_only_(options.last_turn_only_loss),
@@ -107,6 +108,7 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
       skip_empty_(options.skip_empty_answers),
       skip_broken_(options.skip_broken_turns),
       allow_empty_(options.allow_empty_answers),
+      first_prompt_only_(options.first_prompt_only),
       learns_texts_(options.learn_plain_texts),
       splits_texts_(options.split_long_texts),
       completion_only_(options.completion_only_loss),
@@ -123,19 +125,25 @@ std::optional<EncodedRow> RowEncoder::left_out(const Sample& sample) const {
   if (skip_broken_)
     if (std::string reason = broken_turns(sample); !reason.empty())
       return EncodedRow{.lacks = EncodedRow::Lack::turns, .reason = std::move(reason)};
-  if (skip_empty_)
+  if (skip_empty_ && !first_prompt_only_)
     if (std::string reason = empty_answer(sample); !reason.empty())
       return EncodedRow{.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
   return {};
 }
 
+Sample RowEncoder::read(const Json& row) const {
+  return first_prompt_only_ ? read_prompt(row, rules_) : read_sample(row, rules_);
+}
+
 EncodedRow RowEncoder::encode(const Json& row) const {
-  if (skip_broken_ || skip_empty_)
+  if ((skip_broken_ || skip_empty_) && !first_prompt_only_)
     if (std::string reason = missing_answer(row, rules_); !reason.empty())
       return {.lacks = skip_broken_ ? EncodedRow::Lack::turns : EncodedRow::Lack::answer, .reason = std::move(reason)};
-  Sample sample = read_sample(row, rules_);
-  check_masks(sample.shape);
+  Sample sample = read(row);
+  const bool shortens = takes_first_prompt(sample.shape);
+  check_masks(shortens ? RowShape::text : sample.shape);
   if (std::optional<EncodedRow> out = left_out(sample)) return std::move(*out);
+  if (shortens) return encode_first_prompt(sample);
   switch (sample.shape) {
     case RowShape::tokens: return encode_tokens(std::move(sample));
     case RowShape::text: {
@@ -148,6 +156,13 @@ EncodedRow RowEncoder::encode(const Json& row) const {
     case RowShape::chat_pair: return encode_chat(sample);
   }
   return {};
+}
+
+EncodedRow RowEncoder::encode_first_prompt(const Sample& sample) const {
+  EncodedRow row = text_row("", first_prompt(sample));
+  row.is_text = splits_texts_;
+  row.first_prompt = true;
+  return row;
 }
 
 void RowEncoder::check_masks(RowShape shape) const {
@@ -214,7 +229,8 @@ std::string RowEncoder::closed_text(const std::string& prompt, const std::string
 }
 
 std::string RowEncoder::text_of(const Json& row) const {
-  const Sample sample = read_sample(row, rules_);
+  const Sample sample = read(row);
+  if (takes_first_prompt(sample.shape)) return closed_text("", first_prompt(sample));
   switch (sample.shape) {
     case RowShape::tokens: return tools_.tokenizer.decode(sample.input_ids);
     case RowShape::text: return closed_text("", sample.text);

@@ -24,6 +24,7 @@ struct EncodedRow {
   std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
   bool prompt_mismatch = false;               ///< the prompt's tokens are no prefix of prompt + completion
   bool joined_pair = false;                   ///< of a prompt and a completion as texts
+  bool first_prompt = false;                  ///< of a conversation, of which the first message alone is learned
   std::int32_t lost = 0;                      ///< tokens that were cut already
   bool is_text = false;                       ///< a plain text, which may become several rows
   std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
@@ -48,7 +49,12 @@ class RowEncoder {
   std::string text_of(const Json& row) const;
 
  private:
+  Sample read(const Json& row) const;
   std::optional<EncodedRow> left_out(const Sample& sample) const;
+  bool takes_first_prompt(RowShape shape) const {
+    return first_prompt_only_ && shape != RowShape::tokens && shape != RowShape::text;
+  }
+  EncodedRow encode_first_prompt(const Sample& sample) const;
   void check_masks(RowShape shape) const;
   bool masks_prompts() const;
   std::size_t first_learned(const Sample& sample, const Json& messages) const;
@@ -81,6 +87,7 @@ class RowEncoder {
   bool assistant_required_;  // a row without the assistant is an error
   const char* turns_key_;    // of the two
   bool skip_empty_, skip_broken_, allow_empty_;
+  bool first_prompt_only_;
   bool learns_texts_, splits_texts_;
   std::optional<std::int64_t> question_limit_;  // tokens above which questions are cut
   std::optional<bool> completion_only_;

@@ -22,7 +22,7 @@ void EncodedBlock::clear(std::int64_t first_row) {
   remarks.clear();
   answer_ends.clear();
   unprinted = {};
-  prompt_mismatches = joined_pairs = 0;
+  prompt_mismatches = joined_pairs = first_prompts = 0;
 }
 
 void EncodedBlock::append(const EncodedRow& row) {
@@ -43,6 +43,7 @@ void EncodedBlock::append(const EncodedRow& row) {
   lengths.push_back(static_cast<std::int32_t>(row.input_ids.size()));
   prompt_mismatches += row.prompt_mismatch;
   joined_pairs += row.joined_pair;
+  first_prompts += row.first_prompt;
   if (!row.unprinted.empty() && unprinted.count++ == 0)
     unprinted = {.count = 1, .row = static_cast<std::int64_t>(lengths.size()) - 1, .what = row.unprinted};
   if (row.answer_end) ++answer_ends[*row.answer_end];

@@ -23,7 +23,7 @@ struct EncodedBlock {
     std::string reason;
   };
   std::vector<LeftOut> left_out;  ///< in the order of the rows
-  std::int64_t prompt_mismatches = 0, joined_pairs = 0;
+  std::int64_t prompt_mismatches = 0, joined_pairs = 0, first_prompts = 0;
   /// Rows of which the chat template leaves something out: how many, the first (counted from `first`), and what.
   struct Unprinted {
     std::int64_t count = 0, row = 0;

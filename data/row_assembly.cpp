@@ -82,6 +82,7 @@ void RowAssembly::add(const EncodedBlock& block) {
   }
   into_.statistics().prompt_mismatches += block.prompt_mismatches;
   into_.statistics().joined_pairs += block.joined_pairs;
+  into_.statistics().first_prompts += block.first_prompts;
   LeftOutRows& unprinted = into_.statistics().unprinted;
   if (unprinted.count == 0 && block.unprinted.count > 0)
     unprinted = {.place = rows_.place(block.first + block.unprinted.row), .reason = block.unprinted.what};

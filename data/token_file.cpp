@@ -74,6 +74,7 @@ Json statistics_json(const DatasetStatistics& s) {
           {"too_long", left_out_json(s.too_long)},
           {"unprinted", left_out_json(s.unprinted)},
           {"joined_pairs", s.joined_pairs},
+          {"first_prompts", s.first_prompts},
           {"untargeted_rows", s.untargeted_rows},
           {"prompt_mismatches", s.prompt_mismatches},
           {"max_token_id", s.max_token_id},
@@ -97,6 +98,7 @@ DatasetStatistics statistics_from(const Json& json) {
                       .prompt_mismatches = json.at("prompt_mismatches"),
                       .max_token_id = json.at("max_token_id")};
   s.longest = json.at("longest");
+  s.first_prompts = json.value("first_prompts", std::int64_t{0});
   s.answer_ends = ends_from(json.at("answer_ends"));
   for (const Json& row : json.at("first_truncated")) s.first_truncated.push_back({row.at(0), row.at(1)});
   return s;

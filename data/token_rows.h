@@ -63,6 +63,7 @@ struct DatasetStatistics {
   LeftOutRows too_long;                       ///< longer than max_length, and such rows are skipped
   LeftOutRows unprinted;                      ///< the chat template leaves something of the conversation out
   std::int64_t joined_pairs = 0;              ///< rows of a prompt and a completion as texts
+  std::int64_t first_prompts = 0;             ///< conversations of which the first message alone is learned
   std::int64_t untargeted_rows = 0;           ///< rows kept without any target
   std::int64_t prompt_mismatches = 0;         ///< prompts whose tokens are no prefix of prompt + completion
   std::int32_t max_token_id = -1;             ///< to be held against the model's vocabulary

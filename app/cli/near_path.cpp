@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/keys.h"
+#include "train/checkpoint/checkpoint_choice.h"
 
 namespace qtrain {
 namespace {
@@ -59,6 +60,10 @@ Error with_near_path(const Error& error) {
   if (error.kind() != ErrorKind::input && error.kind() != ErrorKind::usage) return error;
   ErrorText text = error.text();
   if (!may_be_path(text.place) || text.remedy.find("did you mean") != std::string::npos) return error;
+  if (const std::string others = other_checkpoints(text.place); !others.empty()) {
+    text.remedy = others + (text.remedy.empty() ? "" : "\n  ") + text.remedy;
+    return {error.kind(), text};
+  }
   const fs::path near = near_path(text.place);
   if (near.empty()) return error;
   text.remedy = fmt::format("did you mean \"{}\"?{}{}", near.string(), text.remedy.empty() ? "" : "\n  ", text.remedy);

@@ -58,7 +58,6 @@ class RandomCase {
                        {"per_device_train_batch_size", case_of["batch"]},
                        {"gradient_accumulation_steps", case_of["accumulation"]},
                        {"learning_rate", 1e-4},
-                       {"random_init", true},
                        {"save_strategy", "no"},
                        {"token_cache_dir", ""}});
     fs::create_directory(folder_.path() / "model");
@@ -215,7 +214,8 @@ int run_bench_step(const Arguments& args) {
                             .remedy = "give a config file, or one of the cases: " + names_of(cases)});
   std::optional<RandomCase> random;
   if (known) random.emplace(m.name, args);
-  const ResolvedConfig config = config_of(known ? random->file() : fs::path(m.name), args);
+  ResolvedConfig config = config_of(known ? random->file() : fs::path(m.name), args);
+  if (known) config.value.model.random_init = true;  // also under an adapter: nothing is saved
   set_stop_answer("stopping after this step");
   m.profile = profile_step(config, {}, args.log());
   m.adapter_rank = config.value.lora.use_peft ? config.value.lora.lora_r : 0;

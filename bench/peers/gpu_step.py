@@ -20,6 +20,7 @@ the memory that the case needs: it ends with 77 and the reason where it has not.
 """
 
 import argparse
+import array
 import gc
 import json
 import math
@@ -36,7 +37,8 @@ import gpu_card
 # Models as their config.json, and cases: rows of a micro-batch, micro-batches of an update, steps, the keys of qtrain, what
 # is asked of tokens a second (of one H200) and of the ratio, the memory of a card that the case needs, and the milliseconds
 # of a step that were predicted, of all layers. Large models take fewer steps, or have fewer layers: their random weights are
-# drawn on the processor, at 20 to 25 million a second and core where that was measured, which takes most of the time.
+# drawn on the processor, at 20 to 25 million a second and core where that was measured, which takes most of the time; those
+# under an adapter are in a file.
 TABLE = json.loads((Path(__file__).resolve().parents[1] / "step_cases.json").read_text(encoding="utf-8"))
 MODELS, SMALL = TABLE["models"], TABLE["small"]
 CASES = {name: case for name, case in TABLE["cases"].items() if "goals" in case}  # others are for processors
@@ -70,8 +72,56 @@ def parse():
     return args
 
 
+def shapes_of(config):
+    """Of the tensors of a Llama or a Qwen3."""
+    width, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
+    table = [config["vocab_size"], width]
+    shapes = {"model.embed_tokens.weight": table, "model.norm.weight": [width]}
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = table
+    layer = {"input_layernorm": [width], "post_attention_layernorm": [width], "self_attn.q_proj": [q, width],
+             "self_attn.k_proj": [kv, width], "self_attn.v_proj": [kv, width], "self_attn.o_proj": [width, q],
+             "mlp.gate_proj": [inner, width], "mlp.up_proj": [inner, width], "mlp.down_proj": [width, inner]}
+    if config["model_type"] == "qwen3":
+        layer |= {"self_attn.q_norm": [head], "self_attn.k_norm": [head]}
+    for i in range(config["num_hidden_layers"]):
+        shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in layer.items()}
+    return shapes
+
+
+def bfloats(values):
+    """The bytes of numbers in bfloat16, rounded toward zero."""
+    single = array.array("f", values).tobytes()
+    out = bytearray(len(single) // 2)
+    out[0::2], out[1::2] = single[2::4], single[3::4]
+    return bytes(out)
+
+
+def write_weights(file, config):
+    """Random ones in bfloat16, as an adapter's base. The numbers come again after a prime number of them."""
+    draw, count = random.Random(2), 1_000_003
+    block = bfloats(draw.gauss(0, config["initializer_range"]) for _ in range(count))
+    header, end = {}, 0
+    for name, shape in shapes_of(config).items():
+        begin, end = end, end + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    head = json.dumps(header).encode()
+    with open(file, "wb") as out:
+        out.write(len(head).to_bytes(8, "little") + head)
+        for tensor in header.values():
+            size = tensor["data_offsets"][1] - tensor["data_offsets"][0]
+            if len(tensor["shape"]) == 1:  # norms
+                out.write(bfloats([1.0]) * (size // 2))
+                continue
+            skip = 2 * draw.randrange(count)
+            while size > 0:
+                out.write(block[skip:skip + size])
+                size, skip = size - min(size, len(block) - skip), 0
+
+
 def write_case(args, folder):
-    """A model folder without weights, and rows of random tokens."""
+    """A model folder, with weights only where an adapter is trained, and rows of random tokens."""
     config = dict(MODELS[args.what["model"]])
     if args.what["layers"]:
         config["num_hidden_layers"] = args.what["layers"]
@@ -81,6 +131,8 @@ def write_case(args, folder):
     rows = args.steps * args.what["batch"] * args.what["accumulation"]
     (folder / "model").mkdir()
     (folder / "model/config.json").write_text(json.dumps(config, indent=1))
+    if args.what["lora"]:
+        write_weights(folder / "model/model.safetensors", config)
     draw = random.Random(1)
     with open(folder / "rows.jsonl", "w", encoding="utf-8") as file:
         for _ in range(rows):
@@ -120,7 +172,7 @@ def run_qtrain(args, folder, length):
     config = case["config"] | dict(
         model_name_or_path=str(folder / "model"), dataset_name=str(folder / "rows.jsonl"), device=args.device,
         output_dir=str(folder / "out"), bf16=args.device == "cuda", max_length=length, max_steps=args.steps,
-        random_init=True, per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
+        random_init=not case["lora"], per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
         learning_rate=1e-4, logging_steps=1, save_strategy="no", seed=1)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     before, look, seen = gpu_card.card() if args.device == "cuda" else {}, None, {}

@@ -25,6 +25,32 @@ TEST(Axolotl, TheCommandLineWinsOverBothWaysToSayIt) {
               HasSubstr("\"evals_per_epoch\" and \"eval_steps\" are both given"));
 }
 
+// A run has one split of evaluation rows, which picks files in folders and takes parts of files.
+TEST(Axolotl, EvaluationSourcesOfOneSplitAreReadAndOthersRefused) {
+  const auto config = [](const char* sources) {
+    return fmt::format("base_model: m\nval_set_size: 0\nmicro_batch_size: 1\ntest_datasets: [{}]\n", sources);
+  };
+  const std::pair<const char*, const char*> read[] = {
+      {"{path: a, split: test}, {path: b, split: test}", "test"},
+      {"{path: a}, {path: b}", ""},
+      {"a, b", ""},
+      {"{path: a, split: test}, {path: b.jsonl}", "test"},
+      {"{path: a, split: test}, b.jsonl", "test"},
+      {"{path: a.jsonl, split: train}, {path: b.jsonl}", "train"},
+      {"{path: a.jsonl, split: train}, {path: json, data_files: b.jsonl, split: test}", "train"},
+      {"{path: a.jsonl, split: 'test[:10]'}, {path: b, split: 'test[:10]'}", "test[:10]"},
+  };
+  for (const auto& [sources, split] : read)
+    EXPECT_EQ(recipe(config(sources)).value.data.dataset_test_split.value_or(""), split) << sources;
+  for (const char* sources : {"{path: a, split: test}, {path: b, split: train}", "{path: a, split: test}, {path: b}",
+                              "{path: a, split: test}, b", "{path: a.jsonl, split: 'test[:10]'}, {path: b.jsonl}",
+                              "{path: a, split: 'test[:10]'}, {path: b, split: test}"})
+    EXPECT_THAT(refusal_of_recipe(config(sources)),
+                ::testing::AllOf(HasSubstr("evaluation rows have one split (dataset_test_split)"),
+                                 HasSubstr("name the files of each")))
+        << sources;
+}
+
 /// The text that a row becomes: prompt and completion with a bar between them.
 std::string text_of(const Config& config, std::string_view row) {
   const RawRows rows = data_rows(config, Split::train);

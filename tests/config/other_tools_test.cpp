@@ -56,18 +56,35 @@ TEST_F(ModelFolder, AFormatThatIsNamedIsRenderedOrRefusedWhereTheModelHasNoTempl
   EXPECT_EQ(recipe(with_model("model_name_or_path", "stage: pt", "template: glm4")).value.model.chat_template_path,
             std::nullopt)
       << "plain texts need none";
-  for (const auto& [name, format, end] :
-       {Case{"qwen_25", "axolotl_qwen_25", ""}, Case{"alpaca", "alpaca", ""}, Case{"phi_35", "axolotl_phi_35", ""},
-        Case{"phi_3", "axolotl_phi_3", ""}, Case{"tokenizer_default_fallback_chatml", "chatml", ""},
-        Case{"tokenizer_default_fallback_qwen_25", "axolotl_qwen_25", ""}, Case{"llama3", "llama3", ""}}) {
+  for (const auto& [name, format, end] : {Case{"qwen_25", "axolotl_qwen_25", ""},
+                                          Case{"alpaca", "alpaca", ""},
+                                          Case{"phi_35", "axolotl_phi_35", ""},
+                                          Case{"phi_3", "axolotl_phi_3", ""},
+                                          Case{"tokenizer_default_fallback_chatml", "chatml", ""},
+                                          Case{"tokenizer_default_fallback_qwen_25", "axolotl_qwen_25", ""},
+                                          Case{"llama3", "llama3", ""},
+                                          Case{"mistral_v1", "axolotl_mistral_v1", ""},
+                                          Case{"mistral_v2v3", "axolotl_mistral_v2v3", ""},
+                                          Case{"mistral_v3_tekken", "axolotl_mistral_v3_tekken", ""},
+                                          Case{"mistral_v7_tekken", "axolotl_mistral_v7_tekken", ""},
+                                          Case{"qwen3", "axolotl_qwen3", ""},
+                                          Case{"qwen3_5", "axolotl_qwen3", ""},
+                                          Case{"phi_4", "axolotl_phi_4", ""},
+                                          Case{"metharme", "axolotl_metharme", ""},
+                                          Case{"deepseek_v3", "axolotl_deepseek_v3", ""},
+                                          Case{"llama4", "axolotl_llama4", ""},
+                                          Case{"exaone", "axolotl_exaone", ""},
+                                          Case{"gemma3", "gemma", ""},
+                                          Case{"tokenizer_default_fallback_phi_4", "axolotl_phi_4", ""}}) {
     const std::string text = with_model("base_model", "sample_packing: false", fmt::format("chat_template: {}", name));
     EXPECT_EQ(recipe(text).value.model.chat_template_path, format) << name;
     EXPECT_EQ(recipe(text).value.model.eos_token, std::nullopt) << name;
   }
-  for (const char* name : {"phi_4", "metharme", "tokenizer_default_fallback_jamba"})
+  for (const char* name : {"jamba", "command_a", "command_a_rag", "command_a_tool_use", "exaone4", "gemma4",
+                           "gemma4_unified", "llama3_2_vision", "llava", "tokenizer_default_fallback_jamba"})
     EXPECT_THAT(
         refusal_of_recipe(with_model("base_model", "sample_packing: false", fmt::format("chat_template: {}", name))),
-        HasSubstr("no chat template"))
+        AllOf(HasSubstr("no chat template"), HasSubstr("put a chat_template.jinja into the model's folder")))
         << name;
 }
 
@@ -146,8 +163,30 @@ TEST(LlamaFactory, LearnsAnswersOfTheHistoryAndCutsQuestions) {
 TEST(LlamaFactory, PretrainingCutsBlocksFromOneText) {
   const DataSection data = recipe("stage: pt\nmodel_name_or_path: m\ncutoff_len: 64").value.data;
   EXPECT_EQ(data.train_packing(), Packing::blocks);
+  EXPECT_TRUE(data.first_prompt_only) << "it has no answers";
+  EXPECT_FALSE(recipe(kFactory).value.data.first_prompt_only);
   EXPECT_EQ(recipe("stage: pt\nmodel_name_or_path: m\npacking: false").value.data.train_packing(), Packing::none);
   EXPECT_EQ(recipe(kFactory + "packing: true").value.data.train_packing(), Packing::bfd);
+}
+
+// Its data arguments take one off cutoff_len where packing is true, for the padding that they put behind each row.
+TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
+  const std::pair<const char*, std::int64_t> cases[] = {{"packing: true\ncutoff_len: 64", 63},
+                                                        {"neat_packing: true\ncutoff_len: 64", 63},
+                                                        {"packing: true", 2047},
+                                                        {"packing: false\ncutoff_len: 64", 64},
+                                                        {"neat_packing: false", 2048},
+                                                        {"cutoff_len: 64", 64},
+                                                        {"packing: true\nmax_length: 64", 64}};
+  for (const auto& [more, length] : cases)
+    EXPECT_EQ(recipe(fmt::format("{}{}\n", kFactory, more)).value.data.max_length, length) << more;
+  const std::string pretraining = "stage: pt\nmodel_name_or_path: m\ncutoff_len: 64\n";
+  EXPECT_EQ(recipe(pretraining).value.data.max_length, 64) << "it packs by itself, with nothing taken off";
+  EXPECT_EQ(recipe(pretraining + "packing: true\n").value.data.max_length, 63);
+  const ResolvedConfig over = recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"cutoff_len", "32"}});
+  EXPECT_EQ(over.value.data.max_length, 31);
+  EXPECT_THAT(over.judge.notes(), Contains(HasSubstr("rows have 31 tokens at most")));
+  EXPECT_EQ(recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"packing", "false"}}).value.data.max_length, 64);
 }
 
 TEST(LlamaFactory, OnlyNamedColumnsOfConversationsCount) {

@@ -84,10 +84,11 @@ void flip_a_bit(const fs::path& file) {
 
 TEST_F(Checkpoints, WithAFlippedBitInAnyFileArePassedOver) {
   write_untrained_model(folder_ / "model");
+  give_random_weights(folder_ / "model");
   fs::create_directories(folder_ / "model/additional_chat_templates");
   write_file(folder_ / "model/additional_chat_templates/tools.jinja", "with tools");
   for (const Json& kind : {Json::object(), Json{{"use_peft", true}, {"lora_target_modules", "all-linear"}}}) {
-    Json run = config({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}});
+    Json run = config({{"model_name_or_path", (folder_ / "model").string()}});
     run.update(kind);
     fs::remove_all(output_);
     train_ok(folder_.path(), run);
@@ -170,10 +171,33 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
     return outcome.err;
   };
   EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is not what was saved"));
-  EXPECT_THAT(
-      resume(output_),
-      HasSubstr("not a checkpoint of qtrain: there is no training_state.json in it\n  name a checkpoint-N folder"));
-  EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder\n  did you mean"));
+  const std::string choice = "\n  did you mean \"" + (output_ / "checkpoint-1").string() +
+                             "\"?\n  there: checkpoint-1, checkpoint-2 (damaged)";
+  EXPECT_THAT(resume(output_), HasSubstr("there is no training_state.json in it" + choice));
+  EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder" + choice));
+  flip_a_bit(output_ / "checkpoint-1/model.safetensors");
+  EXPECT_THAT(resume(output_ / "checkpoint-7"),
+              HasSubstr("no such folder\n  there: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
+  fs::create_directories(folder_ / "empty");
+  EXPECT_THAT(resume(folder_ / "empty"), HasSubstr("training_state.json in it\n  name a checkpoint-N folder"));
+}
+
+// The nearest name would be checkpoint-1.
+TEST_F(Checkpoints, ThatAreNotThereAreNotTakenForThoseOfAlmostTheSameNumber) {
+  train_ok(folder_.path(), config({{"max_steps", 12}, {"save_steps", 1}}));
+  const std::string missing = (output_ / "checkpoint-21").string(),
+                    choice = "did you mean \"" + (output_ / "checkpoint-12").string() +
+                             "\"?\n  there: 2 older ones, checkpoint-3, checkpoint-4,";
+  const std::string run = (folder_ / "config.json").string();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{run, "--resume", missing},
+                                                {run, "--resume", missing + "/"},
+                                                {run, "resume_from_checkpoint=" + missing},
+                                                {"inspect", missing},
+                                                {"generate", "--model", missing, "--prompt", "a"}}) {
+    const Outcome outcome = qtrain({.words = words});
+    EXPECT_THAT(outcome.code, ::testing::AnyOf(2, 3)) << words[0] << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(choice)) << words[0];
+  }
 }
 
 TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {

@@ -41,7 +41,12 @@ class CudaRun : public ::testing::Test {
     return c;
   }
   Json lora(Json changes) const {
-    changes.update({{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
+    if (!fs::exists(folder_ / "model/model.safetensors")) give_random_weights(folder_ / "model");
+    changes.update({{"random_init", false},
+                    {"use_peft", true},
+                    {"lora_r", 4},
+                    {"lora_dropout", 0.1},
+                    {"lora_target_modules", "all-linear"}});
     return config(changes);
   }
   /// Trains and returns the bytes of the trained weights.

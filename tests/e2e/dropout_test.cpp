@@ -7,7 +7,10 @@ namespace {
 
 class DropoutMasks : public ::testing::Test {
  protected:
-  void SetUp() override { write_untrained_model(folder_ / "model"); }
+  void SetUp() override {
+    write_untrained_model(folder_ / "model");
+    give_random_weights(folder_ / "model");
+  }
 
   /// Norms of the gradients of some steps on one row, again and again, whose weights stay as they are: what differs
   /// comes of the masks.
@@ -19,7 +22,6 @@ class DropoutMasks : public ::testing::Test {
                               {"dataset_name", (folder_ / "data.jsonl").string()},
                               {"output_dir", (folder_ / "out").string()},
                               {"device", "cpu"},
-                              {"random_init", true},
                               {"bf16", false},
                               {"use_peft", true},
                               {"lora_r", 4},

@@ -161,14 +161,24 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
     EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter of random weights is of no use";
     EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
     changes["random_init"] = true;
-    const Outcome asked = run_over(row, changes);
-    EXPECT_EQ(asked.code, 0) << kind;
-    EXPECT_THAT(asked.err, HasSubstr("random_init: the adapter is saved alone")) << kind;
+    for (const char* command : {"train", "validate", "estimate", "tune"}) {
+      run_over(row, changes);
+      const Outcome asked = qtrain({.words = {command, (folder_ / "run.json").string()}});
+      EXPECT_EQ(asked.code, 2) << command << kind << asked.err;
+      EXPECT_THAT(asked.err + asked.out, HasSubstr("random_init is about runs that train all weights")) << kind;
+    }
   }
+  fs::copy(folder_ / "model", folder_ / "whole");
+  give_random_weights(folder_ / "whole");
   Json adapter = model;
+  adapter.update({{"model_name_or_path", (folder_ / "whole").string()}, {"use_peft", true}});
+  EXPECT_EQ(run_over(row, adapter).code, 0);
+  adapter = model;
   fs::copy(folder_ / "out", folder_ / "adapter");
   adapter["adapter_name_or_path"] = (folder_ / "adapter").string();
   EXPECT_EQ(run_over(row, adapter).code, 3);
+  adapter["random_init"] = true;
+  EXPECT_EQ(run_over(row, adapter).code, 2);
   EXPECT_EQ(qtrain({.words = {"generate", "--model", (folder_ / "model").string(), "--prompt", "a"}}).code, 3);
 
   const Outcome full = run_over(row, model);

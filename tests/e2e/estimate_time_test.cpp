@@ -67,7 +67,6 @@ const std::vector<PredictedSpeed>& predicted_speeds() {
 TEST_F(EstimateOf, RangesHoldWhatInstructionsAndGoalsSay) {
   for (const PredictedSpeed& c : predicted_speeds()) {
     Json run{{"model_name_or_path", (source_folder() / "examples/hardware" / c.model).string()},
-             {"random_init", true},
              {"bf16", true},
              {"max_length", 2048},
              {"max_steps", 1000},

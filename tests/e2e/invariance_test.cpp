@@ -11,6 +11,7 @@ class Invariance : public ::testing::Test {
  protected:
   void SetUp() override {
     write_untrained_model(folder_ / "model");
+    give_random_weights(folder_ / "model");
     std::vector<Json> rows;
     for (int i = 0; i < 24; ++i) {
       std::string text;
@@ -40,7 +41,8 @@ class Invariance : public ::testing::Test {
   }
   Json lora(const std::string& output) const {
     Json c = config(output);
-    c.update({{"use_peft", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
+    c.update(
+        {{"random_init", false}, {"use_peft", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
     return c;
   }
   /// The weights that a run ends in, as bytes.

@@ -77,7 +77,8 @@ class Outputs : public ::testing::Test {
                 {"max_length", 32},
                 {"max_steps", 1}});
     train_ok(folder_.path(), run);
-    run.update({{"output_dir", at("adapter")}, {"model_name_or_path", at("run")}, {"use_peft", true}});
+    run.update(
+        {{"output_dir", at("adapter")}, {"model_name_or_path", at("run")}, {"random_init", false}, {"use_peft", true}});
     train_ok(folder_.path(), run);
     run.update({{"output_dir", at("next")}});
     write_file(at("config.json"), dump_json(run));

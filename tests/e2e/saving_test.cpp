@@ -129,6 +129,42 @@ TEST(Saving, AnswersOfARunEndAtTheEndTokenOfItsConfig) {
   EXPECT_EQ(answer.at("finish_reason"), "stop") << answer;
 }
 
+// A base model learns ChatML, whose turns end with another token than its texts.
+TEST(Saving, AnAutomaticEndTokenIsTheOneThatEndsAnswersOfTheTemplate) {
+  const TempFolder folder;
+  const fs::path model = folder / "model";
+  write_untrained_model(model);
+  Json values = read_json(model / "config.json");
+  values["eos_token_id"] = 0;
+  write_file(model / "config.json", dump_json(values));
+  write_file(model / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  const Json turns{{{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a"}}};
+  write_file(folder / "rows.jsonl", jsonl({{{"messages", turns}}}));
+  Json config = tiny_run(folder / "out");
+  config.update({{"model_name_or_path", model.string()},
+                 {"dataset_name", (folder / "rows.jsonl").string()},
+                 {"chat_template_path", "chatml"},
+                 {"random_init", true},
+                 {"eos_token", "auto"},
+                 {"max_steps", 1}});
+  const Outcome outcome = train_ok(folder.path(), config);
+  EXPECT_THAT(outcome.err, HasSubstr("eos_token: auto is <|im_end|>"));
+  EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("will not stop")));
+  EXPECT_EQ(read_json(folder / "out/tokenizer_config.json").at("eos_token"), "<|im_end|>");
+  EXPECT_EQ(read_json(folder / "out/config.json").at("eos_token_id"), 2);
+  EXPECT_EQ(read_json(folder / "out/generation_config.json").at("eos_token_id"), Json::array({2, 0}));
+  const std::string file = (folder / "config.json").string();
+  for (const char* command : {"train", "validate", "estimate"}) {
+    const Outcome other = qtrain({.words = {command, file, "chat_template_path=llama3"}});
+    EXPECT_EQ(other.code, 2) << command;
+    EXPECT_THAT(other.err + other.out, HasSubstr("eos_token is auto, but the chat template does not end answers with"))
+        << command;
+    const Outcome unset =
+        qtrain_ok({.words = {command, file, "eos_token=null", "output_dir=" + (folder / "o").string()}});
+    EXPECT_THAT(unset.err + unset.out, HasSubstr("Set eos_token: auto, or eos_token: \"<|im_end|>\"")) << command;
+  }
+}
+
 // 6 operations for each token and each weight that transformers counts with num_parameters(exclude_embeddings=True),
 // on this model and with peft's adapters of rank 4 on it: transformers 5.23, peft 0.21.
 TEST(Saving, OperationsAreCountedAsTransformersDoes) {

@@ -233,9 +233,22 @@ void write_untrained_model(const fs::path& folder) {
   write_file(folder / "config.json", dump_json(config, 2));
 }
 
+void give_random_weights(const fs::path& folder) {
+  const TempFolder made;
+  Json config = tiny_run(made / "out");
+  config.update({{"model_name_or_path", folder.string()},
+                 {"random_init", true},
+                 {"device", "cpu"},
+                 {"learning_rate", 0},
+                 {"max_steps", 1}});
+  train_ok(made.path(), config);
+  fs::copy_file(made / "out/model.safetensors", folder / "model.safetensors");
+}
+
 void expect_estimates_to_hold(const std::string& device) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
+  give_random_weights(folder / "model");
   const std::string rows = (folder / "data.jsonl").string(), more = " and more of it, and the rest of all of it";
   write_file(rows, jsonl({{{"text", "a row"}}, {{"text", "another row" + more}}, {{"text", "a third"}}}));
   const Json evaluated{{"eval_dataset_name", rows}, {"eval_strategy", "steps"}, {"eval_steps", 1}};
@@ -260,7 +273,6 @@ void expect_estimates_to_hold(const std::string& device) {
     Json config = tiny_run(output);
     config.update({{"model_name_or_path", (folder / "model").string()},
                    {"dataset_name", rows},
-                   {"random_init", true},
                    {"device", device},
                    {"max_length", 24},
                    {"max_steps", 1}});

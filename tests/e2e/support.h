@@ -86,6 +86,8 @@ class RunOver : public ::testing::Test {
 
 /// Writes a model folder without weights: a Llama of 2 layers for the ChatML tokenizer, with its files.
 void write_untrained_model(const fs::path& folder);
+/// Gives a model folder the weights that a run of all of them begins with at random, as adapters need them.
+void give_random_weights(const fs::path& folder);
 
 /// Runs of every kind on a device use the memory that `qtrain estimate` says, to the byte.
 void expect_estimates_to_hold(const std::string& device);

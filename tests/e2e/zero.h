@@ -35,6 +35,7 @@ class Zero : public ::testing::Test {
     Json config = read_json(at("model/config.json"));
     config["num_hidden_layers"] = 5;
     write_file(at("model/config.json"), dump_json(config));
+    give_random_weights(at("model"));
   }
   /// All weights of a model whose embedding, head and MLP are cut, six micro-batches an update.
   Json base() const {
@@ -52,7 +53,11 @@ class Zero : public ::testing::Test {
     return config;
   }
   static Json adapter() {
-    return {{"use_peft", true}, {"use_dora", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}};
+    return {{"random_init", false},
+            {"use_peft", true},
+            {"use_dora", true},
+            {"lora_dropout", 0.1},
+            {"lora_target_modules", "all-linear"}};
   }
   /// Weights that are read from files, of two blocks.
   static Json golden() {

@@ -11,18 +11,45 @@ import sys
 from pathlib import Path
 
 import jinja2
+import jinja2.nodes
+from jinja2.ext import Extension
 
 BOS, EOS = "<s>", "</s>"
 THOUGHTS = "<think>\n\n</think>\n\n"
 FACTORY = """alpaca cpm4 deepseek deepseek3 deepseekr1 default exaone falcon_h1 granite3 granite4 intern_s1 lfm2 llama2
     llama4 mimo ministral mistral mistral_small moonlight olmo openchat opencoder phi phi4_mini qwen qwen2_vl qwen3
     qwen3_nothink smollm smollm2 starchat vicuna yi zephyr""".split()
-AXOLOTL = "deepseek_v2 falcon_h1 mistral_v1 phi_3 phi_35 qwen_25".split()
+AXOLOTL = """deepseek_v2 deepseek_v3 exaone falcon_h1 llama4 metharme mistral_v1 mistral_v2v3 mistral_v3_tekken
+    mistral_v7_tekken nemotron_h phi_3 phi_35 phi_4 qwen2_vl qwen3 qwen_25""".split()
+# Those that have another name here.
+OTHERS = dict(alpaca="alpaca", aya="command_r", chatml="chatml", cohere="command_r", gemma="gemma", gemma3="gemma",
+              gemma3n="gemma", llama3="llama3", pixtral="axolotl_mistral_v3_tekken", qwen3_5="axolotl_qwen3")
 CASES = {
     "two_turns": [("user", "q1"), ("assistant", "a1"), ("user", "q2"), ("assistant", "a2")],
     "system": [("system", "it's S"), ("user", "q1"), ("assistant", "a1"), ("user", "q2"), ("assistant", "a2")],
     "one_turn": [("system", "S"), ("user", "q1"), ("assistant", "a1")],
 }
+# More for templates of axolotl, which are rendered whole.
+MORE = {
+    "blanks": [("system", " S "), ("user", " q1\n"), ("assistant", "\n a1 ")],
+    "empty_system": [("system", ""), ("user", "q1"), ("assistant", "a1")],
+    "thoughts": [("user", "q1"), ("assistant", "<think>\nt1\n</think>\n\na1"), ("user", "q2"),
+                 ("assistant", "<think>\nt2\n</think>\n\na2")],
+    "answers_in_a_row": [("user", "q1"), ("assistant", "<think>\nt1\n</think>\n\na1"), ("assistant", "a2"),
+                         ("assistant", "a3")],
+    "late_system": [("user", "q1"), ("assistant", "a1"), ("system", "LATE"), ("user", "q2"), ("assistant", "a2")],
+    "question": [("system", "S"), ("user", "q1"), ("assistant", "a1"), ("user", "q2")],
+    "prompt": [("system", "S"), ("user", "q1"), ("assistant", "a1"), ("user", "q2")],  # an answer is wanted
+}
+NOW = "2024-07-25"  # of golden_support.cpp
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse(message):
+    raise Refused(message)
 
 
 def registered(folder):
@@ -79,11 +106,39 @@ def factory_text(template, messages):
     return text, answers
 
 
-def axolotl_text(folder, name, messages):
+class Generation(Extension):
+    """The blocks in which transformers marks what the assistant says, as if they were not there."""
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body).set_lineno(line)
+
+
+def axolotl_text(folder, name, messages, prompt):
+    """None where the template refuses the conversation."""
     source = (folder / f"utils/chat_templates/templates/{name}.jinja").read_text()
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation])
+    environment.globals.update(raise_exception=refuse, strftime_now=lambda form: NOW if form == "%Y-%m-%d" else "")
     chat = [{"role": role, "content": content} for role, content in messages]
-    return environment.from_string(source).render(messages=chat, bos_token=BOS, eos_token=EOS)
+    try:
+        return environment.from_string(source).render(messages=chat, bos_token=BOS, eos_token=EOS,
+                                                      add_generation_prompt=prompt)
+    except Refused:
+        return None
+
+
+def axolotl_lines(folder, name, ours):
+    cases = CASES | MORE if ours == f"axolotl_{name}" else {"system": CASES["system"], "blanks": MORE["blanks"]}
+    for case, messages in cases.items():
+        text = axolotl_text(folder, name, messages, prompt=case == "prompt")
+        moved = case == "late_system" and name in ("deepseek_v3", "llama4")  # elsewhere, or written otherwise
+        if text is None or moved or ("LATE" not in text and case == "late_system"):
+            continue
+        chat = [{"role": role, "content": content} for role, content in messages]
+        prompt = {"add_generation_prompt": True} if case == "prompt" else {}
+        yield {"name": ours, "of": name, "case": case, "messages": chat, **prompt, "text": text}
 
 
 def main():
@@ -96,9 +151,10 @@ def main():
             text, answers = factory_text(templates[name], messages)
             line = {"name": f"llamafactory_{name}", "case": case, "messages": chat, "text": text}
             lines.append({**line, "answers": answers})
-        for name in AXOLOTL:
-            text = axolotl_text(axolotl, name, messages)
-            lines.append({"name": f"axolotl_{name}", "case": case, "messages": chat, "text": text})
+    for name in AXOLOTL:
+        lines += axolotl_lines(axolotl, name, f"axolotl_{name}")
+    for name, ours in OTHERS.items():
+        lines += axolotl_lines(axolotl, name, ours)
     out = Path(__file__).parent / "goldens/template/turn_formats.jsonl"
     out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 

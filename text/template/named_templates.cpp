@@ -138,7 +138,7 @@ constexpr std::string_view kAlpaca = R"jinja(
 {{- bos_token }}
 {%- for message in messages %}
   {%- if message.role == 'user' %}
-    {{- '### Instruction:\n' + message.content + '\n\n' }}
+    {{- '### Instruction:\n' + message.content + ('\n\n' if add_generation_prompt or not loop.last else '') }}
   {%- elif message.role == 'assistant' %}
     {{- '### Response:\n' }}
     {%- generation %}{{ message.content + eos_token }}{% endgeneration %}
@@ -162,6 +162,38 @@ constexpr std::string_view kVicuna = R"jinja(
   {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %})jinja";
+
+// As axolotl's qwen3 writes texts: thoughts stay in the last answer, and in others behind the last question that have
+// some.
+constexpr std::string_view kAxolotlQwen3 = R"jinja(
+{%- set last = namespace(question=messages | length - 1) %}
+{%- for message in messages %}
+  {%- set is_result = message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>') %}
+  {%- if message.role == 'user' and not is_result %}{%- set last.question = loop.index0 %}{%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+  {%- if message.role == 'assistant' %}
+    {%- set content = message.content %}
+    {%- set thoughts = message.reasoning_content if message.reasoning_content is string else '' %}
+    {%- if message.reasoning_content is not string and '</think>' in content %}
+      {%- set thoughts = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+      {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+    {%- endif %}
+    {%- if loop.index0 > last.question and (loop.last or thoughts) %}
+      {%- set content = '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') %}
+    {%- endif %}
+    {{- '<|im_start|>assistant\n' }}
+    {%- generation %}{{ content + '<|im_end|>' }}{% endgeneration %}
+    {{- '\n' }}
+  {%- elif message.role in ['user', 'system'] %}
+    {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+  {%- else %}
+    {{- raise_exception('this chat format has no place for a ' + message.role + ' message here') }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+  {{- '<|im_start|>assistant\n<think>\n\n' + ('</think>\n\n' if enable_thinking is defined and enable_thinking is false else '') }}
+{%- endif %})jinja";
 
 constexpr auto kTemplates = std::to_array<NamedTemplate>({{"chatml", kChatml},
                                                           {"llama3", kLlama3},
@@ -195,7 +227,7 @@ std::string find_named_template(std::string_view name) {
   const std::string wanted = plain_name(name);
   for (const NamedTemplate& t : kTemplates)
     if (plain_name(t.name) == wanted) return std::string(kTextOnly).append(t.source);
-  const std::string other = find_turn_format(name);
+  const std::string other = name == "axolotl_qwen3" ? std::string(kAxolotlQwen3) : find_turn_format(name);
   return other.empty() ? other : std::string(kTextOnly).append(other);
 }
 

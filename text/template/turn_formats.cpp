@@ -4,31 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+
+#include "text/template/axolotl_formats.h"
+#include "text/template/turn_format.h"
 
 namespace qtrain {
 namespace {
 
-/// Where the system text stands.
-enum class SystemPlace : std::uint8_t { begins, in_first_question };
-
-/// A format as LLaMA-Factory and axolotl describe theirs: what a question and an answer become. Each part is an
-/// expression of a template over `content`; a question ends with the words behind which the assistant speaks.
-struct TurnFormat {
-  std::string_view name, prefix, system, question, answer;
-  std::string_view default_system = "''";
-  SystemPlace place = SystemPlace::begins;
-  bool thinks = false;             ///< an answer without thoughts begins with empty ones
-  std::string_view behind = "''";  ///< what follows an answer and is not learned
-};
-
-constexpr std::string_view kNothing = "''", kBos = "bos_token or ''", kContent = "content",
-                           kWithEos = "content + eos_token", kAnswerWithEnd = "content + '<|im_end|>\\n'",
-                           kParagraph = "content + '\\n\\n'";
-constexpr std::string_view kImSystem = "'<|im_start|>system\\n' + content + '<|im_end|>\\n'",
-                           kImQuestion = "'<|im_start|>user\\n' + content + '<|im_end|>\\n<|im_start|>assistant\\n'";
-constexpr std::string_view kPhiSystem = "'<|system|>\\n' + content + '<|end|>\\n'",
-                           kPhiQuestion = "'<|user|>\\n' + content + '<|end|>\\n<|assistant|>\\n'",
-                           kPhiAnswer = "content + '<|end|>\\n'";
+constexpr std::string_view kImQuestion = "'<|im_start|>user\\n' + content + '<|im_end|>\\n<|im_start|>assistant\\n'";
+constexpr std::string_view kAnswerWithEnd = "content + '<|im_end|>\\n'", kPhiAnswer = "content + '<|end|>\\n'";
 constexpr std::string_view kGraniteSystem = "'<|start_of_role|>system<|end_of_role|>' + content + '<|end_of_text|>\\n'";
 constexpr std::string_view kGraniteQuestion =
     "'<|start_of_role|>user<|end_of_role|>' + content + '<|end_of_text|>\\n<|start_of_role|>assistant<|end_of_role|>'";
@@ -180,72 +165,82 @@ constexpr auto kFormats = std::to_array<TurnFormat>({
      .question = "'<|user|>\\n' + content + eos_token + '<|assistant|>\\n'",
      .answer = kWithEos,
      .default_system = "'You are Zephyr, a helpful assistant.'"},
-    {.name = "axolotl_deepseek_v2",
-     .prefix = kBos,
-     .system = kParagraph,
-     .question = kDeepseekQuestion,
-     .answer = kWithEos},
-    {.name = "axolotl_mistral_v1",
-     .prefix = kBos,
-     .system = kParagraph,
-     .question = "' [INST] ' + content + ' [/INST]'",
-     .answer = "' ' + content + eos_token",
-     .place = SystemPlace::in_first_question},
-    {.name = "axolotl_falcon_h1",
-     .prefix = kBos,
-     .system = kImSystem,
-     .question = kImQuestion,
-     .answer = "content + '<|im_end|>'",
-     .behind = "'\\n'"},
-    {.name = "axolotl_phi_3",
-     .prefix = kBos,
-     .system = kPhiSystem,
-     .question = kPhiQuestion,
-     .answer = "content + '<|end|>'",
-     .behind = "'\\n'"},
-    {.name = "axolotl_phi_35",
-     .prefix = kNothing,
-     .system = kPhiSystem,
-     .question = kPhiQuestion,
-     .answer = "content + '<|end|>'",
-     .behind = "'\\n'"},
-    {.name = "axolotl_qwen_25",
-     .prefix = kNothing,
-     .system = kImSystem,
-     .question = kImQuestion,
-     .answer = "content + '<|im_end|>'",
-     .default_system = "'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.'",
-     .behind = "'\\n'"},
 });
 
-std::string source_of(const TurnFormat& f) {
-  const bool begins = f.place == SystemPlace::begins;
-  const std::string set_system = fmt::format("{{%- set content = words %}}{{%- set system = {} %}}", f.system);
-  std::string text = fmt::format("{{{{- {} }}}}\n", f.prefix);
-  text += fmt::format("{{%- set words = (messages[0].content if messages[0].role == 'system' else '') or {} %}}\n",
-                      f.default_system);
-  text += fmt::format("{{%- set system = '' %}}{{%- if words %}}{}{{%- endif %}}\n", set_system);
-  if (begins) text += "{{- system }}{%- set system = '' %}\n";
-  text += "{%- for message in messages %}\n";
-  text += "{%- if message.role == 'user' %}\n";
-  text += "{%- set first = loop.first or (loop.index0 == 1 and messages[0].role == 'system') %}\n";
-  text += "{%- set content = (system if first else '') + message.content %}\n";
-  text += fmt::format("{{{{- {} }}}}\n", f.question);
-  text += "{%- elif message.role == 'assistant' %}\n";
+/// The system text that goes before something else, and then no more.
+std::string system_of(const TurnFormat& f) {
+  std::string text =
+      fmt::format("{{%- set given = messages[0].role == 'system' %}}{{%- set default = {} %}}\n", f.default_system);
+  text += f.writes == SystemText::filled
+              ? "{%- set words = (messages[0].content if given else '') or default %}{%- set writes = words %}\n"
+              : "{%- set words = messages[0].content if given else default %}{%- set writes = given or words %}\n";
+  if (f.writes == SystemText::always) text += "{%- set writes = true %}\n";
+  return text + fmt::format(
+                    "{{%- set system = '' %}}{{%- if writes %}}{{%- set content = words %}}{{%- set system = {} "
+                    "%}}{{%- endif %}}\n",
+                    f.system);
+}
+
+std::string question_of(const TurnFormat& f) {
+  const char* here =
+      f.place == SystemPlace::in_last_message ? "loop.last" : "loop.first or (loop.index0 == 1 and given)";
+  return fmt::format(
+      "{{%- if message.role == 'user' %}}{{%- set content = (system if {} else '') + message.content %}}\n"
+      "{{{{- {} }}}}\n",
+      here, f.question);
+}
+
+std::string answer_of(const TurnFormat& f) {
+  std::string text = "{%- elif message.role == 'assistant' %}\n";
   text += f.thinks ? "{%- set thought = '' if '<think>' in message.content or '</think>' in message.content else "
                      "'<think>\\n\\n</think>\\n\\n' %}{%- set content = thought + message.content %}\n"
                    : "{%- set content = message.content %}\n";
-  text += fmt::format("{{%- generation %}}{{{{ {} }}}}{{% endgeneration %}}{{{{- {} }}}}\n", f.answer, f.behind);
+  const std::string ending =
+      f.ending.empty() ? "" : fmt::format(" + ({} if loop.last and not add_generation_prompt else '')", f.ending);
+  return text + fmt::format("{{{{- {} }}}}{{%- generation %}}{{{{ {}{} }}}}{{% endgeneration %}}{{{{- {} }}}}\n",
+                            f.header, f.answer, ending, f.behind);
+}
+
+/// Behind the last message.
+std::string end_of(const TurnFormat& f) {
+  std::string text = fmt::format("{{%- if add_generation_prompt %}}{{{{- {} }}}}{{%- endif %}}", f.header);
+  if (!f.ending.empty())
+    text += fmt::format(
+        "{{%- if not add_generation_prompt and messages[-1].role != 'assistant' %}}{{{{- {} }}}}"
+        "{{%- endif %}}",
+        f.ending);
+  return text;
+}
+
+std::string source_of(const TurnFormat& f) {
+  std::string text = fmt::format("{{{{- {} }}}}\n", f.prefix) + system_of(f);
+  if (f.place == SystemPlace::begins) text += "{{- system }}{%- set system = '' %}\n";
+  text += "{%- for message in messages %}\n";
+  if (f.alternates)
+    text +=
+        "{%- set number = loop.index0 - (1 if given else 0) %}\n"
+        "{%- if number >= 0 and (message.role == 'user') != (number % 2 == 0) %}"
+        "{{- raise_exception('this chat format has questions and answers by turns only') }}{%- endif %}\n";
+  text += question_of(f) + answer_of(f);
+  if (f.later_systems)
+    text += fmt::format(
+        "{{%- elif message.role == 'system' and not loop.first %}}{{%- set content = message.content %}}"
+        "{{{{- {} }}}}\n",
+        f.system);
   text += "{%- elif not (loop.first and message.role == 'system') %}\n";
   text += "{{- raise_exception('this chat format has no place for a ' + message.role + ' message here') }}\n";
-  return text + "{%- endif %}\n{%- endfor %}";
+  return text + "{%- endif %}\n{%- endfor %}" + end_of(f);
 }
 
 }  // namespace
 
 std::string find_turn_format(std::string_view name) {
-  const auto at = std::ranges::find(kFormats, name, &TurnFormat::name);
-  return at == kFormats.end() ? std::string() : source_of(*at);
+  const auto in = [&](std::span<const TurnFormat> formats) {
+    const auto at = std::ranges::find(formats, name, &TurnFormat::name);
+    return at == formats.end() ? std::string() : source_of(*at);
+  };
+  const std::string source = in(kFormats);
+  return source.empty() ? in(axolotl_formats()) : source;
 }
 
 }  // namespace qtrain

@@ -11,6 +11,7 @@
 #include "core/sha256.h"
 #include "kernels/gemm_choices.h"
 #include "model/hf_folder.h"
+#include "train/checkpoint/checkpoint_choice.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/run_identity.h"
@@ -199,12 +200,14 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
 
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
   const fs::path file = checkpoint / kState;
-  if (!path_exists(file))
-    fail(ErrorKind::input,
-         {.cause = path_exists(checkpoint) ? fmt::format("not a checkpoint of qtrain: there is no {} in it", kState)
-                                           : "no such folder",
-          .place = checkpoint.string(),
-          .remedy = "name a checkpoint-N folder"});
+  if (!path_exists(file)) {
+    const bool is_there = path_exists(checkpoint);
+    const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // else told by all commands alike
+    fail(ErrorKind::input, {.cause = is_there ? fmt::format("not a checkpoint of qtrain: there is no {} in it", kState)
+                                              : "no such folder",
+                            .place = checkpoint.string(),
+                            .remedy = others.empty() ? "name a checkpoint-N folder" : others});
+  }
   const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes_unless_stopped);
   const Json json = read_members(file, {{"format_version", &Json::is_number},
                                         {"resumable", &Json::is_boolean},

@@ -44,6 +44,7 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .last_turn_only_loss = d.last_turn_only_loss,
           .skip_empty_answers = d.skip_empty_answers,
           .skip_broken_turns = d.skip_broken_turns,
+          .first_prompt_only = d.first_prompt_only,
           .learn_plain_texts = d.learn_plain_texts,
           .allow_empty_answers = d.allow_empty_answers,
           .response_template = d.response_template,

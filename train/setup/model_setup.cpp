@@ -241,13 +241,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
 
 std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
   if (!setup.random_init) return {};
-  const TransformerOptions& model = setup.model->options();
-  const bool adapts = model.base == Update::frozen && model.adapter == Update::trained;
-  if (setup.random_asked && adapts)
-    return "random_init: the adapter is saved alone, without the random weights that it belongs to, so it serves for "
-           "measurements only; for use, train all weights first (use_peft=false)";
   if (setup.random_asked) return {};
-  if (model.base == Update::frozen)
+  if (setup.model->options().base == Update::frozen)
     fail(ErrorKind::input, {.cause = "the model has no weights, and only training of all weights can do without",
                             .place = setup.source.string(),
                             .remedy = "fetch model.safetensors, which an incomplete download lacks"});

@@ -48,7 +48,7 @@ void set_ids(Json& generation, const std::string& key, std::int32_t id) {
 
 NamedTokens named_tokens(const ModelSection& model) {
   NamedTokens named;
-  if (model.eos_token) named.emplace("eos_token", *model.eos_token);
+  if (model.eos_token && *model.eos_token != kAutomaticEnd) named.emplace("eos_token", *model.eos_token);
   if (model.pad_token) named.emplace("pad_token", *model.pad_token);
   return named;
 }

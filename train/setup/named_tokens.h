@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -10,8 +11,12 @@
 
 namespace qtrain {
 
+/// `eos_token` where it is to be the token that ends the chat template's answers.
+inline constexpr std::string_view kAutomaticEnd = "auto";
+
 /// Special tokens by name ("eos_token", "pad_token") that a config sets in place of the tokenizer folder's.
 using NamedTokens = std::map<std::string, std::string>;
+/// Those that the config gives as texts.
 NamedTokens named_tokens(const ModelSection& model);
 
 /// A usage error for one that is not a token of the vocabulary.

@@ -75,9 +75,9 @@ std::optional<std::string> warn_of_ends(const std::vector<AnswerEnd>& ends, cons
                     known = stops.text.empty() ? fmt::format("{}", fmt::join(stops.ids, ", ")) : stops.text;
   if (most->special)
     return fmt::format(
-        "the chat template ends answers with {}{}, which is no end token of the model (that is {}): the trained model "
-        "will not stop there. Set eos_token to \"{}\", which the saved model and tokenizer then have",
-        most->text, where, known, most->text);
+        "the chat template ends answers with {0}{1}, which is no end token of the model (that is {2}): the trained "
+        "model will not stop there. Set {3}eos_token: \"{0}\", which the saved model and tokenizer then have",
+        most->text, where, known, ends.size() == 1 ? "eos_token: auto, or " : "");
   return fmt::format(
       "the chat template does not end answers{} with a special token but with \"{}\", and the end token of the model "
       "is {}: the trained model will not stop there. Name a chat template whose turns end with a token of this "
@@ -86,8 +86,12 @@ std::optional<std::string> warn_of_ends(const std::vector<AnswerEnd>& ends, cons
 }
 
 /// Of all rows that are made with this text.
-std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const DataSection& data) {
+std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Config& config) {
+  const DataSection& data = config.data;
   std::vector<RowNotes::Note> notes;
+  if (config.model.eos_token == kAutomaticEnd)
+    notes.push_back({false, fmt::format("eos_token: auto is {}, with which the chat template ends answers",
+                                        text.named_tokens.at("eos_token"))});
   if (const auto& form = text.training_template)
     notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
                                         "stays as it is",
@@ -106,7 +110,7 @@ std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Data
 
 std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const Config& config) {
   std::vector<Note> notes;
-  if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config.data);
+  if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config);
   const bool told = std::ranges::any_of(notes, &Note::warns);  // that ends are not learned at all
   if (auto warning = told ? std::nullopt : warn_of_ends(s.answer_ends, text, config.model);
       warning && !std::exchange(said_of_ends_, true))
@@ -134,6 +138,13 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
         {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
                            "words for them (chat_template_path), or take them out of the rows",
                            s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
+  if (s.first_prompts > 0)
+    notes.push_back(
+        {true,
+         fmt::format("of {} of {} only the first message is learned, as a plain text (first_prompt_only, as stage pt "
+                     "of LLaMA-Factory has it): answers, further turns and system messages are left out. To learn "
+                     "conversations use stage sft (first_prompt_only: false)",
+                     s.first_prompts, counted(s.source_rows, "row"))});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,

@@ -7,6 +7,7 @@
 #include "text/template/date.h"
 #include "text/template/load.h"
 #include "text/tokenizer/load.h"
+#include "train/setup/answer_end.h"
 
 namespace qtrain {
 namespace {
@@ -44,6 +45,16 @@ TextFolder load_template_folder(const fs::path& path) {
   return text;
 }
 
+/// The end token that the template tells is that of the template and of the tokenizer, which reads it when it is
+/// loaded.
+void find_end(TextFolder& text, const Config& config) {
+  const std::string end = end_of_answers(text, config);
+  text.named_tokens["eos_token"] = end;
+  for (std::optional<ChatTemplate>* made : {&text.chat_template, &text.training_template})
+    if (*made) (*made)->set_special_token("eos_token", end);
+  text.tokenizer = load_tokenizer(text.folder, text.named_tokens);
+}
+
 }  // namespace
 
 bool has_tokenizer(const fs::path& folder) {
@@ -61,10 +72,12 @@ TextFolder load_template_folder(const Config& config) {
   if (config.data.assistant_only_loss && text.chat_template)
     text.training_template = text.chat_template->for_training();
   if (config.model.template_date) text.template_clock = clock_on(*config.model.template_date);
-  if (text.named_tokens.empty()) return text;
+  const bool finds_end = config.model.eos_token == kAutomaticEnd;
+  if (text.named_tokens.empty() && !finds_end) return text;
   if (!has_tokenizer(text.folder)) fail_without_tokenizer(text.folder);
   text = with_tokenizer(std::move(text));
   require_tokens(text.named_tokens, *text.tokenizer);
+  if (finds_end) find_end(text, config);
   return text;
 }
 

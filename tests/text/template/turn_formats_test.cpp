@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/text/template/golden_support.h"
 #include "text/template/named_templates.h"
 
@@ -25,11 +27,12 @@ Json answers_in(const Json& got) {
 // The goldens are what the tables of those tools themselves give.
 TEST_F(TurnFormats, AreThoseOfTheToolsThatNameThem) {
   const std::vector<Json> rows = test::read_rows(test::kTemplateGoldens / "turn_formats.jsonl");
-  ASSERT_GT(rows.size(), 100u);
+  ASSERT_GT(rows.size(), 250u);
   for (const Json& row : rows) {
     const std::string source = find_named_template(row["name"].get<std::string>());
     ASSERT_FALSE(source.empty()) << row["name"];
-    const Json got = test::outcome(source, {{"messages", row["messages"]}});
+    const Json got = test::outcome(
+        source, {{"messages", row["messages"]}, {"add_generation_prompt", row.value("add_generation_prompt", false)}});
     ASSERT_TRUE(got.contains("text")) << row["name"] << got;
     EXPECT_EQ(got["text"], row["text"]) << row["name"] << " " << row["case"];
     const Json answers = row.value("answers", answers_in(got));
@@ -37,12 +40,42 @@ TEST_F(TurnFormats, AreThoseOfTheToolsThatNameThem) {
   }
 }
 
+// What is learned of an answer, with its end, whatever follows.
+TEST_F(TurnFormats, LearnAnswersOfAxolotlWithTheirEnds) {
+  const Json messages = parse_json(
+      R"([{"role": "user", "content": "q1"}, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "q2"},
+          {"role": "assistant", "content": "a2"}])",
+      "messages");
+  const std::pair<const char*, std::array<const char*, 2>> cases[] = {
+      {"deepseek_v3", {"a1<｜end▁of▁sentence｜>", "a2<｜end▁of▁sentence｜>"}},
+      {"exaone", {"a1[|endofturn|]", "a2[|endofturn|]"}},
+      {"llama4", {"a1<|eot|>", "a2<|eot|>"}},
+      {"metharme", {"a1", "a2</s>"}},
+      {"mistral_v1", {" a1</s>", " a2</s>"}},
+      {"mistral_v2v3", {" a1</s>", " a2</s>"}},
+      {"mistral_v3_tekken", {"a1</s>", "a2</s>"}},
+      {"mistral_v7_tekken", {"a1</s>", "a2</s>"}},
+      {"nemotron_h", {"a1<|im_end|>", "a2<|im_end|>"}},
+      {"phi_4", {"a1<|im_end|>", "a2<|im_end|>"}},
+      {"qwen2_vl", {"a1<|im_end|>", "a2<|im_end|>"}},
+      {"qwen3", {"a1<|im_end|>", "<think>\n\n</think>\n\na2<|im_end|>"}},
+  };
+  for (const auto& [name, answers] : cases) {
+    const std::string source = find_named_template(std::string("axolotl_") + name);
+    EXPECT_EQ(answers_in(test::outcome(source, {{"messages", messages}})), Json(answers)) << name;
+  }
+}
+
 TEST_F(TurnFormats, RefuseWhatTheyHaveNoPlaceFor) {
   const Json tool = {{"role", "tool"}, {"content", "r"}}, question = {{"role", "user"}, {"content", "q"}};
   const Json late = {{"role", "system"}, {"content", "s"}};
   for (const Json& messages : {Json{question, tool}, Json{question, late}})
-    EXPECT_TRUE(test::outcome(find_named_template("llamafactory_qwen"), {{"messages", messages}}).contains("error"))
-        << messages;
+    for (const char* name : {"llamafactory_qwen", "axolotl_phi_4", "axolotl_metharme", "axolotl_mistral_v2v3"})
+      EXPECT_TRUE(test::outcome(find_named_template(name), {{"messages", messages}}).contains("error"))
+          << name << messages;
+  const Json twice = {question, question};
+  for (const char* name : {"axolotl_mistral_v1", "axolotl_mistral_v2v3", "axolotl_mistral_v3_tekken"})
+    EXPECT_TRUE(test::outcome(find_named_template(name), {{"messages", twice}}).contains("error")) << name;
   EXPECT_EQ(find_turn_format("llamafactory_of_nobody"), "");
 }
 

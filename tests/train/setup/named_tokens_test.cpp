@@ -73,6 +73,71 @@ TEST(NamedTokens, AreUsedAndSavedAsTrlDoes) {
   EXPECT_EQ(number, 8);
 }
 
+/// The config of a base model, whose own end token is <|endoftext|>, with eos_token: auto.
+Config automatic(const fs::path& base, Json more) {
+  fs::remove_all(base);
+  write_base({{"model", 0}, {"generation", 0}}, base);
+  write_file(base / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  more.update(
+      {{"model_name_or_path", base.string()}, {"dataset_name", "d"}, {"output_dir", "o"}, {"eos_token", "auto"}});
+  return parse_config(dump_json(more), "c.json").value;
+}
+
+TEST(NamedTokens, AnAutomaticEndTokenIsTheOneThatEndsAnswersOfTheTemplate) {
+  const testing::TempFolder folder;
+  const fs::path base = folder / "base", out = folder / "out";
+  const auto path = [](const char* source) { return Json{{"chat_template_path", source}}; };
+  const Json all_learned = path("chatml");
+  Json answers_learned = all_learned;
+  answers_learned["assistant_only_loss"] = true;
+  const struct {
+    const char* name;
+    Json config;
+    const char* end;
+    int id;
+  } cases[] = {
+      {"a base model that learns ChatML", all_learned, "<|im_end|>", 2},
+      {"the same by answers only", answers_learned, "<|im_end|>", 2},
+      {"a template that ends with the tokenizer's own", path("vicuna"), "<|endoftext|>", 0},
+      {"another end behind the last answer",
+       path("{% for m in messages %}{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>\n"), "<|im_start|>", 1},
+      {"a template that wants a system message",
+       path("{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}"
+            "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"),
+       "<|im_end|>", 2},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Config config = automatic(base, c.config);
+    const TextFolder text = load_text_folder(config);
+    EXPECT_EQ(text.tokenizer->special().eos_id, c.id);
+    EXPECT_EQ(RowEncoder({}, text.tools()).encode({{"text", "a"}}).input_ids.back(), c.id) << "texts end in it too";
+    fs::remove_all(out);
+    save_run(text, base, out);
+    EXPECT_EQ(read_json(out / "tokenizer_config.json")["eos_token"], c.end);
+    EXPECT_EQ(read_json(out / "config.json")["eos_token_id"], c.id);
+    EXPECT_EQ(read_json(out / "generation_config.json")["eos_token_id"], c.id == 0 ? Json(0) : Json::array({c.id, 0}));
+  }
+}
+
+TEST(NamedTokens, AnAutomaticEndTokenHasToBeThere) {
+  const testing::TempFolder folder;
+  const std::pair<Json, const char*> cases[] = {
+      {{{"chat_template_path", "llama3"}}, "does not end answers with a special token"},
+      {{{"chat_template_path", "{% for m in messages %}{{ m.content }}{% endfor %}"}},
+       "does not end answers with a special token"},
+      {{{"chat_template_path", "{{ raise_exception('not today') }}"}}, "not today"},
+      {Json::object(), "no chat template"},
+  };
+  for (const auto& [more, said] : cases) {
+    const Config config = automatic(folder / "base", more);
+    if (more.empty()) fs::remove(folder / "base/chat_template.jinja");
+    const Error error = error_of([&] { load_text_folder(config); });
+    EXPECT_EQ(error.kind(), ErrorKind::usage) << more;
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("eos_token is auto"), HasSubstr(said))) << more;
+  }
+}
+
 TEST(NamedTokens, AnAdapterFolderHasNoIds) {
   const testing::TempFolder folder;
   const Json golden = {{"model", 2}, {"generation", 2}};

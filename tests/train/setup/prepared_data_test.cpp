@@ -151,6 +151,7 @@ const Json kOtherValues = parse_json(R"({
   "split_long_texts": {"split_long_texts": true},
   "learn_plain_texts": {"learn_plain_texts": true},
   "skip_broken_turns": {"skip_broken_turns": true},
+  "first_prompt_only": {"first_prompt_only": true},
   "shuffle_dataset": {"shuffle_dataset": true},
   "packing": {"packing": true},
   "packing_strategy": {"packing": true, "packing_strategy": "wrapped"},

@@ -56,12 +56,16 @@ TEST_F(EndsOfAnswers, AreHeldAgainstTheEndTokensOfTheRun) {
     Json files, config;
     const char* warning;  // "": none
   } cases[] = {
-      {"a base model", of_base, {{"chat_template_path", "chatml"}}, "Set eos_token to \"<|im_end|>\""},
+      {"a base model",
+       of_base,
+       {{"chat_template_path", "chatml"}},
+       "Set eos_token: auto, or eos_token: \"<|im_end|>\""},
       {"learned answers only",
        of_base,
        {{"chat_template_path", "chatml"}, {"assistant_only_loss", true}},
-       "Set eos_token to \"<|im_end|>\""},
+       "Set eos_token: auto, or eos_token: \"<|im_end|>\""},
       {"the key is set", of_base, {{"chat_template_path", "chatml"}, {"eos_token", "<|im_end|>"}}, ""},
+      {"the template tells it", of_base, {{"chat_template_path", "chatml"}, {"eos_token", "auto"}}, ""},
       {"of config.json", with("config.json", {{"eos_token_id", 2}}), {{"chat_template_path", "chatml"}}, ""},
       {"of a list", with("config.json", {{"eos_token_id", {0, 2}}}), {{"chat_template_path", "chatml"}}, ""},
       {"a number in generation_config.json",
