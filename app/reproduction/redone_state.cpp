@@ -116,6 +116,11 @@ std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
+// Values alone are compared by ==: 4 is 4.0 to it, and 0.0 is -0.0.
+bool is_written_alike(const Json& a, const Json& b) {
+  return a == b && dump_json(a) == dump_json(b);
+}
+
 struct Difference {
   std::string path;
   const Json *sealed, *again;
@@ -124,7 +129,7 @@ struct Difference {
 // Numbers of elements too: what is not there is null.
 std::optional<Difference> find_difference(const Json& sealed, const Json& again, const std::string& path) {
   static const Json kNothing;
-  if (sealed == again) return {};
+  if (is_written_alike(sealed, again)) return {};
   if (sealed.is_object() && again.is_object()) {
     for (const auto& [key, value] : sealed.items()) {
       const auto other = again.find(key);
