@@ -44,6 +44,14 @@ bool is_measured(std::string_view key) {
   return std::ranges::find(kMeasured, key) != kMeasured.end();
 }
 
+// What a measurement consists of, whatever its amounts are.
+Json form_of(const Json& value) {
+  if (!value.is_structured()) return value.is_number() || value.is_null() ? "an amount" : "a text";
+  Json form = value;
+  for (Json& part : form) part = form_of(part);
+  return form;
+}
+
 // Rows of metrics.jsonl have it beside what is in the history.
 constexpr const char* kLossScale = "loss_scale";
 constexpr const char* kOfTotals = "train_runtime";
@@ -179,15 +187,11 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
 
 }  // namespace
 
-Json without_measurements(Json document) {
-  if (document.is_object()) {
-    Json kept = Json::object();
-    for (auto& [key, value] : document.items())
-      if (!is_measured(key)) kept[key] = without_measurements(std::move(value));
-    return kept;
-  }
+Json without_amounts(Json document) {
+  if (document.is_object())
+    for (auto& [key, value] : document.items()) value = is_measured(key) ? form_of(value) : without_amounts(value);
   if (document.is_array())
-    for (Json& part : document) part = without_measurements(std::move(part));
+    for (Json& part : document) part = without_amounts(std::move(part));
   return document;
 }
 

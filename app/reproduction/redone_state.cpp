@@ -51,7 +51,7 @@ bool is_pending(const fs::path& folder) {
 void prepare_trainer_state(const RedoneState&, Documents& d, bool pending) {
   for (Json* document : {&d.sealed, &d.again}) {
     keep_file_name(*document, "best_model_checkpoint");
-    *document = without_measurements(std::move(*document));
+    *document = without_amounts(std::move(*document));
   }
   if (!pending) return;
   const Json last = d.sealed.value("global_step", Json());
@@ -70,8 +70,14 @@ void prepare_training_state(const RedoneState& state, Documents& d, bool pending
   compare_best(d, "best_step", {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
 }
 
+// Graphs need not be replayed when the last steps are done again, and then nothing is said of them.
 void prepare_results(const RedoneState&, Documents& d, bool) {
-  for (Json* document : {&d.sealed, &d.again}) *document = without_measurements(std::move(*document));
+  const char* graphs = "cuda_graphs";
+  const Json amounts{{graphs, {{"kept", 1}, {"replays", 1}}}}, form = without_amounts(amounts);
+  for (Json* document : {&d.sealed, &d.again}) {
+    *document = without_amounts(std::move(*document));
+    if (document->value(graphs, Json()) == form[graphs]) document->erase(graphs);
+  }
 }
 
 void prepare_adapter_config(const RedoneState& state, Documents& d, bool) {

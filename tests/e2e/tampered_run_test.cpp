@@ -214,6 +214,24 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing among what was sealed"));
 }
 
+// What is measured differs whenever steps are done again, but nothing else has a place under its names.
+TEST_F(TamperedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
+  const auto add = [](const std::string& pointer, const Json& is) {
+    return [=](const fs::path& file) {
+      Json json = read_json(file);
+      json[Json::json_pointer(pointer)] = is;
+      write_document(file, json);
+    };
+  };
+  train_ok(folder_.path(), config());
+  expect_all_found({{"Claim", "", "trainer_state.json", add("/memory", {{"eval_accuracy", 0.99}})},
+                    {"ClaimOfARow", "", "trainer_state.json", add("/log_history/0/time", 0.99)},
+                    {"ClaimOfACheckpoint", "checkpoint-2", "trainer_state.json", add("/log_history/0/seconds", 1)},
+                    {"Text", "", "train_results.json", add("/train_runtime", "short")},
+                    {"Part", "", "train_results.json", add("/memory/planned/eval_accuracy", 0.99)},
+                    {"Graphs", "", "train_results.json", add("/cuda_graphs", {{"accuracy", 0.99}})}});
+}
+
 // The result is done again whichever other steps are chosen, so nothing is attested that was not.
 TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   train_ok(folder_.path(), config());
