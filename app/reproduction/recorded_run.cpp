@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/paths.h"
+#include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
@@ -18,20 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Json& member(const Json& object, const char* name, bool (Json::*is)() const noexcept, const fs::path& file) {
-  const auto found = object.find(name);
-  if (found == object.end() || !((*found).*is)())
-    fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or of another type", name),
-                            .place = file.string(),
-                            .remedy = "name the output directory of a run that this program made"});
-  return *found;
+using IsOfType = bool (Json::*)() const noexcept;
+
+[[noreturn]] void fail_of_type(std::string_view name, const fs::path& file) {
+  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or of another type", name),
+                          .place = file.string(),
+                          .remedy = "name the output directory of a run that this program made"});
 }
 
-/// What the machine decides, and where the result lies.
-bool is_of_place(const std::string& key) {
-  static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
-                                           "master_addr", "master_port", "max_restarts", "device"};
-  return kKeys.contains(key);
+const Json& member(const Json& object, const char* name, IsOfType is, const fs::path& file) {
+  const auto found = object.find(name);
+  if (found == object.end() || !((*found).*is)()) fail_of_type(name, file);
+  return *found;
 }
 
 Json value_of(const RecordedRun& r, const char* key) {
@@ -55,7 +54,7 @@ int ranks_of(const RecordedRun& r) {
 
 void check_values(const RecordedRun& r, const fs::path& file) {
   for (const auto& [key, value] : r.values.items()) {
-    member(r.values, key.c_str(), &Json::is_object, file);
+    if (!value.is_object()) fail_of_type(key, file);
     member(value, "origin", &Json::is_string, file);
     if (!value.contains("value"))
       fail(ErrorKind::input, {.cause = fmt::format("\"{}\" has no value", key), .place = file.string()});
@@ -71,7 +70,18 @@ void find_places(RecordedRun& r) {
   if (!fs::is_directory(r.folder, ignored)) r.folder = r.places.now(r.folder);
 }
 
+// Groups of a machine are recorded as such, and are as many ranks as it had when all are on one.
+bool is_of_groups(const std::string& key, const Json& recorded) {
+  return key == "zero_group_size" && recorded == -1;
+}
+
 }  // namespace
+
+bool is_of_place(const std::string& key) {
+  static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
+                                           "master_addr", "master_port", "max_restarts", "device"};
+  return kKeys.contains(key);
+}
 
 fs::path RecordedRun::file_now(const std::string& name) const {
   return places.now((folder / name).lexically_normal());
@@ -100,7 +110,10 @@ RecordedRun read_recorded_run(const fs::path& output) {
                 .values = member(json, "values", &Json::is_object, file),
                 .run = run};
   const Json& files = member(run, "files", &Json::is_object, file);
-  for (const auto& [name, hash] : files.items()) r.files[name] = member(files, name.c_str(), &Json::is_string, file);
+  for (const auto& [name, hash] : files.items()) {
+    if (!hash.is_string()) fail_of_type(name, file);
+    r.files[name] = hash;
+  }
   check_values(r, file);
   r.ranks = ranks_of(r);
   find_places(r);
@@ -126,15 +139,23 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
 }
 
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document) {
+  constexpr std::size_t kNamed = 8;
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
-    if (is_of_place(key) || document.changed.contains(key) || key == "zero_group_size") continue;
-    const Json value = now.contains(key) ? with_former_names(now[key]["value"], document.renames) : Json();
-    if (value != recorded["value"])
-      others.push_back(fmt::format("{} was {}, and is {} now", key, recorded["value"].dump(), value.dump()));
+    if (is_of_place(key) || document.changed.contains(key) || is_of_groups(key, recorded["value"])) continue;
+    const std::string was = dump_json(recorded["value"]);
+    if (!now.contains(key))
+      others.push_back(fmt::format("{} was {}, and is no key", key, was));
+    else if (const Json value = with_former_names(now[key]["value"], document.renames); dump_json(value) != was)
+      others.push_back(fmt::format("{} was {}, and is {} now", key, was, dump_json(value)));
   }
+  if (run.version == kVersion)  // another one may have had fewer
+    for (const auto& [key, value] : now.items())
+      if (!run.values.contains(key)) others.push_back(fmt::format("{} is not recorded", key));
   if (others.empty()) return;
+  if (others.size() > kNamed) others[kNamed] = fmt::format("{} more", others.size() - kNamed);
+  others.resize(std::min(others.size(), kNamed + 1));
   fail(ErrorKind::input,
        {.cause = fmt::format("asks for another run than it was: {}", fmt::join(others, "; ")),
         .place = (run.output / kResolvedConfig).string(),
@@ -144,11 +165,15 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
 
 std::map<std::string, std::string> changed_files(const RecordedRun& run) {
   std::map<std::string, std::string> changed;
-  const Json sha256 = run.run.value("files_sha256", Json::object());
+  const Json recorded = run.run.value("files_sha256", Json::object());
+  std::map<std::string, Json> sha256;  // which finds a name in a long list
+  if (recorded.is_object())
+    for (const auto& [name, hash] : recorded.items()) sha256[name] = hash;
   for (const auto& [name, hash] : run.files) {
     try {
       const FileHashes now = hashes_of(run.file_now(name));
-      if (now.content != hash || (sha256.is_object() && sha256.value(name, Json(now.sha256)) != now.sha256))
+      const auto sealed = sha256.find(name);
+      if (now.content != hash || (sealed != sha256.end() && sealed->second != now.sha256))
         changed[name] = "has other contents than in the run";
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;

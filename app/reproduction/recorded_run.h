@@ -45,7 +45,11 @@ struct DocumentChanges {
 };
 RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes);
 
-/// Errors (ErrorKind::input) where `config`, read from such a document, has another value than the run had: names them.
+/// What the machine decides, and where the result lies: such a key is as it was recorded, whatever it was.
+bool is_of_place(const std::string& key);
+
+/// Errors (ErrorKind::input) where `config`, read from such a document, has another value than the run had, and where
+/// other keys were recorded: names them.
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document);
 
 /// The paths of `run.files` whose contents are others now or cannot be read, each with why.

@@ -84,8 +84,8 @@ std::string run_difference(const RecordedRun& run, const fs::path& again, const 
                              "evaluation_data_sha256"};
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
   for (const char* key : kKeys)
-    if (const Json was = run.run.value(key, Json()), is = now.value(key, Json()); was != is)
-      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, dump_json(was), dump_json(is));
+    if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json())); was != is)
+      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, was, is);
   for (const char* key : {"files", "files_sha256"}) {
     const std::string difference = first_difference(with_former_files(run.run.value(key, Json::object()), {}),
                                                     with_former_files(now.value(key, Json::object()), renames));

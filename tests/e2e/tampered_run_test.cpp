@@ -362,6 +362,67 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
 }
 
+// A statement repeats values, so that none may be invented, left out or be another one than was in force.
+TEST_F(TamperedRun, AConfigOfOtherKeysOrFormsIsRefused) {
+  struct Case {
+    std::string says;
+    std::function<void(Json& values)> change;
+  };
+  const auto invented = [](const char* origin) {
+    return [=](Json& values) { values["reviewed"] = {{"value", nullptr}, {"origin", origin}}; };
+  };
+  const auto set = [](const char* key, const Json& is) { return [=](Json& values) { values[key]["value"] = is; }; };
+  Json whole = config();
+  whole["save_strategy"] = "no";  // checkpoints have their keys as well
+  train_ok(folder_.path(), whole);
+  const fs::path resolved = output() / "resolved_config.json";
+  const Json honest = read_json(resolved);
+  for (const Case& c :
+       {Case{"reviewed was null, and is no key", invented("default (hf)")}, Case{"reviewed", invented("config.json")},
+        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
+        Case{"zero_group_size was 3, and is 0 now", set("zero_group_size", 3)},
+        Case{"max_steps was 4.0, and is 4 now", set("max_steps", 4.0)}}) {
+    SCOPED_TRACE(c.says);
+    Json json = honest;
+    c.change(json["values"]);
+    write_document(resolved, json);
+    seal_what_lies_beside();
+    const Outcome o = verify({"--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.out + o.err, HasSubstr(c.says));
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+}
+
+// What was asked for there is not known from what came of it.
+TEST_F(TamperedRun, ANumberOfRanksIsAttestedAsItWas) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  json["values"]["nproc"]["value"] = 64;
+  write_document(resolved, json);
+  seal_what_lies_beside();
+  const Outcome o = verify({"--statement", at("s.json").string()});
+  ASSERT_EQ(o.code, 0) << o.out << o.err;
+  const Json definition = read_json(at("s.json"))["predicate"]["buildDefinition"];
+  EXPECT_EQ(definition["internalParameters"]["qtrain_ranks"], 1);
+  EXPECT_FALSE(definition["externalParameters"].contains("nproc"));
+}
+
+// The time that a file takes grows with its size, not with its square.
+TEST_F(TamperedRun, ALongListOfFilesIsReadInTime) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  Json::object_t files;
+  for (int i = 0; i < 200'000; ++i) files.emplace_back(fmt::format("/{}", i), "0");
+  json["run"]["files"] = json["run"]["files_sha256"] = files;
+  write_document(resolved, json);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(verify({"--steps", "0"}).code, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
 // A fault of the run, not of how this command was called.
 TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   train_ok(folder_.path(), config());
