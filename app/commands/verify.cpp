@@ -9,12 +9,20 @@
 #include "app/reproduction/verification.h"
 #include "core/file.h"
 #include "core/plural.h"
+#include "core/utf8.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Names of files and texts in them stand within the lines of this program.
+std::string indented(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '\n' ? "\n              " : std::string(1, c);
+  return out;
+}
 
 CommandResult told(const fs::path& output, const Verification& v) {
   CommandResult result{.text = "",
@@ -24,8 +32,8 @@ CommandResult told(const fs::path& output, const Verification& v) {
                                 {"redone", Json::array()},
                                 {"earlier", Json::array()}}};
   for (const Finding& f : v.findings) {
-    result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", f.about)
-                                     : fmt::format("DIFFERS       {}: {}\n", f.about, f.problem);
+    result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", one_line(f.about))
+                                     : fmt::format("DIFFERS       {}: {}\n", one_line(f.about), indented(f.problem));
     result.json["checks"].push_back({{"about", f.about}, {"holds", f.problem.empty()}, {"problem", f.problem}});
   }
   for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
@@ -34,8 +42,8 @@ CommandResult told(const fs::path& output, const Verification& v) {
     result.text += fmt::format("steps up to {} were done with {} and {}\n", e.until, dump_json(e.values),
                                counted(e.ranks, "rank"));
   }
-  result.text += v.holds() ? fmt::format("{}: the run holds", output.string())
-                           : fmt::format("{}: the run is not what was recorded", output.string());
+  result.text += fmt::format("{}: {}", one_line(output.string()),
+                             v.holds() ? "the run holds" : "the run is not what was recorded");
   return result;
 }
 
