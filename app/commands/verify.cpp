@@ -8,6 +8,7 @@
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/plural.h"
 #include "core/utf8.h"
 #include "train/checkpoint/manifest.h"
@@ -47,9 +48,15 @@ CommandResult told(const fs::path& output, const Verification& v) {
   return result;
 }
 
-std::vector<fs::path> files_verify_reads(const fs::path& output) {
-  std::vector<fs::path> files = files_of_run(output);
-  const RecordedRun run = read_recorded_run(output);
+// Where it is when the folder of the run has been entered. Names above links are left to the system.
+fs::path place_of_statement(const std::string& name) {
+  std::error_code error;
+  const fs::path place = fs::absolute(name, error);
+  return error ? absolute_path(name) : place;
+}
+
+std::vector<fs::path> files_verify_reads(const RecordedRun& run) {
+  std::vector<fs::path> files = files_of_run(run.output);
   for (const auto& [name, hash] : run.files) files.push_back(run.file_now(name));
   try {
     enter_folder(run);
@@ -62,12 +69,12 @@ std::vector<fs::path> files_verify_reads(const fs::path& output) {
 }  // namespace
 
 int run_verify(const Arguments& args) {
-  const fs::path output = full_path(args.operand(0));
+  const fs::path output = real_path(args.operand(0));
   const std::int64_t steps = args.integer("steps").value_or(1);
   if (steps < 0) fail(ErrorKind::usage, {.cause = "must not be negative", .place = "--steps"});
   const auto scratch = args.text("scratch");
   const auto statement = args.text("statement");
-  const std::optional<fs::path> file = statement ? std::optional(full_path(*statement)) : std::nullopt;
+  const std::optional<fs::path> file = statement ? std::optional(place_of_statement(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
     fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a whole manifest.json",
                             .place = "--statement",
@@ -76,10 +83,10 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
-  if (file) require_free_file(args, *file, files_verify_reads(output));
-  const RecordedRun run = read_recorded_run(output);
-  const Verification v = verify_run(
-      run, {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
+  const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
+  const RecordedRun run = read_recorded_run(output, args.all("moved"));
+  if (file) require_free_file(args, *file, files_verify_reads(run));
+  const Verification v = verify_run(run, {.steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
   if (file) write_result(*file, dump_json(in_toto_statement(run, v), 2) + "\n");

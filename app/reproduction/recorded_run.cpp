@@ -61,11 +61,21 @@ void check_values(const RecordedRun& r, const fs::path& file) {
   }
 }
 
-// The folder of the run and the files in it may have been moved together with the output directory.
-void find_places(RecordedRun& r) {
+Relocation::Move move_of(const std::string& text, const fs::path& folder) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not OLD=NEW", text), .place = "--moved"});
+  const fs::path now = real_path(text.substr(equals + 1));
+  if (!path_exists(now)) fail(ErrorKind::usage, {.cause = "is not there", .place = "--moved " + now.string()});
+  const fs::path was = (folder / text.substr(0, equals)).lexically_normal();
+  return {.was = was.has_filename() ? was : was.parent_path(), .is = now};
+}
+
+// The folder of the run and the files in it may have been moved together with the output directory, or elsewhere.
+void find_places(RecordedRun& r, const NamedMoves& moves) {
   const Json output = value_of(r, "output_dir");
-  if (!output.is_string()) return;
-  r.places = Relocation((r.folder / output.get<std::string>()).lexically_normal(), r.output);
+  if (output.is_string()) r.places = Relocation((r.folder / output.get<std::string>()).lexically_normal(), r.output);
+  for (const std::string& move : moves) r.places.add(move_of(move, r.folder));
   std::error_code ignored;
   if (!fs::is_directory(r.folder, ignored)) r.folder = r.places.now(r.folder);
 }
@@ -84,7 +94,7 @@ bool is_of_place(const std::string& key) {
 }
 
 fs::path RecordedRun::file_now(const std::string& name) const {
-  return places.now((folder / name).lexically_normal());
+  return places.now(folder / name);
 }
 
 std::string RecordedRun::noted(const char* name) const {
@@ -92,7 +102,7 @@ std::string RecordedRun::noted(const char* name) const {
   return said.is_string() ? said.get<std::string>() : "";
 }
 
-RecordedRun read_recorded_run(const fs::path& output) {
+RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
   const fs::path file = output / kResolvedConfig;
   if (!path_exists(file))
     fail(ErrorKind::input, {.cause = "has no resolved_config.json, so nothing says what ran there",
@@ -116,7 +126,7 @@ RecordedRun read_recorded_run(const fs::path& output) {
   }
   check_values(r, file);
   r.ranks = ranks_of(r);
-  find_places(r);
+  find_places(r, moves);
   return r;
 }
 
@@ -177,7 +187,9 @@ std::map<std::string, std::string> changed_files(const RecordedRun& run) {
         changed[name] = "has other contents than in the run";
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
-      changed[name] = e.text().cause;
+      std::error_code unknown;
+      const bool gone = !fs::exists(run.file_now(name), unknown) && !unknown;
+      changed[name] = gone ? fmt::format("{}; {}", e.text().cause, kSayWhere) : e.text().cause;
     }
   }
   return changed;
@@ -190,7 +202,8 @@ void enter_folder(const RecordedRun& run) {
   fail(ErrorKind::input,
        {.cause = "the folder that the run was started in, which names in its config are about: " + gone.message(),
         .place = run.folder.string(),
-        .remedy = "bring it back, or keep it together with the output directory when you move that"});
+        .remedy = fmt::format("bring it back, or keep it together with the output directory when you move that; {}",
+                             kSayWhere)});
 }
 
 }  // namespace qtrain

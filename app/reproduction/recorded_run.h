@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app/reproduction/relocation.h"
 #include "config/config.h"
@@ -28,8 +29,15 @@ struct RecordedRun {
   std::string noted(const char* name) const;
 };
 
-/// Errors (ErrorKind::input): the file is missing, or not as this program writes it.
-RecordedRun read_recorded_run(const std::filesystem::path& output);
+/// What to do about a file that is not there.
+inline constexpr const char* kSayWhere = "--moved OLD=NEW says where it is now";
+
+/// "OLD=NEW": where a file or folder is now whose name, in full or about the folder of the run, was OLD.
+using NamedMoves = std::vector<std::string>;
+
+/// Errors: ErrorKind::input where the file is missing, or not as this program writes it; ErrorKind::usage for a move
+/// that is none.
+RecordedRun read_recorded_run(const std::filesystem::path& output, const NamedMoves& moves = {});
 
 /// A config that asks for the same run on this machine, whose names are about the folder of the run; and the names in
 /// it of files that were moved.

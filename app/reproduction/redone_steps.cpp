@@ -52,6 +52,13 @@ std::string last_lines(const std::string& said) {
   return text.size() <= kMost ? text : "..." + text.substr(text.find_first_of(" \n", text.size() - kMost));
 }
 
+// Rows may have been moved.
+std::string where_to_look(const OwnProcessEnd& end) {
+  std::error_code unknown;
+  const bool gone = end.error && !end.error->text().place.empty() && !fs::exists(end.error->text().place, unknown);
+  return gone && !unknown ? fmt::format("; {}", kSayWhere) : "";
+}
+
 /// The config of a stretch: that of the run, with what was another value when the stretch was done.
 DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch) {
   const auto [from, to] = stretch.steps;
@@ -146,8 +153,9 @@ void redo(const RecordedRun& run, const Stretch& stretch, const fs::path& scratc
                       OwnProcessOutput::kept);
   throw_if_stopped();
   if (end.exit_code != 0 && end.exit_code != static_cast<int>(ErrorKind::stopped))
-    return v.add(about, fmt::format("cannot be done again (exit code {}): {}", end.exit_code,
-                                    end.error ? words_of(end.error->text()) : last_lines(end.said)));
+    return v.add(about, fmt::format("cannot be done again (exit code {}): {}{}", end.exit_code,
+                                    end.error ? words_of(end.error->text()) : last_lines(end.said),
+                                    where_to_look(end)));
   compare_ends(run, stretch, document, v);
   v.redone.push_back(stretch.steps);
   std::error_code ignored;
