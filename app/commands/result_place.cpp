@@ -8,6 +8,7 @@
 
 #include "core/json.h"
 #include "core/output_place.h"
+#include "core/paths.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/pending_model.h"
 
@@ -68,6 +69,16 @@ bool is_own(const OwnFile& own, const fs::path& file) {
   return has_keys(Json::parse(text, nullptr, false), own.keys);
 }
 
+// What is empty is nobody's.
+bool is_free_file(const Arguments& args, const fs::path& file) {
+  std::error_code absent;
+  const auto bytes = fs::file_size(file, absent);
+  if (absent || bytes == 0 || args.has("overwrite")) return true;
+  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
+  check(own != own_files().end(), "a command that does not know its own results");
+  return is_own(*own, file);
+}
+
 [[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
   fail(ErrorKind::usage, {.cause = fmt::format("holds something that qtrain {} has not written", args.command().name),
                           .place = place.string(),
@@ -83,11 +94,17 @@ void require_free_file(const Arguments& args, const fs::path& file, const std::v
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) return;
   require_outside(place.file, inputs);
-  const auto bytes = fs::file_size(place.file, absent);
-  if (absent || bytes == 0 || args.has("overwrite")) return;
-  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
-  check(own != own_files().end(), "a command that does not know its own results");
-  if (!is_own(*own, place.file)) fail_taken(args, file);
+  if (!is_free_file(args, place.file)) fail_taken(args, file);
+}
+
+fs::path place_now(const Arguments& args, const fs::path& file) {
+  const OutputPlace place = output_place(file);
+  if (place.mode == WriteMode::in_place || is_free_file(args, place.file)) return file;
+  fs::path other = place.file;
+  for (int number = 2; path_exists(other); ++number) other = fmt::format("{}.{}", place.file.string(), number);
+  args.log().warn("{} was made by something else meanwhile and stays: the result is in {}", file.string(),
+                  other.string());
+  return other;
 }
 
 void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {

@@ -89,7 +89,7 @@ int run_verify(const Arguments& args) {
   const Verification v = verify_run(run, {.steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file) write_result(*file, dump_json(in_toto_statement(run, v), 2) + "\n");
+  if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }
 

@@ -164,6 +164,22 @@ TEST_F(Outputs, OfFilesReplaceTheirOwnEarlierOnesOnly) {
   }
 }
 
+// A result may come long after its place was looked at.
+TEST_F(Outputs, LeaveAFileThatWasMadeMeanwhile) {
+  const std::string mine = "{\"text\": \"mine\"}\n";
+  fs::create_directory(folder_ / "scratch");
+  Process verifying(
+      launch_of({.words = {"verify", at("run"), "--scratch", at("scratch"), "--statement", at("statement.json")}}));
+  while (verifying.running() && fs::is_empty(folder_ / "scratch"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  write_file(at("statement.json"), mine);
+  const Outcome o = verifying.wait();
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(bytes_of(at("statement.json")), mine);
+  EXPECT_THAT(o.err, HasSubstr("the result is in " + at("statement.json.2")));
+  EXPECT_TRUE(read_json(at("statement.json.2")).contains("predicate"));
+}
+
 TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
   make_gguf();
   for (const Writer& writer : folders()) {
