@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "config/document.h"
 #include "core/file.h"
 #include "core/paths.h"
 #include "core/version.h"
@@ -53,6 +54,8 @@ int ranks_of(const RecordedRun& r) {
 }
 
 void check_values(const RecordedRun& r, const fs::path& file) {
+  if (r.values.size() > kMaxConfigValues)
+    fail(ErrorKind::input, {.cause = "\"values\" are more than a config has", .place = file.string()});
   for (const auto& [key, value] : r.values.items()) {
     if (!value.is_object()) fail_of_type(key, file);
     member(value, "origin", &Json::is_string, file);

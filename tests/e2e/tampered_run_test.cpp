@@ -349,6 +349,12 @@ TEST_F(TamperedRun, RowsThatWereNotLoggedAreRefused) {
   seal_what_lies_beside();
   write_file(metrics, jsonl(honest) + "{\"step\": 5, \"loss\": 0.1}\n");
   EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "a run that goes on logs more";
+  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_acc");
+  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "and may be killed in the middle of a row";
+  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_accuracy\": 0.99}");
+  const Outcome o = verify({"--steps", "0"});
+  EXPECT_EQ(o.code, 3) << "a row without an end of its line is one\n" << o.out;
+  EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: "));
 }
 
 TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
@@ -412,17 +418,31 @@ TEST_F(TamperedRun, ANumberOfRanksIsAttestedAsItWas) {
 }
 
 // The time that a file takes grows with its size, not with its square.
-TEST_F(TamperedRun, ALongListOfFilesIsReadInTime) {
+TEST_F(TamperedRun, LongDocumentsAreReadInTime) {
+  Json::object_t names, values;
+  for (int i = 0; i < 200'000; ++i) {
+    names.emplace_back(fmt::format("/{}", i), "0");
+    values.emplace_back(fmt::format("key_{}", i), Json{{"value", 1}, {"origin", "config.json"}});
+  }
+  const auto widen = [&](const Json& to, const std::vector<std::string>& pointers) {
+    return [&to, pointers](const fs::path& file) {
+      Json json = read_json(file);
+      for (const std::string& pointer : pointers) json[Json::json_pointer(pointer)] = to;
+      write_document(file, json);
+    };
+  };
+  const Json of_names = names, of_values = values;
   train_ok(folder_.path(), config());
-  const fs::path resolved = output() / "resolved_config.json";
-  Json json = read_json(resolved);
-  Json::object_t files;
-  for (int i = 0; i < 200'000; ++i) files.emplace_back(fmt::format("/{}", i), "0");
-  json["run"]["files"] = json["run"]["files_sha256"] = files;
-  write_document(resolved, json);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(verify({"--steps", "0"}).code, 3);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  expect_all_found({{"Files", "", "resolved_config.json", widen(of_names, {"/run/files", "/run/files_sha256"})},
+                    {"Keys", "checkpoint-2", "training_state.json", widen(of_names, {"/identity/keys"})},
+                    {"Model", "checkpoint-4", "training_state.json", widen(of_names, {"/identity/model"})},
+                    {"Row", "checkpoint-2", "trainer_state.json", widen(of_names, {"/log_history/0"})}});
+  widen(of_values, {"/values"})(output() / "resolved_config.json");
+  const Outcome o = verify({"--steps", "0"});
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("\"values\" are more than a config has"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 // A fault of the run, not of how this command was called.
