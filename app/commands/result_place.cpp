@@ -1,10 +1,13 @@
 #include "app/commands/result_place.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <span>
+#include <system_error>
 
 #include "core/json.h"
 #include "core/output_place.h"
@@ -79,6 +82,16 @@ bool is_free_file(const Arguments& args, const fs::path& file) {
   return is_own(*own, file);
 }
 
+// Asked before the work, not when its result has no place.
+void require_folder_of(const fs::path& file) {
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (::access(folder.c_str(), W_OK | X_OK) == 0 && file.has_filename()) return;
+  const std::error_code why(file.has_filename() ? errno : EISDIR, std::generic_category());
+  fail(ErrorKind::disk, {.cause = "cannot be written: " + why.message(),
+                         .place = file.string(),
+                         .remedy = why == std::errc::no_such_file_or_directory ? "make its folder first" : ""});
+}
+
 [[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
   fail(ErrorKind::usage, {.cause = fmt::format("holds something that qtrain {} has not written", args.command().name),
                           .place = place.string(),
@@ -94,6 +107,7 @@ void require_free_file(const Arguments& args, const fs::path& file, const std::v
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) return;
   require_outside(place.file, inputs);
+  require_folder_of(place.file);
   if (!is_free_file(args, place.file)) fail_taken(args, file);
 }
 

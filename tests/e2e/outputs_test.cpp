@@ -164,6 +164,17 @@ TEST_F(Outputs, OfFilesReplaceTheirOwnEarlierOnesOnly) {
   }
 }
 
+TEST_F(Outputs, OfFilesWithoutAFolderAreRefusedBeforeTheWork) {
+  for (const Writer& writer : files()) {
+    SCOPED_TRACE(writer.name);
+    for (const char* name : {"none/file", "none/"}) {
+      const Outcome o = qtrain({.words = with(writer, {at(name)})});
+      EXPECT_EQ(o.code, 6) << o.err;
+      EXPECT_THAT(o.err, HasSubstr(at(name) + ": cannot be written"));
+    }
+  }
+}
+
 // A result may come long after its place was looked at.
 TEST_F(Outputs, LeaveAFileThatWasMadeMeanwhile) {
   const std::string mine = "{\"text\": \"mine\"}\n";
