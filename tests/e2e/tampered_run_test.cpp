@@ -234,6 +234,40 @@ TEST_F(TamperedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
                     {"Graphs", "", "train_results.json", add("/cuda_graphs", {{"accuracy", 0.99}})}});
 }
 
+// A stop may come before an evaluation that was due; which one was the best before is no matter of choice then.
+TEST_F(TamperedRun, AnInventedBestOfAStoppedRunIsRefused) {
+  Json c = config();
+  c.update({{"max_steps", 8}, {"load_best_model_at_end", true}, {"metric_for_best_model", "eval_loss"}});
+  write_file(at("run.json"), dump_json(c));
+  ASSERT_EQ(qtrain({.words = {at("run.json").string(), "--stop_after", "4"}, .folder = folder_.path()}).code, 75);
+  const fs::path state = output() / "checkpoint-4/trainer_state.json",
+                 training = state.parent_path() / "training_state.json";
+  const Json logged = read_json(state), before = read_json(training);
+  ASSERT_EQ(logged["best_global_step"], 4);
+  std::vector<Json> metrics = read_jsonl(output() / "metrics.jsonl");
+  const auto is_last = [](const Json& row) { return row.contains("eval_loss") && row["step"] == 4; };
+  std::erase_if(metrics, is_last);
+  write_file(output() / "metrics.jsonl", jsonl(metrics));
+  const auto pend = [&](const Json& metric, const std::string& folder) {
+    Json now = before, rows = logged;
+    now.update({{"events_pending", true}, {"best_step", 2}, {"best_metric", metric}, {"best_checkpoint", folder}});
+    rows.update({{"best_global_step", 2}, {"best_metric", metric}, {"best_model_checkpoint", folder}});
+    std::erase_if(rows["log_history"].get_ref<Json::array_t&>(), is_last);
+    write_document(training, now);
+    write_document(state, rows);
+    seal(state.parent_path());
+    return verify();
+  };
+  const Json earlier = history(state.parent_path(), "eval_loss").front()["eval_loss"];
+  const std::string folder = (output() / "checkpoint-2").string();
+  Outcome o = pend(earlier, folder);
+  EXPECT_EQ(o.code, 0) << "as a stop before the evaluation leaves it\n" << o.out << o.err;
+  o = pend(0.0001, folder);
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("best_metric"));
+  EXPECT_EQ(pend(earlier, (output() / "checkpoint-3").string()).code, 3);
+}
+
 // The result is done again whichever other steps are chosen, so nothing is attested that was not.
 TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   train_ok(folder_.path(), config());
