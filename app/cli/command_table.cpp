@@ -302,6 +302,8 @@ std::vector<Command> model_commands() {
                  {"scratch", text, "DIR", "where there is room for their results (default: the system's)"},
                  {"statement", text, "FILE", "write an in-toto statement about a run that holds"},
                  kMoved,
+                 {"earlier", repeated, "STEP:KEY=VALUE",
+                  "steps up to this one were done with another value, and the checkpoint there is gone"},
                  kOverwrite},
        .min_operands = 1,
        .max_operands = 1,

@@ -70,6 +70,7 @@ int run_reproduce(const Arguments& args) {
   if (run.version != kVersion)
     log.warn("the run was made with qtrain {}, this is {}: defaults and last bits may be others", run.version,
              kVersion);
+  require_few_ranks(run.ranks);
   enter_folder(run);
   require_inputs(run);
   create_folders(output);

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
+#include "config/fields.h"
 #include "core/file.h"
 #include "core/paths.h"
 #include "core/plural.h"
@@ -48,6 +52,27 @@ CommandResult told(const fs::path& output, const Verification& v) {
   return result;
 }
 
+// STEP:KEY=VALUE
+void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier) {
+  const std::size_t colon = std::min(text.find(':'), text.size()), equals = text.find('=', colon);
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + colon, step);
+  if (error != std::errc() || end != text.data() + colon || step < 1 || equals == std::string::npos)
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not STEP:KEY=VALUE", text), .place = "--earlier"});
+  const std::string key = text.substr(colon + 1, equals - colon - 1), value = text.substr(equals + 1);
+  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::told)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("\"{}\" is no key that may change when a run goes on", key), .place = "--earlier"});
+  earlier.try_emplace(step, Json::object()).first->second[key] =
+      Json::accept(value) ? parse_json(value, "--earlier") : Json(value);
+}
+
+std::map<std::int64_t, Json> earlier_values(const Arguments& args) {
+  std::map<std::int64_t, Json> earlier;
+  for (const std::string& text : args.all("earlier")) take_earlier(text, earlier);
+  return earlier;
+}
+
 // Where it is when the folder of the run has been entered. Names above links are left to the system.
 fs::path place_of_statement(const std::string& name) {
   std::error_code error;
@@ -86,7 +111,8 @@ int run_verify(const Arguments& args) {
   const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
   const RecordedRun run = read_recorded_run(output, args.all("moved"));
   if (file) require_free_file(args, *file, files_verify_reads(run));
-  const Verification v = verify_run(run, {.steps = steps, .scratch = place, .log = args.log()});
+  const Verification v =
+      verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
   if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");

@@ -8,6 +8,7 @@
 
 #include "config/document.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "core/paths.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
@@ -176,6 +177,16 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
                               run.version)});
 }
 
+void require_few_ranks(int ranks) {
+  constexpr int kAlways = 64, kOfEachProcessor = 16;
+  const int most = std::max(kAlways, kOfEachProcessor * usable_processors());
+  if (ranks > most)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("{} ranks are recorded, and this machine is asked to run {} at most", ranks, most),
+          .place = kResolvedConfig,
+          .remedy = "use a machine with more processors"});
+}
+
 std::map<std::string, std::string> changed_files(const RecordedRun& run) {
   std::map<std::string, std::string> changed;
   const Json recorded = run.run.value("files_sha256", Json::object());
@@ -206,7 +217,7 @@ void enter_folder(const RecordedRun& run) {
        {.cause = "the folder that the run was started in, which names in its config are about: " + gone.message(),
         .place = run.folder.string(),
         .remedy = fmt::format("bring it back, or keep it together with the output directory when you move that; {}",
-                             kSayWhere)});
+                              kSayWhere)});
 }
 
 }  // namespace qtrain

@@ -60,6 +60,9 @@ bool is_of_place(const std::string& key);
 /// other keys were recorded: names them.
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document);
 
+/// Errors (ErrorKind::input): more ranks are recorded than this machine can well run; the file may be anybody's.
+void require_few_ranks(int ranks);
+
 /// The paths of `run.files` whose contents are others now or cannot be read, each with why.
 std::map<std::string, std::string> changed_files(const RecordedRun& run);
 

@@ -91,6 +91,37 @@ INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), 
   return name;
 });
 
+// The checkpoint that would say with which values its steps were done was rotated away.
+TEST_F(VerifiedRun, HoldsWithEarlierValuesThatAreNamed) {
+  Json c = config();
+  c["save_total_limit"] = 1;
+  const auto start = [&](const std::vector<std::string>& flags, int code) {
+    write_file(at("run.json"), dump_json(c));
+    std::vector<std::string> words{at("run.json").string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    ASSERT_EQ(qtrain({.words = words, .folder = folder_.path()}).code, code);
+  };
+  start(kAfterThree, kStopped);
+  c["learning_rate"] = 0.001;
+  start({}, 0);
+  ASSERT_FALSE(fs::exists(output() / "checkpoint-3"));
+  Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("--earlier STEP:KEY=VALUE"));
+  for (const char* wrong : {"3:learning_rate=0.002", "2:learning_rate=0.005"}) {
+    o = verify({"--earlier", wrong, "--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << wrong << o.out;
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+  o = verify({"--earlier", "3:learning_rate=0.005", "--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  const Json parameters = read_json(at("s.json"))["predicate"]["buildDefinition"]["internalParameters"];
+  EXPECT_EQ(parameters["qtrain_earlierValues"],
+            Json::array({{{"untilStep", 3}, {"values", {{"learning_rate", 0.005}}}, {"ranks", 1}}}));
+  for (const char* bad : {"learning_rate=1", "0:learning_rate=1", "3:seed=1", "3:output_dir=x", "3:nothing=1", "3:x"})
+    EXPECT_EQ(verify({"--earlier", bad}).code, 2) << bad;
+}
+
 /// A run that was moved after it was done.
 class MovedRun : public VerifiedRun {
  protected:
@@ -181,8 +212,7 @@ TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {
   EXPECT_THAT(qtrain_ok({.words = again}).err, HasSubstr("bit for bit"));
   change_text(at("store/older.jsonl"), "row 7 of", "row 8 of");
   EXPECT_EQ(verify(of_all).code, 3) << "other rows there are not those of the run";
-  for (const char* bad : {"model", "=x", "model=", "model=none"})
-    EXPECT_EQ(verify({"--moved", bad}).code, 2) << bad;
+  for (const char* bad : {"model", "=x", "model=", "model=none"}) EXPECT_EQ(verify({"--moved", bad}).code, 2) << bad;
 }
 
 // "link/.." is the folder that what the link leads to is in.

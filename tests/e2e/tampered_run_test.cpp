@@ -436,6 +436,21 @@ TEST_F(TamperedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   }
 }
 
+TEST_F(TamperedRun, RanksThatNoMachineHasAreNotStarted) {
+  train_ok(folder_.path(), config());
+  change_text(output() / "resolved_config.json", "\"ranks\": 1", "\"ranks\": 4000");
+  seal_what_lies_beside();
+  for (const fs::path& folder : {output() / "checkpoint-2", output() / "checkpoint-4"}) fs::remove_all(folder);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"verify", output().string(), "--scratch", folder_.path().string()},
+        {"reproduce", output().string(), "--output", at("again").string()}}) {
+    const Outcome o = qtrain({.words = words});
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.err, HasSubstr("4000 ranks are recorded"));
+  }
+  EXPECT_FALSE(fs::exists(at("again")));
+}
+
 // What was asked for there is not known from what came of it.
 TEST_F(TamperedRun, ANumberOfRanksIsAttestedAsItWas) {
   train_ok(folder_.path(), config());
