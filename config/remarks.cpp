@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "config/fields.h"
 #include "core/secrets.h"
+#include "core/utf8.h"
 
 namespace qtrain {
 
@@ -60,8 +61,9 @@ std::vector<std::string> Judge::lines(RemarkLevel level) const {
 
 std::string line_of(const Remark& r) {
   const std::string place = r.origin.empty() ? "" : r.origin + ": ";
-  if (r.ignored.empty()) return without_credentials(place + r.text);
-  return without_credentials(fmt::format("{}\"{}\" has no effect: {}", place, r.ignored, r.text));
+  const std::string text =
+      r.ignored.empty() ? place + r.text : fmt::format("{}\"{}\" has no effect: {}", place, r.ignored, r.text);
+  return without_credentials(one_line(text));
 }
 
 Json entry_of(const Remark& r) {

@@ -35,7 +35,9 @@ class Error : public std::runtime_error {
 
  private:
   static std::string render(const ErrorText& t) {
-    std::string s = t.place.empty() ? t.cause : t.place + ": " + t.cause;
+    std::string s;
+    for (const char c : t.place) c == '\n' ? void(s += "\\n") : s.push_back(c);  // names stay within a line
+    s += t.place.empty() ? t.cause : ": " + t.cause;
     if (!t.remedy.empty()) s += "\n  " + t.remedy;
     return s;
   }

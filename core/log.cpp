@@ -53,13 +53,15 @@ bool put_for_reader(std::FILE* file, std::string_view text) {
   return true;
 }
 
-/// On a terminal cut between words.
+/// On a terminal cut between words. Lines behind the first are set off, so that none in a name or a text from outside
+/// looks like a message of its own.
 std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal, int width) {
   const std::string text = fmt::format("{}{}{}", prefix.text, prefix.text.empty() ? "" : " ", message);
   std::string out;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    std::string line = text.substr(begin, end - begin);
+    if (begin > 0 && !line.empty() && line[0] != ' ') line.insert(0, "  ");
     if (terminal.redraws)
       for (const std::string& part : wrapped(line, width)) out += part + "\n";
     else

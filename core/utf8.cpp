@@ -80,4 +80,10 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) c == '\n' ? void(out += "\\n") : void(out += c);
+  return out;
+}
+
 }  // namespace qtrain

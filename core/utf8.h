@@ -24,4 +24,7 @@ std::string valid_utf8(std::string_view text);
 /// as an escape, "\x1b" or "\u202e".
 std::string printable(std::string_view text);
 
+/// The same with line ends as escapes too: a name within a line.
+std::string one_line(std::string_view text);
+
 }  // namespace qtrain

@@ -47,6 +47,8 @@ constexpr std::array kLaunchers{
              "MASTER_PORT"},
 };
 
+constexpr int kMaxRanks = 1 << 16;  // rank 0 has a list of them
+
 constexpr const char* kAttempt = "QTRAIN_ATTEMPT";  // of our own launcher
 
 // An empty variable counts as none.
@@ -55,11 +57,13 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+// Slurm writes ranks of a machine as lists: "2(x3)", two on each of three machines; "3,1", three on the first.
 int number(const std::string& text, const Launcher& launcher, std::string_view name) {
   int n = 0;
-  // As Slurm writes it: "2(x3)", two on each of three machines; "3,1", three on the first
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || n < 0 || (end != text.data() + text.size() && *end != '(' && *end != ','))
+  const bool is_whole =
+      end == text.data() + text.size() || (name == launcher.local_size[0] && (*end == '(' || *end == ','));
+  if (error != std::errc() || n < 0 || !is_whole)
     fail(ErrorKind::usage, {.cause = fmt::format("{} is \"{}\", not a number", name, text),
                             .place = fmt::format("the environment, as {} sets it", launcher.name)});
   return n;
@@ -81,6 +85,9 @@ void require_place(const RankPlace& p, const Launcher& launcher) {
     fail(ErrorKind::usage,
          {.cause = std::move(cause), .place = fmt::format("the environment, as {} sets it", p.launcher)});
   };
+  if (p.size > kMaxRanks)
+    wrong(fmt::format("{} is {}, and a run has at most {} ranks", launcher.size, p.size, kMaxRanks));
+  if (p.local_size < 1) wrong(fmt::format("{} is 0, and this rank is on the machine", launcher.local_size[0]));
   if (p.rank >= p.size) wrong(fmt::format("{} is {} of {} ranks, which count from 0", launcher.rank, p.rank, p.size));
   if (p.store.host.empty() || p.store.port == 0)
     wrong(fmt::format("{} and {} have to say where rank 0 is met", launcher.host, launcher.port));

@@ -20,6 +20,8 @@ constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "type of the weights in memory and of GEMMs (default: the folder's)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (nf4) while loading"};
 constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
+constexpr Flag kMoved{"moved", repeated, "OLD=NEW",
+                      "a file or folder that the run read as OLD is NEW now; may be given more than once"};
 constexpr Flag kOverwrite{"overwrite", present, "", "replace what is there, though this command has not written it"};
 constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
 constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
@@ -299,6 +301,9 @@ std::vector<Command> model_commands() {
        .flags = {{"steps", integer, "N", "do at least so many again, chosen at random (default: 1); 0: none"},
                  {"scratch", text, "DIR", "where there is room for their results (default: the system's)"},
                  {"statement", text, "FILE", "write an in-toto statement about a run that holds"},
+                 kMoved,
+                 {"earlier", repeated, "STEP:KEY=VALUE",
+                  "steps up to this one were done with another value, and the checkpoint there is gone"},
                  kOverwrite},
        .min_operands = 1,
        .max_operands = 1,
@@ -306,7 +311,7 @@ std::vector<Command> model_commands() {
       {.name = "reproduce",
        .operands = "RUN_DIR",
        .summary = "The same run again, from its resolved_config.json, into another folder",
-       .flags = {{"output", text, "DIR", "output directory of the new run"}},
+       .flags = {{"output", text, "DIR", "output directory of the new run"}, kMoved},
        .min_operands = 1,
        .max_operands = 1,
        .answers_stops = true,

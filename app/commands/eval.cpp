@@ -137,7 +137,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   run.args.log().info("answered with {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
   run.args.log().result(fmt::format("exact_match {:.4f}: {} of {}", rate, exact,
                                     counted(static_cast<std::int64_t>(answers.size()), "answer")));
-  if (const auto file = run.args.text("rows")) write_result(*file, rows);
+  if (const auto file = run.args.text("rows")) write_result(place_now(run.args, *file), rows);
 }
 
 std::vector<std::filesystem::path> files_eval_reads(const Arguments& args, const Config& config) {

@@ -91,8 +91,9 @@ int run_generate(const Arguments& args) {
     lines += dump_json(rows.rows[i]) + "\n";
   }
   if (const auto file = args.text("output")) {
-    write_result(*file, lines);
-    args.give({.text = "", .json = {{"output", *file}, {"rows", answers.size()}}});
+    const std::filesystem::path place = place_now(args, *file);
+    write_result(place, lines);
+    args.give({.text = "", .json = {{"output", place.string()}, {"rows", answers.size()}}});
   } else if (args.has("prompt")) {
     args.give({.text = answers.front().completion + "\n", .json = rows.rows.front(), .what = ResultText::data});
   } else {

@@ -15,7 +15,7 @@
 namespace qtrain {
 namespace {
 
-void write_dump(const Dataset& rows, const std::string& file) {
+void write_dump(const Dataset& rows, const std::filesystem::path& file) {
   write_result(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
     for (std::int64_t i = 0; i < rows.size(); ++i) {
       const std::string line = dump_line(rows, i);
@@ -49,7 +49,7 @@ int run_preprocess(const Arguments& args) {
     require_vocabulary(c, evaluation, Split::evaluation);
   }
   const double seconds = watch.seconds();
-  if (const auto file = args.text("dump")) write_dump(train, *file);
+  if (const auto file = args.text("dump")) write_dump(train, place_now(args, *file));
 
   const DataReport report = report_on(train, c, Split::train);
   const std::string folder = preparation.kept_in().string();

@@ -46,11 +46,22 @@ Json keys_of_this_machine() {
   return {{"token_cache_dir", nullptr}, {"token_cache_gb", DataSection{}.token_cache_gb}, {"prometheus_port", nullptr}};
 }
 
+// What an earlier start has left that was interrupted; notes of the user are none.
+void require_own_document(const fs::path& file) {
+  if (!path_exists(file)) return;
+  const Json json = Json::parse(read_text(file), nullptr, false);
+  if (json.is_object() && json.contains("dialect") && json.value("output_dir", Json()) == file.parent_path().string())
+    return;
+  fail(ErrorKind::usage, {.cause = "holds something that qtrain reproduce has not written",
+                          .place = file.string(),
+                          .remedy = "name another folder (--output), or move the file away"});
+}
+
 }  // namespace
 
 int run_reproduce(const Arguments& args) {
-  const RecordedRun run = read_recorded_run(args.operand(0));
-  const fs::path output = full_path(args.required("output"));
+  const RecordedRun run = read_recorded_run(real_path(args.operand(0)), args.all("moved"));
+  const fs::path output = real_path(args.required("output"));
   if (output == run.output)
     fail(ErrorKind::usage, {.cause = "is the output directory of the run itself", .place = "--output"});
   if (path_exists(output / kResolvedConfig))
@@ -59,10 +70,12 @@ int run_reproduce(const Arguments& args) {
   if (run.version != kVersion)
     log.warn("the run was made with qtrain {}, this is {}: defaults and last bits may be others", run.version,
              kVersion);
+  require_few_ranks(run.ranks);
   enter_folder(run);
   require_inputs(run);
   create_folders(output);
   const fs::path file = output / kDocument;
+  require_own_document(file);
   const RunDocument document =
       recorded_document(run, {.output = output, .ranks = run.ranks, .keys = keys_of_this_machine()});
   write_file(file, dump_json(document.json, 2) + "\n");

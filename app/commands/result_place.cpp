@@ -1,13 +1,17 @@
 #include "app/commands/result_place.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <span>
+#include <system_error>
 
 #include "core/json.h"
 #include "core/output_place.h"
+#include "core/paths.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/pending_model.h"
 
@@ -68,6 +72,26 @@ bool is_own(const OwnFile& own, const fs::path& file) {
   return has_keys(Json::parse(text, nullptr, false), own.keys);
 }
 
+// What is empty is nobody's.
+bool is_free_file(const Arguments& args, const fs::path& file) {
+  std::error_code absent;
+  const auto bytes = fs::file_size(file, absent);
+  if (absent || bytes == 0 || args.has("overwrite")) return true;
+  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
+  check(own != own_files().end(), "a command that does not know its own results");
+  return is_own(*own, file);
+}
+
+// Asked before the work, not when its result has no place.
+void require_folder_of(const fs::path& file) {
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (::access(folder.c_str(), W_OK | X_OK) == 0 && file.has_filename()) return;
+  const std::error_code why(file.has_filename() ? errno : EISDIR, std::generic_category());
+  fail(ErrorKind::disk, {.cause = "cannot be written: " + why.message(),
+                         .place = file.string(),
+                         .remedy = why == std::errc::no_such_file_or_directory ? "make its folder first" : ""});
+}
+
 [[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
   fail(ErrorKind::usage, {.cause = fmt::format("holds something that qtrain {} has not written", args.command().name),
                           .place = place.string(),
@@ -83,11 +107,18 @@ void require_free_file(const Arguments& args, const fs::path& file, const std::v
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) return;
   require_outside(place.file, inputs);
-  const auto bytes = fs::file_size(place.file, absent);
-  if (absent || bytes == 0 || args.has("overwrite")) return;
-  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
-  check(own != own_files().end(), "a command that does not know its own results");
-  if (!is_own(*own, place.file)) fail_taken(args, file);
+  require_folder_of(place.file);
+  if (!is_free_file(args, place.file)) fail_taken(args, file);
+}
+
+fs::path place_now(const Arguments& args, const fs::path& file) {
+  const OutputPlace place = output_place(file);
+  if (place.mode == WriteMode::in_place || is_free_file(args, place.file)) return file;
+  fs::path other = place.file;
+  for (int number = 2; path_exists(other); ++number) other = fmt::format("{}.{}", place.file.string(), number);
+  args.log().warn("{} was made by something else meanwhile and stays: the result is in {}", file.string(),
+                  other.string());
+  return other;
 }
 
 void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {

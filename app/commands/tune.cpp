@@ -209,7 +209,7 @@ int run_tune(const Arguments& args) {
   const Tuning tuning = tune(config, options, args.log());
   std::optional<fs::path> written;
   if (tuning.best) {
-    written = output_of(args);
+    written = place_now(args, output_of(args));
     if (!tuning.stopped) finish_or_stop();
     write_file(*written, output.with(tuning.trials[*tuning.best].changes));
   } else if (!tuning.stopped) {

@@ -1,20 +1,33 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/reproduction/statement.h"
 #include "app/reproduction/verification.h"
+#include "config/fields.h"
 #include "core/file.h"
+#include "core/paths.h"
 #include "core/plural.h"
+#include "core/utf8.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Names of files and texts in them stand within the lines of this program.
+std::string indented(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '\n' ? "\n              " : std::string(1, c);
+  return out;
+}
 
 CommandResult told(const fs::path& output, const Verification& v) {
   CommandResult result{.text = "",
@@ -24,8 +37,8 @@ CommandResult told(const fs::path& output, const Verification& v) {
                                 {"redone", Json::array()},
                                 {"earlier", Json::array()}}};
   for (const Finding& f : v.findings) {
-    result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", f.about)
-                                     : fmt::format("DIFFERS       {}: {}\n", f.about, f.problem);
+    result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", one_line(f.about))
+                                     : fmt::format("DIFFERS       {}: {}\n", one_line(f.about), indented(f.problem));
     result.json["checks"].push_back({{"about", f.about}, {"holds", f.problem.empty()}, {"problem", f.problem}});
   }
   for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
@@ -34,14 +47,41 @@ CommandResult told(const fs::path& output, const Verification& v) {
     result.text += fmt::format("steps up to {} were done with {} and {}\n", e.until, dump_json(e.values),
                                counted(e.ranks, "rank"));
   }
-  result.text += v.holds() ? fmt::format("{}: the run holds", output.string())
-                           : fmt::format("{}: the run is not what was recorded", output.string());
+  result.text += fmt::format("{}: {}", one_line(output.string()),
+                             v.holds() ? "the run holds" : "the run is not what was recorded");
   return result;
 }
 
-std::vector<fs::path> files_verify_reads(const fs::path& output) {
-  std::vector<fs::path> files = files_of_run(output);
-  const RecordedRun run = read_recorded_run(output);
+// STEP:KEY=VALUE
+void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier) {
+  const std::size_t colon = std::min(text.find(':'), text.size()), equals = text.find('=', colon);
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + colon, step);
+  if (error != std::errc() || end != text.data() + colon || step < 1 || equals == std::string::npos)
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not STEP:KEY=VALUE", text), .place = "--earlier"});
+  const std::string key = text.substr(colon + 1, equals - colon - 1), value = text.substr(equals + 1);
+  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::told)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("\"{}\" is no key that may change when a run goes on", key), .place = "--earlier"});
+  earlier.try_emplace(step, Json::object()).first->second[key] =
+      Json::accept(value) ? parse_json(value, "--earlier") : Json(value);
+}
+
+std::map<std::int64_t, Json> earlier_values(const Arguments& args) {
+  std::map<std::int64_t, Json> earlier;
+  for (const std::string& text : args.all("earlier")) take_earlier(text, earlier);
+  return earlier;
+}
+
+// Where it is when the folder of the run has been entered. Names above links are left to the system.
+fs::path place_of_statement(const std::string& name) {
+  std::error_code error;
+  const fs::path place = fs::absolute(name, error);
+  return error ? absolute_path(name) : place;
+}
+
+std::vector<fs::path> files_verify_reads(const RecordedRun& run) {
+  std::vector<fs::path> files = files_of_run(run.output);
   for (const auto& [name, hash] : run.files) files.push_back(run.file_now(name));
   try {
     enter_folder(run);
@@ -54,12 +94,12 @@ std::vector<fs::path> files_verify_reads(const fs::path& output) {
 }  // namespace
 
 int run_verify(const Arguments& args) {
-  const fs::path output = full_path(args.operand(0));
+  const fs::path output = real_path(args.operand(0));
   const std::int64_t steps = args.integer("steps").value_or(1);
   if (steps < 0) fail(ErrorKind::usage, {.cause = "must not be negative", .place = "--steps"});
   const auto scratch = args.text("scratch");
   const auto statement = args.text("statement");
-  const std::optional<fs::path> file = statement ? std::optional(full_path(*statement)) : std::nullopt;
+  const std::optional<fs::path> file = statement ? std::optional(place_of_statement(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
     fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a whole manifest.json",
                             .place = "--statement",
@@ -68,13 +108,14 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number of steps"});
-  if (file) require_free_file(args, *file, files_verify_reads(output));
-  const RecordedRun run = read_recorded_run(output);
-  const Verification v = verify_run(
-      run, {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path(), .log = args.log()});
+  const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
+  const RecordedRun run = read_recorded_run(output, args.all("moved"));
+  if (file) require_free_file(args, *file, files_verify_reads(run));
+  const Verification v =
+      verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file) write_result(*file, dump_json(in_toto_statement(run, v), 2) + "\n");
+  if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }
 

@@ -44,12 +44,21 @@ bool is_measured(std::string_view key) {
   return std::ranges::find(kMeasured, key) != kMeasured.end();
 }
 
+// What a measurement consists of, whatever its amounts are.
+Json form_of(const Json& value) {
+  if (!value.is_structured()) return value.is_number() || value.is_null() ? "an amount" : "a text";
+  Json form = value;
+  for (Json& part : form) part = form_of(part);
+  return form;
+}
+
 // Rows of metrics.jsonl have it beside what is in the history.
 constexpr const char* kLossScale = "loss_scale";
 constexpr const char* kOfTotals = "train_runtime";
 
 bool is_row(const Json& row) {
-  return row.is_object() && row.contains("step") && row["step"].is_number_integer();
+  constexpr std::size_t kMost = 1000;  // among which names are looked up one by one
+  return row.is_object() && row.size() <= kMost && row.contains("step") && row["step"].is_number_integer();
 }
 
 Json history_of(const fs::path& folder) {
@@ -134,10 +143,14 @@ std::string difference_of(const Json& metrics, const Json& history, const std::v
   return "";
 }
 
+// A run that was killed may have left a part of a row at the end.
 Json rows_in(std::string_view text, const fs::path& file) {
   Json rows = Json::array();
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Json row = parse_json(text.substr(begin, end - begin), file.string());
+  for (std::size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    if (end == text.size() && !Json::accept(line)) break;
+    Json row = parse_json(line, file.string());
     if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is no logged row", .place = file.string()});
     rows.push_back(std::move(row));
   }
@@ -179,15 +192,11 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
 
 }  // namespace
 
-Json without_measurements(Json document) {
-  if (document.is_object()) {
-    Json kept = Json::object();
-    for (auto& [key, value] : document.items())
-      if (!is_measured(key)) kept[key] = without_measurements(std::move(value));
-    return kept;
-  }
+Json without_amounts(Json document) {
+  if (document.is_object())
+    for (auto& [key, value] : document.items()) value = is_measured(key) ? form_of(value) : without_amounts(value);
   if (document.is_array())
-    for (Json& part : document) part = without_measurements(std::move(part));
+    for (Json& part : document) part = without_amounts(std::move(part));
   return document;
 }
 

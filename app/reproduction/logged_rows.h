@@ -6,8 +6,9 @@
 
 namespace qtrain {
 
-/// A document without what differs whenever the same steps are done: times, speeds, memory.
-Json without_measurements(Json document);
+/// A document without the amounts that differ whenever the same steps are done: times, speeds, memory. That amounts
+/// stand there, and what they are of, stays in it.
+Json without_amounts(Json document);
 
 /// The rows of a log_history or of metrics.jsonl that are not the totals of a run.
 Json rows_of_steps(const Json& rows);

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <set>
 
+#include "config/document.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "core/paths.h"
+#include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
@@ -18,20 +21,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Json& member(const Json& object, const char* name, bool (Json::*is)() const noexcept, const fs::path& file) {
-  const auto found = object.find(name);
-  if (found == object.end() || !((*found).*is)())
-    fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or of another type", name),
-                            .place = file.string(),
-                            .remedy = "name the output directory of a run that this program made"});
-  return *found;
+using IsOfType = bool (Json::*)() const noexcept;
+
+[[noreturn]] void fail_of_type(std::string_view name, const fs::path& file) {
+  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or of another type", name),
+                          .place = file.string(),
+                          .remedy = "name the output directory of a run that this program made"});
 }
 
-/// What the machine decides, and where the result lies.
-bool is_of_place(const std::string& key) {
-  static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
-                                           "master_addr", "master_port", "max_restarts", "device"};
-  return kKeys.contains(key);
+const Json& member(const Json& object, const char* name, IsOfType is, const fs::path& file) {
+  const auto found = object.find(name);
+  if (found == object.end() || !((*found).*is)()) fail_of_type(name, file);
+  return *found;
 }
 
 Json value_of(const RecordedRun& r, const char* key) {
@@ -54,27 +55,50 @@ int ranks_of(const RecordedRun& r) {
 }
 
 void check_values(const RecordedRun& r, const fs::path& file) {
+  if (r.values.size() > kMaxConfigValues)
+    fail(ErrorKind::input, {.cause = "\"values\" are more than a config has", .place = file.string()});
   for (const auto& [key, value] : r.values.items()) {
-    member(r.values, key.c_str(), &Json::is_object, file);
+    if (!value.is_object()) fail_of_type(key, file);
     member(value, "origin", &Json::is_string, file);
     if (!value.contains("value"))
       fail(ErrorKind::input, {.cause = fmt::format("\"{}\" has no value", key), .place = file.string()});
   }
 }
 
-// The folder of the run and the files in it may have been moved together with the output directory.
-void find_places(RecordedRun& r) {
+Relocation::Move move_of(const std::string& text, const fs::path& folder) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not OLD=NEW", text), .place = "--moved"});
+  const fs::path now = real_path(text.substr(equals + 1));
+  if (!path_exists(now)) fail(ErrorKind::usage, {.cause = "is not there", .place = "--moved " + now.string()});
+  const fs::path was = (folder / text.substr(0, equals)).lexically_normal();
+  return {.was = was.has_filename() ? was : was.parent_path(), .is = now};
+}
+
+// The folder of the run and the files in it may have been moved together with the output directory, or elsewhere.
+void find_places(RecordedRun& r, const NamedMoves& moves) {
   const Json output = value_of(r, "output_dir");
-  if (!output.is_string()) return;
-  r.places = Relocation((r.folder / output.get<std::string>()).lexically_normal(), r.output);
+  if (output.is_string()) r.places = Relocation((r.folder / output.get<std::string>()).lexically_normal(), r.output);
+  for (const std::string& move : moves) r.places.add(move_of(move, r.folder));
   std::error_code ignored;
   if (!fs::is_directory(r.folder, ignored)) r.folder = r.places.now(r.folder);
 }
 
+// Groups of a machine are recorded as such, and are as many ranks as it had when all are on one.
+bool is_of_groups(const std::string& key, const Json& recorded) {
+  return key == "zero_group_size" && recorded == -1;
+}
+
 }  // namespace
 
+bool is_of_place(const std::string& key) {
+  static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
+                                           "master_addr", "master_port", "max_restarts", "device"};
+  return kKeys.contains(key);
+}
+
 fs::path RecordedRun::file_now(const std::string& name) const {
-  return places.now((folder / name).lexically_normal());
+  return places.now(folder / name);
 }
 
 std::string RecordedRun::noted(const char* name) const {
@@ -82,7 +106,7 @@ std::string RecordedRun::noted(const char* name) const {
   return said.is_string() ? said.get<std::string>() : "";
 }
 
-RecordedRun read_recorded_run(const fs::path& output) {
+RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
   const fs::path file = output / kResolvedConfig;
   if (!path_exists(file))
     fail(ErrorKind::input, {.cause = "has no resolved_config.json, so nothing says what ran there",
@@ -100,10 +124,13 @@ RecordedRun read_recorded_run(const fs::path& output) {
                 .values = member(json, "values", &Json::is_object, file),
                 .run = run};
   const Json& files = member(run, "files", &Json::is_object, file);
-  for (const auto& [name, hash] : files.items()) r.files[name] = member(files, name.c_str(), &Json::is_string, file);
+  for (const auto& [name, hash] : files.items()) {
+    if (!hash.is_string()) fail_of_type(name, file);
+    r.files[name] = hash;
+  }
   check_values(r, file);
   r.ranks = ranks_of(r);
-  find_places(r);
+  find_places(r, moves);
   return r;
 }
 
@@ -126,15 +153,23 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
 }
 
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document) {
+  constexpr std::size_t kNamed = 8;
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
-    if (is_of_place(key) || document.changed.contains(key) || key == "zero_group_size") continue;
-    const Json value = now.contains(key) ? with_former_names(now[key]["value"], document.renames) : Json();
-    if (value != recorded["value"])
-      others.push_back(fmt::format("{} was {}, and is {} now", key, recorded["value"].dump(), value.dump()));
+    if (is_of_place(key) || document.changed.contains(key) || is_of_groups(key, recorded["value"])) continue;
+    const std::string was = dump_json(recorded["value"]);
+    if (!now.contains(key))
+      others.push_back(fmt::format("{} was {}, and is no key", key, was));
+    else if (const Json value = with_former_names(now[key]["value"], document.renames); dump_json(value) != was)
+      others.push_back(fmt::format("{} was {}, and is {} now", key, was, dump_json(value)));
   }
+  if (run.version == kVersion)  // another one may have had fewer
+    for (const auto& [key, value] : now.items())
+      if (!run.values.contains(key)) others.push_back(fmt::format("{} is not recorded", key));
   if (others.empty()) return;
+  if (others.size() > kNamed) others[kNamed] = fmt::format("{} more", others.size() - kNamed);
+  others.resize(std::min(others.size(), kNamed + 1));
   fail(ErrorKind::input,
        {.cause = fmt::format("asks for another run than it was: {}", fmt::join(others, "; ")),
         .place = (run.output / kResolvedConfig).string(),
@@ -142,17 +177,33 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
                               run.version)});
 }
 
+void require_few_ranks(int ranks) {
+  constexpr int kAlways = 64, kOfEachProcessor = 16;
+  const int most = std::max(kAlways, kOfEachProcessor * usable_processors());
+  if (ranks > most)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("{} ranks are recorded, and this machine is asked to run {} at most", ranks, most),
+          .place = kResolvedConfig,
+          .remedy = "use a machine with more processors"});
+}
+
 std::map<std::string, std::string> changed_files(const RecordedRun& run) {
   std::map<std::string, std::string> changed;
-  const Json sha256 = run.run.value("files_sha256", Json::object());
+  const Json recorded = run.run.value("files_sha256", Json::object());
+  std::map<std::string, Json> sha256;  // which finds a name in a long list
+  if (recorded.is_object())
+    for (const auto& [name, hash] : recorded.items()) sha256[name] = hash;
   for (const auto& [name, hash] : run.files) {
     try {
       const FileHashes now = hashes_of(run.file_now(name));
-      if (now.content != hash || (sha256.is_object() && sha256.value(name, Json(now.sha256)) != now.sha256))
+      const auto sealed = sha256.find(name);
+      if (now.content != hash || (sealed != sha256.end() && sealed->second != now.sha256))
         changed[name] = "has other contents than in the run";
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
-      changed[name] = e.text().cause;
+      std::error_code unknown;
+      const bool gone = !fs::exists(run.file_now(name), unknown) && !unknown;
+      changed[name] = gone ? fmt::format("{}; {}", e.text().cause, kSayWhere) : e.text().cause;
     }
   }
   return changed;
@@ -165,7 +216,8 @@ void enter_folder(const RecordedRun& run) {
   fail(ErrorKind::input,
        {.cause = "the folder that the run was started in, which names in its config are about: " + gone.message(),
         .place = run.folder.string(),
-        .remedy = "bring it back, or keep it together with the output directory when you move that"});
+        .remedy = fmt::format("bring it back, or keep it together with the output directory when you move that; {}",
+                              kSayWhere)});
 }
 
 }  // namespace qtrain

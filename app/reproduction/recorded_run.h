@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app/reproduction/relocation.h"
 #include "config/config.h"
@@ -28,8 +29,15 @@ struct RecordedRun {
   std::string noted(const char* name) const;
 };
 
-/// Errors (ErrorKind::input): the file is missing, or not as this program writes it.
-RecordedRun read_recorded_run(const std::filesystem::path& output);
+/// What to do about a file that is not there.
+inline constexpr const char* kSayWhere = "--moved OLD=NEW says where it is now";
+
+/// "OLD=NEW": where a file or folder is now whose name, in full or about the folder of the run, was OLD.
+using NamedMoves = std::vector<std::string>;
+
+/// Errors: ErrorKind::input where the file is missing, or not as this program writes it; ErrorKind::usage for a move
+/// that is none.
+RecordedRun read_recorded_run(const std::filesystem::path& output, const NamedMoves& moves = {});
 
 /// A config that asks for the same run on this machine, whose names are about the folder of the run; and the names in
 /// it of files that were moved.
@@ -45,8 +53,15 @@ struct DocumentChanges {
 };
 RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes);
 
-/// Errors (ErrorKind::input) where `config`, read from such a document, has another value than the run had: names them.
+/// What the machine decides, and where the result lies: such a key is as it was recorded, whatever it was.
+bool is_of_place(const std::string& key);
+
+/// Errors (ErrorKind::input) where `config`, read from such a document, has another value than the run had, and where
+/// other keys were recorded: names them.
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document);
+
+/// Errors (ErrorKind::input): more ranks are recorded than this machine can well run; the file may be anybody's.
+void require_few_ranks(int ranks);
 
 /// The paths of `run.files` whose contents are others now or cannot be read, each with why.
 std::map<std::string, std::string> changed_files(const RecordedRun& run);

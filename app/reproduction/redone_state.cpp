@@ -37,10 +37,30 @@ void leave_out_pending(Documents& d, const Json& sealed_step) {
                 [&](const Json& row) { return row.contains("eval_loss") && row.value("step", Json()) == sealed_step; });
 }
 
-void compare_best(Documents& d, const char* step, const std::vector<const char*>& keys, const Json& last) {
-  if (d.again.value(step, Json()) != last) return;
+/// What a document calls the step that was best, its metric and its checkpoint.
+struct BestKeys {
+  const char *step, *metric, *checkpoint;
+};
+
+// Whether an evaluation before `last` came to that, when the steps were done again.
+bool was_evaluated(const RedoneState& state, const Json& step, const Json& metric, const Json& last) {
+  const Json rows = read_json(state.again / kTrainerState).value("log_history", Json::array());
+  return std::ranges::any_of(rows, [&](const Json& row) {
+    return row.value("step", Json()) == step && step != last && row.value("eval_loss", Json()) == metric;
+  });
+}
+
+// The best before an evaluation is not known any more once that was better; it is one of those that came before.
+void compare_best(const RedoneState& state, Documents& d, const BestKeys& keys, const Json& last) {
+  const Json step = d.sealed.value(keys.step, Json()), metric = d.sealed.value(keys.metric, Json());
+  const Json checkpoint = d.sealed.value(keys.checkpoint, Json());
+  if (d.again.value(keys.step, Json()) != last) return;
+  const bool is_none = metric.is_null() && (checkpoint.is_null() || checkpoint == "");
+  const bool is_one =
+      was_evaluated(state, step, metric, last) && checkpoint == fmt::format("checkpoint-{}", step.get<std::int64_t>());
+  if (!is_none && !is_one) return;
   for (Json* document : {&d.sealed, &d.again})
-    for (const char* key : keys) document->erase(key);
+    for (const char* key : {keys.step, keys.metric, keys.checkpoint}) document->erase(key);
 }
 
 bool is_pending(const fs::path& folder) {
@@ -48,15 +68,15 @@ bool is_pending(const fs::path& folder) {
   return path_exists(file) && read_json(file).value("events_pending", Json()) == true;
 }
 
-void prepare_trainer_state(const RedoneState&, Documents& d, bool pending) {
+void prepare_trainer_state(const RedoneState& state, Documents& d, bool pending) {
   for (Json* document : {&d.sealed, &d.again}) {
     keep_file_name(*document, "best_model_checkpoint");
-    *document = without_measurements(std::move(*document));
+    *document = without_amounts(std::move(*document));
   }
   if (!pending) return;
   const Json last = d.sealed.value("global_step", Json());
   leave_out_pending(d, last);
-  compare_best(d, "best_global_step", {"best_global_step", "best_metric", "best_model_checkpoint"}, last);
+  compare_best(state, d, {"best_global_step", "best_metric", "best_model_checkpoint"}, last);
 }
 
 void prepare_training_state(const RedoneState& state, Documents& d, bool pending) {
@@ -67,11 +87,17 @@ void prepare_training_state(const RedoneState& state, Documents& d, bool pending
   if (d.sealed.contains(group) && d.sealed[group] == -1 && d.again.contains(group)) d.again[group] = -1;
   if (!pending) return;
   d.again["events_pending"] = true;
-  compare_best(d, "best_step", {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
+  compare_best(state, d, {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
 }
 
+// Graphs need not be replayed when the last steps are done again, and then nothing is said of them.
 void prepare_results(const RedoneState&, Documents& d, bool) {
-  for (Json* document : {&d.sealed, &d.again}) *document = without_measurements(std::move(*document));
+  const char* graphs = "cuda_graphs";
+  const Json amounts{{graphs, {{"kept", 1}, {"replays", 1}}}}, form = without_amounts(amounts);
+  for (Json* document : {&d.sealed, &d.again}) {
+    *document = without_amounts(std::move(*document));
+    if (document->value(graphs, Json()) == form[graphs]) document->erase(graphs);
+  }
 }
 
 void prepare_adapter_config(const RedoneState& state, Documents& d, bool) {
@@ -116,6 +142,11 @@ std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
+// Values alone are compared by ==: 4 is 4.0 to it, and 0.0 is -0.0.
+bool is_written_alike(const Json& a, const Json& b) {
+  return a == b && dump_json(a) == dump_json(b);
+}
+
 struct Difference {
   std::string path;
   const Json *sealed, *again;
@@ -124,7 +155,7 @@ struct Difference {
 // Numbers of elements too: what is not there is null.
 std::optional<Difference> find_difference(const Json& sealed, const Json& again, const std::string& path) {
   static const Json kNothing;
-  if (sealed == again) return {};
+  if (is_written_alike(sealed, again)) return {};
   if (sealed.is_object() && again.is_object()) {
     for (const auto& [key, value] : sealed.items()) {
       const auto other = again.find(key);

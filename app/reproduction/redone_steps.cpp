@@ -52,6 +52,32 @@ std::string last_lines(const std::string& said) {
   return text.size() <= kMost ? text : "..." + text.substr(text.find_first_of(" \n", text.size() - kMost));
 }
 
+// Rows may have been moved.
+std::string where_to_look(const OwnProcessEnd& end) {
+  std::error_code unknown;
+  const bool gone = end.error && !end.error->text().place.empty() && !fs::exists(end.error->text().place, unknown);
+  return gone && !unknown ? fmt::format("; {}", kSayWhere) : "";
+}
+
+/// A start of a stretch that is done again: up to a step, with its keys.
+struct Start {
+  std::int64_t until = 0;
+  Json keys = Json::object();
+};
+
+// The last with the keys of the run, as far as they were not others when the stretch was done; before that those that
+// somebody has named.
+std::vector<Start> starts_of(const Stretch& stretch, const Json& keys, const std::map<std::int64_t, Json>& earlier) {
+  std::vector<Start> starts;
+  for (const auto& [until, values] : earlier) {
+    if (until <= stretch.steps.from || until >= stretch.steps.to) continue;
+    starts.push_back({.until = until, .keys = keys});
+    starts.back().keys.update(values);
+  }
+  starts.push_back({.until = stretch.steps.to, .keys = keys});
+  return starts;
+}
+
 /// The config of a stretch: that of the run, with what was another value when the stretch was done.
 DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch) {
   const auto [from, to] = stretch.steps;
@@ -61,13 +87,16 @@ DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, cons
     changes.ranks = ranks_of_then(run, made->identity());
     changes.keys = keys_of_then(run, made->identity());
   }
-  // Rows are made anew: nobody else has written them.
-  changes.keys.update({{"report_to", {"none"}},
-                       {"prometheus_port", nullptr},
-                       {"profile", false},
-                       {"max_restarts", 0},
-                       {"token_cache_dir", (scratch / "tokens").string()}});
   return changes;
+}
+
+// Rows are made anew: nobody else has written them.
+void keep_apart(Json& keys, const fs::path& scratch) {
+  keys.update({{"report_to", {"none"}},
+               {"prometheus_port", nullptr},
+               {"profile", false},
+               {"max_restarts", 0},
+               {"token_cache_dir", (scratch / "tokens").string()}});
 }
 
 // What the new start says of itself: device, rows, files and their hashes are those of the run, and none is left out.
@@ -84,8 +113,9 @@ std::string run_difference(const RecordedRun& run, const fs::path& again, const 
                              "evaluation_data_sha256"};
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
   for (const char* key : kKeys)
-    if (const Json was = run.run.value(key, Json()), is = now.value(key, Json()); was != is)
-      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, dump_json(was), dump_json(is));
+    if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
+        was != is)
+      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, was, is);
   for (const char* key : {"files", "files_sha256"}) {
     const std::string difference = first_difference(with_former_files(run.run.value(key, Json::object()), {}),
                                                     with_former_files(now.value(key, Json::object()), renames));
@@ -95,6 +125,11 @@ std::string run_difference(const RecordedRun& run, const fs::path& again, const 
     return fmt::format("{} says that version is {}, and the program it names is {}", kResolvedConfig, run.version,
                        kVersion);
   return "";
+}
+
+// As where a learning rate, or what is logged, was another one.
+bool is_of_rows(const std::string& difference) {
+  return difference.find("log_history") != std::string::npos;
 }
 
 /// Looks at what came of a stretch.
@@ -116,6 +151,10 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
       if (const std::string problem = run_difference(run, output, document.renames); !problem.empty())
         found.push_back(problem);
     }
+    if (std::ranges::any_of(found, is_of_rows))
+      found.emplace_back(
+          "where the run was stopped within these steps and went on with other values, name those before: "
+          "--earlier STEP:KEY=VALUE");
     v.add(about, fmt::format("{}", fmt::join(found, "; ")));
   }
 }
@@ -132,22 +171,42 @@ std::string config_problem(const RecordedRun& run, const fs::path& file, const R
   return "";
 }
 
-void redo(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch, Verification& v) {
-  const auto [from, to] = stretch.steps;
-  const std::string about = fmt::format("steps {} to {}", from + 1, to);
-  const DocumentChanges changes = changes_for(run, stretch, scratch);
-  const RunDocument document = recorded_document(run, changes);
-  const fs::path file = changes.output.string() + ".json";
+// False where the steps of a start cannot be done again, which is a finding then.
+bool redo(const RecordedRun& run, const RunDocument& document, const Start& start, const std::string& resume,
+          Verification& v) {
+  const fs::path output = document.json["output_dir"].get<std::string>();
+  const fs::path file = output.string() + ".json";
+  const std::string about = fmt::format("steps up to {}", start.until);
   write_file(file, dump_json(document.json, 2) + "\n");
-  if (const std::string problem = config_problem(run, file, document); !problem.empty()) return v.add(about, problem);
-  const std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
-  const OwnProcessEnd end =
-      run_own_process({"train", file.string(), "--resume", resume, "--stop_after", std::to_string(to), "--quiet"},
-                      OwnProcessOutput::kept);
+  if (const std::string problem = config_problem(run, file, document); !problem.empty()) {
+    v.add(about, problem);
+    return false;
+  }
+  const OwnProcessEnd end = run_own_process(
+      {"train", file.string(), "--resume", resume, "--stop_after", std::to_string(start.until), "--quiet"},
+      OwnProcessOutput::kept);
   throw_if_stopped();
-  if (end.exit_code != 0 && end.exit_code != static_cast<int>(ErrorKind::stopped))
-    return v.add(about, fmt::format("cannot be done again (exit code {}): {}", end.exit_code,
-                                    end.error ? words_of(end.error->text()) : last_lines(end.said)));
+  if (end.exit_code == 0 || end.exit_code == static_cast<int>(ErrorKind::stopped)) return true;
+  v.add(about, fmt::format("cannot be done again (exit code {}): {}{}", end.exit_code,
+                           end.error ? words_of(end.error->text()) : last_lines(end.said), where_to_look(end)));
+  return false;
+}
+
+void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOptions& options, const fs::path& scratch,
+          Verification& v) {
+  DocumentChanges changes = changes_for(run, stretch, scratch);
+  std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
+  RunDocument document;
+  require_few_ranks(changes.ranks);
+  for (const Start& start : starts_of(stretch, changes.keys, options.earlier)) {
+    changes.keys = start.keys;
+    keep_apart(changes.keys, scratch);
+    document = recorded_document(run, changes);
+    if (!redo(run, document, start, resume, v)) return;
+    resume = (changes.output / fmt::format("checkpoint-{}", start.until)).string();
+    if (start.until < stretch.steps.to)
+      v.earlier.push_back({.until = start.until, .values = options.earlier.at(start.until), .ranks = changes.ranks});
+  }
   compare_ends(run, stretch, document, v);
   v.redone.push_back(stretch.steps);
   std::error_code ignored;
@@ -189,7 +248,7 @@ void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const Ver
   for (std::size_t i = 0; i < stretches.size() && left > 0; ++i) {
     const Stretch& s = stretches[i];
     options.log.info("doing steps {} to {} again", s.steps.from + 1, s.steps.to);
-    redo(run, s, scratch.path(), v);
+    redo(run, s, options, scratch.path(), v);
     if (i > 0) left -= s.steps.to - s.steps.from;
   }
 }

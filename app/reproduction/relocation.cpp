@@ -48,17 +48,24 @@ Relocation::Relocation(fs::path was, fs::path is) : was_(std::move(was)), is_(st
   }
 }
 
+// Where `full` is in a folder, or is it: what that is now. Nothing where there is no such file.
+std::optional<fs::path> Relocation::Move::now(const fs::path& full) const {
+  const fs::path inside = full.lexically_normal().lexically_relative(was);
+  if (inside.empty() || *inside.begin() == "..") return {};
+  fs::path moved = inside == "." ? is : (is / inside).lexically_normal();
+  return is_there(moved) ? std::optional(std::move(moved)) : std::nullopt;
+}
+
 fs::path Relocation::now(const fs::path& full) const {
+  for (const Move& move : named_)
+    if (const auto moved = move.now(full)) return *moved;
   if (was_ == is_ || is_there(full)) return full;
-  const fs::path inside = full.lexically_relative(was_);
-  if (inside.empty() || *inside.begin() == "..") return full;
-  const fs::path moved = (is_ / inside).lexically_normal();
-  return is_there(moved) ? moved : full;
+  return Move{was_, is_}.now(full).value_or(full);
 }
 
 std::string Relocation::name_now(const std::string& name, const fs::path& folder) const {
   if (name.empty() || name.find('\n') != std::string::npos) return name;
-  const fs::path full = (folder / name).lexically_normal(), moved = now(full);
+  const fs::path full = folder / name, moved = now(full);
   return moved == full ? name : moved.string();
 }
 

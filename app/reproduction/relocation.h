@@ -1,7 +1,10 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/json.h"
 
@@ -14,6 +17,13 @@ class Relocation {
   /// The output directory when the run began, and now, both in full.
   Relocation(std::filesystem::path was, std::filesystem::path is);
 
+  struct Move {
+    std::filesystem::path was, is;  ///< in full
+    std::optional<std::filesystem::path> now(const std::filesystem::path& full) const;
+  };
+  /// Takes it from who knows that a file or folder lies elsewhere, whatever lies now where it was.
+  void add(Move move) { named_.push_back(std::move(move)); }
+
   /// The path now of a file or folder that had this full path: the same where it is still there, or lies nowhere else.
   std::filesystem::path now(const std::filesystem::path& full) const;
   /// A name as a config has it, about `folder`: itself, or in full where the file was moved. Globs too.
@@ -21,6 +31,7 @@ class Relocation {
 
  private:
   std::filesystem::path was_, is_;  ///< what of the two paths differs: the folders that were moved
+  std::vector<Move> named_;
 };
 
 /// Names that a document has now, and what they were.

@@ -167,11 +167,14 @@ bool is_read_by_loaders(const fs::path& path) {
   const auto is = [&](auto... names) { return ((name == names) || ...); };
   const auto ends = [&](auto... endings) { return (name.ends_with(endings) || ...); };
   if (ends(".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".jinja")) return true;
-  if (ends(".ckpt", ".h5", ".msgpack", ".model", ".tiktoken", ".spm")) return true;
+  if (ends(".ckpt", ".ckpt.index", ".h5", ".msgpack", ".onnx", ".npz", ".ot")) return true;
+  if (ends(".model", ".tiktoken", ".spm", ".codes")) return true;
   if (is("config.json", "generation_config.json", "adapter_config.json", "chat_template.json", "merges.txt"))
     return true;
   if (is("params.json", "tekken.json", "modules.json", "config_sentence_transformers.json")) return true;
-  if (ends("processor_config.json", "quantize_config.json", "quant_config.json")) return true;
+  if (ends("processor_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json"))
+    return true;
+  if (is("sentence_bert_config.json", "normalizer.json")) return true;
   if (name.starts_with("vocab") && ends(".json", ".txt", ".bpe", ".tsv")) return true;
   if (path.parent_path().filename() == kCustomGenerate && ends(".py")) return true;
   return name.starts_with("tokenizer.model") || (name.find("token") != std::string::npos && ends(".json"));

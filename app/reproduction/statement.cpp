@@ -19,12 +19,15 @@ Json resource(const std::string& name, const std::string& sha256) {
   return {{"name", name}, {"digest", {{"sha256", sha256}}}};
 }
 
-// Values on which results depend, and the names of the model, whose files are among the dependencies.
+// Values on which results depend, and the names of the model, whose files are among the dependencies. How many ranks
+// there were is not what a key asked for, but what was found.
 Json parameters_of(const RecordedRun& run) {
   Json parameters = Json::object();
-  for (const auto& [key, value] : run.values.items())
+  for (const auto& [key, value] : run.values.items()) {
+    if (is_of_place(key)) continue;
     if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
       parameters[key] = value["value"];
+  }
   return parameters;
 }
 

@@ -230,13 +230,14 @@ Reply Service::tell_health() const {
 void Service::stream(LoggedAnswers& logged, const Request& request, const http::Send& send) const {
   AnswersOfRequest& answers = logged.answers;
   Replies replies(answers.request(), logged.model);
-  const auto give = [&](const Json& json) { return send("data: " + text_of(json) + "\n\n"); };
+  bool takes = true;
+  const auto give = [&](const Json& json) { takes = takes && send("data: " + text_of(json) + "\n\n"); };
   for (const Json& chunk : replies.first_chunks()) give(chunk);
   try {
     while (!answers.finished()) {
       if (const auto event = answers.next(kLook))
         for (const Json& chunk : replies.chunks(*event)) give(chunk);
-      if (request.is_gone()) return;
+      if (!takes || request.is_gone()) return;
     }
   } catch (const ApiError& e) {
     give(e.json());
@@ -246,7 +247,7 @@ void Service::stream(LoggedAnswers& logged, const Request& request, const http::
     return;
   }
   if (answers.request().include_usage) give(replies.usage_chunk(answers));
-  send("data: [DONE]\n\n");
+  if (takes) send("data: [DONE]\n\n");
 }
 
 Reply Service::complete(Endpoint endpoint, const Request& request, const std::string& id) const {

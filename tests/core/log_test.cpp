@@ -111,6 +111,11 @@ TEST_F(HostileTexts, AreShownAsEscapesToPeople) {
   }
 }
 
+TEST_F(HostileTexts, HaveNoLinesThatLookLikeMessages) {
+  EXPECT_EQ(said([](Log& log) { log.info("saved a\nerror: x"); }).first, "saved a\n  error: x\n");
+  EXPECT_EQ(said([](Log& log) { log.error("a\n  what to do"); }).first, "error: a\n  what to do\n");
+}
+
 TEST_F(HostileTexts, OfResultLinesAreShownAsEscapesToo) {
   EXPECT_EQ(said([](Log& log) { log.result(kHostile); }).second, std::string(kHarmless) + "\n");
   EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile) << "data, or drawn by us";

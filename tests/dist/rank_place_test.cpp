@@ -129,6 +129,17 @@ TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   v = torchrun();
   v["MASTER_PORT"] = "65536";
   EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, and ports end at 65535"));
+  v = torchrun();
+  v["WORLD_SIZE"] = "2147483647";
+  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, and a run has at most 65536 ranks"));
+  v = torchrun();
+  v["LOCAL_WORLD_SIZE"] = "0";
+  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, and this rank is on the machine"));
+  for (const char* list : {"7,0", "7(x2)"}) {
+    v = torchrun();
+    v["RANK"] = list;
+    EXPECT_THAT(refusal(v), HasSubstr("not a number")) << "of Slurm's variables only that of ranks on a machine";
+  }
 }
 
 TEST_F(RankPlaces, ThatOfOurOwnLauncherComesThrough) {

@@ -9,6 +9,7 @@
 namespace qtrain::e2e {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// A start of a run: keys that are other than in the config, and flags.
@@ -90,6 +91,37 @@ INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), 
   return name;
 });
 
+// The checkpoint that would say with which values its steps were done was rotated away.
+TEST_F(VerifiedRun, HoldsWithEarlierValuesThatAreNamed) {
+  Json c = config();
+  c["save_total_limit"] = 1;
+  const auto start = [&](const std::vector<std::string>& flags, int code) {
+    write_file(at("run.json"), dump_json(c));
+    std::vector<std::string> words{at("run.json").string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    ASSERT_EQ(qtrain({.words = words, .folder = folder_.path()}).code, code);
+  };
+  start(kAfterThree, kStopped);
+  c["learning_rate"] = 0.001;
+  start({}, 0);
+  ASSERT_FALSE(fs::exists(output() / "checkpoint-3"));
+  Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("--earlier STEP:KEY=VALUE"));
+  for (const char* wrong : {"3:learning_rate=0.002", "2:learning_rate=0.005"}) {
+    o = verify({"--earlier", wrong, "--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << wrong << o.out;
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+  o = verify({"--earlier", "3:learning_rate=0.005", "--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  const Json parameters = read_json(at("s.json"))["predicate"]["buildDefinition"]["internalParameters"];
+  EXPECT_EQ(parameters["qtrain_earlierValues"],
+            Json::array({{{"untilStep", 3}, {"values", {{"learning_rate", 0.005}}}, {"ranks", 1}}}));
+  for (const char* bad : {"learning_rate=1", "0:learning_rate=1", "3:seed=1", "3:output_dir=x", "3:nothing=1", "3:x"})
+    EXPECT_EQ(verify({"--earlier", bad}).code, 2) << bad;
+}
+
 /// A run that was moved after it was done.
 class MovedRun : public VerifiedRun {
  protected:
@@ -154,6 +186,51 @@ TEST_F(MovedRun, SaysWhatIsNotThere) {
   const Outcome r = qtrain({.words = {"reproduce", at("kept").string(), "--output", at("again").string()}});
   EXPECT_EQ(r.code, 3) << r.err;
   EXPECT_THAT(r.err, HasSubstr("the folder that the run was started in"));
+}
+
+TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {
+  train_in(at(""), relative(config()));
+  fs::create_directories(at("store"));
+  fs::rename(rows(), at("store/older.jsonl"));
+  fs::rename(model(), at("store/model"));
+  Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out << o.err;
+  EXPECT_THAT(o.out, HasSubstr("--moved OLD=NEW"));
+  const std::vector<std::string> of_model{"--steps", "100", "--moved", "model=" + at("store/model").string()};
+  o = verify(of_model);
+  EXPECT_EQ(o.code, 3) << o.out << o.err;
+  EXPECT_THAT(o.out, AllOf(HasSubstr("rows.jsonl"), HasSubstr("--moved OLD=NEW")));
+  std::vector<std::string> of_all = of_model;
+  of_all.insert(of_all.end(), {"--moved", rows().string() + "=" + at("store/older.jsonl").string()});
+  o = verify(of_all);
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  write_file(rows(), "{\"text\": \"others that lie there now\"}\n");
+  EXPECT_EQ(verify(of_all).code, 0) << "they are not asked";
+  std::vector<std::string> again = of_all;
+  again.erase(again.begin(), again.begin() + 2);
+  again.insert(again.begin(), {"reproduce", output().string(), "--output", at("again").string()});
+  EXPECT_THAT(qtrain_ok({.words = again}).err, HasSubstr("bit for bit"));
+  change_text(at("store/older.jsonl"), "row 7 of", "row 8 of");
+  EXPECT_EQ(verify(of_all).code, 3) << "other rows there are not those of the run";
+  for (const char* bad : {"model", "=x", "model=", "model=none"}) EXPECT_EQ(verify({"--moved", bad}).code, 2) << bad;
+}
+
+// "link/.." is the folder that what the link leads to is in.
+TEST_F(MovedRun, HoldsWithNamesAboveLinks) {
+  fs::create_directories(at("deep/inner"));
+  fs::create_directory_symlink("deep/inner", at("link"));
+  for (const char* name : {"model", "rows.jsonl"}) fs::rename(at(name), at("deep") / name);
+  Json c = relative(config());
+  c.update({{"model_name_or_path", "link/../model"}, {"dataset_name", "link/../rows.jsonl"}});
+  train_in(at(""), c);
+  const std::string run = at("deep/inner/../../out").string();
+  Outcome o = verify_of(run, {"--steps", "100", "--statement", "link/../s.json"});
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_TRUE(fs::exists(at("deep/s.json")));
+  o = qtrain({.words = {"reproduce", "link/../../out", "--output", "link/../again"}, .folder = folder_.path()});
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_TRUE(fs::exists(at("deep/again/manifest.json")));
+  EXPECT_FALSE(fs::exists(at("again"))) << "shortened as text";
 }
 
 /// Ranks that a scheduler started: on two machines, as far as they know.

@@ -165,6 +165,33 @@ TEST_F(Outputs, OfFilesReplaceTheirOwnEarlierOnesOnly) {
   }
 }
 
+TEST_F(Outputs, OfFilesWithoutAFolderAreRefusedBeforeTheWork) {
+  for (const Writer& writer : files()) {
+    SCOPED_TRACE(writer.name);
+    for (const char* name : {"none/file", "none/"}) {
+      const Outcome o = qtrain({.words = with(writer, {at(name)})});
+      EXPECT_EQ(o.code, 6) << o.err;
+      EXPECT_THAT(o.err, HasSubstr(at(name) + ": cannot be written"));
+    }
+  }
+}
+
+// A result may come long after its place was looked at.
+TEST_F(Outputs, LeaveAFileThatWasMadeMeanwhile) {
+  const std::string mine = "{\"text\": \"mine\"}\n";
+  fs::create_directory(folder_ / "scratch");
+  Process verifying(
+      launch_of({.words = {"verify", at("run"), "--scratch", at("scratch"), "--statement", at("statement.json")}}));
+  while (verifying.running() && fs::is_empty(folder_ / "scratch"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  write_file(at("statement.json"), mine);
+  const Outcome o = verifying.wait();
+  EXPECT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(bytes_of(at("statement.json")), mine);
+  EXPECT_THAT(o.err, HasSubstr("the result is in " + at("statement.json.2")));
+  EXPECT_TRUE(read_json(at("statement.json.2")).contains("predicate"));
+}
+
 TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
   make_gguf();
   for (const Writer& writer : folders()) {

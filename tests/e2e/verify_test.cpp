@@ -169,6 +169,22 @@ TEST_F(Verify, AReproducedRunWritesIntoItsFolderAlone) {
   EXPECT_FALSE(fs::exists(elsewhere));
 }
 
+// A start that was interrupted has left its own, which the next one replaces.
+TEST_F(Verify, AReproducedRunKeepsNotesOfTheUser) {
+  const auto reproduce = [&] {
+    return qtrain({.words = {"reproduce", output().string(), "--output", at("again").string()}});
+  };
+  fs::create_directory(at("again"));
+  for (const char* notes : {"mine", "{}", "{\"dialect\": \"hf\", \"output_dir\": \"elsewhere\"}"}) {
+    write_file(at("again/reproduce.json"), notes);
+    const Outcome o = reproduce();
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_EQ(bytes_of(at("again/reproduce.json")), notes);
+  }
+  write_file(at("again/reproduce.json"), dump_json({{"dialect", "hf"}, {"output_dir", at("again").string()}}));
+  EXPECT_EQ(reproduce().code, 0);
+}
+
 TEST_F(Verify, OtherWeightsAreNotCalledTheSame) {
   Json manifest = read_json(output() / "manifest.json");
   manifest["files"].erase("model.safetensors");

@@ -287,9 +287,14 @@ Json run_identity(const RunParts& parts, MatmulPrecision matmul) {
 }
 
 void require_identity(const Json& identity, const std::string& place) {
-  for (const char* part : {"keys", "model", "weights", "text"})
+  constexpr std::size_t kMost = 10'000;  // in which names are looked up one by one
+  for (const char* part : {"keys", "model", "weights", "text"}) {
     if (!identity.contains(part) || !identity[part].is_object())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no object \"{}\"", part), .place = place});
+    if (identity[part].size() > kMost)
+      fail(ErrorKind::input,
+           {.cause = fmt::format("\"{}\" of \"identity\" has more than {} names", part, kMost), .place = place});
+  }
   for (const char* part : {"rows", "evaluation rows", kMatmuls, "device"})
     if (!identity.contains(part) || !identity[part].is_string())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no string \"{}\"", part), .place = place});

@@ -286,6 +286,20 @@ TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
   }
 }
 
+// Its connection may stay open: nothing says that it has gone.
+TEST_F(Serve, AClientThatTakesNoMoreFreesItsPlace) {
+  start({});
+  http::Request request{.method = "POST", .target = "/v1/chat/completions"};
+  request.body = chat("base", "a", {{"max_tokens", 200}, {"stream", true}}).dump();
+  request.is_gone = [] { return false; };
+  for (const int taken : {0, 1, 3}) {
+    int pieces = 0;
+    service_->answer(request).stream([&](std::string_view) { return ++pieces <= taken; });
+    EXPECT_EQ(pieces, taken + 1);
+    EXPECT_TRUE(becomes_idle());
+  }
+}
+
 TEST_F(Serve, ArgumentsNestedTooDeeplyAreRefused) {
   start({});
   Json body = chat("mine", "x");
