@@ -18,7 +18,7 @@ namespace qtrain {
 namespace {
 
 constexpr int kSecondInterrupt = 130;
-constexpr char kSignal = 's', kInterrupt = 'i', kEnd = 'e';
+constexpr char kSignal = 's', kInterrupt = 'i', kLate = 'l', kEnd = 'e';
 constexpr const char* kUsualAnswer = "stopping; again leaves at once";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
@@ -29,7 +29,7 @@ std::atomic<int> asked_by = 0;           // the signal
 std::atomic<std::int64_t> asked_at = 0;  // milliseconds
 std::atomic<int> bell = -1;              // where StopAnswers listens
 std::atomic<bool> erases = false;        // there is a line that can be drawn again
-std::atomic<const char*> answer_text = kUsualAnswer, interrupt_text = nullptr;
+std::atomic<const char*> answer_text = kUsualAnswer, interrupt_text = nullptr, late_text = nullptr;
 std::atomic<bool> terminal_kept = false;
 termios kept_terminal;  // where terminal_kept is set
 
@@ -63,7 +63,9 @@ extern "C" void on_stop_signal(int signal) {
   if (ask()) {
     asked_by = signal;
     asked_at = now_ms();
-    if (asked == Asked::yes && bell >= 0) ring(bell, signal == SIGINT ? kInterrupt : kSignal);
+    const bool late = asked == Asked::too_late;
+    if (bell >= 0 && (!late || late_text != nullptr))
+      ring(bell, late ? kLate : signal == SIGINT ? kInterrupt : kSignal);
   } else if (is_second(signal)) {
     if (erases) [[maybe_unused]]
       const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
@@ -111,8 +113,14 @@ void throw_if_stopped() {
     fail(ErrorKind::stopped, {.cause = "stopped by a signal", .remedy = "run the same command again"});
 }
 void finish_or_stop() {
+  if (!finish_unless_stopped()) throw_if_stopped();
+}
+bool finish_unless_stopped() {
   Asked before = Asked::no;
-  if (!asked.compare_exchange_strong(before, Asked::never_again)) throw_if_stopped();
+  return asked.compare_exchange_strong(before, Asked::never_again) || before != Asked::yes;
+}
+void set_late_stop_answer(const char* text) {
+  late_text = text;
 }
 void set_stop_answer(const char* text, const char* on_interrupt) {
   answer_text = text;
@@ -156,10 +164,10 @@ StopAnswers::~StopAnswers() {
 
 void StopAnswers::answer() {
   for (char what = 0; ::read(heard_.get(), &what, 1) != 0 && what != kEnd;) {
-    if (what != kSignal && what != kInterrupt) continue;  // a read that a signal interrupted
-    if (at_once) _exit(leave_());
-    const char* on_interrupt = what == kInterrupt ? interrupt_text.load() : nullptr;
-    const std::string_view text = on_interrupt != nullptr ? on_interrupt : answer_text.load();
+    if (what != kSignal && what != kInterrupt && what != kLate) continue;  // a read that a signal interrupted
+    if (at_once && what != kLate) _exit(leave_());
+    const char* special = what == kLate ? late_text.load() : what == kInterrupt ? interrupt_text.load() : nullptr;
+    const std::string_view text = special != nullptr ? special : answer_text.load();
     if (!text.empty()) log_.warn("{}", text);
     what = 0;
   }

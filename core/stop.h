@@ -26,6 +26,13 @@ void throw_if_stopped();
 /// was asked for. One that is asked for later is neither answered nor seen by the functions above.
 void finish_or_stop();
 
+/// The same for a command that has another end where a stop was asked for: returns false then.
+bool finish_unless_stopped();
+
+/// What the first stop behind that point is told, where the end of the work is still to be waited for; a text that
+/// lives as long as the program.
+void set_late_stop_answer(const char* text);
+
 /// Whether a stop was asked for at any time, also behind finish_or_stop: for what may wait forever.
 bool signal_came();
 

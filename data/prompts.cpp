@@ -19,7 +19,39 @@ std::optional<std::string> take_last_answer(Json& messages) {
   return std::nullopt;
 }
 
+/// The list of messages that a row asks with; null where it is one text, which `text` gets.
+Json asked_messages(const Json& row, std::optional<std::string>& text) {
+  for (const char* key : {"messages", "conversations", "prompt"})
+    if (row.contains(key) && row.at(key).is_array()) return row.at(key);
+  for (const char* key : {"prompt", "text"})
+    if (row.contains(key) && row.at(key).is_string()) {
+      text = row.at(key).get<std::string>();
+      return Json::array({{{"role", "user"}, {"content", *text}}});
+    }
+  fail(ErrorKind::input, {.cause = "a row without \"messages\", \"conversations\", \"prompt\" or \"text\""});
+}
+
 }  // namespace
+
+RenderInput Question::input() const {
+  return {.messages = &messages,
+          .tools = tools.is_null() ? nullptr : &tools,
+          .add_generation_prompt = true,
+          .extra = &template_kwargs};
+}
+
+Question question_of(const Json& row) {
+  Question question;
+  Json talk{{"messages", asked_messages(row, question.text)}};
+  for (const char* beside : {"tools", "chat_template_kwargs", "system"})
+    if (row.contains(beside)) talk[beside] = row.at(beside);
+  Sample sample = read_sample(talk, {});
+  if (is_assistant(sample.messages.back())) sample.messages.erase(sample.messages.size() - 1);
+  question.messages = std::move(sample.messages);
+  question.tools = std::move(sample.tools);
+  question.template_kwargs = std::move(sample.template_kwargs);
+  return question;
+}
 
 std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, const ShapeRules& rules) {
   Sample sample = with_place(rows.place(row), [&] { return read_sample(rows.parse(row), rules); });

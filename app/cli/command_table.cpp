@@ -157,7 +157,7 @@ std::vector<Command> model_commands() {
                                kLoadIn4Bit,
                                kLoadIn8Bit,
                                {"prompt", text, "TEXT", "one prompt"},
-                               {"input", text, "FILE.jsonl", "rows with prompt or messages"},
+                               {"input", text, "FILE.jsonl", "rows with prompt or messages, and tools beside them"},
                                {"output", text, "FILE.jsonl", "where rows go (default: stdout)"},
                                kOverwrite,
                                {"system", text, "TEXT", "system message before --prompt"},

@@ -127,6 +127,7 @@ int run_bench(const Arguments& args) {
     throw_if_stopped();
     report(measure(ctx, c, effort));
   }
+  finish_or_stop();
   if (once) write();
   args.give({.text = "", .json = std::move(json)});
   return 0;

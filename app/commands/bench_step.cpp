@@ -222,7 +222,8 @@ int run_bench_step(const Arguments& args) {
   m.groups =
       groups_of(m.profile, m.adapter_rank, known && !args.has("small") ? predicted_of(m.name) : PredictedTimes{});
   Json json = json_of(m);
-  if (const auto file = args.text("json")) write_file(*file, dump_json(json, 2) + "\n");
+  if (const auto file = args.text("json")) write_result(*file, dump_json(json, 2) + "\n");
+  finish_or_stop();
   args.give({.text = text_of(m), .json = std::move(json)});
   return 0;
 }

@@ -3,7 +3,7 @@
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
-#include "data/shapes.h"
+#include "data/prompts.h"
 #include "data/source/reader.h"
 #include "text/template/message.h"
 #include "train/setup/compute.h"
@@ -14,24 +14,11 @@ namespace {
 
 // A row's prompt: a conversation (its last assistant turn left out), or a text.
 std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
-  for (const char* key : {"messages", "prompt"})
-    if (row.contains(key) && row[key].is_array()) {
-      Json talk = {{"messages", row[key]}};
-      for (const char* beside : {"tools", "chat_template_kwargs"})
-        if (row.contains(beside)) talk[beside] = row[beside];
-      Sample sample = read_sample(talk, {});
-      if (is_assistant(sample.messages.back())) sample.messages.erase(sample.messages.size() - 1);
-      return encode_chat(text, {.messages = std::move(sample.messages),
-                                .tools = std::move(sample.tools),
-                                .extra = std::move(sample.template_kwargs)});
-    }
-  for (const char* key : {"prompt", "text"})
-    if (row.contains(key) && row[key].is_string()) {
-      const std::string prompt = row[key];
-      return raw ? encode_raw(text, prompt)
-                 : encode_chat(text, {.messages = Json::array({{{"role", "user"}, {"content", prompt}}})});
-    }
-  fail(ErrorKind::input, {.cause = "a row without \"messages\", \"prompt\" or \"text\""});
+  Question question = question_of(row);
+  if (raw && question.text) return encode_raw(text, *question.text);
+  return encode_chat(text, {.messages = std::move(question.messages),
+                            .tools = std::move(question.tools),
+                            .extra = std::move(question.template_kwargs)});
 }
 
 struct PromptRows {

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/paths.h"
 #include "core/sha256.h"
+#include "core/stop.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
@@ -83,6 +84,7 @@ int run_reproduce(const Arguments& args) {
   std::vector<std::string> words{"train", file.string(), "--resume", "never"};
   if (args.json()) words.emplace_back("--json");
   if (args.has("quiet")) words.emplace_back("--quiet");
+  set_stop_answer("");  // the run answers
   const OwnProcessEnd end = run_own_process(words, OwnProcessOutput::shown);
   if (end.error) throw Error(*end.error);
   if (end.exit_code == 0) compare(run.output, output, log);

@@ -206,11 +206,11 @@ int run_tune(const Arguments& args) {
           .remedy = "give nproc=1 nnodes=1, and what it finds to the run of all"});
   set_stop_answer("stopping after this step; again leaves without writing");
   const ChangedConfig output(args, config);
-  const Tuning tuning = tune(config, options, args.log());
+  Tuning tuning = tune(config, options, args.log());
+  tuning.stopped = !finish_unless_stopped();
   std::optional<fs::path> written;
   if (tuning.best) {
     written = place_now(args, output_of(args));
-    if (!tuning.stopped) finish_or_stop();
     write_file(*written, output.with(tuning.trials[*tuning.best].changes));
   } else if (!tuning.stopped) {
     fail_without_fit(tuning);

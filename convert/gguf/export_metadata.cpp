@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "model/families/family.h"
 #include "model/rope_tables.h"
@@ -76,22 +78,46 @@ std::vector<std::int32_t> ends_beside(const SpecialTokenSource& from, std::optio
   return ends;
 }
 
-struct EndNotes {
-  const Tokenizer& tokenizer;
-  std::vector<std::string>& notes;
+/// Tokens that end an answer beside the end token, by the keys under which llama.cpp looks for them.
+struct MoreEnds {
+  std::optional<std::int32_t> turn, message;  ///< "eot", and "eom": of a message that calls a tool and is gone on with
+  std::vector<std::int32_t> others;           ///< for which there is no key
 };
 
-// A turn may end with a token of its own: there is room for one.
-void put_more_ends(GgufMetadata& metadata, const std::vector<std::int32_t>& ends, const EndNotes& say) {
-  if (ends.empty()) return;
-  metadata.put_integer("tokenizer.ggml.eot_token_id", u32(ends.front()));
-  std::vector<std::string> others;
-  for (std::size_t i = 1; i < ends.size(); ++i) others.push_back(say.tokenizer.token(ends[i]));
-  if (others.empty()) return;
-  say.notes.push_back(
-      fmt::format("a GGUF file names two tokens that end an answer, and the model has more: give readers of the file "
-                  "{} as a stop text, unless they know it as an end",
-                  fmt::join(others, ", ")));
+// llama.cpp knows those by their texts where a file does not say which they are.
+constexpr std::array<std::string_view, 8> kTurnEnds{"<|eot_id|>",         "<|im_end|>", "<|end|>", "<end_of_turn>",
+                                                    "<end_of_utterance>", "<turn|>",    "<EOT>",   "[EOT]"};
+constexpr std::array<std::string_view, 1> kMessageEnds{"<|eom_id|>"};
+
+MoreEnds sorted_ends(const Tokenizer& tokenizer, std::vector<std::int32_t> ends) {
+  MoreEnds sorted;
+  const auto take = [&](std::optional<std::int32_t>& into, const auto& fits) {
+    const auto found = std::ranges::find_if(ends, fits);
+    if (into || found == ends.end()) return;
+    into = *found;
+    ends.erase(found);
+  };
+  const auto is_one_of = [&](std::span<const std::string_view> texts) {
+    return
+        [&tokenizer, texts](std::int32_t id) { return std::ranges::find(texts, tokenizer.token(id)) != texts.end(); };
+  };
+  const auto any = [](std::int32_t) { return true; };
+  take(sorted.message, is_one_of(kMessageEnds));
+  take(sorted.turn, is_one_of(kTurnEnds));
+  take(sorted.turn, any);
+  take(sorted.message, any);
+  sorted.others = std::move(ends);
+  return sorted;
+}
+
+std::string note_of_ends(const Tokenizer& tokenizer, const std::vector<std::int32_t>& others) {
+  std::vector<std::string> texts;
+  for (const std::int32_t id : others) texts.push_back(tokenizer.token(id));
+  return fmt::format(
+      "a GGUF file names three tokens that end an answer, and the model has more: give readers of the file {} as a "
+      "stop "
+      "text, unless they know it as an end",
+      fmt::join(texts, ", "));
 }
 
 }  // namespace
@@ -171,7 +197,10 @@ void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from, 
   put("padding", special.pad_id, from.config.pad_token_id);
   metadata.put_flag("tokenizer.ggml.add_bos_token", special.add_bos);
   metadata.put_flag("tokenizer.ggml.add_eos_token", special.add_eos);
-  put_more_ends(metadata, ends_beside(from, eos), {from.tokenizer, notes});
+  const MoreEnds ends = sorted_ends(from.tokenizer, ends_beside(from, eos));
+  put("eot", ends.turn, {});
+  put("eom", ends.message, {});
+  if (!ends.others.empty()) notes.push_back(note_of_ends(from.tokenizer, ends.others));
 }
 
 void put_templates(GgufMetadata& metadata, const std::filesystem::path& folder) {

@@ -218,7 +218,7 @@ void fill_from_pieces(const VocabularySource& from, GgufVocabulary& v) {
   fill_tokens(from, {}, v);
   v.model = "llama";
   v.pre = "default";
-  v.add_space_prefix = model.add_dummy_prefix;
+  v.add_space_prefix = read_tokenizer_settings(from.folder).flag("add_prefix_space").value_or(model.add_dummy_prefix);
   v.scores.assign(v.tokens.size(), -10000);  // of no piece, as llama.cpp's converter writes it
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     v.scores[i] = model.pieces[i].score;

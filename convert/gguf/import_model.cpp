@@ -152,6 +152,20 @@ void put_token(Json& config, const GgufFile& file, const std::string& name) {
   if (file.find(key)) config[name + "_token_id"] = file.integer(key);
 }
 
+/// The tokens that end an answer, each once: that of a text, of a turn, and of a message that calls a tool.
+Json end_tokens(const GgufFile& file) {
+  const auto tokens = static_cast<std::int64_t>(file.array("tokenizer.ggml.tokens").size());
+  Json ends = Json::array();
+  for (const char* name : {"eos", "eot", "eom"}) {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    if (!file.find(key)) continue;
+    const std::int64_t id = file.integer(key);
+    if (id >= tokens) refuse_gguf(file, fmt::format("{} is {}, but there are {} tokens", key, id, tokens));
+    if (std::ranges::find(ends, Json(id)) == ends.end()) ends.push_back(id);
+  }
+  return ends;
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -312,10 +326,8 @@ Json gguf_generation_config(const GgufFile& file) {
   put_token(config, file, "bos");
   put_token(config, file, "eos");
   put_token(config, file, "pad");
-  // A turn may end with a token of its own.
-  const auto* turn = file.find("tokenizer.ggml.eot_token_id");
-  if (turn != nullptr && config.contains("eos_token_id") && *turn != config["eos_token_id"])
-    config["eos_token_id"] = Json::array({config["eos_token_id"], *turn});
+  const Json ends = end_tokens(file);
+  if (!ends.empty()) config["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
   return config;
 }
 

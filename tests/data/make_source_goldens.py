@@ -114,12 +114,32 @@ def arrow_files(folder: Path) -> dict[str, pa.Table]:
     write("zstd.arrow", table, halves, pa.RecordBatchStreamWriter, "zstd")
     write("lz4.arrow", table, halves, pa.RecordBatchFileWriter, "lz4")
     write("dictionary.arrow", encoded, [encoded.slice(0, 24), encoded.slice(24)], pa.RecordBatchStreamWriter)
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    deltas = [pa.table({"tag": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["a", "b", "c"])]
-    with pa.RecordBatchStreamWriter(folder / "deltas.arrow", deltas[0].schema, options=options) as stream:
-        for part in deltas:
-            stream.write_table(part)
     write("views.arrow", views, [views.slice(0, 13), views.slice(13)], pa.RecordBatchStreamWriter)
+    return out
+
+
+def delta_files(folder: Path) -> dict[str, pa.Table]:
+    """Dictionaries that grow from one record batch to the next, and one that is replaced, which a file cannot have."""
+    tag = lambda words, ids: pa.DictionaryArray.from_arrays(pa.array(ids, pa.int8()), pa.array(words))
+    lists = lambda values: pa.ListArray.from_arrays([0, *range(1, len(values) + 1)], values)
+    words = ["a", "b", "a longer word than a view holds", "d", "e"]
+    grown = [(words[:2], [0, 1, None, 1]), (words[:3], [2, 0, 1]), (words[:3], [1, 2]), (words, [4, 3, 2, 1, 0, None])]
+    batches = [pa.record_batch({"tag": tag(w, ids), "tags": lists(tag(w, ids)), "id": pa.array(range(len(ids)))}) for w, ids in grown]
+    other = pa.record_batch({"tag": tag(["x"], [0]), "tags": lists(tag(["y"], [0])), "id": pa.array([7])})
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    kinds = {"deltas.arrow": (pa.RecordBatchStreamWriter, batches), "deltas_file.arrow": (pa.RecordBatchFileWriter, batches),
+             "deltas_replaced.arrow": (pa.RecordBatchStreamWriter, [*batches[:3], other, batches[0]])}
+    out = {}
+    for name, (writer, parts) in kinds.items():
+        with writer(str(folder / name), parts[0].schema, options=options) as stream:
+            for part in parts:
+                stream.write_batch(part)
+        with pa.ipc.open_file(str(folder / name)) if "file" in name else pa.ipc.open_stream(str(folder / name)) as file:
+            out[name] = file.read_all()
+    messages = list(pa.ipc.MessageReader.open_stream(str(folder / "deltas.arrow")))
+    first = next(i for i, m in enumerate(messages) if m.type == "record batch")
+    (folder / "deltas_headless.arrow").write_bytes(
+        b"".join(m.serialize().to_pybytes() for m in [messages[0], *messages[first:]]))
     return out
 
 
@@ -224,7 +244,7 @@ def main():
     expected = [{"file": name, "rows": rows} for name, rows in csv_files(ROOT).items()]
     for name, rows in saved_folders(ROOT).items():
         expected.append({"file": name, "rows": rows})
-    columnar = arrow_files(ROOT) | polars_files(ROOT) | parquet_files(ROOT)
+    columnar = arrow_files(ROOT) | delta_files(ROOT) | polars_files(ROOT) | parquet_files(ROOT)
     tables: list[dict] = []
     for name, table in columnar.items():
         rows = rows_of(table)

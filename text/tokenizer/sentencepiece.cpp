@@ -18,16 +18,18 @@ class SentencePieceTokenizer final : public Tokenizer {
   struct Rules {
     bool legacy = false;  ///< every stretch between special tokens begins like a text, with a blank
     bool split_special_tokens = false;
+    std::optional<bool> add_prefix_space = {};  ///< whether a text begins with a blank; absent: as the model says
   };
 
   SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added, const Rules& rules)
-      : legacy_(rules.legacy) {
+      : legacy_(rules.legacy), prefixes_(rules.add_prefix_space.value_or(true)) {
     const auto status = processor_.Load(file.string());
     if (!status.ok())
       fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
-    load_bare(file);
+    load_variants(file, rules);
     size_ = processor_.GetPieceSize();
     for (AddedToken& t : added) add_token(std::move(t));
+    add_defined_pieces(file);
     std::vector<AddedTokenFinder::Entry> entries;
     for (const auto& [id, token] : added_)
       if (!rules.split_special_tokens || !token.special) entries.push_back({token.content, &token});
@@ -59,7 +61,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int> run;
     const auto flush = [&] {
       std::string part;
-      const auto& decodes = text.empty() ? processor_ : inner_;
+      const auto& decodes = text.empty() && prefixes_ ? processor_ : inner_;
       if (!run.empty()) decodes.Decode(run, &part).IgnoreError();
       text += part;
       run.clear();
@@ -115,28 +117,34 @@ class SentencePieceTokenizer final : public Tokenizer {
            {.cause = "\"" + other + "\" and \"" + t.content + "\" have one id, " + std::to_string(t.id),
             .remedy = "fetch the tokenizer's files again"});
   }
+  /// Pieces that users have defined are added tokens to transformers: blanks around them are as around those.
+  void add_defined_pieces(const std::filesystem::path& file) {
+    for (const auto& piece : read_sentencepiece_model(file).pieces)
+      if (piece.kind == SentencePieceModel::Kind::user_defined) add_token({.content = piece.text, .normalized = false});
+  }
   static void put(std::int32_t id, std::size_t begin, std::size_t end, Encoding& out) {
     out.ids.push_back(id);
     out.offsets.emplace_back(begin, end);
   }
   /// The model without the blank that it puts in front of texts, and without that which it takes from the beginning of
   /// what it decodes. Messages in a protocol buffer that come again are merged: their last values count.
-  void load_bare(const std::filesystem::path& file) {
+  void load_variants(const std::filesystem::path& file, const Rules& rules) {
     const std::string model = read_text(file);
     const auto load = [&](auto& processor, std::string_view normalizer_spec) {
       check(processor.LoadFromSerializedProto(model + std::string(normalizer_spec)).ok(),
             "a sentencepiece model cannot be loaded twice");
     };
-    load(bare_, {"\x1a\x02\x18\x00", 4});           // add_dummy_prefix: false
-    load(inner_, {"\x1a\x04\x18\x00\x20\x00", 6});  // and remove_extra_whitespaces: false
+    if (rules.add_prefix_space) load(processor_, "\x1a\x02\x18\x01");  // add_dummy_prefix: true
+    load(bare_, {"\x1a\x02\x18\x00", 4});                              // and false
+    load(inner_, {"\x1a\x04\x18\x00\x20\x00", 6});                     // and remove_extra_whitespaces: false
     keeps_blanks_ = !read_sentencepiece_model(file).remove_extra_whitespaces;
   }
 
   /// As transformers: the blank stands at the beginning of the whole text, or of every stretch, unless there is one
-  /// already.
+  /// already, or none is asked for.
   const sentencepiece::SentencePieceProcessor& encoder_of(std::string_view text, std::size_t base) const {
     const bool blank = text.starts_with(' ') || text.starts_with("\u2581"),
-               bare = blank ? keeps_blanks_ : base > 0 && !legacy_;
+               bare = blank ? keeps_blanks_ : !prefixes_ || (base > 0 && !legacy_);
     return bare ? bare_ : processor_;
   }
 
@@ -150,7 +158,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   sentencepiece::SentencePieceProcessor processor_, bare_, inner_;
-  bool legacy_, keeps_blanks_ = false;
+  bool legacy_, prefixes_, keeps_blanks_ = false;
   AddedTokenFinder finder_;
   std::map<std::int32_t, AddedToken> added_;
   std::map<std::string, std::int32_t> added_ids_;
@@ -165,7 +173,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings)
   auto tokenizer = std::make_unique<SentencePieceTokenizer>(
       settings.folder / "tokenizer.model", settings.added,
       SentencePieceTokenizer::Rules{.legacy = flag("legacy", false),
-                                    .split_special_tokens = flag("split_special_tokens", false)});
+                                    .split_special_tokens = flag("split_special_tokens", false),
+                                    .add_prefix_space = settings.flag("add_prefix_space")});
   SpecialTokens special = resolve_special(settings, *tokenizer);
   special.add_bos = flag("add_bos_token", true);
   special.add_eos = flag("add_eos_token", false);

@@ -16,4 +16,11 @@ bool RunContext::stop_requested() const {
   return any_rank(ctx, ranks, qtrain::stop_requested());
 }
 
+bool RunContext::finish_unless_stopped() const {
+  const bool stopped = !qtrain::finish_unless_stopped();
+  if (any_rank(ctx, ranks, stopped)) return false;
+  set_late_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  return true;
+}
+
 }  // namespace qtrain

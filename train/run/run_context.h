@@ -44,6 +44,9 @@ struct RunContext {
   int data_rank() const { return ranks.rank() / sharing.size(); }
   /// Whether a stop was asked of any rank. Every rank asks at the same places.
   bool stop_requested() const;
+  /// The point of no return of the run, asked by every rank at the same place: whether no rank was asked to stop
+  /// before.
+  bool finish_unless_stopped() const;
   /// In float16 the gradients are those of the loss times a scale.
   bool scales_loss() const { return ctx.matmul() == MatmulPrecision::f16; }
 };

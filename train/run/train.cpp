@@ -110,7 +110,6 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
   TrainingResult result{
       .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
   if (!done) return stopped(d, run_log, std::move(result));
-  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
   FinalResult final = finish_run(d.run, {.objects = objects,
                                          .model = d.prepared.model,
                                          .run_log = run_log,

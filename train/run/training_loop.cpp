@@ -21,7 +21,7 @@ bool TrainingLoop::run() {
     parts_.run_log.add_step(parts_.steps.next());
     handle_events();
   }
-  if (events_.is_last(state.step) && !state.events_pending) return true;
+  if (events_.is_last(state.step) && !state.events_pending && run_.finish_unless_stopped()) return true;
   const bool went_on = parts_.run_log.pace().steps > 0;
   if (went_on && (!parts_.checkpoints.has_last_step() || state.events_pending)) save();
   return false;

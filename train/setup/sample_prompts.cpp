@@ -7,27 +7,36 @@
 #include <sstream>
 
 #include "core/file.h"
-#include "core/json_view.h"
+#include "data/prompts.h"
+#include "data/source/reader.h"
+#include "text/template/message.h"
 #include "text/template/rendered.h"
+#include "text/template/unprinted.h"
 
 namespace qtrain {
 namespace {
 
 constexpr std::int64_t kTogether = 8, kPrefillTokens = 64;
 
-struct Prompt {
-  std::string shown;
-  Json messages;  // null: `shown` is the user's only message
+struct SamplePrompt {
+  Question question;
+  std::string place;
+
+  /// What is told of it: the text, or the last message.
+  std::string shown() const { return question.text ? *question.text : content_text(question.messages.back()); }
 };
 
-Prompt prompt_of_row(const Json& row, const std::string& place) {
-  const JsonView view(row, place);
-  if (const auto messages = view.find("messages")) {
-    if (messages->size() == 0) messages->refuse("a conversation without messages");
-    const JsonView last = messages->entry(messages->size() - 1);
-    return {.shown = last.text("content", ""), .messages = messages->json()};
-  }
-  return {.shown = view.at("prompt").text(), .messages = {}};
+SamplePrompt prompt_of_text(const std::string& text) {
+  return {.question = question_of({{"prompt", text}}), .place = "sample_prompts"};
+}
+
+SamplePrompt prompt_of_row(const Json& row, const std::string& place) {
+  return with_place(place, [&] {
+    SamplePrompt prompt{.question = question_of(row), .place = place};
+    if (prompt.question.messages.empty())
+      fail(ErrorKind::input, {.cause = "a conversation in which nobody asks", .remedy = "Remove the row."});
+    return prompt;
+  });
 }
 
 // A text with spaces that is no file is a prompt, whatever it ends with.
@@ -37,33 +46,46 @@ bool is_file_name(const std::string& text) {
   return std::filesystem::exists(text, unknown) || text.find_first_of(" \t\r\n") == std::string::npos;
 }
 
-std::vector<Prompt> prompts_of_file(const std::string& file) {
+std::vector<SamplePrompt> prompts_of_file(const std::string& file) {
   std::error_code unknown;
   if (!std::filesystem::exists(file, unknown))
     fail(ErrorKind::input, {.cause = "sample_prompts names a file that is not there",
                             .place = file,
                             .remedy = "check the path; a prompt of one word that ends like a file goes into a file"});
-  std::vector<Prompt> prompts;
+  std::vector<SamplePrompt> prompts;
   std::istringstream lines(read_text(file));
   std::int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string place = fmt::format("{}:{}", file, number);
-    prompts.push_back(file.ends_with(".txt") ? Prompt{.shown = line, .messages = {}}
-                                             : prompt_of_row(parse_json(line, place), place));
+    prompts.push_back(file.ends_with(".txt") ? prompt_of_text(line) : prompt_of_row(parse_json(line, place), place));
   }
   if (prompts.empty()) fail(ErrorKind::input, {.cause = "holds no prompt", .place = file});
   return prompts;
 }
 
-std::vector<std::int32_t> tokens_of(const Prompt& prompt, const TextFolder& text) {
-  if (!text.chat_template) return text.tokenizer->encode(prompt.shown);
-  const Json messages =
-      prompt.messages.is_null() ? Json{{{"role", "user"}, {"content", prompt.shown}}} : prompt.messages;
-  const Rendered rendered =
-      text.chat_template->render({.messages = &messages, .add_generation_prompt = true, .now = text.template_clock});
-  return text.tokenizer->encode(rendered.text, {.add_special = false});
+// A model that does not see its tools would answer as if there were none.
+void require_told(const TextFolder& text, const RenderInput& input) {
+  constexpr const char* kRemedy = "Use a chat template that has words for it (chat_template_path), or leave it out.";
+  if (!text.chat_template && input.tools)
+    fail(ErrorKind::input,
+         {.cause = "tools, and the model has no chat template that tells of them", .remedy = kRemedy});
+  if (!text.chat_template) return;
+  for (const Unprinted& lost : unprinted_parts(*text.chat_template, input))
+    if (lost.part == Unprinted::Part::tools || lost.part == Unprinted::Part::tool_calls)
+      fail(ErrorKind::input,
+           {.cause = fmt::format("the chat template writes nothing of {}", lost.name()), .remedy = kRemedy});
+}
+
+std::vector<std::int32_t> tokens_of(const SamplePrompt& prompt, const TextFolder& text) {
+  return with_place(prompt.place, [&] {
+    RenderInput input = prompt.question.input();
+    input.now = text.template_clock;
+    require_told(text, input);
+    if (!text.chat_template) return text.tokenizer->encode(prompt.shown());
+    return text.tokenizer->encode(text.chat_template->render(input).text, {.add_special = false});
+  });
 }
 
 }  // namespace
@@ -79,24 +101,24 @@ SamplePrompts load_sample_prompts(const Config& config, const ModelConfig& model
   const TrainingSection& t = config.training;
   SamplePrompts samples;
   if (t.sample_prompts.empty()) return samples;
-  std::vector<Prompt> prompts;
+  std::vector<SamplePrompt> prompts;
   for (const std::string& text : t.sample_prompts) {
     if (!is_file_name(text)) {
-      prompts.push_back({.shown = text, .messages = {}});
+      prompts.push_back(prompt_of_text(text));
       continue;
     }
-    for (Prompt& prompt : prompts_of_file(text)) prompts.push_back(std::move(prompt));
+    for (SamplePrompt& prompt : prompts_of_file(text)) prompts.push_back(std::move(prompt));
   }
   samples.text = load_text_folder(config);
-  for (const Prompt& prompt : prompts) {
+  for (const SamplePrompt& prompt : prompts) {
     std::vector<std::int32_t> ids = tokens_of(prompt, samples.text);
     const auto size = static_cast<std::int64_t>(ids.size());
     if (size == 0 || size >= model.max_position_embeddings)
       fail(ErrorKind::usage,
            {.cause = fmt::format("a prompt of sample_prompts has {} tokens, the model takes 1 to {}: \"{}\"", size,
-                                 model.max_position_embeddings - 1, prompt.shown.substr(0, 60)),
+                                 model.max_position_embeddings - 1, prompt.shown().substr(0, 60)),
             .remedy = "change or remove it"});
-    samples.shown.push_back(prompt.shown);
+    samples.shown.push_back(prompt.shown());
     samples.requests.push_back({.prompt = std::move(ids), .max_new_tokens = t.sample_max_new_tokens});
   }
   samples.stop_tokens = model.eos_token_ids;

@@ -61,6 +61,7 @@ class ArrowRows final : public BatchedRows {
 
   bool read_messages() {
     const ArrowMessages messages = read_arrow_messages(file_->text());
+    in_file_format_ = messages.has_footer;
     fields_ = read_arrow_schema(messages.schema);
     std::vector<const ArrowField*> encoded;
     dictionaries_of(fields_, encoded);
@@ -80,15 +81,17 @@ class ArrowRows final : public BatchedRows {
     const auto data = message.header.table(1);
     const auto field = dictionary_fields_.find(id);
     require_arrow(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
-    if (message.header.scalar<std::uint8_t>(2, 0) != 0)
-      fail(ErrorKind::input,
-           {.cause = "the file adds to its dictionaries, which is not read",
-            .remedy = "Write it again with emit_dictionary_deltas=False, as pyarrow and datasets do unless told."});
+    const bool adds = message.header.scalar<std::uint8_t>(2, 0) != 0, is_there = dictionaries_->contains(id);
+    require_arrow(is_there || !adds, "it adds to a dictionary that it does not have");
+    require_arrow(!is_there || adds || !in_file_format_, "it has a dictionary twice");
     auto read = std::make_shared<ArrowColumns>(
         read_arrow_columns({field->second, {*data, message.body}, *dictionaries_, dictionary_memory_}));
     if (dictionaries_.use_count() > 1)  // a batch keeps them as they are
       dictionaries_ = std::make_shared<ArrowDictionaries>(*dictionaries_);
-    (*dictionaries_)[id] = {read, &read->columns[0]};
+    ArrowDictionary& dictionary = (*dictionaries_)[id];
+    if (!adds) dictionary = {.parts = std::make_shared<ArrowDictionary::Parts>()};
+    dictionary.parts->add({read, &read->columns[0]});
+    dictionary.length = dictionary.parts->ends.back();
   }
 
   FileBytesPtr file_;
@@ -97,6 +100,7 @@ class ArrowRows final : public BatchedRows {
   std::shared_ptr<ArrowDictionaries> dictionaries_ = std::make_shared<ArrowDictionaries>();
   GrowthLimit dictionary_memory_;  // they stay
   std::vector<Batch> batches_;
+  bool in_file_format_ = false;  // in which dictionaries count for all batches
 };
 
 }  // namespace

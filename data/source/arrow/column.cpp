@@ -1,5 +1,6 @@
 #include "data/source/arrow/column.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/half.h"
@@ -101,11 +102,18 @@ Json dictionary_value(const ArrowColumn& column, std::int64_t i) {
   const std::int64_t index = column.field->index_signed
                                  ? signed_at(column.values, i, bits)
                                  : static_cast<std::int64_t>(unsigned_at(column.values, i, bits));
-  require_value(column.dictionary && index >= 0 && index < column.dictionary->length, "an index is out of range");
-  return arrow_value(*column.dictionary, index);
+  require_value(index >= 0 && index < column.dictionary.length, "an index is out of range");
+  const auto& [columns, ends] = *column.dictionary.parts;
+  const auto part = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), index) - ends.begin());
+  return arrow_value(*columns[part], index - (part == 0 ? 0 : ends[part - 1]));
 }
 
 }  // namespace
+
+void ArrowDictionary::Parts::add(std::shared_ptr<const ArrowColumn> column) {
+  ends.push_back((ends.empty() ? 0 : ends.back()) + column->length);
+  columns.push_back(std::move(column));
+}
 
 Json arrow_value(const ArrowColumn& column, std::int64_t i) {
   const ArrowField& field = *column.field;

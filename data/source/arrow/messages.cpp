@@ -87,7 +87,7 @@ ArrowMessages by_footer(std::string_view text, const FlatTable& footer) {
   constexpr std::size_t kBlock = 24;
   const auto schema = footer.table(1);
   require_arrow(schema.has_value(), "its footer has no schema");
-  ArrowMessages out{.schema = *schema, .rest = {}};
+  ArrowMessages out{.schema = *schema, .rest = {}, .has_footer = true};
   BlockReader reader(text);
   for (const int member : {2, 3}) {  // dictionaries, record batches
     const FlatTable::Vector blocks = footer.vector(member, kBlock);

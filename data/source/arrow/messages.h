@@ -20,6 +20,7 @@ struct ArrowMessage {
 struct ArrowMessages {
   FlatTable schema;
   std::vector<ArrowMessage> rest;  ///< dictionaries and record batches in the order in which they count
+  bool has_footer = false;         ///< it is a file, whose dictionaries count for all record batches
 };
 
 /// Reads a file by its footer, as pyarrow does (polars writes no schema at the beginning), and a stream message by

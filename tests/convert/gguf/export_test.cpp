@@ -207,17 +207,21 @@ TEST_F(GgufExport, FilesDecideWhetherTheHeadIsTheEmbedding) {
 TEST_F(GgufExport, EveryEndOfAnswersIsInTheFileOrNamed) {
   struct Case {
     Json generation;
-    std::optional<std::int64_t> turn;
+    std::optional<std::int64_t> turn, message;
     std::vector<std::string> named;
+    Json again;  ///< the ends that an import finds
   };
   const auto tokenizer = load_tokenizer(model_);
-  const Case cases[] = {{{{"eos_token_id", 2}}, {}, {}},
-                        {{{"eos_token_id", 5}}, 5, {}},
-                        {{{"eos_token_id", {5}}}, 5, {}},
-                        {{{"eos_token_id", {5, 2, 5}}}, 5, {}},
-                        {{{"eos_token_id", {2, 0, 7, 9}}}, 0, {tokenizer->token(7), tokenizer->token(9)}},
-                        {{{"eos_token_id", nullptr}}, 3, {}},
-                        {{{"temperature", 1}}, 3, {}}};
+  const Case cases[] = {
+      {{{"eos_token_id", 2}}, {}, {}, {}, 2},
+      {{{"eos_token_id", 5}}, 5, {}, {}, {2, 5}},
+      {{{"eos_token_id", {5}}}, 5, {}, {}, {2, 5}},
+      {{{"eos_token_id", {5, 2, 5}}}, 5, {}, {}, {2, 5}},
+      {{{"eos_token_id", {2, 0, 7}}}, 0, 7, {}, {2, 0, 7}},
+      {{{"eos_token_id", {9, 8, 2}}}, 9, 8, {}, {2, 9, 8}},
+      {{{"eos_token_id", {2, 0, 7, 9, 11}}}, 0, 7, {tokenizer->token(9), tokenizer->token(11)}, {2, 0, 7}},
+      {{{"eos_token_id", nullptr}}, 3, {}, {}, {2, 3}},
+      {{{"temperature", 1}}, 3, {}, {}, {2, 3}}};
   change("config.json", {{"eos_token_id", 3}});
   for (const Case& c : cases) {
     SCOPED_TRACE(c.generation.dump());
@@ -225,11 +229,40 @@ TEST_F(GgufExport, EveryEndOfAnswersIsInTheFileOrNamed) {
     const auto report = exported(model_, folder_ / "out.gguf");
     const GgufFile file(folder_ / "out.gguf");
     EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 2);
-    EXPECT_EQ(file.find("tokenizer.ggml.eot_token_id") != nullptr, c.turn.has_value());
-    EXPECT_TRUE(!c.turn || file.integer("tokenizer.ggml.eot_token_id") == *c.turn);
+    for (const auto& [key, id] :
+         {std::pair("tokenizer.ggml.eot_token_id", c.turn), {"tokenizer.ggml.eom_token_id", c.message}}) {
+      EXPECT_EQ(file.find(key) != nullptr, id.has_value()) << key;
+      EXPECT_TRUE(!id || file.integer(key) == *id) << key;
+    }
+    import_gguf({.gguf = folder_ / "out.gguf", .output = folder_ / "again"});
+    EXPECT_EQ(read_json(folder_ / "again/generation_config.json")["eos_token_id"], c.again);
     ASSERT_EQ(report.notes.size(), c.named.empty() ? 0u : 1u);
     for (const std::string& token : c.named) EXPECT_THAT(report.notes.front(), HasSubstr(token));
   }
+}
+
+// llama.cpp takes the end of a turn, and that of a call of a tool, for what their texts say.
+TEST_F(GgufExport, EndsOfTurnsAndOfCallsHaveTheirKeys) {
+  Json tokenizer = read_json(model_ / "tokenizer.json");
+  const auto rename = [&](int id, const std::string& text) {
+    for (Json& added : tokenizer["added_tokens"])
+      if (added["id"] == id) {
+        tokenizer["model"]["vocab"].erase(added["content"].get<std::string>());
+        tokenizer["model"]["vocab"][text] = id;
+        added["content"] = text;
+      }
+  };
+  rename(0, "<|eom_id|>");
+  rename(1, "<|eot_id|>");
+  write_json(model_ / "tokenizer.json", tokenizer);
+  std::filesystem::remove(model_ / "special_tokens_map.json");
+  change("tokenizer_config.json", {{"unk_token", "<|eom_id|>"}, {"bos_token", "<|eot_id|>"}});
+  write_json(model_ / "generation_config.json", {{"eos_token_id", {0, 9, 2, 1}}});
+  const auto report = exported(model_, folder_ / "out.gguf");
+  const GgufFile file(folder_ / "out.gguf");
+  EXPECT_EQ(file.integer("tokenizer.ggml.eom_token_id"), 0);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eot_token_id"), 1);
+  EXPECT_THAT(report.notes, ElementsAre(HasSubstr(load_tokenizer(model_)->token(9))));
 }
 
 TEST_F(GgufExport, RowsWithoutATokenGetAName) {

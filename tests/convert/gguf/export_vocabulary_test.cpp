@@ -62,6 +62,8 @@ TEST_F(ExportedVocabulary, OfASentencepieceModelIsWhatTheReferenceWrites) {
   }
   EXPECT_EQ(v.tokens.back(), "[PAD" + std::to_string(count + 1) + "]");
   EXPECT_EQ(v.types.back(), 5);
+  write("tokenizer_config.json", R"({"add_prefix_space": false})");
+  EXPECT_EQ(vocabulary().add_space_prefix, false);
 }
 
 TEST_F(ExportedVocabulary, AddedTokensOfASentencepieceModelAreTheUsers) {

@@ -54,7 +54,7 @@ TEST(Sources, ArrowAndParquetAreReadAsPyarrowReadsThem) {
       ++files;
       expect_rows(rows_in(file), golden["rows"]);
     }
-  EXPECT_EQ(files, 20u);
+  EXPECT_EQ(files, 23u);
 }
 
 class BrokenSources : public test::DataFolder {
@@ -298,6 +298,26 @@ TEST_F(BrokenSources, AFooterThatLeadsElsewhereIsAnError) {
   EXPECT_THAT(complaint("a.arrow", long_footer), HasSubstr("the size of its footer"));
 }
 
+// Of deltas.arrow without its first dictionaries, and of deltas_file.arrow with a delta that says to be a dictionary.
+TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
+  EXPECT_THAT(complaint("a.arrow", contents("deltas_headless.arrow")),
+              HasSubstr("it adds to a dictionary that it does not have"));
+  const std::string whole = contents("deltas_file.arrow");
+  int twice = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    if (whole[at] != 1) continue;
+    std::string changed = whole;
+    changed[at] = 0;
+    const std::filesystem::path path = write("b.arrow", changed);
+    const std::string said = test::error_if_any(ErrorKind::input, [&] {
+      const RawRows rows({path});
+      for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
+    });
+    twice += said.find("it has a dictionary twice") != std::string::npos;
+  }
+  EXPECT_GE(twice, 4);
+}
+
 TEST_F(BrokenSources, TheDelimiterOfATableIsFoundInItsHeader) {
   const std::pair<const char*, const char*> tables[] = {
       {"a.csv", "Frage;Antwort\nq, r;a\n"},     {"b.csv", "Frage\tAntwort\n\"q, r\"\ta\n"},
@@ -313,7 +333,6 @@ TEST_F(BrokenSources, TheDelimiterOfATableIsFoundInItsHeader) {
 }
 
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
-  EXPECT_THAT(complaint("a.arrow", contents("deltas.arrow")), HasSubstr("emit_dictionary_deltas=False"));
   for (const auto& [file, what] :
        {std::pair{"views.arrow", "view_bytes (binary_view), price (decimal), both (union), pairs (map)"},
         {"long_rows.parquet", "raw (binary), when (time or decimal)"}}) {

@@ -196,17 +196,32 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
                           legacy = {{"<s>the</s>the", {1, 269, 2, 269}, "<s> the</s> the"},
                                     {"<s> the", {1, 269}, "<s> the"},
                                     {" the</s>  the", {269, 2, 302, 269}, "the</s>  the", true}},
+                          unprefixed = {{"the", {263}, "the"},
+                                        {"<s>the</s>the", {1, 263, 2, 263}, "<s>the</s>the"},
+                                        {"<s> the", {1, 269}, "<s> the"},
+                                        {" the", {269}, " the"},
+                                        {"the</s> the", {263, 2, 269}, "the</s> the"},
+                                        {"  the", {302, 269}, "  the", true}},
                           split = {{"<s>the</s>the", {302, 63, 309, 343, 263, 63, 50, 309, 343, 263}, "<s>the</s>the"},
                                    {"<s> the", {302, 63, 309, 343, 269}, "<s> the"},
                                    {"</s>", {302, 63, 50, 309, 343}, "</s>"}};
-  const std::pair<const char*, const std::vector<Case>&> configs[] = {{"", bare},
-                                                                      {R"("legacy": null,)", bare},
-                                                                      {R"("legacy": false,)", bare},
-                                                                      {R"("legacy": true,)", legacy},
-                                                                      {R"("split_special_tokens": true,)", split}};
+  const std::pair<const char*, const std::vector<Case>&> configs[] = {
+      {"", bare},
+      {R"("legacy": null,)", bare},
+      {R"("legacy": false,)", bare},
+      {R"("legacy": true,)", legacy},
+      {R"("add_prefix_space": null,)", bare},
+      {R"("add_prefix_space": true,)", bare},
+      {R"("add_prefix_space": false,)", unprefixed},
+      {R"("add_prefix_space": false, "legacy": true,)", unprefixed},
+      {R"("split_special_tokens": true,)", split}};
   for (const bool keeps_blanks : {false, true})
     for (const auto& [keys, cases] : configs) {
-      write("tokenizer.model", keeps_blanks ? model + std::string("\x1a\x02\x20\x00", 4) : model);
+      std::string changed = keeps_blanks ? model + std::string("\x1a\x02\x20\x00", 4) : model;
+      // What the config says of the blank goes before what the model says (add_dummy_prefix: false).
+      if (std::string_view(keys).find("add_prefix_space\": t") != std::string_view::npos)
+        changed += std::string("\x1a\x02\x18\x00", 4);
+      write("tokenizer.model", changed);
       write("tokenizer_config.json", std::string("{") + keys + R"("bos_token": "<s>", "eos_token": "</s>"})");
       const auto tokenizer = load_tokenizer(folder_);
       for (const Case& c : cases) {
@@ -216,6 +231,22 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
         EXPECT_EQ(tokenizer->decode(c.ids), c.decoded) << keys << c.text << keeps_blanks;
       }
     }
+}
+
+// A piece of the model that users have defined ends a stretch too.
+TEST_F(SpecialTokensInText, BlanksBehindDefinedPiecesAreThoseOfTransformers) {
+  const std::string piece = "\x0a\x0a\x0a\x06<tool>\x18\x04";  // the last one: "<tool>", user_defined
+  write("tokenizer.model", from_base64(read_json(golden_file("sentencepiece_bpe"))["model"]) + piece);
+  for (const bool legacy : {false, true}) {
+    write("tokenizer_config.json", legacy ? R"({"legacy": true})" : R"({"legacy": false})");
+    const auto tokenizer = load_tokenizer(folder_);
+    const std::int32_t the = legacy ? 269 : 263;  // with a blank before it, or without
+    EXPECT_EQ(tokenizer->encode("the<tool>the", {.add_special = false}), (Ids{269, 400, the}));
+    EXPECT_EQ(tokenizer->encode("the<tool> the", {.add_special = false}), (Ids{269, 400, 269}));
+    EXPECT_EQ(tokenizer->encode("<tool>the<tool>", {.add_special = false}), (Ids{400, the, 400}));
+    EXPECT_EQ(tokenizer->decode(Ids{400, the, 400}), legacy ? "<tool> the<tool>" : "<tool>the<tool>");
+    EXPECT_EQ(tokenizer->decode(Ids{269, 400, 269}, {.skip_special = true}), "the<tool> the");
+  }
 }
 
 TEST_F(SpecialTokensInText, SpecialTokensAreSplitWhereTheConfigSaysSo) {
