@@ -4,9 +4,9 @@
 namespace qtrain::ops {
 
 /// RMSNorm (Zhang and Sennrich 2019): y = x * inv_rms * (weight + weight_offset), inv_rms = 1 / sqrt(mean(x^2) + eps)
-/// per row. x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x). An offset of 1 is for weights that
-/// are stored as their distance from one (Gemma). With `residual` (same shape as x) it normalizes sum = x + residual
-/// and writes `sum`, saving one pass.
+/// per row. x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x). weight_offset 1 is for weights stored
+/// as their difference from 1 (Gemma). With `residual` (same shape as x) it normalizes sum = x + residual and writes
+/// `sum`, saving one pass.
 struct RmsNorm {
   Tensor y, inv_rms;
   ConstTensor x, weight;

@@ -48,7 +48,7 @@ void backward(Ctx& ctx, const RmsNormGrad& a) {
   const OffsetWeight<A> weight(a.weight, a.weight_offset);
   const A* inv_rms = a.inv_rms.as<A>();
   T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
-  // dweight before dx in each row: dx may be dy.
+  // In each row dweight comes before dx, since dx may be dy.
   const auto one_row = [&](std::int64_t r, A* dweight) {
     const NormRow<A> row{.inv_rms = inv_rms[r], .n = C};
     if (dweight) add_weight_grad<T>(dweight, dy + r * C, x + r * C, row);

@@ -18,7 +18,7 @@ struct Forward {
   float eps, weight_offset;
 };
 
-/// A block per row.
+/// One block per row.
 template <class T, int N>
 __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
@@ -56,12 +56,12 @@ struct Backward {
   Target<T> dx;
   const T *dy, *x;
   const float *weight, *inv_rms;
-  ColumnParts dweight;  ///< data null: not wanted
+  ColumnParts dweight;  ///< null data: not wanted
   int rows;
   float weight_offset;
 };
 
-/// Block b does rows b, b + blocks, ... and keeps its share of dweight in registers.
+/// Block b processes rows b, b + blocks, ... and accumulates its part of dweight in registers.
 template <class T, int N>
 __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
