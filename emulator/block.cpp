@@ -10,7 +10,7 @@
 #include <map>
 
 extern "C" {
-extern const char __executable_start[];  // of the linker
+extern const char __executable_start[];  // defined by the linker
 }
 
 namespace qtrain::emulation {
@@ -39,7 +39,7 @@ Index3 index_in(std::uint64_t i, const Index3& extent) {
   return {static_cast<unsigned>(i % extent.x), static_cast<unsigned>(i / extent.x % extent.y),
           static_cast<unsigned>(i / extent.x / extent.y)};
 }
-/// "rms_norm.cu:31" from the line table of the program; empty where it cannot be read.
+/// "rms_norm.cu:31" from the program's line table; empty if that cannot be read.
 std::string source_line(const void* pc) {
   if (!pc) return {};
   const auto offset = static_cast<const char*>(pc) - __executable_start - 1;
@@ -211,7 +211,7 @@ void Block::schedule(Fiber& self) {
   if (alive_ > 0) {
     const auto stuck = std::find_if(fibers_.begin(), fibers_.begin() + threads_,
                                     [](const Fiber* f) { return f->state != FiberState::finished; });
-    fault(self.state == FiberState::finished ? **stuck : self, "waits for ever: no thread of the block can run",
+    fault(self.state == FiberState::finished ? **stuck : self, "deadlock: no thread of the block can run",
           (*stuck)->place);
   }
   switch_context(self, host_);
@@ -243,7 +243,7 @@ void Block::barrier(Fiber& self, const BarrierCall& call, Place place) {
     fault(self, "uses barrier " + std::to_string(call.id) + " for " + std::to_string(call.threads) + " threads", place);
   Barrier& b = barriers_[static_cast<std::size_t>(call.id)];
   if (b.arrived > 0 && b.threads != call.threads)
-    fault(self, "expects another number of threads at a barrier than those at " + describe(b.place), place);
+    fault(self, "expects a different number of threads at a barrier than those at " + describe(b.place), place);
   if (b.arrived > 0 && call.threads == 0 && !same(b.place, place))
     fault(self, "is at another __syncthreads than the threads that wait at " + describe(b.place), place);
   if (self.arrived >> call.id & 1)

@@ -4,7 +4,7 @@
 #include "core/half.h"
 #include "emulator/block.h"
 
-/// What the lanes of a warp do together. Fragments lie as in the PTX manual, "Matrix Fragments for mma": with
+/// Operations of the lanes of a warp. Fragments are laid out as in the PTX manual, "Matrix Fragments for mma", with
 /// group = lane / 4 and pair = lane % 4.
 namespace qtrain::emulation {
 namespace {
@@ -20,7 +20,7 @@ void act_shuffle(void* const* arguments, std::uint32_t mask) {
     if (has(mask, s.source))
       std::memcpy(s.out, static_cast<Shuffle*>(arguments[s.source])->in, s.bytes);
     else
-      std::memset(s.out, 0xff, s.bytes);  // the value of a lane that takes no part is undefined
+      std::memset(s.out, 0xff, s.bytes);  // values from non-participating lanes are undefined
   }
 }
 
@@ -52,10 +52,10 @@ float low_half(MmaKind kind, std::uint32_t bits) {
   return h;
 }
 float tf32(std::uint32_t bits) {
-  return std::bit_cast<float>(bits & 0xffffe000u);  // 10 bits of the fraction count
+  return std::bit_cast<float>(bits & 0xffffe000u);  // tf32 uses 10 bits of the fraction
 }
 
-/// A is 16 x k, B is k x 8, both unpacked to f32.
+/// A is 16 x k, B is k x 8, both converted to f32.
 struct Tiles {
   float a[16][16], b[16][8], c[16][8];
 };

@@ -1,14 +1,14 @@
 #include "emulator/ptx/executions.h"
 #include "emulator/ptx/machine.h"
 
-/// What the threads of a warp or a block do together.
+/// Instructions by which the threads of a warp or block cooperate.
 namespace qtrain::emulation::ptx {
 namespace {
 
 enum class Way : std::uint8_t { up, down, butterfly, index };
 
-/// The lane whose value lane `self` gets, and whether it lies in its segment. `bounds`: clamp in bits 0 to 4, mask of
-/// segments in bits 8 to 12 (PTX manual, "shfl.sync").
+/// The lane whose value lane `self` receives; `inside`: whether it is in the same segment. `bounds`: clamp in bits 0 to
+/// 4, segment mask in bits 8 to 12 (PTX manual, "shfl.sync").
 template <Way W>
 unsigned source_lane(unsigned self, unsigned by, unsigned bounds, bool& inside) {
   const unsigned segment = bounds >> 8 & 31, clamp = bounds & 31;
@@ -49,9 +49,9 @@ void meet(Machine& m, const Instruction& i) {
   const int threads = i.operand_count > 1 ? m.operand<int>(i, 1) : 0;
   barrier({.id = m.operand<int>(i, 0), .threads = threads, .arrival = A}, i.place);
 }
-/// The number of threads whose predicate holds; barrier 0 of all threads.
+/// Counts the threads whose predicate holds, at barrier 0 of all threads.
 int count_at_barrier(Machine& m, const Instruction& i) {
-  if (m.operand<int>(i, 0) != 0) m.fault("counts at a barrier other than 0, which is not known here", i);
+  if (m.operand<int>(i, 0) != 0) m.fault("counts at a barrier other than 0, which is not supported", i);
   return counting_barrier(m.operand<bool>(i, 1), i.place);
 }
 void any_at_barrier(Machine& m, const Instruction& i) {

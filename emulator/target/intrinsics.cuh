@@ -8,8 +8,8 @@
 #include "core/half.h"
 #include "emulator/thread.h"
 
-/// The CUDA language for a C++ compiler: keywords, built-in variables and types, intrinsics. Twin of
-/// kernels/cuda/native/target/intrinsics.cuh; which of them a kernel sees is a matter of the include path.
+/// The CUDA language for a C++ compiler: keywords, built-in variables and types, intrinsics. Counterpart of
+/// kernels/cuda/native/target/intrinsics.cuh; the include path selects which of the two a kernel uses.
 #define __global__
 #define __device__
 #define __host__
@@ -185,7 +185,7 @@ inline float __uint_as_float(std::uint32_t x) {
 
 namespace qtrain {
 
-/// The block's shared memory as a T, uninitialized. Launch with sizeof(T).
+/// The block's shared memory as a T, uninitialized. Launch with at least sizeof(T) bytes.
 template <class T>
 T& shared_memory(emulation::Place place = emulation::Place::current()) {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -201,7 +201,7 @@ inline float to_float(Bf16 x) {
 inline float to_float(F16 x) {
   return x;
 }
-/// a * b, which is not fused with an addition.
+/// a * b, not fused with a following addition.
 inline float rounded_product(float a, float b) {
   float product = a * b;
   asm("" : "+x"(product));
@@ -213,7 +213,7 @@ T from_float(float x) {
   return T(x);
 }
 
-/// Two values as 16-bit T in one word, `low` in its lower half.
+/// Converts two values to 16-bit T in one word, `low` in its lower half.
 template <class T>
 std::uint32_t pack_pair(float low, float high) {
   return T(low).bits | std::uint32_t{T(high).bits} << 16;

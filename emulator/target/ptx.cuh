@@ -4,7 +4,7 @@
 
 #include "emulator/thread.h"
 
-/// Twin of kernels/cuda/native/target/ptx.cuh, where each instruction is described.
+/// Counterpart of kernels/cuda/native/target/ptx.cuh, where each instruction is documented.
 namespace qtrain::ptx {
 
 using emulation::Place;

@@ -91,7 +91,7 @@ TEST_F(Recorded, MistakesAreNamed) {
       {"an event is asked for", [&] { before.synchronize(); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(host, x_.data, sizeof host); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(x_.data, host, sizeof host); }},
-      {"a stream waits for work of before", [&] { ctx_.stream().wait(before); }},
+      {"a stream waits for work from before the recording", [&] { ctx_.stream().wait(before); }},
       {"the work of a second stream is not waited for",
        [&] {
          ctx_.stream().record(event);

@@ -151,7 +151,7 @@ TEST(NcclStandIn, TellsOfACallThatDidNotWaitForTheOneBefore) {
     ASSERT_EQ(d.settled(), nccl::success);
     EXPECT_EQ(d.reduce(8), nccl::in_progress);
     EXPECT_EQ(d.reduce(8), nccl::invalid_argument);
-    EXPECT_THAT(d.last_error(), HasSubstr("before the one before"));
+    EXPECT_THAT(d.last_error(), HasSubstr("before the previous one"));
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -167,7 +167,7 @@ TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
       d->all_gather(d.memory(), d.memory() + 64, 8, nccl::f32, d.comm(), other.handle());
       EXPECT_EQ(d->group_end(), nccl::invalid_usage);
     });
-    EXPECT_THAT(d.last_error(), HasSubstr("streams that are recorded and streams that are not"));
+    EXPECT_THAT(d.last_error(), HasSubstr("mixes streams that are being captured with others"));
   });
   EXPECT_THAT(ends, kWell);
 }

@@ -185,7 +185,7 @@ std::vector<Planted> planted_in_blocks() {
            {"divergent_barrier", divergent_barrier<right>, divergent_barrier<wrong>, reversed(kThreads),
             "is at another __syncthreads"},
            {"barrier_for_some", barrier_for_some<right>, barrier_for_some<wrong>, reversed(kThreads),
-            "waits for ever: no thread of the block can run"},
+            "deadlock: no thread of the block can run"},
            {"shared_race", histogram<right>, histogram<wrong>, {24, 24, 24, 24}, "race: "},
            {"missing_syncwarp", rotate_warp<right>, rotate_warp<wrong>, rotated(), "race|uninitialized"},
            {"wrong_mask", sum_even<right>, sum_even<wrong>, {240}, "a shuffle"},
