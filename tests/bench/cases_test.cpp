@@ -72,7 +72,7 @@ TEST(BenchCases, UnknownOpsAndMissingArgumentsAreNamed) {
   const auto message = [&](const OpCall& call) {
     return std::string(test::error_of([&] { call_op(ctx, call); }).what());
   };
-  EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("there is no op copie"));
+  EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("unknown op copie"));
   EXPECT_THAT(message({.op = "copy", .tensors = {}}), HasSubstr("the op takes more tensors"));
 }
 
