@@ -12,7 +12,7 @@
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm_workspaces.h"
-#include "kernels/recent.h"
+#include "kernels/lru_cache.h"
 
 namespace qtrain::ops {
 namespace {
@@ -82,7 +82,7 @@ class GemmRunner {
   GemmWorkspaces memory_;
   GemmChoices choices_;
   Converted a_, b_, bias_, c_;
-  Recent<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
+  LruCache<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
 Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {
