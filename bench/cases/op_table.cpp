@@ -138,13 +138,9 @@ Rows row_wise_rows() {
   return {
       {"rms_norm",
        [](Ctx& c, const Arguments& a) {
-         ops::rms_norm(c, {.y = a.tensor(0),
-                           .inv_rms = a.tensor(1),
-                           .x = a.tensor(2),
-                           .weight = a.tensor(3),
-                           .eps = a.number(0),
-                           .residual = a.optional(4),
-                           .sum = a.optional(5)});
+         ops::rms_norm(
+             c,
+             {.y = a.tensor(0), .inv_rms = a.tensor(1), .x = a.tensor(2), .weight = a.tensor(3), .eps = a.number(0)});
        }},
       {"rms_norm_grad",
        [](Ctx& c, const Arguments& a) {

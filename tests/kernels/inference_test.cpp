@@ -130,23 +130,6 @@ TEST(CachedAttention, RefusesPlacesOutsideTheCache) {
   EXPECT_THROW(ops::cache_append(ctx, {.cache = cache, .x = x, .rows = row, .positions = position}), Error);
 }
 
-TEST(RmsNorm, WithResidualNormalizesTheStoredSum) {
-  for (const DType d : {DType::f64, DType::f32, DType::bf16}) {
-    Ctx ctx;
-    const Shape shape{37, 50};
-    const DType wide = d == DType::f64 ? d : DType::f32;
-    Array x = random(d, shape, 1), residual = random(d, shape, 2), weight = random(wide, {50}, 3);
-    Array y(d, shape), sum(d, shape), inv_rms(wide, {37}), added(d, shape), y2(d, shape), inv_rms2(wide, {37});
-    ops::rms_norm(
-        ctx, {.y = y, .inv_rms = inv_rms, .x = x, .weight = weight, .eps = 1e-6, .residual = residual, .sum = sum});
-    for (std::int64_t i = 0; i < x.size(); ++i) added.set(i, x.get(i) + residual.get(i));
-    ops::rms_norm(ctx, {.y = y2, .inv_rms = inv_rms2, .x = added, .weight = weight, .eps = 1e-6});
-    EXPECT_EQ(sum.bytes(), added.bytes());
-    EXPECT_EQ(y.bytes(), y2.bytes());
-    EXPECT_EQ(inv_rms.bytes(), inv_rms2.bytes());
-  }
-}
-
 TEST(Rope, MayWorkInPlace) {
   Ctx ctx;
   Array x = random(DType::f32, {5, 2, 12}, 1), y(DType::f32, {5, 2, 12}), cos = random(DType::f32, {9, 6}, 2);
