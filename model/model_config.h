@@ -110,7 +110,6 @@ struct ModelConfig {
   std::int64_t sparse_layers() const { return experts ? std::ranges::count(experts->layers, true) : 0; }
   /// Whether transformers' model adds the load-balancing loss of its experts.
   bool is_balanced() const { return sparse_layers() > 0 && experts->is_balanced && experts->balance_coefficient != 0; }
-  std::int64_t group_size() const { return heads / kv_heads; }
   double score_scale() const;
   /// How norm weights are initialized: so that they multiply by 1.
   Init norm_init() const { return {norm_offset == 0 ? Init::Kind::ones : Init::Kind::zeros, 0}; }

@@ -9,7 +9,7 @@ namespace qtrain::ops {
 
 inline constexpr int kAttentionWarps = 4, kAttentionThreads = kAttentionWarps * kWarp;
 inline constexpr int kChunk = 8;  ///< 16-bit elements in 16 bytes
-inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+inline constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ int lane_id() {
   return static_cast<int>(threadIdx.x % kWarp);
