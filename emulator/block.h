@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +10,6 @@
 namespace qtrain::emulation {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr int kBarriers = 16;
 
 /// An unknown place.
 inline Place no_place() {
@@ -44,7 +42,7 @@ class Block {
   std::uint64_t random();
   const Clocks& clocks() const { return clocks_; }
 
-  void barrier(Fiber& self, const BarrierCall& call, Place place);
+  void barrier(Fiber& self, Place place);
   int count(Fiber& self, int predicate, Place place);
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
@@ -59,9 +57,7 @@ class Block {
     bool alike = true;             ///< whether all of them made the same call as the first
   };
   struct Barrier {
-    int arrived = 0, threads = 0;
-    std::uint32_t arrived_warps = 0;
-    std::vector<Fiber*> waiting, all;
+    std::vector<Fiber*> waiting;
     Place place;
   };
 
@@ -74,7 +70,7 @@ class Block {
   void make_ready(Fiber& fiber);
   void suspend(Fiber& fiber, FiberState state);
   void finish(Fiber& self);
-  void release(int id);
+  void release();
   void check_exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call);
   std::string states() const;
 
@@ -90,7 +86,7 @@ class Block {
   Order order_ = Order::forward;
   std::size_t warp_hint_ = 0;
   std::vector<Warp> warps_;
-  std::array<Barrier, kBarriers> barriers_;
+  Barrier barrier_;
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
   bool faulted_ = false;

@@ -39,8 +39,6 @@ struct Fiber : Context {
 
   const char* waits_in = "";
   Place place;
-  int barrier = 0;
-  std::uint32_t arrived = 0;  ///< bit mask of barriers where it has arrived
   std::uint32_t mask = 0;
   Exchange act = nullptr;
   void* argument = nullptr;

@@ -35,13 +35,8 @@ void require_capability(int least, const char* what, Place place);
 /// The block's shared memory; faults unless the block was launched with at least `bytes`.
 void* shared_memory(std::size_t bytes, Place place);
 
-enum class Arrival : std::uint8_t { waits, passes };
-/// `threads` 0: all threads of the block.
-struct BarrierCall {
-  int id = 0, threads = 0;
-  Arrival arrival = Arrival::waits;
-};
-void barrier(const BarrierCall& call, Place place);
+/// __syncthreads.
+void barrier(Place place);
 /// A barrier that also returns the number of threads with `predicate` != 0.
 int counting_barrier(int predicate, Place place);
 void warp_barrier(std::uint32_t mask, Place place);
@@ -83,7 +78,7 @@ void commit_copies();
 void wait_copies(int pending);
 
 /// d = a b + c for one warp; fragments are laid out as in the PTX manual.
-enum class MmaKind : std::uint8_t { bf16_k16, f16_k16, tf32_k8 };
+enum class MmaKind : std::uint8_t { bf16_k16, f16_k16 };
 struct Mma {
   MmaKind kind;
   float* d;

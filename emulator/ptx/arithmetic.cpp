@@ -184,10 +184,6 @@ constexpr Execute kFromHalf = unary<F32, U16, widened<Half>>;
 template <class Half>
 constexpr Execute kToHalves =
     binary<U32, F32, [](F32 high, F32 low) { return U32{Half(high).bits} << 16 | Half(low).bits; }>;
-U32 tf32(F32 a) {
-  const auto bits = std::bit_cast<U32>(a);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
-}
 
 F32 fma_downward(F32 a, F32 b, F32 c) {
   volatile F32 x = a, y = b, z = c;  // volatile: not computed before the rounding mode is set
@@ -379,7 +375,6 @@ const Executions& arithmetic() {
       {"cvt.f32.bf16", kFromHalf<Bf16>},
       {"cvt.rn.f16x2.f32", kToHalves<F16>},
       {"cvt.rn.bf16x2.f32", kToHalves<Bf16>},
-      {"cvt.rna.tf32.f32", unary<U32, F32, tf32>},
       {"bra", [](Machine& m, const Instruction& i) { m.jump(i.target); }},
       {"bra.uni", [](Machine& m, const Instruction& i) { m.jump(i.target); }},
       {"ret", [](Machine& m, const Instruction&) { m.jump(~0u); }},

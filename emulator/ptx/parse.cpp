@@ -62,10 +62,9 @@ std::size_t bytes_of_type(std::string_view type, const Tokens& tokens) {
 }
 
 bool has_result(std::string_view mnemonic) {
-  return !std::ranges::any_of(
-      std::to_array<std::string_view>(
-          {"st.", "bar.sync", "bar.arrive", "bar.warp.", "cp.async.", "bra", "ret", "exit", "trap", "nanosleep."}),
-      [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
+  return !std::ranges::any_of(std::to_array<std::string_view>({"st.", "bar.sync", "bar.warp.", "cp.async.", "bra",
+                                                               "ret", "exit", "trap", "nanosleep."}),
+                              [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
 }
 
 using Offsets = std::map<std::string, std::size_t, std::less<>>;

@@ -38,7 +38,7 @@ using std::max;
 using std::min;
 
 inline void __syncthreads(qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  qtrain::emulation::barrier({}, place);
+  qtrain::emulation::barrier(place);
 }
 inline int __syncthreads_or(int predicate, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
   return qtrain::emulation::counting_barrier(predicate != 0, place) > 0;

@@ -14,7 +14,7 @@ struct Fragments {
   Words a, b;  ///< 4 and 2 per lane
   Reals c;     ///< 4 per lane
 };
-enum class MmaType : std::uint8_t { bf16, f16, tf32 };
+enum class MmaType : std::uint8_t { bf16, f16 };
 /// d = a b + c in one instruction: 4 values per lane.
 Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in);
 
@@ -28,14 +28,8 @@ struct Chunks {
 };
 Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x);
 
-/// tf32 bits of f32 values.
-Words rounded_to_tf32(Ctx& ctx, const Reals& x);
-
 /// What lane l gets when it holds l, for each of a list of exchanges.
 std::vector<std::vector<int>> exchanged(Ctx& ctx);
-
-/// Two warps hand 32 values over through barriers 1 and 2, `rounds` times; the sums that arrive.
-Reals handed_over(Ctx& ctx, int rounds);
 
 /// The sum over all threads by atomics, the largest thread number, and how many exchanged 0 for 1.
 std::vector<int> counted(Ctx& ctx, int blocks);

@@ -30,21 +30,6 @@ __device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
 }
-/// Likewise with a [16, 8], b [8, 8] in tf32 (see to_tf32).
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                                         const float (&c)[4]) {
-  QTRAIN_FROM_SM_80(asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
-}
-/// Rounds f32 to tf32 (10 bits of fraction), to nearest with ties away from zero.
-__device__ __forceinline__ std::uint32_t to_tf32(float x) {
-  std::uint32_t y = 0;
-  QTRAIN_FROM_SM_80(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)));
-  return y;
-}
-
 /// Loads N matrices [8, 8] of 16-bit elements from shared memory: lane 8 i + j passes the address of row j of matrix i,
 /// a multiple of 16. Register i receives elements (lane / 4, 2 (lane % 4) + {0, 1}) of matrix i.
 template <int N>
@@ -120,15 +105,6 @@ __device__ __forceinline__ float exp2(float x) {
 /// more addresses across a loop than there are registers.
 __device__ __forceinline__ void opaque(int& x) {
   asm volatile("" : "+r"(x));
-}
-
-/// Barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads, a multiple of 32.
-__device__ __forceinline__ void bar_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-/// Arrives at the barrier without waiting.
-__device__ __forceinline__ void bar_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace qtrain::ptx
