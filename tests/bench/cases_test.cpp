@@ -1,4 +1,4 @@
-// The registry of cases: each runs, on every instruction set the same call, and no two have one name.
+// The benchmark cases: each runs, makes the same call on every instruction set, and has a unique name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

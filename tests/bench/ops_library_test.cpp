@@ -1,4 +1,4 @@
-// The C functions of bench/ops_library.h: the same table of ops as the cases.
+// The C functions of bench/ops_library.h: they use the same table of ops as the cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The stand-in for NCCL: what NCCL would answer with a hang or wrong values has to end with an error. And what the
-// program makes of calls that wait on a device for ever.
+// The stand-in for NCCL: what NCCL would answer with a hang or wrong values must end with an error. Also, what the
+// program does about calls that wait on a device forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -273,7 +273,7 @@ TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
               AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
 }
 
-// Nothing that was computed with what a rank did not bring is shared.
+// Nothing that was computed without a missing rank's data is shared.
 TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
   const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
     const DeviceMemory memory(ctx.device(), 32);

@@ -98,7 +98,7 @@ __global__ void sum_even(float* y, const float* x) {
   if (threadIdx.x == 0) y[0] = v;
 }
 
-/// Two sums through the same place in shared memory; the wrong one does not wait before it uses it again.
+/// Two sums through the same shared memory; the wrong variant does not wait before it reuses it.
 template <Variant V>
 __global__ void two_sums(float* y, const float* x) {
   BlockPartials<float>& partials = shared_memory<BlockPartials<float>>();

@@ -13,7 +13,7 @@ using testing::Array;
 using testing::integers;
 using testing::random;
 
-/// Appending tokens one by one and attending to the cache is causal attention over the whole row.
+/// Appending tokens one by one and attending to the cache equals causal attention over the whole row.
 void expect_cache_is_attention(DType d, std::int64_t window, double softcap, bool with_sinks) {
   const std::int64_t T = 23, Hq = 6, Hkv = 2, D = 10, capacity = 30;
   const double scale = 0.3;
@@ -81,7 +81,7 @@ TEST(CachedAttention, RowsDoNotSeeEachOther) {
   EXPECT_TRUE(std::equal(y.bytes().begin(), y.bytes().begin() + 32, again.bytes().begin()));
 }
 
-/// Tokens of two rows against caches in one piece and in blocks of 4, which lie anywhere.
+/// Tokens of two rows against contiguous caches, and caches of blocks of 4 in any order.
 TEST(CachedAttention, HasTheSameBitsOverBlocks) {
   const std::int64_t Hq = 4, Hkv = 2, D = 8;
   const std::vector<std::int32_t> row{0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0}, position{0, 1, 0, 2, 1, 3, 4, 2, 5, 6, 8};
@@ -121,7 +121,7 @@ TEST(CachedAttention, RefusesPlacesOutsideTheBlocks) {
   append(0, 3);
   EXPECT_THROW(append(1, 0), Error);  // no such row
   EXPECT_THROW(append(0, 4), Error);  // block 2 of 2
-  EXPECT_THROW(append(0, 8), Error);  // behind the table
+  EXPECT_THROW(append(0, 8), Error);  // past the end of the table
 }
 
 TEST(CachedAttention, RefusesPlacesOutsideTheCache) {

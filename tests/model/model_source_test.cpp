@@ -1,4 +1,4 @@
-// What is said of things that are given as a model and are none.
+// Messages for paths that are given as a model but are not one.
 #include "model/model_source.h"
 
 #include <gmock/gmock.h>

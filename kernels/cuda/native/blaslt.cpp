@@ -20,7 +20,7 @@ void* open_library() {
   fail(ErrorKind::usage,
        {.cause = "GEMMs need cuBLASLt, which cannot be loaded: " + library.problem,
         .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                  " libraries (libcublas, or the Python package nvidia-cublas beside this program) or "
+                  " libraries (libcublas, or the Python package nvidia-cublas next to this program) or "
                   "put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
 
