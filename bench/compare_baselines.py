@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Instructions of hot paths, counted by callgrind, against the numbers in bench/baselines.
+"""Compares the instructions of hot paths, counted by callgrind, with the numbers in bench/baselines.
 
     cmake --preset cpu -DQTRAIN_UNITY=ON && cmake --build --preset cpu --target bench_cases
-    bench/compare_baselines.py                          # fails where a case takes more than 3 % more
-    bench/compare_baselines.py --write                  # makes the numbers anew
-    bench/compare_baselines.py --write 'adamw/262144'   # adds a case, or renews this one
+    bench/compare_baselines.py                          # fails if a case takes over 3 % more instructions
+    bench/compare_baselines.py --write                  # writes all numbers again
+    bench/compare_baselines.py --write 'adamw/262144'   # adds or updates this case
 
-It builds nothing. Each case runs twice on one thread with AVX2, in a process of its own; the second run is counted, from
-entry to return of the function `qtrain_counted` (bench/main.cpp). Counts are repeatable where compiler and flags are the
-same; times of a shared machine are not. Exit code 1: a case grew or did not run. 3: nothing was compared, as valgrind is
-missing or the program is of another compiler or other flags than the baselines.
+It builds nothing. Each case runs twice on one thread with AVX2, in its own process; the second run is counted, from
+entry to return of the function `qtrain_counted` (bench/main.cpp). Counts are reproducible with the same compiler and
+flags, unlike times on a shared machine. Exit code 1: a case grew or failed. 3: nothing was compared, because valgrind is
+missing or the program was built by another compiler or with other flags than the baselines.
 """
 
 import argparse
@@ -31,18 +31,18 @@ def parse(words):
     parser.add_argument("--bench", default=ROOT / "build/cpu/bin/bench_cases", type=pathlib.Path, help="the program")
     parser.add_argument("--baselines", default=ROOT / "bench/baselines/avx2.json", type=pathlib.Path)
     parser.add_argument("--tolerance", default=3.0, type=float, metavar="PERCENT", help="growth that passes (3)")
-    parser.add_argument("--write", nargs="*", metavar="CASE", help="write the counts; of these cases, or of all there are")
+    parser.add_argument("--write", nargs="*", metavar="CASE", help="write the counts of these cases, or of all cases")
     parser.add_argument("--valgrind", default="valgrind", help="the program")
     return parser.parse_args(words)
 
 
 def counted(args, name):
-    """Instructions of one case, or None with what went wrong on stderr."""
+    """Returns the instructions of one case, or None after printing the reason to stderr."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "callgrind.out"
         command = [args.valgrind, "--tool=callgrind", "--toggle-collect=qtrain_counted", f"--callgrind-out-file={out}",
                    str(args.bench), "--run", name]
-        # The string functions of the C library are chosen by the processor: without these two all have the same.
+        # The C library chooses its string functions by CPU features; masking these two makes all CPUs use the same ones.
         environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": tempfile.gettempdir(),
                        "QTRAIN_CPU_ISA": "avx2", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-ERMS,-FSRM"}
         run = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -102,7 +102,7 @@ def main(words=None):
         return write(args, baselines, built)
     if not of_same_build:
         theirs = {key: baselines[key] for key in built} if baselines else "missing"
-        print(f"nothing was compared: the baselines are {theirs}, the program is of {built}")
+        print(f"nothing was compared: the baselines are of {theirs}, the program of {built}")
         return NOT_COMPARED
     return compare(args, baselines)
 

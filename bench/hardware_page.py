@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes docs/hardware.md: what usual models need, and which cards they fit on, by `qtrain estimate --cards`.
+"""Writes docs/hardware.md: the memory and speed of common models on many GPUs, from `qtrain estimate --cards`.
 
     bench/hardware_page.py --qtrain build/cpu/bin/qtrain [--output docs/hardware.md]
 
-Models are those of examples/hardware, which have shapes and no weights. Figures are predicted, not measured."""
+The models are those of examples/hardware, which have shapes but no weights. Figures are predicted, not measured."""
 
 import argparse
 import json
@@ -28,15 +28,15 @@ CARDS = ["T4", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4060", "RTX 
          "A100 80GB", "H100 80GB", "H200", "B200"]
 HEAD = """# Hardware
 
-What usual models need, and the cards that they fit on. All figures are **predicted, not measured**: memory is the plan
-that a run on such a card would have, speed follows from data sheets as [memory](memory.md) tells. Speeds are ranges: the low
-end is what the instructions of today's kernels suggest for an H200, the high end is what the program aims at there, and other
-cards are taken to reach the same shares of their data sheets. Rows have 2,048 tokens, one a micro-batch and eight an update;
-recomputation is what fits (`gradient_checkpointing=auto`), weights that train are float32, frozen ones bfloat16 or 4 bits,
-adapters of rank 16 with the usual dropout of 5 % are on all linear layers. A dash: it does not fit. Cards older than Turing
-(P100, V100, GTX 1080) have no kernels here; T4 has no bfloat16, so that its figures are of `fp16=true`.
+What common models need, and the GPUs that they fit on. All figures are **predicted, not measured**: memory is the plan
+of a run on such a GPU, and speed is derived from data sheets as described in [memory](memory.md). Speeds are ranges: the low
+end is what the instructions of today's kernels suggest for an H200, the high end is the program's goal there, and other
+GPUs are assumed to reach the same fractions of their data sheets. Rows have 2,048 tokens, one per micro-batch and eight per
+update; as little is recomputed as fits (`gradient_checkpointing=auto`); trained weights are float32, frozen ones bfloat16 or
+4 bits; adapters have rank 16 with the usual dropout of 5 % on all linear layers. A dash means that it does not fit. GPUs
+older than Turing (P100, V100, GTX 1080) are not supported; T4 has no bfloat16, so its figures are for `fp16=true`.
 
-For a config of yours:
+For your own config:
 
 ```sh
 qtrain estimate config.json --cards
@@ -76,8 +76,8 @@ def table(head, rows):
 
 def page(qtrain):
     runs = {(m, w): cards_of(qtrain, m, WAYS[w]) for m in MODELS for w in WAYS}
-    text = HEAD + "\n## Memory\n\nGiB with the policy that needs least, on a card that has just so much; the smallest card " \
-        "of the list that it fits on.\n\n"
+    text = HEAD + "\n## Memory\n\nGiB with the recompute policy that needs the least, on a GPU with just that much; the " \
+        "smallest GPU of the list that it fits on.\n\n"
     rows = []
     for model in MODELS:
         for way in WAYS:
@@ -88,7 +88,7 @@ def page(qtrain):
             rows.append([f"{model}, {way}", f"{least:.1f}", smallest["name"] if smallest else "-"])
     text += table(["run", "GiB", "card"], rows)
     for model in MODELS:
-        text += f"\n## {model}: tokens a second\n\n"
+        text += f"\n## {model}: tokens per second\n\n"
         rows = [[name + (f" ({runs[model, 'LoRA'][name]['memory'] / 2**30:.0f} GiB)")] +
                 [cell(runs[model, way][name]) for way in WAYS] for name in CARDS]
         text += table(["card", *WAYS], rows)

@@ -1,9 +1,9 @@
-// Single cases of the registry (bench/cases), each in a process of its own.
-//   bench_cases --list                       names of the cases that --run takes, and what this program is built by
-//   bench_cases --run NAME                   runs it on one thread: once to warm up, once inside `qtrain_counted`, the
-//                                            function that bench/compare_baselines.py has callgrind count
-//   bench_cases --tokenize FOLDER FILE       tokenizes a file of JSON strings, one a line, with a model folder's
-//                                            tokenizer; processor seconds and tokens as JSON
+// Runs single cases (bench/cases), each in its own process.
+//   bench_cases --list                       lists the cases that --run accepts, and how this program was built
+//   bench_cases --run NAME                   runs a case on one thread: once to warm up, once inside `qtrain_counted`,
+//                                            whose instructions bench/compare_baselines.py counts with callgrind
+//   bench_cases --tokenize FOLDER FILE       tokenizes a file of JSON strings, one per line, with a model folder's
+//                                            tokenizer; prints CPU seconds and the number of tokens as JSON
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -16,7 +16,7 @@
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
-/// Not inlined, and with a name that is no C++ one: profilers find it.
+/// Not inlined and with C linkage, so that profilers find it.
 extern "C" __attribute__((noinline)) void qtrain_counted(const std::function<void()>& run) {
   run();
 }
@@ -48,7 +48,7 @@ int run(const std::string& name) {
       run_once(ctx, c, qtrain_counted);
       return 0;
     }
-  std::fprintf(stderr, "no case is called %s; bench_cases --list names them\n", name.c_str());
+  std::fprintf(stderr, "unknown case %s; bench_cases --list shows all cases\n", name.c_str());
   return 2;
 }
 

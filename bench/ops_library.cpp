@@ -35,7 +35,7 @@ void call(Ctx& ctx, const QtrainCall& c) {
   call_op(ctx, {.op = c.op, .tensors = tensors, .numbers = {c.numbers, static_cast<std::size_t>(c.number_count)}});
 }
 
-/// Exceptions do not leave the library.
+/// Keeps exceptions from leaving the library.
 template <class F>
 bool succeeds(const F& f) {
   try {

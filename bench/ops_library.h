@@ -1,11 +1,11 @@
 #pragma once
 #include <cstdint>
 
-/// The ops as C functions, for programs in other languages that measure or check them (bench/peers/gpu_kernels.py).
+/// The ops as C functions, for benchmarks and checks in other languages (bench/peers/gpu_kernels.py).
 extern "C" {
 
 /// A contiguous tensor in the memory of the session's device. `dtype` as in a Hugging Face config.json, or "int32",
-/// "int64", "float64". Without `data` the argument is left out; with `adds` an op adds to it where it can.
+/// "int64", "float64". A tensor without `data` is omitted; with `adds` an op accumulates into it if it can.
 struct QtrainTensor {
   void* data;
   const char* dtype;
@@ -22,12 +22,12 @@ struct QtrainCall {
   std::int32_t tensor_count, number_count;
 };
 
-/// A device ("cpu" or "cuda") and a stream on it; null, with the reason in qtrain_error(), where there is none.
+/// Opens a device ("cpu" or "cuda") and a stream on it; null on failure, with the reason in qtrain_error().
 void* qtrain_open(const char* device);
 void qtrain_close(void* session);
-/// The stream on which all calls of the session queue their work (cudaStream_t); null on the CPU.
+/// The stream that all calls of the session are queued on (cudaStream_t); null on the CPU.
 void* qtrain_stream(void* session);
-/// 0, or 1 with the reason in qtrain_error().
+/// Returns 0, or 1 with the reason in qtrain_error().
 int qtrain_call(void* session, const QtrainCall* call);
 /// Why the last call of any session failed.
 const char* qtrain_error();

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the simulated schedule of divided runs against runs of ranks on this machine.
+"""Compares the simulated schedule of sharded runs with runs of several ranks on this machine.
 
     bench/overlap_schedule.py --qtrain build/release/bin/qtrain [--ranks 2,3,4] [--stages 0,1,2,3] [--updates 20]
 
-Trains a small model with profile=true for each number of ranks and zero_stage, hands the timelines to
-`qtrain estimate --trace`, and prints the time of an update that it makes of the durations of blocks and exchanges beside
-the one that was measured (medians over updates and ranks). Standard library only. With --keep DIR the runs stay there.
+Trains a small model with profile=true for each number of ranks and zero_stage, passes the timelines to
+`qtrain estimate --trace`, and prints the time per update that it derives from the durations of blocks and exchanges next
+to the measured one (medians over updates and ranks). Standard library only. With --keep DIR the runs are kept there.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws docs/scaling.svg: tokens a second for each GPU over the number of GPUs, as `qtrain estimate --nodes` predicts them.
+"""Draws docs/scaling.svg: tokens per second per GPU over the number of GPUs, as `qtrain estimate --nodes` predicts.
 
     bench/scaling_plot.py --qtrain build/release/bin/qtrain [--output docs/scaling.svg]
 
-Llama 3.1 8B on H100, sequences of 8192 tokens, two in a micro-batch, one micro-batch an update, zero_stage 3. The points
+Llama 3.1 8B on H100, sequences of 8192 tokens, two per micro-batch, one micro-batch per update, zero_stage 3. The points
 were measured by others (torchtitan). Standard library only.
 """
 
@@ -20,7 +20,7 @@ MODEL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
          "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 RUN = {"random_init": True, "bf16": True, "max_length": 8192, "per_device_train_batch_size": 2,
        "gradient_accumulation_steps": 1, "max_steps": 1000, "gradient_checkpointing": "selective", "zero_stage": 3}
-MFU = 0.3516  # with it the prediction for 8 GPUs is what torchtitan measured there
+MFU = 0.3516  # chosen so that the prediction for 8 GPUs equals torchtitan's measurement
 NODES = (1, 2, 4, 8, 16, 32, 64, 128)
 LINES = (("as the program is", (), "a"),
          ("with deterministic_reduce", ("deterministic_reduce=true",), "b"),
@@ -41,7 +41,7 @@ STYLE = """
     .a-text { fill: #58a6ff } .b-text { fill: #3fb950 } .c-text { fill: #a371f7 }
   }"""
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 20, 48, 50
-MOST = 8000  # tokens a second
+MOST = 8000  # tokens per second
 
 
 def predicted(qtrain, folder, nodes, flags):

@@ -10,7 +10,7 @@
 #include <map>
 
 extern "C" {
-extern const char __executable_start[];  // of the linker
+extern const char __executable_start[];  // defined by the linker
 }
 
 namespace qtrain::emulation {
@@ -39,7 +39,7 @@ Index3 index_in(std::uint64_t i, const Index3& extent) {
   return {static_cast<unsigned>(i % extent.x), static_cast<unsigned>(i / extent.x % extent.y),
           static_cast<unsigned>(i / extent.x / extent.y)};
 }
-/// "rms_norm.cu:31" from the line table of the program; empty where it cannot be read.
+/// "rms_norm.cu:31" from the program's line table; empty if that cannot be read.
 std::string source_line(const void* pc) {
   if (!pc) return {};
   const auto offset = static_cast<const char*>(pc) - __executable_start - 1;
@@ -88,8 +88,7 @@ void Block::finish(Fiber& self) {
   suspend(self, FiberState::finished);
   --alive_;
   warps_[self.warp].alive &= ~(1u << self.lane);
-  for (int id = 0; id < kBarriers; ++id)
-    if (barriers_[static_cast<std::size_t>(id)].arrived > 0) release(id);
+  if (!barrier_.waiting.empty()) release();
   schedule(self);
 }
 
@@ -111,7 +110,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   if (random_ == 0) random_ = 1;
   reset_shared();
   clocks_.reset();
-  for (Barrier& b : barriers_) b = {};
+  barrier_ = {};
   count_ = last_count_ = 0;
   faulted_ = false;
   while (static_cast<int>(fibers_.size()) < threads_)
@@ -126,7 +125,6 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
     f.warp = i / kWarpSize;
     f.state = FiberState::ready;
     f.epoch = 1;
-    f.arrived = 0;
     f.copies.clear();
     f.copy_group = 0;
     f.place = {};
@@ -211,7 +209,7 @@ void Block::schedule(Fiber& self) {
   if (alive_ > 0) {
     const auto stuck = std::find_if(fibers_.begin(), fibers_.begin() + threads_,
                                     [](const Fiber* f) { return f->state != FiberState::finished; });
-    fault(self.state == FiberState::finished ? **stuck : self, "waits for ever: no thread of the block can run",
+    fault(self.state == FiberState::finished ? **stuck : self, "deadlock: no thread of the block can run",
           (*stuck)->place);
   }
   switch_context(self, host_);
@@ -238,62 +236,40 @@ void Block::yield(Fiber& self) {
   if (&to != &self) switch_context(self, to);
 }
 
-void Block::barrier(Fiber& self, const BarrierCall& call, Place place) {
-  if (call.id < 0 || call.id >= kBarriers || call.threads % kWarpSize != 0)
-    fault(self, "uses barrier " + std::to_string(call.id) + " for " + std::to_string(call.threads) + " threads", place);
-  Barrier& b = barriers_[static_cast<std::size_t>(call.id)];
-  if (b.arrived > 0 && b.threads != call.threads)
-    fault(self, "expects another number of threads at a barrier than those at " + describe(b.place), place);
-  if (b.arrived > 0 && call.threads == 0 && !same(b.place, place))
+void Block::barrier(Fiber& self, Place place) {
+  Barrier& b = barrier_;
+  if (!b.waiting.empty() && !same(b.place, place))
     fault(self, "is at another __syncthreads than the threads that wait at " + describe(b.place), place);
-  if (self.arrived >> call.id & 1)
-    fault(self, "arrives twice at barrier " + std::to_string(call.id) + " before it is complete", place);
-  self.arrived |= 1u << call.id;
   b.place = place;
-  b.threads = call.threads;
-  b.arrived_warps |= 1u << self.warp;
-  b.all.push_back(&self);
-  ++b.arrived;
-  self.waits_in = call.threads == 0 ? "__syncthreads" : "bar.sync";
+  b.waiting.push_back(&self);
+  self.waits_in = "__syncthreads";
   self.place = place;
-  self.barrier = call.id;
-  if (call.arrival == Arrival::waits) {
-    b.waiting.push_back(&self);
-    suspend(self, FiberState::at_barrier);
-  }
-  release(call.id);
-  if (call.arrival == Arrival::waits) schedule(self);
+  suspend(self, FiberState::at_barrier);
+  release();
+  schedule(self);
 }
 
-void Block::release(int id) {
-  Barrier& b = barriers_[static_cast<std::size_t>(id)];
-  if (b.arrived < (b.threads > 0 ? b.threads : alive_)) return;
-  if (b.threads == 0 && alive_ < threads_)
-    fault(*b.all.front(),
+void Block::release() {
+  Barrier& b = barrier_;
+  if (static_cast<int>(b.waiting.size()) < alive_) return;
+  if (alive_ < threads_)
+    fault(*b.waiting.front(),
           "waits for threads that have left the kernel: " + std::to_string(threads_ - alive_) + " of " +
               std::to_string(threads_),
           b.place);
-  std::uint32_t leaving = 0;
-  for (const Fiber* f : b.waiting) leaving |= 1u << f->warp;
-  clocks_.join(b.arrived_warps, leaving);
-  for (unsigned w = 0; w < warps_.size(); ++w)
-    if (b.arrived_warps >> w & 1) clocks_.advance(w);
-  for (Fiber* f : b.all) {
+  clocks_.meet();
+  for (Fiber* f : b.waiting) {
     f->epoch = clocks_.epoch(f->warp);
-    f->arrived &= ~(1u << id);
+    make_ready(*f);
   }
-  for (Fiber* f : b.waiting) make_ready(*f);
-  if (id == 0) last_count_ = std::exchange(count_, 0);
-  b.arrived = 0;
-  b.arrived_warps = 0;
+  last_count_ = std::exchange(count_, 0);
   b.waiting.clear();
-  b.all.clear();
   warp_hint_ = order_ == Order::reverse ? warps_.size() - 1 : 0;
 }
 
 int Block::count(Fiber& self, int predicate, Place place) {
   count_ += predicate != 0;
-  barrier(self, {}, place);
+  barrier(self, place);
   return last_count_;
 }
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,14 +10,13 @@
 namespace qtrain::emulation {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr int kBarriers = 16;
 
-/// A place that is not known.
+/// An unknown place.
 inline Place no_place() {
   return {};
 }
 
-/// A launch as its blocks see it.
+/// A kernel launch, as its blocks need it.
 struct Launch {
   Kernel kernel;
   Extents extents;
@@ -26,15 +24,15 @@ struct Launch {
   std::vector<NamedTouch> beside = {};
 };
 
-/// Runs blocks one after the other on one host thread. Which thread runs next is a matter of the settings; a thread
-/// runs until it has to wait.
+/// Runs blocks one after another on one host thread. The settings decide which CUDA thread runs next; it runs until it
+/// has to wait.
 class Block {
  public:
   explicit Block(int host_thread);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Throws the fault of a thread.
+  /// Runs one block; throws the first fault of a thread.
   void run(const Launch& launch, std::uint64_t number);
 
   const Launch& launch() const { return *launch_; }
@@ -44,24 +42,22 @@ class Block {
   std::uint64_t random();
   const Clocks& clocks() const { return clocks_; }
 
-  void barrier(Fiber& self, const BarrierCall& call, Place place);
+  void barrier(Fiber& self, Place place);
   int count(Fiber& self, int predicate, Place place);
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
-  /// The lanes of `mask` have met.
+  /// Called when all lanes of `mask` have met.
   void join_lanes(unsigned warp, std::uint32_t mask);
   [[noreturn]] void fault(Fiber& self, const std::string& what, Place place);
 
  private:
   struct Warp {
     std::uint32_t ready = 0, alive = 0, exchanging = 0, lanes = 0;
-    const Fiber* first = nullptr;  ///< of those in an exchange
-    bool alike = true;             ///< all of them called what the first one did
+    const Fiber* first = nullptr;  ///< the first lane in an exchange
+    bool alike = true;             ///< whether all of them made the same call as the first
   };
   struct Barrier {
-    int arrived = 0, threads = 0;
-    std::uint32_t arrived_warps = 0;
-    std::vector<Fiber*> waiting, all;
+    std::vector<Fiber*> waiting;
     Place place;
   };
 
@@ -74,7 +70,7 @@ class Block {
   void make_ready(Fiber& fiber);
   void suspend(Fiber& fiber, FiberState state);
   void finish(Fiber& self);
-  void release(int id);
+  void release();
   void check_exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call);
   std::string states() const;
 
@@ -90,7 +86,7 @@ class Block {
   Order order_ = Order::forward;
   std::size_t warp_hint_ = 0;
   std::vector<Warp> warps_;
-  std::array<Barrier, kBarriers> barriers_;
+  Barrier barrier_;
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
   bool faulted_ = false;

@@ -4,31 +4,23 @@
 
 namespace qtrain::emulation {
 
-/// Which accesses of a block happened before which. A warp has an epoch that grows when its lanes meet; a thread keeps
-/// the epoch of its last meeting, and a warp knows up to which epoch of every other warp it has waited.
+/// Happens-before order of the accesses in a block. Each warp has an epoch that advances when its lanes meet; a thread
+/// keeps the epoch of its last meeting, and a warp knows up to which epoch it has waited for each other warp.
 class Clocks {
  public:
-  static constexpr std::uint16_t kLast = 0xffff;  ///< epochs stop here, and accesses are no longer told apart
+  static constexpr std::uint16_t kLast = 0xffff;  ///< epochs stop here; later accesses cannot be ordered
 
   void reset() {
     epoch_.fill(1);
     for (auto& row : seen_) row.fill(0);
   }
   std::uint16_t epoch(unsigned warp) const { return epoch_[warp]; }
-  /// A new epoch of the warp.
+  /// Starts a new epoch of the warp.
   std::uint16_t advance(unsigned warp) { return epoch_[warp] == kLast ? kLast : ++epoch_[warp]; }
-  /// The warps of `from` have arrived at a barrier that the warps of `to` leave.
-  void join(std::uint32_t from, std::uint32_t to) {
-    std::array<std::uint16_t, 32> most{};
-    for (unsigned w = 0; w < 32; ++w) {
-      if (!(from >> w & 1)) continue;
-      for (unsigned v = 0; v < 32; ++v) most[v] = most[v] > seen_[w][v] ? most[v] : seen_[w][v];
-      most[w] = epoch_[w];
-    }
-    for (unsigned w = 0; w < 32; ++w) {
-      if (!(to >> w & 1)) continue;
-      for (unsigned v = 0; v < 32; ++v) seen_[w][v] = most[v] > seen_[w][v] ? most[v] : seen_[w][v];
-    }
+  /// All warps meet at a barrier: each has seen the accesses of the others so far, and starts a new epoch.
+  void meet() {
+    for (auto& row : seen_) row = epoch_;
+    for (unsigned w = 0; w < epoch_.size(); ++w) advance(w);
   }
   bool saw(unsigned warp, unsigned other, std::uint16_t epoch) const { return seen_[warp][other] >= epoch; }
 

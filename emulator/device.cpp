@@ -14,7 +14,7 @@ using namespace emulation;
 
 namespace {
 
-/// The same for an event that was recorded in a graph, and has no time of its own.
+/// Throws during recording, and for an event that was recorded in a graph, which has no time of its own.
 void require_past(const Point& point) {
   Driver::instance().outside_of_records("an event is asked for");
   check(!point.mark.stream, "an event of a recorded graph is asked for");
@@ -85,7 +85,7 @@ void release_pinned(void* p) {
 
 void* create_stream(int index) {
   select(index);
-  DeviceHeap::instance();  // the memory outlives the streams that work on it
+  DeviceHeap::instance();  // creates the memory first, so that it outlives the streams that use it
   return Driver::instance().add_queue();
 }
 void destroy_stream(void* stream) {
@@ -107,7 +107,7 @@ void copy(void* stream, Span to, const void* from) {
   const auto pageable = [&](const void* p) { return !is_device_address(p) && !driver.is_pinned(p); };
   if (pageable(from) || pageable(to.data)) driver.outside_of_records("memory that is not page-locked is copied");
   std::vector<std::byte> inputs = bytes_of(to.data, to.bytes, from);
-  if (pageable(from)) {  // CUDA copies it away before it returns
+  if (pageable(from)) {  // CUDA copies pageable memory before it returns
     const auto* bytes = static_cast<const std::byte*>(from);
     enqueue(stream, {.run = [to, staged = std::vector<std::byte>(
                                      bytes, bytes + to.bytes)] { copy_now(to.data, staged.data(), staged.size()); },
@@ -163,11 +163,11 @@ void wait(void* stream, void* event) {
   const Point& point = Driver::instance().point(event);
   const auto& recording = Driver::instance().recording();
   if (point.mark.stream) {
-    check(recording && recording->mine(), "a stream waits for an event of a graph, which is recorded");
+    check(recording && recording->mine(), "a stream waits for an event that was recorded in a graph");
     return recording->wait(stream, point.mark);
   }
   if (!point.queue) return;
-  if (recording && recording->covers(stream)) recording->refuse("a stream waits for work of before");
+  if (recording && recording->covers(stream)) recording->refuse("a stream waits for work from before the recording");
   Driver::instance().queue(stream)->seen.see(point.reached);
   enqueue(stream, {.run = [queue = point.queue, ticket = point.ticket] { drain(*queue, ticket); }, .name = "wait"});
 }
@@ -179,7 +179,7 @@ bool event_done(void* event) {
     Driver::instance().settle(point.reached);
     return true;
   }
-  drain(*point.queue, point.ticket);  // whoever asks again and again gets there
+  drain(*point.queue, point.ticket);  // polling makes progress
   return false;
 }
 bool event_passed(void* event) {

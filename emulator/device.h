@@ -13,13 +13,14 @@
 #include "core/device.h"
 #include "core/gpu_architectures.h"
 
-/// The emulated CUDA device: memory at fixed addresses with a state for each byte, and streams that run when somebody
-/// waits for them. The execution of kernels stands on it (emulator).
+/// The emulated CUDA device: memory at fixed addresses with a state per byte, and streams whose work runs when somebody
+/// waits for it. Kernel execution is built on top of it.
 namespace qtrain::emulation {
 
-/// The order of the threads of a block and of the blocks of a grid.
+/// The execution order of the threads of a block and of the blocks of a grid.
 enum class Order : std::uint8_t { forward, reverse, random };
-/// When queued work or an asynchronous copy takes place: as late as correct programs allow, as early, or either.
+/// When queued work or an asynchronous copy happens: as late as a correct program allows, as early as possible, or at
+/// random.
 enum class Timing : std::uint8_t { late, early, random };
 
 struct Settings {
@@ -27,48 +28,48 @@ struct Settings {
   Timing streams = Timing::late;
   Timing copies = Timing::late;  ///< cp.async
   std::uint64_t seed = 1;
-  int host_threads = 0;                             ///< that run blocks; 0: one per processor
-  std::size_t memory_bytes = std::size_t{8} << 30;  ///< of the device
+  int host_threads = 0;                             ///< number of threads that run blocks; 0: one per processor
+  std::size_t memory_bytes = std::size_t{8} << 30;  ///< device memory
   int capability = 90;                              ///< compute capability, 10 * major + minor
-  int devices = 1;                                  ///< that there are, of the same memory
-  std::string ptx = {};                             ///< folder of the kernels as nvcc compiled them, which then run
+  int devices = 1;                                  ///< number of devices, which share the memory
+  std::string ptx = {};                             ///< folder with the PTX of nvcc; if set, that runs instead
 
   ComputeCapability compute() const { return {capability / 10, capability % 10}; }
-  /// Most shared memory of one block.
+  /// Maximum shared memory per block.
   std::size_t shared_bytes() const;
 };
 
-/// "order=random,seed=7,streams=early": over the defaults. A usage error for anything it does not know.
+/// Parses "order=random,seed=7,streams=early" on top of the defaults. Throws a usage error for unknown items.
 Settings parse_settings(std::string_view text);
 
-/// The settings of this process; QTRAIN_EMULATION gives the first ones.
+/// The settings of this process, initially from QTRAIN_EMULATION.
 Settings& settings();
 
-/// Parts of the address space, fixed so that a look at an address tells what it is.
+/// Address ranges, fixed so that an address alone tells what it belongs to.
 inline constexpr std::uintptr_t kRegion = kThreadSanitizer ? 0x7e90'0000'0000 : 0x2000'0000'0000;
 inline constexpr std::size_t kDeviceBytes = std::size_t{kThreadSanitizer ? 64 : 1024} << 30;
 inline constexpr std::uintptr_t kDeviceBase = kRegion;
-/// Shared memory is the end of the device's addresses: one stretch for each host thread that runs blocks.
+/// Shared memory is at the end of the device's addresses: one range per host thread that runs blocks.
 inline constexpr int kMaxHostThreads = 128;
 inline constexpr std::size_t kSharedStretch = std::size_t{1} << 20;
 inline constexpr std::uintptr_t kSharedBase = kDeviceBase + kDeviceBytes - kMaxHostThreads * kSharedStretch;
-/// One byte of state for each byte of memory.
+/// One byte of state per byte of memory.
 inline constexpr std::uintptr_t kStateBase = 0x3000'0000'0000;
-/// The last write of each two bytes, and (shared memory only) the last read.
+/// The last write of every two bytes, and (shared memory only) the last read.
 inline constexpr std::uintptr_t kWriteBase = 0x4000'0000'0000;
 inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
 
-/// Whether bytes have states; address and thread sanitizers watch over memory in their own way.
+/// Whether bytes have states; address and thread sanitizers check memory in their own way.
 inline constexpr bool kStates = !kAddressSanitizer && !kThreadSanitizer;
 
-/// `untouched` bytes are uninitialized if they lie in an allocation, and nobody's otherwise; `fenced` ones lie in a
+/// `untouched` bytes are uninitialized if they are in an allocation, and invalid otherwise; `fenced` bytes are in a
 /// segment but in no tensor.
 enum class State : std::uint8_t { untouched, uninitialized, initialized, in_flight, fenced };
 
 inline bool is_device_address(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) - kDeviceBase < kDeviceBytes;
 }
-/// Memory at an address that the layout above fixes.
+/// A pointer to an address of the ranges above.
 inline void* at_address(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): there is no pointer to start from
 }
@@ -76,15 +77,15 @@ inline State* state_of(const void* p) {
   return static_cast<State*>(at_address(kStateBase + (reinterpret_cast<std::uintptr_t>(p) - kDeviceBase)));
 }
 
-/// Whether all of it lies in one allocation.
+/// Whether all of the bytes are in one allocation.
 bool is_allocated(const void* p, std::size_t bytes);
-/// Marks memory, with NaN for what has no value.
+/// Sets the state of memory, and fills memory without a value with NaN.
 void mark(void* p, std::size_t bytes, State state);
-/// For work that the host does on behalf of the device; `what` names it in the error.
+/// Checks for work that the host does on behalf of the device; `what` names it in the error.
 void check_readable(const void* p, std::size_t bytes, std::string_view what);
 void check_writable(const void* p, std::size_t bytes, std::string_view what);
 
-/// The bytes of values one after the other, padding as zeros.
+/// The concatenated bytes of the values, with padding as zeros.
 template <class... T>
 std::vector<std::byte> bytes_of(T... values) {
   static_assert((std::is_trivially_copyable_v<T> && ...));
@@ -99,7 +100,7 @@ std::vector<std::byte> bytes_of(T... values) {
   return bytes;
 }
 
-/// Bytes that work reads or writes, of the device or page-locked.
+/// Bytes that work reads or writes, in device or page-locked memory.
 struct Touch {
   const void* data;
   std::size_t bytes;
@@ -116,25 +117,25 @@ inline bool overlaps(const Touch& t, const void* data, std::size_t bytes) {
   return a < b + bytes && b < a + t.bytes;
 }
 
-/// What a stream is given to do. `name` and `inputs` say what it depends on, so that two records of work can be held
-/// against each other. `touches`: what it reads and writes, where that is known before it runs (not of kernels).
+/// Work for a stream. `name` and `inputs` describe what it depends on, so that two recordings can be compared.
+/// `touches`: what it reads and writes, if that is known before it runs (not for kernels).
 struct Work {
   std::function<void()> run;
   std::string name;
   std::vector<std::byte> inputs = {};
   std::vector<Touch> touches = {};
 };
-/// Appends work to a stream (the null pointer is a stream of its own), or to the record that is made of it.
+/// Appends work to a stream (null is the default stream), or to the stream's recording.
 void enqueue(void* stream, Work work);
 
 struct NamedTouch {
   Touch touch;
-  std::string name;  ///< of the work
+  std::string name;  ///< name of the work
 };
-/// What may happen beside the work that is running, because neither waits for the other.
+/// What other work may access concurrently with the work that is running, because neither waits for the other.
 std::vector<NamedTouch> touches_beside();
 
-/// Device memory can be touched while one of these lives; at other times the host that touches it is stopped.
+/// Device memory is accessible while one of these exists; at other times, access by the host faults.
 class Access {
  public:
   Access();

@@ -6,7 +6,7 @@
 #include <cstring>
 
 extern "C" {
-// Of the sanitizers' run-time library; called only where it is linked.
+// From the sanitizers' run-time library; only called if it is linked.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void*, std::size_t);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void*, std::size_t);
@@ -17,7 +17,7 @@ namespace qtrain::emulation {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr int kNan = 0xff;  // all ones are NaN in every float format
+constexpr int kNan = 0xff;  // all bits set is NaN in every float format
 
 std::size_t pages(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -119,7 +119,7 @@ void mark(void* p, std::size_t bytes, State state) {
   if constexpr (kStates) std::memset(state_of(p), static_cast<int>(state), bytes);
   if constexpr (kAddressSanitizer)
     (state == State::fenced ? __asan_poison_memory_region : __asan_unpoison_memory_region)(p, bytes);
-  // The thread sanitizer would take four bytes of its own for each of them.
+  // The thread sanitizer would use four bytes of its own for each byte.
   const bool filled = !kThreadSanitizer && (state == State::uninitialized || state == State::in_flight);
   if (filled) std::memset(p, kNan, bytes);
 }

@@ -5,7 +5,7 @@
 namespace qtrain::emulation {
 namespace {
 
-/// An error ends the work of every stream, as on a GPU; the next work begins afresh.
+/// An error ends the work of every stream, as on a GPU; new work can be queued afterwards.
 void drop_all() {
   for (const auto& queue : Driver::instance().all()) {
     queue->work.clear();
@@ -22,7 +22,7 @@ void drain(Queue& queue, std::uint64_t ticket) {
     const Queued work = std::move(queue.work.front());
     queue.work.pop_front();
     ++queue.done;
-    const Stamp* outer = std::exchange(Driver::instance().running(), &work.at);  // which waits for this
+    const Stamp* outer = std::exchange(Driver::instance().running(), &work.at);  // the outer work waits for this
     try {
       work.run();
     } catch (...) {

@@ -18,7 +18,7 @@
 #include "emulator/order.h"
 #include "emulator/record.h"
 
-/// What the driver of an emulated device keeps: streams with their queued work, events, pinned memory, graphs.
+/// State of the emulated driver: streams with their queued work, events, pinned memory, graphs.
 namespace qtrain::emulation {
 
 struct Queued {
@@ -28,8 +28,8 @@ struct Queued {
 struct Queue {
   std::deque<Queued> work;
   std::uint64_t number = 0, queued = 0;
-  std::atomic<std::uint64_t> done = 0;  ///< which other threads look at too
-  Progress seen;                        ///< of other streams, by what is queued next
+  std::atomic<std::uint64_t> done = 0;  ///< also read by other threads
+  Progress seen;                        ///< what it has waited for on other streams, for the next work that is queued
   int device = 0;
 
   Progress reached() const {
@@ -40,7 +40,7 @@ struct Queue {
 };
 
 struct Point {
-  Recording::Mark mark;  ///< of a recording, whose event it then is
+  Recording::Mark mark;  ///< for an event in a recording
   std::shared_ptr<Queue> queue;
   std::uint64_t ticket = 0;
   Progress reached;
@@ -48,13 +48,13 @@ struct Point {
       std::make_shared<std::chrono::steady_clock::time_point>();
 };
 
-/// Waits of streams for events. One of them can be left out, as by a program with that mistake.
+/// Counts the waits of streams for events. One wait can be skipped, to simulate a program with that bug.
 struct Waits {
   std::uint64_t asked_for = 0;
-  std::uint64_t left_out = 0;  ///< its number, from 1; 0: none
+  std::uint64_t left_out = 0;  ///< number of the wait to skip, from 1; 0: none
 };
 
-/// Ranges of a profiler, as paths: "forward of block 0/rms_norm".
+/// Profiler ranges, as paths: "forward of block 0/rms_norm".
 class Ranges {
  public:
   static Ranges& instance() {
@@ -71,7 +71,7 @@ class Ranges {
     const std::lock_guard lock(mutex_);
     paths_[std::this_thread::get_id()].pop_back();
   }
-  /// How often each was begun, on any thread.
+  /// How often each range was started, on any thread.
   std::map<std::string, int> counts() {
     const std::lock_guard lock(mutex_);
     return counts_;
@@ -80,10 +80,10 @@ class Ranges {
  private:
   std::mutex mutex_;
   std::map<std::string, int> counts_;
-  std::map<std::thread::id, std::vector<std::string>> paths_;  ///< that are open
+  std::map<std::thread::id, std::vector<std::string>> paths_;  ///< open ranges
 };
 
-/// Streams, events and pinned memory of the process, as the driver of a GPU has them.
+/// Streams, events and pinned memory of the process, like those of a GPU driver.
 class Driver {
  public:
   static Driver& instance() {
@@ -122,7 +122,7 @@ class Driver {
     const std::lock_guard lock(mutex_);
     points_.erase(event);
   }
-  /// The device of the calling thread.
+  /// Sets the device of the calling thread.
   void select(int device) {
     const std::lock_guard lock(mutex_);
     selected_[std::this_thread::get_id()] = device;
@@ -172,7 +172,7 @@ class Driver {
     graphs_.erase(graph);
   }
   std::unique_ptr<Recording>& recording() { return recording_; }
-  /// Ends with an error what must not happen while the calling thread records.
+  /// Throws if `what` is not allowed during a recording and the calling thread is recording.
   void outside_of_records(const char* what) const {
     if (recording_) recording_->refuse(what);
   }
@@ -180,7 +180,7 @@ class Driver {
     const std::lock_guard lock(mutex_);
     return {.stream = queue.number, .ticket = queue.queued + 1, .sequence = ++sequence_, .before = queue.seen};
   }
-  /// The host has waited for what was reached.
+  /// Called when the host has waited for the work in `reached`.
   void settle(const Progress& reached) {
     const std::lock_guard lock(mutex_);
     traffic_.settle(reached, ++sequence_);
@@ -191,13 +191,13 @@ class Driver {
   }
   Traffic& traffic() { return traffic_; }
   Waits& waits() { return waits_; }
-  /// Counts a wait.
+  /// Counts a wait and returns whether to skip it.
   bool leaves_out_wait() {
     const std::lock_guard lock(mutex_);
     return ++waits_.asked_for == waits_.left_out;
   }
   const Stamp*& running() { return running_; }
-  /// Of work that ended while nobody could be told; for the next that waits.
+  /// An error of work that nobody was waiting for; reported at the next synchronization.
   std::exception_ptr& kept_error() { return kept_error_; }
   bool coin() {
     state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
@@ -219,11 +219,11 @@ class Driver {
   std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
 };
 
-/// Runs what is queued up to a ticket. An error ends the work of every stream.
+/// Runs queued work up to a ticket. An error ends the work of every stream.
 void drain(Queue& queue, std::uint64_t ticket);
-/// What the host does when it waits for a stream.
+/// Runs queued work because the host waits for a stream.
 void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached);
-/// Destructors wait without reporting: the error is kept for whoever synchronizes next.
+/// For destructors, which cannot report errors: an error is kept until the next synchronization.
 void drain_quietly(Queue& queue);
 
 }  // namespace qtrain::emulation

@@ -8,7 +8,7 @@
 
 extern "C" {
 void qtrain_switch_stack(void** save, void* load);
-// Of the sanitizers' run-time libraries; called only where they are linked.
+// From the sanitizers' run-time libraries; only called if they are linked.
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void**, const void*, std::size_t);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void*, const void**, std::size_t*);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void*, std::size_t);
@@ -18,7 +18,7 @@ void qtrain_switch_stack(void** save, void* load);
 [[gnu::weak]] void __tsan_switch_to_fiber(void*, unsigned);
 }
 
-// Saves what the System V ABI wants a callee to save, and takes over another stack.
+// Saves the callee-saved registers of the System V ABI and switches to another stack.
 asm(R"(
 .text
 .globl qtrain_switch_stack
@@ -71,14 +71,15 @@ Fiber* make_fiber(int host_thread, int number) {
 void restart(Fiber& fiber, void (*entry)()) {
   if constexpr (kAddressSanitizer) __asan_unpoison_memory_region(fiber.stack_bottom, fiber.stack_bytes);
   if constexpr (kThreadSanitizer) {
-    // Making one is slow. But each thread leaves the calls in which it ends on the sanitizer's stack of 65,536.
+    // Creating one is slow, so it is reused; but each CUDA thread leaves its last calls on the sanitizer's stack of
+    // 65,536 entries.
     constexpr unsigned kThreadsOfOne = 256;
     if (fiber.restarts++ % kThreadsOfOne == 0) {
       if (fiber.tsan) __tsan_destroy_fiber(fiber.tsan);
       fiber.tsan = __tsan_create_fiber(0);
     }
   }
-  // Stacks begin at different offsets: at equal ones all of them would share a few lines of the caches.
+  // Stacks start at different offsets; otherwise all stacks would compete for the same few cache lines.
   const std::size_t color = fiber.number * 320 % 16384;
   auto** top = reinterpret_cast<void**>(reinterpret_cast<std::byte*>(&fiber) - 64 - color);
   *--top = nullptr;  // the return address of entry, which does not return
@@ -89,7 +90,7 @@ void restart(Fiber& fiber, void (*entry)()) {
 
 void switch_context(Context& from, Context& to) {
   if constexpr (kAddressSanitizer) __sanitizer_start_switch_fiber(&from.fake_stack, to.stack_bottom, to.stack_bytes);
-  constexpr unsigned kOrdered = 0;  // the sanitizer is to find races of host threads; memory.cpp finds those of kernels
+  constexpr unsigned kOrdered = 0;  // the sanitizer looks for races of host threads; memory.cpp finds those of kernels
   if constexpr (kThreadSanitizer) __tsan_switch_to_fiber(to.tsan, kOrdered);
   qtrain_switch_stack(&from.stack_pointer, to.stack_pointer);
   if constexpr (kAddressSanitizer) __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);

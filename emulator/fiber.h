@@ -12,10 +12,10 @@ class Block;
 
 enum class FiberState : std::uint8_t { ready, in_exchange, at_barrier, finished };
 
-/// A context that can be switched away from.
+/// An execution context that can be switched away from.
 struct Context {
   void* stack_pointer = nullptr;
-  void* fake_stack = nullptr;  ///< of the address sanitizer
+  void* fake_stack = nullptr;  ///< for the address sanitizer
   void* tsan = nullptr;
   const void* stack_bottom = nullptr;
   std::size_t stack_bytes = 0;
@@ -26,31 +26,30 @@ struct PendingCopy {
   unsigned group;
 };
 
-/// One CUDA thread. It lies at the top of its own stack, so that a thread finds itself by its stack pointer.
+/// One CUDA thread. It is stored at the top of its own stack, so that a thread finds its Fiber through the stack
+/// pointer.
 struct Fiber : Context {
   Block* block = nullptr;
   Index3 index;
   unsigned number = 0, lane = 0, warp = 0;
   unsigned restarts = 0;
   FiberState state = FiberState::ready;
-  const void* pc = nullptr;  ///< of the last access that the compiler's instrumentation reported
-  std::uint16_t epoch = 1;   ///< of the warp, when this thread last met others
+  const void* pc = nullptr;  ///< program counter of the last access that compiler instrumentation reported
+  std::uint16_t epoch = 1;   ///< the warp's epoch when this thread last met others
 
   const char* waits_in = "";
   Place place;
-  int barrier = 0;
-  std::uint32_t arrived = 0;  ///< barriers that it counts at
   std::uint32_t mask = 0;
   Exchange act = nullptr;
   void* argument = nullptr;
 
-  /// While it runs code of the harness, which shares library functions with instrumented files.
+  /// Greater than 0 while it runs harness code, which shares library functions with instrumented files.
   int inside = 0;
 
   std::vector<PendingCopy> copies;
   unsigned copy_group = 0;
 
-  /// Of a kernel that nvcc compiled: values, whether they were written, and local memory.
+  /// For kernels compiled by nvcc: register values, whether they were written, and local memory.
   std::vector<std::uint64_t> registers;
   std::vector<std::uint8_t> written;
   std::vector<std::byte> locals;
@@ -72,19 +71,19 @@ inline std::uintptr_t slot_of(std::uintptr_t address) {
 inline Fiber* fiber_at(std::uintptr_t address) {
   return reinterpret_cast<Fiber*>(slot_of(address) + kStackSlot - kFiberBytes);
 }
-/// The calling thread; only within a kernel.
+/// The Fiber of the calling thread; only valid within a kernel.
 [[gnu::always_inline]] inline Fiber& current() {
   return *fiber_at(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
 }
 [[gnu::always_inline]] inline bool in_fiber() {
   return is_fiber_stack(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
 }
-/// Whether it lies on the stack of the calling thread, where a kernel has most of its variables.
+/// Whether an address is on the stack of the calling thread, where a kernel keeps most of its variables.
 [[gnu::always_inline]] inline bool is_own_stack(std::uintptr_t address) {
   return slot_of(address) == slot_of(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
 }
 
-/// A stay of the calling thread in the harness.
+/// Marks that the calling thread runs harness code.
 class Stay {
  public:
   Stay() : fiber_(current()) { ++fiber_.inside; }
@@ -97,15 +96,15 @@ class Stay {
   Fiber& fiber_;
 };
 
-/// Makes the fibers of one host thread, with guard pages; their memory stays reserved.
+/// Creates a fiber for a host thread, with guard pages; its memory stays reserved.
 Fiber* make_fiber(int host_thread, int number);
-/// The next switch to it calls entry() on an empty stack.
+/// Makes the next switch to the fiber call entry() on an empty stack.
 void restart(Fiber& fiber, void (*entry)());
-/// Leaves `from` and goes on with `to`.
+/// Suspends `from` and resumes `to`.
 void switch_context(Context& from, Context& to);
-/// First thing a new fiber does; `from` learns its stack.
+/// The first call of a new fiber; records the stack of `from`.
 void entered(Context& from);
-/// Makes the calling host thread a context.
+/// Makes the calling host thread a context that can be switched away from.
 void adopt(Context& host);
 
 }  // namespace qtrain::emulation

@@ -10,7 +10,7 @@
 #include "kernels/gemm_key.h"
 #include "kernels/gemm_workspaces.h"
 
-/// GEMMs are the CPU's: what the harness checks is the order of the work and the memory that it touches.
+/// GEMMs run on the CPU backend: the harness checks the order of work and the memory that it accesses.
 namespace qtrain::ops {
 namespace {
 
@@ -19,7 +19,7 @@ ConstTensor on_host(ConstTensor t) {
   return t;
 }
 
-/// The CPU multiplies no float16: there the GEMM is one in f32, of operands that are rounded to float16.
+/// The CPU backend does not multiply float16: this computes in f32, with operands rounded to float16.
 class WidenedGemm {
  public:
   WidenedGemm(const Gemm& g, DType operands) : gemm_(g) {
@@ -55,15 +55,15 @@ class WidenedGemm {
   std::vector<float> a_, b_, bias_, c_;
 };
 
-/// Nothing is converted and nothing tried here; the memory of a GPU for it is there, what a GPU would convert is held
-/// against what was reserved for it, and what it would choose is remembered.
+/// Nothing is converted or autotuned here. The memory that a GPU uses for that is allocated, conversions that a GPU
+/// would do are checked against what was reserved, and the algorithm that a GPU would choose is remembered.
 struct Reserved {
   explicit Reserved(Device device) : library(device), choices("execution harness", {}) {}
   GemmWorkspaces library;
   std::optional<GemmMemory> memory;
   GemmChoices choices;
 
-  /// Every GEMM has the one algorithm that there is.
+  /// Stores the only algorithm there is.
   void choose(MatmulPrecision matmul, const Gemm& g) {
     const std::string gemm = to_string(class_of(key_of(g, matmul)));
     if (!choices.find(gemm)) choices.remember(gemm, {});

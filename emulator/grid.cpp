@@ -20,7 +20,7 @@ constexpr unsigned kMaxBlocksX = 0x7fffffff, kMaxBlocksYZ = 65535, kMaxThreadsZ 
   fail(ErrorKind::internal, {.cause = std::string("kernel ") + name + ": " + why});
 }
 
-/// The host threads that run blocks. Device work is serial (Access locks), so one grid runs at a time.
+/// Host threads that run blocks. Device work is serialized (Access locks), so one grid runs at a time.
 class Workers {
  public:
   static Workers& instance() {

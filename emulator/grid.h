@@ -6,7 +6,7 @@
 
 namespace qtrain::emulation {
 
-/// A kernel with its arguments. `run` calls the kernel once for the calling thread.
+/// A kernel with its arguments. `run` calls the kernel once, for the calling CUDA thread.
 struct Kernel {
   const char* name;
   void (*run)(const void* arguments);
@@ -18,11 +18,11 @@ struct Extents {
   std::size_t shared_bytes = 0;
 };
 
-/// What a GPU checks when a kernel is launched, as an Error that names it.
+/// Checks what a GPU checks when a kernel is launched; throws an Error that names the kernel.
 void check_launch(const char* name, const Extents& extents);
-/// A pointer that a kernel gets must be null or lie on the device.
+/// Throws unless a pointer argument of a kernel is null or device memory.
 void check_argument(const char* name, const void* pointer);
-/// Runs the whole grid in the order of the settings; throws the first fault.
+/// Runs the whole grid in the order given by the settings; throws the first fault.
 void run_grid(const Kernel& kernel, const Extents& extents);
 
 }  // namespace qtrain::emulation

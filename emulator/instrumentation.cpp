@@ -5,8 +5,9 @@
 #include "emulator/block.h"
 #include "emulator/memory.h"
 
-/// The compiler is told to instrument kernels for the thread sanitizer and the undefined-behavior sanitizer; what it
-/// then calls is defined here instead of in their run-time libraries. Calls from host code of the same files pass.
+/// Kernels are compiled with instrumentation for the thread sanitizer and the undefined-behavior sanitizer; the
+/// functions it calls are defined here instead of in their run-time libraries. Calls from host code in the same files
+/// are ignored.
 namespace qtrain::emulation {
 namespace {
 
@@ -20,7 +21,7 @@ namespace {
   watch_access(self, address, bytes, kind, no_place());
 }
 
-// The layouts of the undefined-behavior sanitizer.
+// Data layouts of the undefined-behavior sanitizer.
 struct SourceLocation {
   const char* file;
   std::uint32_t line, column;
@@ -45,7 +46,7 @@ std::string last_part(const char* path) {
   return slash == text.npos ? text : text.substr(slash + 1);
 }
 
-/// Ends the launch; `describe` gives the words for it.
+/// Ends the launch with the message that `describe` returns.
 template <class Describe>
 [[noreturn]] void undefined(const SourceLocation& where, const Describe& describe) {
   if (!in_fiber()) __builtin_trap();
@@ -75,7 +76,7 @@ using namespace qtrain::emulation;
   QTRAIN_ACCESS(__tsan_unaligned_volatile_read##bytes, bytes, read) \
   QTRAIN_ACCESS(__tsan_unaligned_volatile_write##bytes, bytes, write)
 
-// Host code of kernel files may hold atomics (a static variable's guard, a shared pointer's count).
+// Host code in kernel files may contain atomics (a static variable's guard, a shared pointer's count).
 #define QTRAIN_ATOMICS(bits, type)                                                                  \
   type __tsan_atomic##bits##_load(const volatile type* p, int) {                                    \
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                    \

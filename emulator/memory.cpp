@@ -8,7 +8,7 @@
 #include "emulator/block.h"
 
 extern "C" {
-extern const char __executable_start[], _end[];  // of the linker
+extern const char __executable_start[], _end[];  // defined by the linker
 }
 
 namespace qtrain::emulation {
@@ -43,11 +43,11 @@ const char* verb(AccessKind kind) {
   return kind == AccessKind::read ? "reads " : kind == AccessKind::write ? "writes " : "updates ";
 }
 
-/// Whether the recorded access and one of `self` now may happen at the same time.
+/// Whether the recorded access and a current one of `self` may happen concurrently.
 bool races(const Fiber& self, const LastAccess& r, bool shared) {
   const Block& block = *self.block;
   if (r.serial != block.launch().serial) return false;
-  if (r.block != block.number()) return !shared;  // shared memory passes from block to block
+  if (r.block != block.number()) return !shared;  // blocks use the shared memory one after another
   if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
   const unsigned warp = r.thread / kWarpSize;
   return warp == self.warp ? r.epoch >= self.epoch : !block.clocks().saw(self.warp, warp, r.epoch);
@@ -71,7 +71,7 @@ void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessK
                                    .block = static_cast<std::uint32_t>(self.block->number()),
                                    .thread = self.number,
                                    .epoch = self.epoch});
-  // Most records are of earlier launches or the thread's own: a look tells.
+  // Fast check: most records are of earlier launches or of the thread itself.
   const auto judge = [&](std::uint64_t last, std::size_t i) {
     if ((last ^ mine) >> (64 - kSerialBits) != 0 || last == mine) return;
     if (races(self, unpack(last), shared)) report_race(self, address + 2 * i, kind, unpack(last), place);
@@ -91,7 +91,7 @@ void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessK
       judge(reads[i], i);
 }
 
-/// The state of a byte, with `untouched` told apart.
+/// The state of a byte, with `untouched` resolved to uninitialized or fenced.
 State settled(const State* s) {
   if (*s != State::untouched) return *s;
   const auto* p = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(s) - kStateBase + kDeviceBase);
@@ -100,9 +100,10 @@ State settled(const State* s) {
 
 [[noreturn]] void report_state(Fiber& self, std::uintptr_t address, AccessKind kind, State state, Place place) {
   const std::string where = verb(kind) + name_of(address);
-  if (state == State::fenced) self.block->fault(self, "out of bounds: " + where + ", which belongs to nothing", place);
+  if (state == State::fenced)
+    self.block->fault(self, "out of bounds: " + where + ", which is not part of any tensor", place);
   if (state == State::in_flight)
-    self.block->fault(self, "too early: " + where + ", into which a cp.async copy is under way", place);
+    self.block->fault(self, "too early: " + where + ", which a cp.async copy is still writing", place);
   self.block->fault(self, "uninitialized: " + where + ", which nothing has been written to", place);
 }
 
@@ -118,7 +119,7 @@ void judge_states(Fiber& self, std::uintptr_t address, std::size_t bytes, Access
   if (kind == AccessKind::write) std::fill_n(s, bytes, State::initialized);
 }
 
-/// Whether `Word` worth of states are all `initialized`.
+/// Whether as many states as `Word` has bytes are all `initialized`.
 template <class Word>
 bool all_initialized_in(const State* s) {
   constexpr Word kAll = static_cast<Word>(0x0202020202020202u);
@@ -127,7 +128,7 @@ bool all_initialized_in(const State* s) {
   std::memcpy(&word, s, sizeof word);
   return word == kAll;
 }
-/// The usual case at once.
+/// Fast check for the usual sizes.
 bool all_initialized(std::uintptr_t address, std::size_t bytes) {
   const State* s = state_of(reinterpret_cast<const void*>(address));
   switch (bytes) {
@@ -139,7 +140,7 @@ bool all_initialized(std::uintptr_t address, std::size_t bytes) {
   }
 }
 
-/// Against copies, fills and GEMMs of other streams.
+/// Checks an access against copies, fills and GEMMs of other streams.
 void judge_streams(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
   for (const NamedTouch& other : self.block->launch().beside)
     if ((other.touch.writes || kind != AccessKind::read) &&

@@ -8,10 +8,11 @@
 
 #include "emulator/device.h"
 
-/// Which work happens before which, as waits of streams and of the host say it: not as it happens to run here.
+/// The happens-before order of work, as waits of streams and of the host define it, regardless of the order in which it
+/// runs here.
 namespace qtrain::emulation {
 
-/// How much of the work of each stream is over, at the least. Streams and their work are numbered.
+/// A lower bound on the completed work of each stream. Streams and their work are numbered.
 class Progress {
  public:
   void see(std::uint64_t stream, std::uint64_t ticket);
@@ -22,23 +23,24 @@ class Progress {
   std::map<std::uint64_t, std::uint64_t> tickets_;
 };
 
-/// A piece of work among all that is queued.
+/// The position of a piece of work among all that is queued.
 struct Stamp {
   std::uint64_t stream = 0, ticket = 0;
-  std::uint64_t sequence = 0;  ///< over all streams
+  std::uint64_t sequence = 0;  ///< position over all streams
   Progress before;
 };
 
-/// Copies, fills and GEMMs whose order to other work may still matter.
+/// Copies, fills and GEMMs whose order relative to other work may still matter.
 class Traffic {
  public:
-  /// An internal error that names both if the new work may run beside other work that touches the same bytes.
+  /// Throws an internal error that names both if the new work may run concurrently with other work that touches the
+  /// same bytes.
   void add(const Stamp& at, const Work& work);
-  /// What may run beside a kernel.
+  /// Touches that may happen concurrently with a kernel.
   std::vector<NamedTouch> beside(const Stamp& kernel) const;
-  /// The host has waited for a stream, as far as this; work with a later number than `sequence` comes behind.
+  /// The host has waited for the work in `reached`; work with a number above `sequence` is ordered after it.
   void settle(const Progress& reached, std::uint64_t sequence);
-  /// Forgets what lies before all that is queued, of which `oldest` has the lowest number.
+  /// Forgets entries that precede all queued work; `oldest` is the lowest queued number.
   void forget(std::uint64_t oldest);
   void clear();
 

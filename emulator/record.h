@@ -9,7 +9,7 @@
 
 namespace qtrain::emulation {
 
-/// The work of a graph, in the order in which it was queued. That order respects all waits between streams.
+/// The work of a graph, in queueing order, which respects all waits between streams.
 struct Record {
   struct Part {
     void* stream;
@@ -17,18 +17,18 @@ struct Record {
   };
   std::vector<Part> parts;
 
-  /// An internal error that names the first part in which `again` differs.
+  /// Throws an internal error that names the first part where `again` differs.
   void require_same(const Record& again) const;
 };
 
-/// A record while it is made by one thread. Other streams join when they wait for an event of it, and must be waited
-/// for before its end.
+/// A recording in progress, made by one thread. Other streams join by waiting for an event of the recording, and must
+/// be waited for before it ends.
 class Recording {
  public:
-  /// What happens in a recording at an event of it.
+  /// The position of an event in a recording.
   struct Mark {
     void* stream = nullptr;
-    std::size_t parts = 0;  ///< of the record, when the event was recorded
+    std::size_t parts = 0;  ///< length of the record when the event was recorded
   };
 
   explicit Recording(void* origin) : origin_(origin), owner_(std::this_thread::get_id()) { unseen_.emplace(origin, 0); }
@@ -37,11 +37,11 @@ class Recording {
   bool covers(void* stream) const { return mine() && unseen_.contains(stream); }
   void add(void* stream, Work work);
   Mark mark(void* stream);
-  /// `stream` waits for `event`: it joins, and has seen what the event's stream did until then.
+  /// Makes `stream` wait for `event`: it joins the recording and is ordered after the event.
   void wait(void* stream, const Mark& event);
 
-  /// An error of the recording thread for what must not happen now ("device memory is allocated"); in destructors,
-  /// which cannot throw, the error comes at the end.
+  /// Throws an error if the recording thread does something that is not allowed now ("device memory is allocated"); for
+  /// destructors, which cannot throw, refuse_at_end reports it at the end.
   void refuse(const std::string& what) const;
   void refuse_at_end(const std::string& what);
   std::shared_ptr<Record> end(void* stream);
@@ -52,7 +52,8 @@ class Recording {
   void* origin_;
   std::thread::id owner_;
   std::shared_ptr<Record> record_ = std::make_shared<Record>();
-  std::map<void*, std::size_t> unseen_;  ///< per stream: how long the record must have been at an event to see its work
+  std::map<void*, std::size_t> unseen_;  ///< per stream: how long the record must have been at an event for the event
+                                         ///< to cover its work
   std::string fault_;
 };
 

@@ -45,10 +45,10 @@ void* shared_memory(std::size_t bytes, Place place) {
         place);
   return self.block->shared();
 }
-void barrier(const BarrierCall& call, Place place) {
+void barrier(Place place) {
   const Stay stay;
   Fiber& self = stay.fiber();
-  self.block->barrier(self, call, place);
+  self.block->barrier(self, place);
 }
 int counting_barrier(int predicate, Place place) {
   const Stay stay;

@@ -2,19 +2,19 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What a kernel that runs on the CPU calls: the thread it is, barriers, exchanges within a warp, shared memory and
-/// asynchronous copies. Every CUDA thread is a fiber; a fault in it ends the launch with an Error.
+/// The functions that a kernel on the CPU calls: its thread index, barriers, exchanges within a warp, shared memory and
+/// asynchronous copies. Every CUDA thread is a fiber; a fault in one ends the launch with an Error.
 namespace qtrain::emulation {
 
 struct Index3 {
   unsigned x = 1, y = 1, z = 1;
 };
-/// A line of a kernel: where it called an intrinsic, or where a compiled instruction is from.
+/// A source line of a kernel: where it called an intrinsic, or where a compiled instruction comes from.
 struct Place {
   const char* file = "";
   unsigned line = 0;
 
-  /// As the default of a parameter: the line of the call.
+  /// For default arguments: the line of the call.
   static constexpr Place current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }
@@ -29,20 +29,15 @@ unsigned lane();
 /// Ends the launch with an error about the calling thread.
 [[noreturn]] void fault(const char* what, Place place = Place::current());
 
-/// Ends the launch on a device whose compute capability is below `least` (80 for 8.0).
+/// Faults if the device's compute capability is below `least` (80 for 8.0).
 void require_capability(int least, const char* what, Place place);
 
-/// The block's shared memory; a fault unless it was launched with at least `bytes`.
+/// The block's shared memory; faults unless the block was launched with at least `bytes`.
 void* shared_memory(std::size_t bytes, Place place);
 
-enum class Arrival : std::uint8_t { waits, passes };
-/// `threads` 0: all of the block.
-struct BarrierCall {
-  int id = 0, threads = 0;
-  Arrival arrival = Arrival::waits;
-};
-void barrier(const BarrierCall& call, Place place);
-/// Also combines: the number of threads with `predicate` != 0.
+/// __syncthreads.
+void barrier(Place place);
+/// A barrier that also returns the number of threads with `predicate` != 0.
 int counting_barrier(int predicate, Place place);
 void warp_barrier(std::uint32_t mask, Place place);
 /// Lets the other threads of the block run: for loops that wait for a value.
@@ -66,9 +61,9 @@ struct Shuffle {
 void shuffle(std::uint32_t mask, Shuffle& shuffle, Place place);
 std::uint32_t ballot(std::uint32_t mask, bool predicate, Place place);
 
-/// Checks that `bytes` at `p` are shared memory of the block with the alignment of their size.
+/// Faults unless `bytes` at `p` are in the block's shared memory and aligned to their size.
 void check_shared(const void* p, std::size_t bytes, const char* what, Place place);
-/// An access by the calling thread, watched over like the accesses of the kernel's own code.
+/// Checks an access by the calling thread like those of the kernel's own code.
 enum class AccessKind : std::uint8_t { read, write, atomic };
 void watch(const void* p, std::size_t bytes, AccessKind kind, Place place);
 
@@ -76,14 +71,14 @@ struct AsyncCopy {
   void* to;
   const void* from;
   unsigned bytes;  ///< 4, 8 or 16
-  unsigned taken;  ///< bytes of `from`; the rest becomes zero
+  unsigned taken;  ///< bytes to read from `from`; the rest is zero-filled
 };
 void copy_async(const AsyncCopy& copy, Place place);
 void commit_copies();
 void wait_copies(int pending);
 
-/// d = a b + c for one warp; fragments as the PTX manual lays them out.
-enum class MmaKind : std::uint8_t { bf16_k16, f16_k16, tf32_k8 };
+/// d = a b + c for one warp; fragments are laid out as in the PTX manual.
+enum class MmaKind : std::uint8_t { bf16_k16, f16_k16 };
 struct Mma {
   MmaKind kind;
   float* d;
@@ -94,7 +89,7 @@ void mma(Mma& args, Place place);
 
 struct LoadMatrix {
   std::uint32_t* registers;
-  int count;  ///< matrices: 1, 2 or 4
+  int count;  ///< number of matrices: 1, 2 or 4
   bool transposed;
   const void* row;
 };

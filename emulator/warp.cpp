@@ -4,7 +4,7 @@
 #include "core/half.h"
 #include "emulator/block.h"
 
-/// What the lanes of a warp do together. Fragments lie as in the PTX manual, "Matrix Fragments for mma": with
+/// Operations of the lanes of a warp. Fragments are laid out as in the PTX manual, "Matrix Fragments for mma", with
 /// group = lane / 4 and pair = lane % 4.
 namespace qtrain::emulation {
 namespace {
@@ -20,7 +20,7 @@ void act_shuffle(void* const* arguments, std::uint32_t mask) {
     if (has(mask, s.source))
       std::memcpy(s.out, static_cast<Shuffle*>(arguments[s.source])->in, s.bytes);
     else
-      std::memset(s.out, 0xff, s.bytes);  // the value of a lane that takes no part is undefined
+      std::memset(s.out, 0xff, s.bytes);  // values from non-participating lanes are undefined
   }
 }
 
@@ -51,11 +51,7 @@ float low_half(MmaKind kind, std::uint32_t bits) {
   h.bits = static_cast<std::uint16_t>(bits);
   return h;
 }
-float tf32(std::uint32_t bits) {
-  return std::bit_cast<float>(bits & 0xffffe000u);  // 10 bits of the fraction count
-}
-
-/// A is 16 x k, B is k x 8, both unpacked to f32.
+/// A is 16 x 16, B is 16 x 8, both converted to f32.
 struct Tiles {
   float a[16][16], b[16][8], c[16][8];
 };
@@ -68,27 +64,20 @@ void unpack_halves(Tiles& t, unsigned lane, const Mma& m) {
   for (unsigned i = 0; i < 2; ++i)
     for (unsigned h = 0; h < 2; ++h) t.b[pair + i * 8 + h][group] = low_half(m.kind, m.b[i] >> (16 * h));
 }
-void unpack_tf32(Tiles& t, unsigned lane, const Mma& m) {
-  const unsigned group = lane / 4, pair = lane % 4;
-  for (unsigned i = 0; i < 4; ++i) t.a[group + (i & 1) * 8][pair + (i >> 1) * 4] = tf32(m.a[i]);
-  for (unsigned i = 0; i < 2; ++i) t.b[pair + i * 4][group] = tf32(m.b[i]);
-}
 float& element_c(Tiles& t, unsigned lane, unsigned i) {
   return t.c[lane / 4 + (i >> 1) * 8][lane % 4 * 2 + (i & 1)];
 }
 
 void act_mma(void* const* arguments, std::uint32_t) {
   Tiles t{};
-  const MmaKind kind = static_cast<Mma*>(arguments[0])->kind;
   for (unsigned l = 0; l < kWarpSize; ++l) {
     const auto& m = *static_cast<Mma*>(arguments[l]);
-    (kind == MmaKind::tf32_k8 ? unpack_tf32 : unpack_halves)(t, l, m);
+    unpack_halves(t, l, m);
     for (unsigned i = 0; i < 4; ++i) element_c(t, l, i) = m.c[i];
   }
-  const int depth = kind == MmaKind::tf32_k8 ? 8 : 16;
   for (int i = 0; i < 16; ++i) {
     float sums[8] = {};
-    for (int k = 0; k < depth; ++k)
+    for (int k = 0; k < 16; ++k)
       for (int j = 0; j < 8; ++j) sums[j] += t.a[i][k] * t.b[k][j];
     for (int j = 0; j < 8; ++j) t.c[i][j] += sums[j];
   }

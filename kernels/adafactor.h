@@ -9,12 +9,11 @@ namespace qtrain::ops {
 ///                 u = g / sqrt(row / mean(row)) / sqrt(column)
 ///   param [n]:    square [n] = b square + (1-b) (g^2 + eps); u = g / sqrt(square)
 ///   param -= lr * decay * param; param -= lr * u / max(1, rms(u) / clip)
-/// On the device: hyperparameters f64 = {lr, b}; factor f64 [2] as Clip leaves it: nothing changes where factor[1] is
-/// 0.
+/// On the device: hyperparameters f64 [2] = {lr, b}; factor f64 [2] from Clip. Nothing changes if factor[1] is 0.
 struct Adafactor {
   Tensor param;
-  Tensor row = {}, column = {};  ///< of a matrix
-  Tensor square = {};            ///< of a vector
+  Tensor row = {}, column = {};  ///< matrices only
+  Tensor square = {};            ///< vectors only
   ConstTensor grad, hyperparameters, factor;
   double eps = 1e-30, clip = 1, decay = 0;
 };

@@ -7,25 +7,25 @@ namespace qtrain::ops {
 /// One AdamW step (Loshchilov and Hutter 2019, as torch.optim.AdamW), all tensors [n] in f32 (or all f64):
 ///   g = grad * factor[0]; param -= lr * decay * param; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 ///   param -= lr / hyperparameters[1] * m / (sqrt(v) / sqrt(hyperparameters[2]) + eps)
-/// On the device: hyperparameters f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] as Clip leaves it: nothing changes
-/// where factor[1] is 0.
+/// On the device: hyperparameters f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] from Clip. Nothing changes if
+/// factor[1] is 0.
 struct AdamW {
   Tensor param, m, v;
   ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
-/// The same with both moments in 8 bits (Dettmers et al. 2022, as bitsandbytes.optim.AdamW8bit): they are decoded, the
-/// step is taken in f32, and each block of both is coded anew.
+/// AdamW with both moments in 8 bits (Dettmers et al. 2022, as bitsandbytes.optim.AdamW8bit): the moments are decoded,
+/// the step is computed in f32, and each block of both moments is encoded again.
 struct AdamW8bit {
   Tensor param;
   CodedState m, v;
   ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
-/// The same where param, m and v are bf16 and there is no more exact copy of them: m is rounded to the nearest, param
-/// and v up or down at random, so that they are right on average. grad is f32. Element i has word (i % 4) of
-/// philox(seed, stream, hyperparameters[3] * 2^40 + (first + i) / 4), whose lower half decides on param and whose upper
-/// half on v; hyperparameters f64 [4], the last is t; first is a multiple of 64.
+/// AdamW where param, m and v are bf16, without a float32 master copy. m is rounded to nearest; param and v are rounded
+/// stochastically, so that they are unbiased. grad is f32. Element i uses word (i % 4) of philox(seed, stream,
+/// hyperparameters[3] * 2^40 + (first + i) / 4): its lower half rounds param, its upper half v. hyperparameters f64 [4]
+/// ends with t; first is a multiple of 64.
 struct AdamWBf16 {
   Tensor param, m, v;
   ConstTensor grad, hyperparameters, factor;
@@ -40,7 +40,7 @@ void run_cuda(Ctx&, const AdamW8bit&);
 void run_cpu(Ctx&, const AdamWBf16&);
 void run_cuda(Ctx&, const AdamWBf16&);
 
-/// The counter of an update's words.
+/// The Philox counter of the random words of update t, for elements from `first` on.
 constexpr std::uint64_t rounding_counter(double t, std::int64_t first) {
   return (static_cast<std::uint64_t>(t) << 40) + static_cast<std::uint64_t>(first / 4);
 }

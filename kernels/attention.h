@@ -3,16 +3,16 @@
 
 namespace qtrain::ops {
 
-/// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq a multiple of Hkv, query
-/// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
-/// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
-/// scores, f32 (f64 with f64 q). Never stores a T x T matrix: blocks of keys with an online softmax, as
-/// FlashAttention-2 (Dao 2023) does on a GPU. The score of a query and a key is scale * q . k, or with a softcap > 0
-/// softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in lse's type, or
-/// none: a score that each softmax of a head has beside those of its keys, whose value is zero (gpt-oss); lse is then
-/// that of all of them. The queries may be a part of the tokens: q and y [Tq, Hq, D] and lse [Hq, Tq] are those of
-/// tokens [first_query, first_query + Tq) of the T that k, v and cu_seqlens are of. On a processor their results have
-/// the same bits as among all.
+/// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq is a multiple of Hkv, and
+/// query head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention
+/// never crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
+/// scores, f32 (f64 with f64 q). Never stores a T x T matrix: it processes blocks of keys with an online softmax, as
+/// FlashAttention-2 (Dao 2023) does on a GPU. The score of a query and a key is scale * q . k; with softcap > 0 it is
+/// softcap * tanh(scale * q . k / softcap) (Gemma 2), applied before mask and softmax. sinks [Hq] in lse's type
+/// (optional) add one more score with a value of zero to each softmax of a head (gpt-oss); lse then includes it. The
+/// queries may be a subset of the tokens: q and y [Tq, Hq, D] and lse [Hq, Tq] then cover tokens [first_query,
+/// first_query + Tq) of the T tokens of k, v and cu_seqlens. On a CPU their results are bitwise the same as those of a
+/// call with all queries.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
@@ -22,10 +22,10 @@ struct Attention {
   ConstTensor sinks = {};
   std::int64_t first_query = 0;
 };
-/// Gradients of the same, with the same window, scale and softcap: that of a score times 1 - tanh^2 where it is capped.
-/// Sinks are in y and lse. Deterministic: each output element has one writer and a fixed order of summation. Where the
-/// queries are a part of the tokens, dk and dv have what comes from them; rows that none of them sees may stay as they
-/// are.
+/// Gradients of Attention, with the same window, scale and softcap: a capped score's gradient is multiplied by 1 -
+/// tanh^2. Sinks enter through y and lse. Deterministic: each output element has one writer and a fixed order of
+/// summation. If the queries are a subset of the tokens, dk and dv get the contributions of these queries only; rows
+/// that no query sees may be left unwritten.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;
@@ -40,11 +40,11 @@ struct AttentionSinkGrad {
   Sink dsinks;
   ConstTensor dy, y, lse, sinks;
 };
-/// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D];
-/// token t belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window.
-/// With a table `blocks` (i32 [rows, n]) the cache is paged, as that of vLLM (Kwon et al. 2023): keys and values are
-/// [blocks, capacity, Hkv, D], and position p of row r is place p % capacity of block blocks[r, p / capacity]. On a
-/// processor the results have the same bits as with rows in one piece. Softcap and sinks as in Attention.
+/// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D]; token t
+/// belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window. With a
+/// table `blocks` (i32 [rows, n]) the cache is paged as in vLLM (Kwon et al. 2023): keys and values are [blocks,
+/// capacity, Hkv, D], and position p of row r is entry p % capacity of block blocks[r, p / capacity]. On a CPU a paged
+/// cache gives bitwise the same results as a contiguous one. Softcap and sinks as in Attention.
 struct CachedAttention {
   Tensor y;
   ConstTensor q, keys, values, rows, positions;
@@ -54,8 +54,8 @@ struct CachedAttention {
   double softcap = 0;
   ConstTensor sinks = {};
 };
-/// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D], or paged by a table `blocks` as
-/// that of CachedAttention.
+/// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D], or paged by `blocks` as in
+/// CachedAttention.
 struct CacheAppend {
   Tensor cache;
   ConstTensor x, rows, positions;
@@ -72,7 +72,7 @@ void run_cuda(Ctx&, const CachedAttention&);
 void run_cpu(Ctx&, const CacheAppend&);
 void run_cuda(Ctx&, const CacheAppend&);
 
-/// Queries are those of all tokens, or of some in a row.
+/// The queries are those of all tokens, or of a contiguous range of them.
 inline void check_queries(ConstTensor q, ConstTensor k, std::int64_t first_query) {
   check(first_query >= 0 && first_query + q.shape[0] <= k.shape[0] && q.shape[2] == k.shape[2],
         "attention: q and k differ in T or D");

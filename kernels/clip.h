@@ -3,11 +3,11 @@
 
 namespace qtrain::ops {
 
-/// What gradients are multiplied with before an update, all f64 on the device. Of sums [2] = {loss, squares of all
-/// gradients} and limits [2] = {max_norm, loss_scale}:
+/// Computes the factor that gradients are multiplied by before an update. All tensors are f64 on the device: sums [2] =
+/// {loss, sum of squares of all gradients}, limits [2] = {max_norm, loss_scale}.
 ///   norm = sqrt(squares) / loss_scale
 ///   factor [2] = {min(1, max_norm / (norm + 1e-6)) / loss_scale, 1 if loss and squares are finite, else 0}
-/// as torch.nn.utils.clip_grad_norm_ after unscaling; max_norm 0: no limit.
+/// as torch.nn.utils.clip_grad_norm_ after unscaling; max_norm 0 means no limit.
 struct Clip {
   Tensor factor;
   ConstTensor sums, limits;

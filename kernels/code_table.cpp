@@ -9,7 +9,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// The smallest and the largest magnitude of a bucket.
+/// The smallest and the largest magnitude in a bucket.
 std::array<float, 2> ends(std::int32_t bucket) {
   const auto leading = static_cast<std::uint32_t>(bucket + CodeTable::kLowest) << CodeTable::kLeadingBits;
   if (bucket == CodeTable::kBuckets - 1) return {1, 1};

@@ -6,27 +6,27 @@
 
 namespace qtrain::ops {
 
-/// Values of a block that have one scale.
+/// Number of values that share one scale.
 inline constexpr std::int64_t kCodeBlock = 256;
 
-/// A map from 8-bit codes to values in [-1, 1] in ascending order, with what finds the nearest code of a value at
-/// once: its sign and leading bits name a bucket, and a bucket has at most two codes.
+/// A map from 8-bit codes to values in [-1, 1] in ascending order, with a lookup table for encoding: the sign and
+/// leading bits of a value select a bucket, and each bucket spans at most two codes.
 struct alignas(16) CodeTable {
-  static constexpr int kLeadingBits = 16;                             ///< sign, exponent and 7 bits of the mantissa
-  static constexpr std::int32_t kLowest = (127 - 23) << 7;            ///< of magnitudes below 2^-23 * (1 + 2^-7)
-  static constexpr std::int32_t kBuckets = (127 << 7) - kLowest + 1;  ///< of one sign, up to 1
+  static constexpr int kLeadingBits = 16;                   ///< sign, exponent and 7 bits of the mantissa
+  static constexpr std::int32_t kLowest = (127 - 23) << 7;  ///< the bucket of all magnitudes below 2^-23 * (1 + 2^-7)
+  static constexpr std::int32_t kBuckets = (127 << 7) - kLowest + 1;  ///< buckets per sign, up to magnitude 1
 
   float values[256];
-  float limits[256];  ///< midpoints: a larger value belongs to the next code (see nearest_code)
+  float limits[256];  ///< midpoints: a value above limits[c] has a code above c (see nearest_code)
   std::uint8_t
-      first[(2 * kBuckets + 15) / 16 * 16];  ///< the lowest code of a bucket; negative values behind the others
+      first[(2 * kBuckets + 15) / 16 * 16];  ///< the lowest code of each bucket; buckets of negative values come last
 };
 
-/// Of values in ascending order; an internal error if a bucket would have more than two.
+/// `values` ascending. Throws an internal error if a bucket would span more than two codes.
 CodeTable make_code_table(const std::array<float, 256>& values);
 
-/// A part of an optimizer's state in 8 bits: codes u8 [n] and scales f32 [ceil(n / kCodeBlock)]. Each block is divided
-/// by its largest magnitude before it is coded. `table`: the bytes of a CodeTable.
+/// Optimizer state in 8 bits: codes u8 [n] and scales absmax f32 [ceil(n / kCodeBlock)]. Each block is divided by its
+/// largest magnitude before it is encoded. `table` holds the bytes of a CodeTable.
 struct CodedState {
   Tensor codes, absmax;
   ConstTensor table;

@@ -9,9 +9,9 @@ enum class Gradient : std::uint8_t { none, in_place };
 
 /// loss[i] = logsumexp(z[i]) - z[i][targets[i]] for logits [n, V], targets i32 [n], loss f32 [n] (f64 with f64), where
 /// z = logit_scale * logits (Granite: 1 / logits_scaling), or with a softcap > 0
-/// z = softcap * tanh(logit_scale * logits / softcap) (Gemma 2). With Gradient::in_place the logits become
-/// scale[0] * (softmax(z) - onehot) * dz/dlogits, the gradient of what they were; scale: one f64 on the device. Without
-/// it they stay. A row whose target is kNoClass has loss 0 and gradient 0.
+/// z = softcap * tanh(logit_scale * logits / softcap) (Gemma 2). With Gradient::in_place the logits are overwritten by
+/// their gradient scale[0] * (softmax(z) - onehot) * dz/dlogits; scale is one f64 on the device. Otherwise they are
+/// unchanged. A row whose target is kNoClass has loss 0 and gradient 0.
 struct CrossEntropy {
   Tensor logits, loss;
   ConstTensor targets;

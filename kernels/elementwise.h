@@ -3,8 +3,8 @@
 
 namespace qtrain::ops {
 
-/// y = a + scale * b, rounded once (Granite scales what a branch adds to the residual stream); same shapes and dtypes.
-/// y may be a or b. The adjoint of b is a Copy with the same scale.
+/// y = a + scale * b, rounded once (Granite scales each branch that is added to the residual stream); same shapes and
+/// dtypes. y may be a or b. The gradient of b is a Copy with the same scale.
 struct Add {
   Tensor y;
   ConstTensor a, b;
@@ -16,20 +16,20 @@ struct Copy {
   ConstTensor x;
   double scale = 1;
 };
-/// y = softcap * tanh(scale * x / softcap), or scale * x where softcap is 0: logits as CrossEntropy sees them, for
+/// y = softcap * tanh(scale * x / softcap), or scale * x if softcap is 0: the logits as CrossEntropy sees them, for
 /// decoding. Same dtypes; y may be x.
 struct CapLogits {
   Tensor y;
   ConstTensor x;
   double scale = 1, softcap = 0;
 };
-/// Every element becomes `value`.
+/// Sets every element to `value`.
 struct Fill {
   Tensor y;
   double value;
 };
 /// y = or += mask * x / (1 - p), mask_i = uniform(philox(seed[0], stream, i / 4)[i % 4]) >= p. seed: one i64 on the
-/// device. Its own adjoint with the same seed and stream. y may be x when stored.
+/// device. Its gradient is the same op with the same seed and stream. y may be x with `store`.
 struct Dropout {
   Sink y;
   ConstTensor x, seed;

@@ -3,7 +3,7 @@
 
 namespace qtrain::ops {
 
-/// A row index that names none: batches of a fixed number of rows are filled up with it.
+/// A row index that refers to no row: pads batches to a fixed number of rows.
 inline constexpr std::int32_t kNoRow = -1;
 
 /// y[t] = scale * table[tokens[t]]; y [T, C], table [V, C] of any float dtype, tokens i32 [T] in [0, V). Rows are
@@ -17,7 +17,7 @@ struct Embedding {
 struct EmbeddingGrad {
   Sink dtable;
   ConstTensor dy, tokens;
-  std::int64_t padding = -1;  ///< the row that is not learned, as padding_idx of torch.nn.Embedding; -1: none
+  std::int64_t padding = -1;  ///< row without a gradient, as padding_idx of torch.nn.Embedding; -1: none
   double scale = 1;
 };
 /// y[i] = x[rows[i]], 0 where rows[i] is kNoRow; x [T, C], rows i32 [n].
@@ -25,8 +25,8 @@ struct GatherRows {
   Tensor y;
   ConstTensor x, rows;
 };
-/// y[rows[i]] = or += x[i]; rows distinct but for kNoRow, whose x goes nowhere; rows of y that are not named become 0
-/// with `store`.
+/// y[rows[i]] = or += x[i]; rows are distinct except for kNoRow, whose x is dropped. With `store`, rows of y that are
+/// not listed become 0.
 struct ScatterRows {
   Sink y;
   ConstTensor x, rows;

@@ -4,13 +4,13 @@
 namespace qtrain::ops {
 
 /// y[r] += bias[e] for the rows r in [offsets[e], offsets[e + 1]) of every expert e. y [R, N], bias [E, N] in f32 (f64
-/// with f64 y), offsets i32 [E + 1] from ExpertOrder. Rows from offsets[E] on stay as they are.
+/// with f64 y), offsets i32 [E + 1] from ExpertOrder. Rows from offsets[E] on are unchanged.
 struct ExpertBias {
   Tensor y;
   ConstTensor bias, offsets;
 };
-/// dbias[e] (+)= the sum of dy over the rows of e, in f32 (f64) and in the order of the rows; zeros stored for an
-/// expert without rows. dbias [E, N] as bias, dy [R, N].
+/// dbias[e] (+)= the sum of dy over the rows of e, in f32 (f64) and in row order; an expert without rows gets zeros
+/// with `store`. dbias [E, N] as bias, dy [R, N].
 struct ExpertBiasGrad {
   Sink dbias;
   ConstTensor dy, offsets;

@@ -3,11 +3,11 @@
 
 namespace qtrain::ops {
 
-/// The choices of all tokens, sorted by expert: a stable counting sort, so that an expert's rows are in the order of
-/// tokens. experts i32 [T, k] in [0, E), read as n = T * k choices with the flat index i = t * k + j.
-/// offsets i32 [E + 1]: expert e's choices lie at positions [offsets[e], offsets[e + 1]); slots i32 [n]: the flat index
-/// at each position; places i32 [n]: its inverse, the position of each flat index.
-/// Everything stays on the device: how many choices an expert has is never known to the host.
+/// Sorts the choices of all tokens by expert with a stable counting sort, so that each expert's rows are in token
+/// order. experts i32 [T, k] in [0, E), read as n = T * k choices with the flat index i = t * k + j. offsets i32 [E +
+/// 1]: expert e's choices are at positions [offsets[e], offsets[e + 1]); slots i32 [n]: the flat index at each
+/// position; places i32 [n]: its inverse, the position of each flat index. Everything stays on the device: the host
+/// never knows the number of rows per expert.
 struct ExpertOrder {
   Tensor offsets, slots, places;
   ConstTensor experts;

@@ -3,7 +3,7 @@
 
 namespace qtrain::ops {
 
-/// y[p] = x[slots[p] / k]: the rows of tokens, once for each of their k experts, in the order of ExpertOrder. Its
+/// y[p] = x[slots[p] / k]: each token's row, repeated for each of its k experts, in the order of ExpertOrder. Its
 /// gradient is CombineRows without weights. x [T, C], slots i32 [T * k], y [T * k, C] of x's type.
 struct DispatchRows {
   Tensor y;
@@ -12,16 +12,16 @@ struct DispatchRows {
 };
 
 /// y[t] (+)= sum over j of weights[t, j] * x[places[t * k + j]], in f32 (f64) over j in order. y [T, C], x [T * k, C]
-/// of y's type in the order of ExpertOrder, places i32 [T, k], weights f32 (f64 with f64) [T, k], or empty: all 1.
+/// of y's type in the order of ExpertOrder, places i32 [T, k], weights f32 (f64 with f64) [T, k], or empty: all are 1.
 struct CombineRows {
   Sink y;
   ConstTensor x, places;
   ConstTensor weights = {};
 };
 
-/// dx[p] (+)= weights[slots[p]] * dy[slots[p] / k]; dweights[t, j] (+)= dy[t] . x[places[t * k + j]], the
-/// sum in f32 (f64). dx [T * k, C] and x as in CombineRows, dy [T, C] of one type; dweights f32 (f64 with f64) [T, k].
-/// x is read for dweights only, weights may be empty: all 1.
+/// dx[p] (+)= weights[slots[p]] * dy[slots[p] / k]; dweights[t, j] (+)= dy[t] . x[places[t * k + j]], the sum in f32
+/// (f64). dx [T * k, C] and x as in CombineRows, dy [T, C] of the same type; dweights f32 (f64 with f64) [T, k]. x is
+/// only read for dweights; weights may be empty: all are 1.
 struct CombineRowsGrad {
   Sink dx, dweights;
   ConstTensor dy, x, slots, places;

@@ -33,8 +33,8 @@ constexpr const std::array<float, 16>& map_of(FourBit type) {
   return type == FourBit::nf4 ? kNf4Map : kFp4Map;
 }
 
-/// How codes are found: the number of `bounds` (midpoints between neighboring values, ascending) below a value is its
-/// place among the values in ascending order, and `order` has the code at each place.
+/// Lookup for encoding: the number of `bounds` (midpoints between neighboring values, ascending) below a value is its
+/// rank among the ascending values, and `order` holds the code of each rank.
 struct FourBitOrder {
   std::array<float, 15> bounds;
   std::array<std::uint8_t, 16> order;
@@ -42,7 +42,7 @@ struct FourBitOrder {
 constexpr FourBitOrder order_of(FourBit type) {
   const std::array<float, 16>& map = map_of(type);
   FourBitOrder o{};
-  for (std::size_t i = 0; i < 16; ++i) {  // equal values stay in the order of their codes
+  for (std::size_t i = 0; i < 16; ++i) {  // equal values keep the order of their codes
     std::size_t at = i;
     for (; at > 0 && map[o.order[at - 1]] > map[i]; --at) o.order[at] = o.order[at - 1];
     o.order[at] = static_cast<std::uint8_t>(i);

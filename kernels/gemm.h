@@ -8,8 +8,9 @@ namespace qtrain::ops {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// A GEMM op(A) [M, K] · op(B) [K, N]. `transpose_a` says that A is stored [K, M], and B alike [N, K]. A stride is
-/// the distance between rows, in elements, of a matrix that is some columns of a wider one; 0: its own width.
+/// A GEMM op(A) [M, K] · op(B) [K, N]. With `transpose_a` A is stored as [K, M], with `transpose_b` B as [N, K]. A
+/// stride is the distance between rows in elements, for a matrix that is a column slice of a wider one; 0: its own
+/// width.
 struct Factors {
   ConstTensor a, b;
   Transpose transpose_a = Transpose::no, transpose_b = Transpose::no;
@@ -21,12 +22,11 @@ struct Factors {
   std::int64_t depth() const { return a.shape[transpose_a == Transpose::yes ? 0 : 1]; }
 };
 
-/// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N]. The operands are as in Factors.
-/// A and B: f64 all, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result
-/// depends on shapes and values only, never on the number of threads; on a processor a row of C has the same bits
-/// whatever the number of rows. Multiplies in ctx.matmul(); on a processor where bf16 GEMMs are not faster (see
-/// kernels/cpu/isa.h) MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free zeros
-/// (plus bias).
+/// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N]. The operands are as in Factors. A and
+/// B: all f64, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result depends
+/// only on shapes and values, never on the number of threads; on a CPU a row of C has the same bits for any number of
+/// rows. Multiplies in ctx.matmul(); on a CPU where bf16 GEMMs are not faster (see kernels/cpu/isa.h),
+/// MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives zeros (plus bias).
 struct Gemm {
   Sink c;
   ConstTensor a, b;
@@ -34,29 +34,29 @@ struct Gemm {
   double alpha = 1;
   ConstTensor bias = {};
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
-  /// More GEMMs, or none, for the same sums: one pass over C instead of several.
+  /// Further GEMMs added into the same result: one pass over C instead of several.
   std::array<Factors, 3> added = {};
 
   Factors first() const { return {a, b, transpose_a, transpose_b, a_stride, b_stride}; }
 };
-/// Elements between rows of a matrix whose stride is given as in Factors.
+/// Elements between rows of a matrix, with a stride as in Factors.
 inline std::int64_t row_step(const ConstTensor& matrix, std::int64_t stride) {
   return stride == 0 ? matrix.shape[1] : stride;
 }
-/// Elements from the first of such a matrix to its last.
+/// Elements from the first to the last of such a matrix, both included.
 inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
   const Shape& s = matrix.shape;
   return s.numel() == 0 ? 0 : (s[0] - 1) * row_step(matrix, stride) + s[1];
 }
 /// c += alpha * the GEMM of `f`.
 Gemm added_to(Tensor c, const Factors& f, double alpha);
-/// The same as one GEMM after the other, each adding to the one before.
+/// The equivalent sequence of GEMMs without `added`, each adding to the result of the previous one.
 std::vector<Gemm> one_by_one(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
 void run_cuda(Ctx&, const Gemm&);  ///< of one GEMM
 
-/// The most bytes of A, of B and of biases that the GEMMs of a model convert at a time. A GPU multiplies operands of
-/// one type and adds biases of the result's; others are converted first, in memory of their own.
+/// The largest numbers of bytes of A, B and biases that a model's GEMMs convert at a time. A GPU multiplies operands of
+/// one type and adds biases of the result's type; others are first converted into separate memory.
 struct GemmMemory {
   std::size_t converted_a = 0, converted_b = 0, converted_bias = 0;
 
@@ -65,20 +65,20 @@ struct GemmMemory {
 inline void run_cpu(Ctx&, const GemmMemory&) {}
 void run_cuda(Ctx&, const GemmMemory&);
 
-/// Takes that memory now, so that no GEMM has to.
+/// Allocates that memory now, so that no GEMM has to.
 inline void reserve(Ctx& ctx, const GemmMemory& memory) {
   dispatch(ctx, memory);
 }
 
-/// Bytes that the library of a GPU may use while it computes: 32 MiB from Hopper on, as NVIDIA recommends, else 8 MiB.
+/// Workspace bytes for the GPU's GEMM library: 32 MiB from Hopper on, as NVIDIA recommends, else 8 MiB.
 inline std::size_t gemm_workspace(int compute_capability_major) {
   return (compute_capability_major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
 }
 
-/// Bytes in which a GEMM whose sums are added to something is tried when it is new.
+/// Size of the memory for autotuning GEMMs that accumulate into their result.
 inline constexpr std::size_t kGemmTrialBytes = std::size_t{64} << 20;
 
-/// The type that a GPU multiplies both operands in.
+/// The type that a GPU converts both operands to.
 inline DType gemm_operand_type(MatmulPrecision matmul, DType a, DType b) {
   const bool half = a != DType::f32 && b != DType::f32;
   if (half && a == b) return a;

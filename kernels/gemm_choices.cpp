@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRules = 3;  ///< of what GEMMs share a choice and what it is chosen by (kernels/gemm_key.h)
+constexpr int kRules = 3;  ///< version of the size classes and the selection rules (kernels/gemm_key.h)
 constexpr const char *kMadeBy = "made_by", *kChoices = "choices";
 
 std::string file_name(std::string made_by) {
@@ -63,7 +63,7 @@ GemmChoices::Table GemmChoices::shared_now() const {
   if (!fs::is_regular_file(file_, absent)) return {};
   try {
     return table_of(read_json(file_)).value_or(Table{});
-  } catch (const Error&) {  // half a file of a full disk: written anew
+  } catch (const Error&) {  // truncated when a disk was full: it is written again
     return {};
   }
 }
@@ -92,7 +92,7 @@ void GemmChoices::share() {
     Table all = shared_now();
     all.merge(Table(new_));
     write_file(file_, dump_json(document(all), 1) + "\n");
-  } catch (const Error&) {  // read-only or full: other runs choose for themselves
+  } catch (const Error&) {  // read-only or full disk: other runs choose for themselves
   } catch (const fs::filesystem_error&) {
   }
   new_.clear();
@@ -106,7 +106,7 @@ bool GemmChoices::restore(const Json& used, const std::string& place) {
   check(!asked_, "choices of GEMMs are restored before the first GEMM");
   std::optional<Table> table = table_of(used);
   if (!table || !used.contains(kMadeBy) || !used[kMadeBy].is_string())
-    fail(ErrorKind::input, {.cause = "does not hold the algorithms of GEMMs", .place = place});
+    fail(ErrorKind::input, {.cause = "does not hold GEMM algorithms", .place = place});
   if (used[kMadeBy] != made_by_) return false;
   used_ = std::move(*table);
   return true;

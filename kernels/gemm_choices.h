@@ -11,33 +11,33 @@
 
 namespace qtrain {
 
-/// Algorithms of GEMMs that were found by timing, by the names of the GEMMs (kernels/gemm_key.h). What
-/// is chosen decides the last bits of results, so it is kept: in a file that runs share, and in checkpoints, whose own
-/// choices come first.
+/// GEMM algorithms that were chosen by timing, by GEMM name (kernels/gemm_key.h). The choice determines the last bits
+/// of results, so it is persisted: in a file that runs share, and in checkpoints, whose choices take precedence.
 class GemmChoices {
  public:
-  /// An algorithm in the words of its library.
+  /// An algorithm as its library encodes it.
   using Algorithm = std::array<std::uint64_t, 8>;
 
-  /// `made_by`: the GPU and the version of the library, outside which choices mean nothing; so they do under other
-  /// rules of naming and choosing. `folder`: of the shared file; empty: none. A file that cannot be read or written is
-  /// done without.
+  /// `made_by`: the GPU and the library version; choices are valid for these and one version of the selection rules
+  /// only. `folder`: that of the shared file; empty: none. A file that cannot be read or written is ignored.
   GemmChoices(std::string made_by, const std::filesystem::path& folder);
-  /// Shares what is new.
+  /// Shares new choices.
   ~GemmChoices();
   GemmChoices(const GemmChoices&) = delete;
   GemmChoices& operator=(const GemmChoices&) = delete;
 
   std::optional<Algorithm> find(const std::string& gemm);
-  /// For this run and for others.
+  /// Stores a choice for this run and for others.
   void remember(const std::string& gemm, const Algorithm& algorithm);
-  /// Writes what this run has chosen beside what others wrote since, whose choices stay: they have computed with them.
+  /// Adds this run's choices to the shared file. Choices that others wrote in the meantime win: they have already
+  /// computed with them.
   void share();
 
-  /// What the GEMMs of this run are computed with.
+  /// The choices that this run's GEMMs use.
   Json used() const;
-  /// Goes on with the choices that a run has used, before the first GEMM. False: they are another GPU's or library's
-  /// or follow other rules, and were left alone. ErrorKind::input for anything else, with `place`.
+  /// Restores the choices that an earlier run used; call it before the first GEMM. Returns false, changing nothing, if
+  /// they were made by another GPU, library or version of the rules. Throws ErrorKind::input, with `place`, for
+  /// anything else.
   bool restore(const Json& used, const std::string& place);
   const std::string& made_by() const { return made_by_; }
 
@@ -53,7 +53,7 @@ class GemmChoices {
   bool asked_ = false;
 };
 
-/// Those of the GEMMs of a context; none on a processor, which has one algorithm.
+/// The choices of a context; null on a CPU, which has one algorithm.
 GemmChoices* gemm_choices(Ctx& ctx);
 
 namespace cuda {

@@ -10,7 +10,7 @@ std::uint32_t alignment_of(const void* p) {
   return std::uint32_t{1} << std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(p)));
 }
 
-// The three leading bits decide: 1, 2, ... 8, 10, 12, 14, 16, 20, ...
+// Rounds up to three significant bits: 1, 2, ... 8, 10, 12, 14, 16, 20, ...
 std::int64_t class_of_rows(std::int64_t rows) {
   constexpr int kBits = 3;
   const auto n = static_cast<std::uint64_t>(rows);
@@ -67,14 +67,14 @@ std::string sizes_of(const GemmKey& key) {
 }
 
 std::optional<ops::Gemm> repeatable(const ops::Gemm& g, Tensor memory) {
-  constexpr std::int64_t kTile = 256;  // rows of the largest tiles of a GPU
+  constexpr std::int64_t kTile = 256;  // rows of the largest tiles on a GPU
   const std::int64_t step = ops::row_step(g.c.t, g.c_stride), room = memory.numel();
   ops::Gemm part = g;
   part.c.t.data = memory.data;
   if (ops::stretch(g.c.t, g.c_stride) <= room) return part;
   const std::int64_t fitting = room / step / kTile * kTile;
   if (fitting == 0) return {};
-  part.a_stride = ops::row_step(g.a, g.a_stride);  // of all its columns
+  part.a_stride = ops::row_step(g.a, g.a_stride);  // the stride of the full matrix
   part.a.shape.dims[g.transpose_a == ops::Transpose::yes ? 1 : 0] = fitting;
   part.c.t.shape.dims[0] = fitting;
   return part;

@@ -4,17 +4,17 @@
 
 namespace qtrain {
 
-/// Memory of a GPU that its library of GEMMs works in, whatever the model is: taken once, so that nothing is
-/// allocated during a step, and what is chosen does not hang on what is free.
+/// GPU memory for the GEMM library, independent of the model. It is allocated once, so that nothing is allocated during
+/// a step and the choice of algorithms does not depend on free memory.
 struct GemmWorkspaces {
   explicit GemmWorkspaces(Device device)
-      : workspace(device, ops::gemm_workspace(cuda_info(device.index).major), "workspace of GEMMs"),
-        trials(device, ops::kGemmTrialBytes, "trials of GEMMs") {}
-  /// Of a GPU of this major compute capability.
+      : workspace(device, ops::gemm_workspace(cuda_info(device.index).major), "GEMM workspace"),
+        trials(device, ops::kGemmTrialBytes, "GEMM autotuning") {}
+  /// Total bytes on a GPU of this major compute capability.
   static std::size_t bytes(int major) { return ops::gemm_workspace(major) + ops::kGemmTrialBytes; }
 
   DeviceMemory workspace;
-  DeviceMemory trials;  ///< sums of GEMMs that add to something, while they are tried
+  DeviceMemory trials;  ///< results of accumulating GEMMs during autotuning
 };
 
 }  // namespace qtrain

@@ -3,16 +3,16 @@
 
 namespace qtrain::ops {
 
-/// act(g) = g * s(g) with s the logistic function of an odd polynomial z: 1 / (1 + e^-z(g)).
+/// act(g) = g * s(g), where s is the logistic function of an odd polynomial z: 1 / (1 + e^-z(g)).
 enum class Activation : std::uint8_t {
   silu,       ///< z = g (Llama, Qwen, Granite)
   gelu_tanh,  ///< z = 2 sqrt(2/pi) (g + 0.044715 g^3), as gelu(approximate="tanh") of PyTorch (Gemma)
 };
 
-/// How gate and up lie in a row of one tensor [T, 2 F].
+/// The layout of gate and up in a row of one tensor [T, 2 F].
 enum class GluOrder : std::uint8_t {
   halves,  ///< F gates, then F ups (Phi-3)
-  pairs,   ///< gate and up in turns (gpt-oss), which comes with a limit
+  pairs,   ///< gate and up interleaved (gpt-oss), always with a limit
 };
 
 /// y = up * act(gate), a gated linear unit (SwiGLU, GeGLU: Shazeer 2020); all [T, F].
@@ -28,8 +28,7 @@ struct GluGrad {
   ConstTensor dy, gate, up;
   Activation activation = Activation::silu;
 };
-/// The same of both in one tensor: y [T, F], x [T, 2 F]. Pairs have silu, a limit > 0 and alpha:
-///   y = (clamp(up, -limit, limit) + 1) * g * s(alpha g),  g = min(gate, limit).
+/// Glu with gate and up in one tensor: y [T, F], x [T, 2 F]. Pairs use silu, a limit > 0 and alpha:
 struct PackedGlu {
   Tensor y;
   ConstTensor x;
@@ -37,7 +36,7 @@ struct PackedGlu {
   Activation activation = Activation::silu;
   double alpha = 1, limit = 0;
 };
-/// dx [T, 2 F] as x; what a limit cut off has no gradient, but at the limit itself has. dx may be x.
+/// dx [T, 2 F] as x. Clamped values have no gradient; values exactly at the limit have one. dx may be x.
 struct PackedGluGrad {
   Sink dx;
   ConstTensor dy, x;

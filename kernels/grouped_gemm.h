@@ -3,13 +3,12 @@
 
 namespace qtrain::ops {
 
-/// The GEMMs of all experts with their rows, without padding or dropped tokens (as MegaBlocks, Gale et al. 2022): for
-/// every expert e and its rows r in [offsets[e], offsets[e + 1]) C[r] = or += alpha * A[r] · op(B_e). Rows from
-/// offsets[E] on stay as they are. A [R, K]; B [E, K, N], or [E, N, K] with transpose_b; C [R, N]; offsets i32 [E + 1]
-/// from ExpertOrder, rising from 0, read on the device. Strides as in Gemm: distances between rows that are some
-/// columns of wider ones, 0: their width. Types as of Gemm: f64 all, or any mix of f32 and bf16 (CUDA: and f16), C f32
-/// or a 16-bit type. On a processor a row of C has the bits that ops::gemm gives it with that expert's matrix, whatever
-/// the other rows.
+/// One GEMM per expert over its own rows, without padding or dropped tokens (as MegaBlocks, Gale et al. 2022): for
+/// every expert e and its rows r in [offsets[e], offsets[e + 1]): C[r] = or += alpha * A[r] · op(B_e). Rows from
+/// offsets[E] on are unchanged. A [R, K]; B [E, K, N], or [E, N, K] with transpose_b; C [R, N]; offsets i32 [E + 1]
+/// from ExpertOrder, ascending from 0, read on the device. Strides as in Gemm. Types: all f64, or A and B any mix of
+/// f32 and bf16 (CUDA: and f16) and C f32 or a 16-bit type. On a CPU a row of C has the same bits that ops::gemm
+/// computes with that expert's matrix, for any other rows.
 struct GroupedGemm {
   Sink c;
   ConstTensor a, b, offsets;
@@ -18,9 +17,9 @@ struct GroupedGemm {
   std::int64_t a_stride = 0, c_stride = 0;
 };
 
-/// The gradient of the experts' matrices: C_e = or += alpha * A[rows of e]^T · B[rows of e], zeros stored for an expert
-/// without rows. A [R, M], B [R, N], C [E, M, N], offsets as in GroupedGemm. For B_e of GroupedGemm: with dC [R, N] and
-/// A [R, K], dB_e [N, K] (transpose_b) = {a: dC, b: A} and dB_e [K, N] = {a: A, b: dC}.
+/// The gradient of the experts' matrices: C_e = or += alpha * A[rows of e]^T · B[rows of e]; an expert without rows
+/// gets zeros with `store`. A [R, M], B [R, N], C [E, M, N], offsets as in GroupedGemm. For B_e of GroupedGemm, with dC
+/// [R, N] and A [R, K]: dB_e [N, K] (transpose_b) = {a: dC, b: A} and dB_e [K, N] = {a: A, b: dC}.
 struct GroupedGemmGrad {
   Sink c;
   ConstTensor a, b, offsets;

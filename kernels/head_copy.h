@@ -3,8 +3,8 @@
 
 namespace qtrain::ops {
 
-/// Heads [x_first, x_first + count) of x [T, Hx, D] become, or are added to, heads [y_first, y_first + count) of
-/// y [T, Hy, D]; the same float dtype.
+/// Copies or adds heads [x_first, x_first + count) of x [T, Hx, D] to heads [y_first, y_first + count) of y [T, Hy, D];
+/// both have the same float dtype.
 struct CopyHeads {
   Sink y;
   ConstTensor x;

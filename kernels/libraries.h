@@ -4,12 +4,12 @@
 
 namespace qtrain {
 
-/// A library of CUDA's that is opened when the first op needs it.
+/// A CUDA library that is opened when the first op needs it.
 struct CudaLibrary {
   std::string name, file;
   std::string problem = {};  ///< why it cannot be used; empty if it can
 };
-/// Those that this build's CUDA backend opens; only where kHasCuda.
+/// The libraries that this build's CUDA backend opens; only defined if kHasCuda.
 std::vector<CudaLibrary> cuda_libraries();
 
 }  // namespace qtrain

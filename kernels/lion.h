@@ -6,14 +6,13 @@ namespace qtrain::ops {
 
 /// One Lion step (Chen et al. 2023, as bitsandbytes.optim.Lion), all tensors [n] in f32 (or all f64):
 ///   g = grad * factor[0]; param -= lr * decay * param; param -= lr * sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
-/// On the device: hyperparameters f64, lr first; factor f64 [2] as Clip leaves it: nothing changes where factor[1] is
-/// 0.
+/// On the device: hyperparameters f64, lr first; factor f64 [2] from Clip. Nothing changes if factor[1] is 0.
 struct Lion {
   Tensor param, m;
   ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, decay = 0;
 };
-/// The same with the momentum in 8 bits.
+/// Lion with the momentum in 8 bits.
 struct Lion8bit {
   Tensor param;
   CodedState m;

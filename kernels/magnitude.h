@@ -3,18 +3,18 @@
 
 namespace qtrain::ops {
 
-/// Weight-decomposed adapters (DoRA, Liu et al. 2024, as PEFT computes it): a layer's rows get magnitudes of their own,
-/// m_j, and keep the directions of V = W + scale * B A. Norms of V are taken as constants by gradients.
+/// Weight-decomposed adapters (DoRA, Liu et al. 2024, as PEFT computes it): with V = W + scale * B A, each row of V is
+/// normalized and multiplied by a learned magnitude m_j. Gradients treat the norms of V as constants.
 ///
 /// norm [out] = L2 norms of the rows of W + scale * B A; W [out, in] of any float type, A [r, in] and B [out, r] f32,
-/// or f64 with an f64 norm. The matrix is not written down.
+/// or f64 with an f64 norm. Does not materialize the matrix.
 struct RowNorms {
   Tensor norm;
   ConstTensor w, a, b;
   double scale;
 };
-/// y [T, out] = or += (m_j / norm_j + shift) * x + bias; a row of norm 0 counts as m_j / norm_j = 0. Bias [out] may
-/// be absent. x may be y.
+/// y [T, out] = or += (m_j / norm_j + shift) * x + bias; if norm_j is 0, m_j / norm_j counts as 0. Bias [out] is
+/// optional. x may be y.
 struct ScaleToMagnitude {
   Sink y;
   ConstTensor x, magnitude, norm;

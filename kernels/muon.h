@@ -2,8 +2,8 @@
 #include "kernels/dispatch.h"
 #include "kernels/sgd.h"
 
-/// The steps of Muon (Jordan et al. 2024, as torch.optim.Muon) beside its GEMMs. factor f64 [2] on the device
-/// as Clip leaves it: where factor[1] is 0 neither momentum nor param change.
+/// The steps of Muon (Jordan et al. 2024, as torch.optim.Muon) between its GEMMs. factor f64 [2] on the device from
+/// Clip: if factor[1] is 0, neither momentum nor param changes.
 namespace qtrain::ops {
 
 /// g = grad * factor[0]; b = b + (1 - momentum) (g - b); y = nesterov ? g + momentum (b - g) : b, y bf16, the others

@@ -5,7 +5,7 @@
 
 namespace qtrain::ops {
 
-/// The name of a type of arguments as the compiler writes it, without its namespace: "RmsNormGrad".
+/// The name of an argument struct without its namespace, as the compiler prints it: "RmsNormGrad".
 template <class Args>
 constexpr std::string_view type_name() {
   constexpr std::string_view text = __PRETTY_FUNCTION__;  // "... [with Args = qtrain::ops::RmsNormGrad; ...]"

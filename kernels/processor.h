@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Whether MatmulPrecision::bf16 means bf16 dot products on this processor: only where they are faster than f32.
-/// Elsewhere it computes in f32 without rounding operands.
+/// Whether MatmulPrecision::bf16 uses bf16 dot products on this CPU, which it does only where they are faster than f32.
+/// Otherwise it computes in f32 without rounding operands.
 bool has_bf16_matmul();
 
 /// "Intel(R) Xeon(R) Processor"
@@ -14,7 +14,7 @@ std::string processor_name();
 /// "Intel(R) Xeon(R) Processor, 2 threads, avx512"
 std::string describe_cpu();
 
-/// Vector units that matter here, whether this processor has them, and what it costs where it has not.
+/// A vector extension that qtrain uses, whether this CPU has it, and the slowdown without it.
 struct VectorUnit {
   std::string name;
   bool there;

@@ -4,26 +4,26 @@
 #include "kernels/four_bit.h"
 #include "kernels/gemm.h"
 
-/// Weights (NF4: Dettmers et al. 2023, QLoRA; LLM.int8: 2022) and optimizer states (2022) in blocks of codes, bit for
-/// bit as bitsandbytes computes them on the CPU: a block of `blocksize` neighboring elements has a scale, the largest
-/// magnitude in it (absmax). The last block may be shorter.
+/// Block quantization of weights (NF4: Dettmers et al. 2023, QLoRA; LLM.int8: 2022) and optimizer states (2022),
+/// bitwise as bitsandbytes computes it on the CPU: each block of `blocksize` consecutive elements has a scale, its
+/// largest magnitude (absmax). The last block may be shorter.
 namespace qtrain {
 
-/// The least that values are divided by: absmax of a block of zeros is 0.
+/// The smallest divisor: a block of zeros has an absmax of 0.
 inline constexpr float kLeastScale = 1e-38F;
-/// Whether bitsandbytes has 4-bit blocks of this size: a power of two from 32 to 4096.
+/// Whether bitsandbytes supports this size of 4-bit blocks: a power of two from 32 to 4096.
 constexpr bool is_blocksize4(std::int64_t size) {
   return size >= 32 && size <= 4096 && (size & (size - 1)) == 0;
 }
-/// Blocks that n elements take.
+/// Number of blocks that n elements take.
 constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t blocksize) {
   return (n + blocksize - 1) / blocksize;
 }
 
 namespace ops {
 
-/// A 4-bit tensor of n = shape.numel() elements; all parts on one device, any alignment.
-/// The scale of block b is absmax[b], or, where absmax is nested (u8), the scale of scales
+/// A 4-bit tensor of n = shape.numel() elements; all parts are on one device, with any alignment. The scale of block b
+/// is absmax[b], or, if absmax is nested (u8):
 ///   nested_map[absmax[b]] * nested_absmax[b / nested_blocksize] + offset[0],  each operation rounded to f32.
 struct Blocks4 {
   ConstTensor codes;   ///< u8 [ceil(n / 2)]: element 2j in the high half of byte j, 2j + 1 in the low half
@@ -35,7 +35,7 @@ struct Blocks4 {
 
   bool nested() const { return absmax.dtype == DType::u8; }
 };
-/// An internal error unless the parts fit each other.
+/// Throws an internal error unless the parts fit each other.
 inline void check_blocks(const Blocks4& w) {
   const std::int64_t n = w.shape.numel(), blocks = blocks_of(n, w.blocksize);
   check(is_blocksize4(w.blocksize), "4-bit blocks: sizes are powers of two from 32 to 4096");
@@ -53,17 +53,17 @@ struct Dequantize4 {
   Tensor y;
   Blocks4 w;
 };
-/// codes and absmax f32 of x (f32, bf16, f16; n elements, computed in f32) in blocks of `blocksize`. A full block is
-/// multiplied by 1 / max(absmax, 1e-38); a shorter last one is divided by max(absmax, 1e-38), which is then its scale.
-/// A block with a NaN or an infinity gets a NaN or infinite scale, and codes that mean nothing.
+/// Encodes x (f32, bf16, f16; n elements, computed in f32) as codes and absmax f32, in blocks of `blocksize`. A full
+/// block is multiplied by 1 / max(absmax, 1e-38); a shorter last block is divided by max(absmax, 1e-38), which is then
+/// its scale. A block with a NaN or infinity gets a NaN or infinite scale and meaningless codes.
 struct Quantize4 {
   Tensor codes, absmax;
   ConstTensor x;
   FourBit type = FourBit::nf4;
   int blocksize = 64;
 };
-/// Scales of scales: offset[0] = mean(absmax), then codes u8 [n] and nested_absmax f32 of absmax - offset on the map
-/// (f32 [256]). The mean is the exact one rounded; torch's differs from it in the last bits. absmax is overwritten.
+/// Quantizes scales: offset[0] = mean(absmax), then codes u8 [n] and nested_absmax f32 of absmax - offset with `map`
+/// (f32 [256]). The mean is correctly rounded; torch's differs in the last bits. absmax is overwritten.
 struct NestAbsmax {
   Tensor codes, nested_absmax, offset;
   Tensor absmax;
@@ -71,13 +71,13 @@ struct NestAbsmax {
   int blocksize = 256;
 };
 
-/// How a code of the 8-bit map is found.
+/// How the code in an 8-bit map is found.
 enum class CodeRule : std::uint8_t {
-  nearest,  ///< the nearest value: what the GPUs of bitsandbytes do
-  grid,     ///< that of the value on_grid: what its CPU library does
+  nearest,  ///< the nearest value, as bitsandbytes does on GPUs
+  grid,     ///< the value nearest to on_grid(x), as its CPU library does
 };
 /// codes u8 [n] and absmax f32 [blocks] of x f32 [n]: the code of x * (1 / absmax). A block of zeros has codes 0 and
-/// absmax 0 (NaN counts as 0 in absmax and gets code 0).
+/// absmax 0 (a NaN is ignored in absmax and gets code 0).
 struct Quantize8 {
   Tensor codes, absmax;
   ConstTensor x, map;  ///< map f32 [256], ascending
@@ -96,8 +96,8 @@ struct DequantizeRows8 {
   Tensor y;
   ConstTensor codes, scale;
 };
-/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows)
-/// without writing W down: what Dequantize4 and Gemm give, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
+/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows), without
+/// materializing W: equals Dequantize4 followed by Gemm, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
 /// and f16).
 struct Gemm4 {
   static constexpr std::int64_t kFewRows = 8;
@@ -109,7 +109,8 @@ struct Gemm4 {
   Factors added = {};
 };
 
-/// The same by LLM.int8 weights (codes i8 [N, K], scale f32 [N]): the bits of DequantizeRows8 and Gemm. On processors.
+/// Gemm4 for LLM.int8 weights (codes i8 [N, K], scale f32 [N]): bitwise equal to DequantizeRows8 followed by Gemm. CPU
+/// only.
 struct GemmRows8 {
   Sink c;
   ConstTensor a;
@@ -118,7 +119,7 @@ struct GemmRows8 {
   ConstTensor bias = {};
   Factors added = {};
 
-  /// Whether so many rows are few, on a device that multiplies by codes.
+  /// Whether this op supports that many rows on the device.
   static bool takes(Device device, std::int64_t rows) {
     return device.kind == DeviceKind::cpu && rows <= Gemm4::kFewRows;
   }

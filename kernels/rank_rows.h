@@ -3,13 +3,13 @@
 
 namespace qtrain::ops {
 
-/// What ranks exchange: few rows, each of all the elements that one of them has. Any float dtype.
+/// Ops for exchanges between ranks: a few rows, each with all elements of one rank. Any float dtype.
 
-/// x [R, ...]: the rows change places, the first with the last and so on.
+/// Reverses the order of the rows of x [R, ...].
 struct ReverseRows {
   Tensor x;
 };
-/// y [n] (+)= the rows of x [R, n], one after the other, in f32 (f64 for f64), rounded once.
+/// y [n] (+)= the sum of the rows of x [R, n], in order, in f32 (f64 for f64), rounded once.
 struct AddRows {
   Sink y;
   ConstTensor x;

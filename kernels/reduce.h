@@ -8,18 +8,18 @@ struct ColumnSum {
   Sink y;
   ConstTensor x;
 };
-/// out f64 [1] = sum of squares of x (f32 or f64), or is added to; fixed order, f64 partial sums.
+/// out f64 [1] = or += the sum of squares of x (f32 or f64); fixed order, f64 partial sums.
 struct SumSquares {
   Sink out;
   ConstTensor x;
 };
-/// out f64 [1] = or += sum of x.
+/// out f64 [1] = or += the sum of x.
 struct Sum {
   Sink out;
   ConstTensor x;
 };
-/// out f64 [ceil(n / segment)]: sums of squares of `segment` elements of x [n] each, of the last as many as are left.
-/// What a segment comes to depends on its elements alone, not on what of a tensor x is.
+/// out f64 [ceil(n / segment)]: the sum of squares of each segment of `segment` elements of x [n]; the last may be
+/// shorter. A segment's sum depends only on its elements, not on its position in a larger tensor.
 struct SegmentSquares {
   Tensor out;
   ConstTensor x;

@@ -4,15 +4,12 @@
 namespace qtrain::ops {
 
 /// RMSNorm (Zhang and Sennrich 2019): y = x * inv_rms * (weight + weight_offset), inv_rms = 1 / sqrt(mean(x^2) + eps)
-/// per row. x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x). An offset of 1 is for weights that
-/// are stored as their distance from one (Gemma). With `residual` (same shape as x) it normalizes sum = x + residual
-/// and writes `sum`, saving one pass.
+/// per row. x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x). weight_offset 1 is for weights stored
+/// as their difference from 1 (Gemma).
 struct RmsNorm {
   Tensor y, inv_rms;
   ConstTensor x, weight;
   double eps;
-  ConstTensor residual = {};
-  Tensor sum = {};
   double weight_offset = 0;
 };
 /// dx (+)= inv_rms * (dy*w - x * inv_rms^2 * mean(dy*w*x)), w = weight + weight_offset;
@@ -30,7 +27,6 @@ void run_cuda(Ctx&, const RmsNormGrad&);
 inline void rms_norm(Ctx& ctx, const RmsNorm& a) {
   check(a.x.shape[-1] == a.weight.numel(), "rms_norm: weight must match the last dimension of x");
   check(a.y.numel() == a.x.numel() && a.inv_rms.numel() == a.x.shape.rows(), "rms_norm: shapes differ");
-  check(bool(a.residual.shape.rank) == bool(a.sum.shape.rank), "rms_norm: residual and sum go together");
   dispatch(ctx, a);
 }
 inline void rms_norm_grad(Ctx& ctx, const RmsNormGrad& a) {

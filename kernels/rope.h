@@ -4,8 +4,9 @@
 namespace qtrain::ops {
 
 /// Rotary position embedding (Su et al. 2021) of x [T, H, D] (pairs (i, i + D/2), as in transformers), after an RMS
-/// norm over D where `weight` [D] is given (qk-norm), by weight + weight_offset as in rms_norm. cos, sin [P, D/2] in
-/// f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written when `weight` is given. y may be x.
+/// norm over D if `weight` [D] is given (qk-norm), which uses weight + weight_offset as rms_norm does. cos, sin [P,
+/// D/2] in f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written if `weight` is given. y may be
+/// x.
 struct Rope {
   Tensor y;
   ConstTensor x, cos, sin, positions;
@@ -13,7 +14,7 @@ struct Rope {
   Tensor inv_rms = {};
   double eps = 0, weight_offset = 0;
 };
-/// The adjoint: the inverse rotation, then the norm's gradient. x, weight and inv_rms only with a norm.
+/// The gradient: the inverse rotation, then the norm's gradient. x, weight and inv_rms are only read with a norm.
 struct RopeGrad {
   Sink dx;
   ConstTensor dy, cos, sin, positions;

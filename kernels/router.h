@@ -3,17 +3,16 @@
 
 namespace qtrain::ops {
 
-/// The most experts that the kernels of a GPU choose from, and the most that a token may get.
+/// Limits of the GPU kernels: the number of experts, and of experts per token.
 inline constexpr std::int64_t kMaxExperts = 512, kMaxChoices = 32;
 
 /// Whether a token's weights are divided by their sum (`norm_topk_prob` of transformers).
 enum class TopKNorm : std::uint8_t { none, sum_to_one };
 
-/// Which k of E experts a token goes to, and what each of them counts:
-/// probs[t] = softmax(logits[t]) over all experts, in f32 (f64 with f64); experts[t] = the k experts with the largest
-/// logits, the largest first, of equal ones that with the lower index first, a NaN before any number;
-/// weights[t, j] = probs[t, experts[t, j]], divided by the sum of the k with TopKNorm::sum_to_one.
-/// With sum_to_one this is also a softmax over the chosen logits alone (Mixtral, gpt-oss).
+/// Chooses k of E experts for each token, and their weights: probs[t] = softmax(logits[t]) over all experts, in f32
+/// (f64 with f64); experts[t] = the k experts with the largest logits in descending order; on a tie the lower index
+/// comes first, and a NaN before any number; weights[t, j] = probs[t, experts[t, j]], divided by the sum of the k with
+/// TopKNorm::sum_to_one, which equals a softmax over the chosen logits alone (Mixtral, gpt-oss).
 /// logits [T, E] of any float type; experts i32 [T, k]; weights [T, k] and probs [T, E] f32, or f64 with f64 logits.
 struct Route {
   Tensor experts, weights, probs;
@@ -21,12 +20,13 @@ struct Route {
   TopKNorm norm = TopKNorm::sum_to_one;
 };
 
-/// The gradient of Route and of the auxiliary loss. With g[e] = factor[e] + (the gradient of probs[e] through weights):
+/// The gradient of Route and of the load-balancing loss. With g[e] = factor[e] + (the gradient of probs[e] through
+/// weights):
 /// dlogits[t, e] (+)= probs[t, e] * (g[e] - sum over e' of probs[t, e'] * g[e']).
 /// Through weights: dweights[j] at e = experts[j]; with sum_to_one (dweights[j] - dweights . weights) / S, S the sum of
-/// the k probs. dlogits [T, E] of any float type; dweights [T, k] may be empty, as may factor [E] (see RouterBalance):
-/// nothing comes from there. `tokens` i32 [1] is read on the device: factor is for so many of the first rows, those
-/// behind fill the batch up; empty: for all.
+/// the k probs. dlogits [T, E] of any float type; dweights [T, k] and factor [E] (see RouterBalance) may be empty and
+/// then contribute nothing. `tokens` i32 [1], read on the device, is the number of leading rows that factor applies to,
+/// the rest being padding; empty: all rows.
 struct RouteGrad {
   Sink dlogits;
   ConstTensor dweights, experts, weights, probs;
@@ -35,8 +35,8 @@ struct RouteGrad {
 };
 
 /// counts[e] (+)= number of (t, j) with experts[t, j] == e; sums[e] (+)= sum over t of probs[t, e]; both f64 [E] with
-/// one mode: stored by the first layer of a batch, added to by the others. experts i32 [T, k], probs f32 or f64 [T, E].
-/// Only the first rows count, so many as `tokens` i32 [1] says on the device; empty: all.
+/// the same mode: the first layer of a batch stores, the others add. experts i32 [T, k], probs f32 or f64 [T, E].
+/// `tokens` i32 [1], read on the device, is the number of leading rows that count; empty: all rows.
 struct RouterLoad {
   Sink counts, sums;
   ConstTensor experts, probs;
@@ -47,8 +47,8 @@ struct RouterLoad {
 /// (load_balancing_loss_func with its attention mask), over rows = layers * tokens rows of router logits:
 /// loss = E * sum over e of (counts[e] / rows) * (sums[e] / rows); its gradient takes counts as constant:
 /// factor[e] = scale * coefficient * E * counts[e] / rows^2, for RouteGrad of every layer.
-/// loss f64 [1] without coefficient; factor f32 or f64 [E]; counts, sums f64 [E]; tokens i32 [1] and scale f64 [1], or
-/// empty for 1, are read on the device. Of no tokens both are 0.
+/// loss f64 [1], without the coefficient; factor f32 or f64 [E]; counts, sums f64 [E]; tokens i32 [1] and scale f64 [1]
+/// (empty: 1) are read on the device. Without tokens both are 0.
 struct RouterBalance {
   Sink loss;
   Tensor factor;

@@ -10,7 +10,7 @@ namespace qtrain::ops {
 /// How the next token is chosen. The order of the filters is transformers': repetition penalty, temperature, top-k,
 /// top-p, min-p.
 struct SampleRule {
-  double temperature = 1;         ///< 0: the token with the largest logit, the first of equal ones
+  double temperature = 1;         ///< 0: the token with the largest logit, the first on a tie
   std::int64_t top_k = 0;         ///< 0: off
   double top_p = 1;               ///< 1: off
   double min_p = 0;               ///< 0: off
@@ -18,12 +18,12 @@ struct SampleRule {
   std::uint64_t seed = 42;
 };
 
-/// tokens[i] = a draw from the softmax of logits[i], filtered; tokens i32 [n], logits f32 [n, V], which it
-/// may change. Row i is number place[i][1] of sequence place[i][0] (i64 [n, 2]): the same token for the same seed and
-/// place on every device. Only tokens below `candidates` are drawn. The penalty counts the tokens seen[ends[i - 1]] to
-/// seen[ends[i] - 1] (i32, distinct within a row; ends i32 [n], before the first: 0). Candidates are ranked by logit,
-/// then by number. Their weights are whole numbers (see sample_weight), so that sums have the same bits in any order; a
-/// filter keeps the first of the ranking.
+/// tokens[i] = a draw from the filtered softmax of logits[i]; tokens i32 [n], logits f32 [n, V], which may be
+/// overwritten. Row i is token number place[i][1] of sequence place[i][0] (i64 [n, 2]); the same seed and place give
+/// the same token on every device. Only tokens below `candidates` are drawn. The penalty applies to the tokens
+/// seen[ends[i - 1]] to seen[ends[i] - 1] (i32, distinct within a row; ends i32 [n], and ends[-1] is 0). Candidates are
+/// ranked by logit, then by token id. Their weights are integers (see sample_weight), so that sums have the same bits
+/// in any order; a filter keeps the first candidates of the ranking.
 struct Sample {
   Tensor tokens, logits;
   ConstTensor place;
@@ -36,12 +36,12 @@ struct Sample {
 void run_cpu(Ctx&, const Sample&);
 void run_cuda(Ctx&, const Sample&);
 
-/// The weight of the largest logit: sums of kMaxLogits weights stay below 2^63.
+/// Bits of the weight of the largest logit: sums of kMaxLogits weights stay below 2^63.
 inline constexpr int kSampleBits = 44;
 inline constexpr std::int64_t kMaxLogits = std::int64_t{1} << 19;
 
-/// round(2^44 e^x) for x <= 0, with the same bits on every device: no compiler can round otherwise than is written. e^x
-/// is 2^n (1 + r + r^2/2! + ... + r^11/11!) with |r| <= ln(2)/2, whose error is below 2^-45.
+/// round(2^44 e^x) for x <= 0, bitwise the same on every device: every rounding is explicit in the code. e^x is 2^n (1
+/// + r + r^2/2! + ... + r^11/11!) with |r| <= ln(2)/2, whose error is below 2^-45.
 template <class Real>
 constexpr std::uint64_t sample_weight(Real x) {
   constexpr Real kLog2e = 1.4426950408889634, kWhole = 0x1.8p52;
@@ -57,8 +57,8 @@ constexpr std::uint64_t sample_weight(Real x) {
   return static_cast<std::uint64_t>(fma(sum, std::bit_cast<Real>(exponent << 52), Real(0.5)));
 }
 
-/// Logit and number of a candidate as one number: larger for those that come first. -0 is 0; NaN is in no defined
-/// place.
+/// The logit and token id of a candidate as one sort key: larger keys rank first. -0 equals 0; the rank of NaN is
+/// unspecified.
 constexpr std::uint64_t sample_key(float logit, std::uint32_t number) {
   const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0f);
   return std::uint64_t{bits >> 31 ? ~bits : bits | 0x80000000u} << 32 | ~number;
@@ -71,23 +71,23 @@ constexpr std::int32_t number_of_key(std::uint64_t key) {
   return static_cast<std::int32_t>(~static_cast<std::uint32_t>(key));
 }
 
-/// A logit after the penalty for tokens that were seen.
+/// A logit after the repetition penalty.
 constexpr float penalized(float logit, double penalty) {
   return static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
 }
 
-/// ceil(share * total): the least whole weight that is at least a share of the whole.
+/// ceil(share * total): the smallest integer weight that is at least that share of the total.
 template <class Real>
 constexpr std::uint64_t share_of(Real share, std::uint64_t total) {
   return static_cast<std::uint64_t>(ceil(share * static_cast<Real>(total)));
 }
 
-/// The weights of the candidates of a row that the filters have left.
+/// The weights of a row's candidates; 0 for those that filters removed.
 template <class Real>
 struct SampleWeights {
-  Real highest, temperature;   ///< logit of the first
-  std::uint64_t last_key = 0;  ///< of the ranking
-  std::uint64_t least = 0;     ///< weight
+  Real highest, temperature;   ///< the largest logit
+  std::uint64_t last_key = 0;  ///< that of the last candidate kept
+  std::uint64_t least = 0;     ///< minimum weight
 
   constexpr std::uint64_t operator()(std::uint64_t key) const {
     if (key < last_key) return 0;
@@ -96,12 +96,13 @@ struct SampleWeights {
   }
 };
 
-/// Whether weights relative to the highest logit mean anything: not for infinities and NaN, where that token is taken.
+/// Whether weights relative to the highest logit are meaningful; if it is infinite or NaN, that token is chosen.
 constexpr bool can_weigh(float highest) {
   return highest - highest == 0;
 }
 
-/// Of weights that add up to `total` > 0, the one is chosen with which their sum first exceeds this.
+/// The target of inverse-transform sampling: with weights that add up to `total` > 0, the first candidate whose
+/// cumulative weight exceeds it is chosen.
 constexpr std::uint64_t sample_point(const std::array<std::uint32_t, 4>& words, std::uint64_t total) {
   const double u = static_cast<double>(std::uint64_t{words[0]} << 21 ^ words[1] >> 11) * 0x1p-53;
   const auto point = static_cast<std::uint64_t>(u * static_cast<double>(total));

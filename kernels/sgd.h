@@ -9,8 +9,8 @@ enum class Nesterov : std::uint8_t { no, yes };
 ///   g = grad * factor[0] + decay * param
 ///   with `momentum_buffer`: b = momentum b + hyperparameters[1] g; g = nesterov ? g + momentum b : b
 ///   param -= lr g
-/// On the device: hyperparameters f64 = {lr, 1 - dampening, or 1 in the first step}; factor f64 [2] as Clip leaves it:
-/// nothing changes where factor[1] is 0.
+/// On the device: hyperparameters f64 = {lr, 1 - dampening, or 1 in the first step}; factor f64 [2] from Clip. Nothing
+/// changes if factor[1] is 0.
 struct Sgd {
   Tensor param, momentum_buffer = {};
   ConstTensor grad, hyperparameters, factor;

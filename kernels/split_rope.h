@@ -3,14 +3,15 @@
 
 namespace qtrain::ops {
 
-/// Queries, keys and values [T, (Hq + 2 Hkv) D] of one projection as three tensors: q [T, Hq, D] and k [T, Hkv, D]
-/// turned by the angles of their positions, v [T, Hkv, D] as it is. cos, sin [P, R/2] in f32 (f64 with f64 qkv) turn
-/// the first R <= D elements of a head, in pairs (i, i + R/2); the others stay. positions i32 [T], all < P.
+/// Splits the queries, keys and values [T, (Hq + 2 Hkv) D] of one projection into three tensors and rotates them: q [T,
+/// Hq, D] and k [T, Hkv, D] by the angles of their positions, v [T, Hkv, D] not. cos, sin [P, R/2] in f32 (f64 with f64
+/// qkv) rotate the first R <= D elements of a head, in pairs (i, i + R/2); the others are copied. positions i32 [T],
+/// all < P.
 struct SplitRope {
   Tensor q, k, v;
   ConstTensor qkv, cos, sin, positions;
 };
-/// The adjoint: dq and dk turned back, and dv, concatenated.
+/// The gradient: dq and dk rotated back, and dv, concatenated.
 struct SplitRopeGrad {
   Sink dqkv;
   ConstTensor dq, dk, dv, cos, sin, positions;
@@ -20,7 +21,7 @@ void run_cuda(Ctx&, const SplitRope&);
 void run_cpu(Ctx&, const SplitRopeGrad&);
 void run_cuda(Ctx&, const SplitRopeGrad&);
 
-/// Heads of queries, of keys or values, and their elements.
+/// Numbers of tokens, query heads, and key or value heads, and elements per head.
 struct SplitHeads {
   std::int64_t tokens, queries, keys, width;
 

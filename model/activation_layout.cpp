@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-/// Tensors that all layers hold in the same memory, by name: each as large as the largest of its name.
+/// Tensors that share memory across layers, by name: each is sized for the largest of its name.
 class SharedTensors {
  public:
   struct Wanted {
@@ -82,7 +82,7 @@ std::int64_t ActivationLayout::widest_input() const {
   return widest;
 }
 
-// Rows of the loss head that are computed at a time.
+// The number of rows per chunk of the LM head.
 std::int64_t ActivationLayout::head_rows() const {
   if (pass_ == Pass::decode) return size_.targets;
   return std::clamp<std::int64_t>(size_.targets, 1, plan_.head_chunk(pass_).rows);
@@ -110,9 +110,9 @@ Tensor ActivationLayout::stream_tensor(Arena& arena) const {
   return arena.take(parts_.options.activation_dtype, {size_.tokens, parts_.config().hidden_size});
 }
 
-// The input of each block, and the output of the last. In training the first block of a group has its own (one of two
-// in turn, where they travel to the host) and the others share theirs with those of other groups; else only two are in
-// use at a time.
+// The input of each block, and the output of the last. In training, the first block of each group has its own buffer
+// (or one of two alternating buffers, if inputs are offloaded to the host), and the other blocks share buffers across
+// groups; otherwise only two buffers are needed at a time.
 std::vector<Tensor> ActivationLayout::residual_stream(Arena& arena) const {
   const bool train = pass_ == Pass::train;
   const std::int64_t layers = parts_.config().layers, period = train ? plan_.group() : 2;
@@ -207,7 +207,7 @@ void ActivationLayout::add_router(Arena& arena, Activations& a) const {
 void ActivationLayout::add_gathered(Arena& arena, Activations& a) const {
   const ContextShare& share = parts_.options.context;
   if (!share.is_shared() || pass_ == Pass::decode) return;
-  std::int64_t keys = 0, queries = 0;  // elements of a token
+  std::int64_t keys = 0, queries = 0;  // elements per token
   bool in_parts = false;
   for (const Layer& layer : parts_.layers) {
     const auto& [heads, head_dim] = layer.key_value;

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Places the tensors of one micro-batch in arenas.
+/// Lays out the tensors of one micro-batch in arenas.
 class ActivationLayout {
  public:
   ActivationLayout(const ModelParts& parts, const ExecutionPlan& plan, PlannedPass pass)

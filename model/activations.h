@@ -7,40 +7,41 @@
 
 namespace qtrain {
 
-/// What activations are wanted for.
+/// The kinds of passes.
 enum class Pass : std::uint8_t {
   train,     ///< forward and backward
   evaluate,  ///< loss only
   decode,    ///< logits against a key/value cache
 };
 
-/// Sizes of one micro-batch, or the largest of a run; tokens and targets where ranks share them are those of one rank.
+/// Sizes of one micro-batch, or the largest of a run. If ranks share tokens, tokens and targets count one rank's.
 struct BatchSize {
   std::int64_t tokens = 0;
-  std::int64_t positions = 0;  ///< longest sequence: rows of the rotary tables
-  std::int64_t targets = 0;    ///< rows that reach the head
+  std::int64_t positions = 0;  ///< longest sequence, which is the number of rows of the rotary tables
+  std::int64_t targets = 0;    ///< rows that go through the LM head
 };
 
-/// A pass and its largest batch.
+/// A pass and the largest batch it is planned for.
 struct PlannedPass {
   Pass pass = Pass::train;
   BatchSize largest;
 };
 
-/// Bytes of the memory that passes share, how many of them the loss head, the dense form of a quantized weight and keys
-/// of other ranks take, and those of pinned memory.
+/// Bytes of the memory that all passes share (total), of which the LM head and loss (head), the dense form of a
+/// quantized weight (dense) and other ranks' keys (gathered) take some, and bytes of pinned memory (pinned).
 struct ActivationBytes {
   std::size_t total = 0, head = 0, dense = 0, gathered = 0, pinned = 0;
 };
 
-/// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
+/// Buffers of the LM head and loss for one chunk of rows: gathered hidden states, normalized ones, logits, and
+/// gradients.
 struct HeadBuffers {
   Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
-  Tensor lora_x;          ///< of the head's adapter
-  std::size_t bytes = 0;  ///< of all of them
+  Tensor lora_x;          ///< A x of the head's adapter
+  std::size_t bytes = 0;  ///< sum over all buffers
 };
 
-/// What routers of all layers add up to, f64 [E], and the factors that the gradient of their balance has [E].
+/// Sums over the routers of all layers, f64 [E], and the factors for the gradient of the load-balancing loss [E].
 struct RouterBuffers {
   Tensor counts, sums, factor;
 };
@@ -48,20 +49,20 @@ struct RouterBuffers {
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
 struct Activations {
   std::vector<RotaryTable> rotary;
-  std::vector<std::vector<Tensor>> layers;  ///< of each layer, by TensorId
-  std::vector<std::vector<Tensor>> grads;   ///< the same for gradients, in memory that layers share
-  std::vector<Tensor> host_inputs;          ///< of each group of blocks, with BlockInputs::host
+  std::vector<std::vector<Tensor>> layers;  ///< per layer, by TensorId
+  std::vector<std::vector<Tensor>> grads;   ///< the gradients, likewise, in memory that layers share
+  std::vector<Tensor> host_inputs;          ///< per group of blocks, with BlockInputs::host
   Tensor scratch;
   Tensor dense;
   HeadBuffers head;
-  RouterBuffers router;  ///< of models with experts
-  KeyBuffers gathered;   ///< where ranks share the tokens
+  RouterBuffers router;  ///< if the model has experts
+  KeyBuffers gathered;   ///< if ranks share tokens
   Tensor final_hidden;   ///< output of the last block
   Tensor residual_grad;  ///< gradient of the residual stream
-  Tensor lora_rows;      ///< rows of A of the embedding's adapter [T, r]
+  Tensor lora_rows;      ///< A x of the embedding's adapter [T, r]
 };
 
-/// Where they are.
+/// The memory that activations are laid out in.
 struct ActivationArenas {
   Arena device, pinned;
 

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-/// With a = sqrt(5), as PEFT: bound 1 / sqrt(in).
+/// Kaiming uniform with a = sqrt(5), as in PEFT: the bound is 1 / sqrt(in).
 Init kaiming_uniform(std::int64_t in) {
   return {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))};
 }
@@ -27,10 +27,10 @@ bool AdapterParams::adapts(const LinearParams& layer) const {
   return adapts_parameter(layer.module + ".weight") && !trains_whole(layer.module);
 }
 
-// PEFT has neither for parameters.
+// PEFT supports neither dropout nor DoRA for adapters on parameters.
 void AdapterParams::require_plain(const std::string& what) const {
   if (options_.lora->dropout == 0 && !options_.lora->dora) return;
-  fail(ErrorKind::usage, {.cause = "adapters of " + what + " have neither dropout nor magnitudes (DoRA)",
+  fail(ErrorKind::usage, {.cause = "dropout and DoRA are not supported for adapters of " + what,
                           .remedy = "set lora_dropout to 0 and use_dora to false, or leave routers and experts out of "
                                     "lora_target_modules"});
 }
@@ -65,7 +65,7 @@ bool AdapterParams::adapts_parameter(std::string_view parameter) const {
   return options_.lora && names_parameter(*options_.lora, parameter);
 }
 
-// PEFT has B of all experts as [parts * out, r * E]: the experts of a rank are contiguous.
+// PEFT stores B of all experts as [parts * out, r * E]: the experts of one rank component are contiguous.
 void AdapterParams::declare_factors(const ExpertFactors& f) {
   if (!adapts_parameter(f.parameter)) return;
   require_plain("experts");
@@ -96,8 +96,8 @@ void AdapterParams::declare_magnitude(LinearParams& layer) {
 
 void AdapterParams::declare_embedding(LinearParams& embedding, Shape table) {
   if (options_.lora->dora)
-    fail(ErrorKind::usage, {.cause = "use_dora is for linear layers, the adapter is on embed_tokens too",
-                            .remedy = "leave embed_tokens out of lora_target_modules, or train it whole "
+    fail(ErrorKind::usage, {.cause = "use_dora only supports linear layers, but embed_tokens is a target too",
+                            .remedy = "remove embed_tokens from lora_target_modules, or train it whole "
                                       "(lora_modules_to_save)"});
   const std::int64_t r = options_.lora->rank_of(embedding.module);
   embedding.scale = options_.lora->scale_of(embedding.module);

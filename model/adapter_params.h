@@ -11,24 +11,24 @@
 
 namespace qtrain {
 
-/// A linear layer and its adapter as parameters.
+/// The parameters of a linear layer and its adapter.
 struct LinearParams {
-  std::string module = {};  ///< its whole name
+  std::string module = {};  ///< full module name
   Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
   Param *magnitude = nullptr, *norm = nullptr;  ///< with DoRA
   const QuantizedLinear* quantized = nullptr;   ///< instead of weight
-  double scale = 1;                             ///< of the adapter
-  std::uint64_t stream = 0;                     ///< of its dropout
-  LinearKind kind = LinearKind::plain;          ///< a router is adapted by target_parameters only
+  double scale = 1;                             ///< scale of the adapter
+  std::uint64_t stream = 0;                     ///< random stream of its dropout
+  LinearKind kind = LinearKind::plain;          ///< a router is only adapted through target_parameters
 
   Shape shape() const { return quantized ? quantized->shape() : weight->spec.shape; }
   std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
 };
 
-/// The matrices of experts and their adapter as parameters: A of all that read one input is one.
+/// The parameters of the experts' matrices and their adapter: matrices that read the same input share one A.
 struct ExpertsParams {
   Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
-  std::int64_t part = 0, parts = 1;  ///< which part of B is theirs, [parts, E, out, r]
+  std::int64_t part = 0, parts = 1;  ///< index of their part of B [parts, E, out, r]
   double scale = 1;
 
   std::int64_t count() const { return weight->spec.shape[0]; }
@@ -48,18 +48,18 @@ class AdapterParams {
   /// L2 norms of the rows of adapted weights, which DoRA divides by; empty without it.
   const ParamStore& norms() const { return norms_; }
 
-  /// Whether modules_to_save trains a module whole; head and embedding are named together where they stay one.
+  /// Whether modules_to_save trains the whole module; a tied head and embedding are both named if they stay tied.
   bool trains_whole(std::string_view module) const;
-  /// Whether a module gets factors, and a layer as what it is.
+  /// Whether a module, or this layer, gets an adapter.
   bool adapts(std::string_view module) const;
   bool adapts(const LinearParams& layer) const;
 
-  /// Layers that read one input: first all A and then all B, so that each kind is one matrix in memory.
+  /// Declares the adapters of layers that read the same input: first all A, then all B, so that each is contiguous.
   void declare_factors(std::span<LinearParams* const> layers);
-  /// The magnitude of a layer with factors, with DoRA.
+  /// With DoRA, declares the magnitude of an adapted layer.
   void declare_magnitude(LinearParams& layer);
-  /// Of the matrices of experts that are one parameter of transformers, where target_parameters names it. `outer`: of
-  /// those of the module that have an adapter it is the last, which PEFT wraps around the others.
+  /// Adapters of expert matrices that are one parameter in transformers, if target_parameters names it. `outer`: this
+  /// is the last adapted parameter of its module, whose PEFT wrapper encloses the others.
   struct ExpertFactors {
     std::string parameter;  ///< "model.layers.0.mlp.experts.gate_up_proj"
     std::span<ExpertsParams* const> layers;
@@ -67,7 +67,7 @@ class AdapterParams {
   };
   bool adapts_parameter(std::string_view parameter) const;
   void declare_factors(const ExpertFactors& f);
-  /// As PEFT begins: A is zero and B normal. A usage error with DoRA.
+  /// A starts at zero and B random normal, as in PEFT. Throws a usage error with DoRA.
   void declare_embedding(LinearParams& embedding, Shape table);
 
   void allocate();

@@ -15,7 +15,7 @@ namespace qtrain {
 /// Typed fields of one JSON object. `null` means absent; a field of another type is an input error that names the key.
 struct ConfigReader {
   const Json& json;
-  const std::string& name;  ///< of the file, begins every message
+  const std::string& name;  ///< file name, which starts every message
 
   [[noreturn]] void refuse(const std::string& cause, const std::string& remedy = {}) const {
     fail(ErrorKind::input, {.cause = cause, .place = name, .remedy = remedy});

@@ -7,7 +7,8 @@
 namespace qtrain {
 namespace {
 
-// Elements of the A of adapters that read one input, which are one operand, where no copy of it is kept.
+// The largest number of elements in the A of adapters that read the same input (which are one GEMM operand), among
+// those without an operand copy.
 std::int64_t largest_stack(const ModelParts& parts, const OperandCopies& operands) {
   std::int64_t max = 0;
   for (std::size_t l = 0; l < parts.layers.size(); ++l)
@@ -27,9 +28,9 @@ ExecutionPlan::ExecutionPlan(const ModelParts& parts, const ExecutionChoice& cho
     : parts_(parts), choice_(choice), passes_(std::move(passes)) {
   const RecomputePolicy& policy = choice.recompute.policy;
   if (offloads_inputs() && !policy.whole_blocks())
-    fail(ErrorKind::usage,
-         {.cause = "recompute policy " + policy.name() + " keeps more than the inputs of blocks on the device",
-          .remedy = "use block or blocks:N to keep those on the host"});
+    fail(ErrorKind::usage, {.cause = "recompute policy " + policy.name() +
+                                     " saves more than the inputs of blocks, which cannot be offloaded",
+                            .remedy = "use block or blocks:N"});
   for (const PlannedPass& p : passes_) longest_ = std::max(longest_, p.largest.positions);
   const WeightCopies none(parts.device);
   for (std::size_t l = 0; l < parts.layers.size(); ++l) {
@@ -44,7 +45,7 @@ std::int64_t ExecutionPlan::groups() const {
 }
 
 // Each chunk reads the head's weight and adds to its gradient, which on a GPU takes longer than the GEMMs of a few
-// rows; on a processor a small chunk stays in its caches.
+// rows; on a CPU a small chunk stays in the caches.
 HeadChunk ExecutionPlan::head_chunk(Pass pass) const {
   const DType dtype = parts_.options.activation_dtype;
   HeadChunk chunk{.logits = parts_.options.full_dtype()};
@@ -73,8 +74,8 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
-// There activations have the type of the operands; weights and logits may have another. What is copied is not
-// converted.
+// Activations have the GEMMs' operand type on a GPU; weights and logits may have another. Weights with an operand copy
+// need no conversion.
 ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
   const DType type = parts_.options.activation_dtype;
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of(type); };

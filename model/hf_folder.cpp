@@ -30,12 +30,13 @@ bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
 }
 
-/// A file, and whether its values have to be finite: weights, but not an optimizer's state, in which squares overflow.
+/// A file, and whether its values must be finite: true for weights, but not for optimizer state, whose squares may
+/// overflow.
 struct ReadValues {
   enum class Kind : std::uint8_t { finite, any };
   const SafetensorsReader& reader;
   Kind kind = Kind::finite;
-  const ModelConfig* config = nullptr;  ///< of the base model, if these are its weights
+  const ModelConfig* config = nullptr;  ///< the base model's, if these are its weights
 
   std::string name_of(const std::string& weight) const {
     return config ? weight_in(reader, weight, *config) : name_in(reader, weight);
@@ -44,12 +45,12 @@ struct ReadValues {
 
 void require_finite(ConstTensor values, const std::string& place) {
   if (const auto bad = first_nonfinite(values))
-    fail(ErrorKind::input, {.cause = describe_element(values, *bad) + ": such weights cannot be trained or used",
+    fail(ErrorKind::input, {.cause = describe_element(values, *bad) + ", which cannot be trained or used",
                             .place = place,
-                            .remedy = "the weights are damaged; get the model again"});
+                            .remedy = "the weights are damaged; download the model again"});
 }
 
-// A tensor of floats.
+// A tensor of a floating-point type. Throws an input error for other types and shapes.
 ConstTensor dense_tensor(const ReadValues& from, const std::string& name, Shape shape) {
   const SafetensorsReader& reader = from.reader;
   const ConstTensor found = reader.at(name);
@@ -61,14 +62,14 @@ ConstTensor dense_tensor(const ReadValues& from, const std::string& name, Shape 
           .remedy = "use the folder with the unquantized weights"});
   if (!(found.shape == shape))
     fail(ErrorKind::input,
-         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(found.shape), to_string(shape)),
+         {.cause = fmt::format("has shape {}, but config.json requires {}", to_string(found.shape), to_string(shape)),
           .place = place,
           .remedy = "config.json and the weights must belong together"});
   if (from.kind == ReadValues::Kind::finite) require_finite(found, place);
   return found;
 }
 
-// Codes, such as those of an optimizer's state: as they are.
+// Loads codes, such as those of an optimizer's state, without conversion.
 void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
   const ConstTensor from = reader.at(p.spec.name);
   if (from.dtype != p.spec.dtype || !(from.shape == p.spec.shape))
@@ -86,7 +87,7 @@ Shape shape_in_files(const ParamSpec& spec) {
   return spec.file_order ? spec.file_order->in_files : spec.shape;
 }
 
-/// The values of a tensor of a file, in the order and the type of memory.
+/// The values of a tensor of a file, converted to the layout and dtype of memory.
 struct Reordered {
   Reordered(Ctx& ctx, ConstTensor file, const ParamSpec& spec)
       : converted_(static_cast<std::size_t>(file.numel()) * size_of(spec.dtype)), memory_(converted_.size()) {
@@ -101,7 +102,7 @@ struct Reordered {
   std::vector<std::byte> converted_, memory_;
 };
 
-// From the tensors of the slices of a parameter: their names.
+// Loads a parameter from separate tensors for its slices. Returns their names.
 std::vector<std::string> load_slices(Ctx& ctx, const ReadValues& from, const Param& p) {
   const SafetensorsReader& reader = from.reader;
   std::vector<std::string> names;
@@ -120,7 +121,7 @@ std::vector<std::string> load_slices(Ctx& ctx, const ReadValues& from, const Par
   return names;
 }
 
-// From MXFP4, which lies as in memory: the names of its tensors.
+// Loads a parameter from MXFP4, whose layout is that of memory. Returns the names of its tensors.
 std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
   const std::string name = name_in(reader, p.spec.name + "_blocks");
   const std::string matrix = name.substr(0, name.rfind('_'));
@@ -136,7 +137,7 @@ std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, c
   return {name, matrix + "_scales"};
 }
 
-// From the tensor of this name, or that which it has in the file: that name.
+// Loads a parameter from the tensor `saved.base` in the file. Returns that tensor's name.
 std::string load_from(Ctx& ctx, const ReadValues& from, const SavedWeight& saved) {
   const SafetensorsReader& reader = from.reader;
   const Param& p = *saved.param;
@@ -164,17 +165,17 @@ void load_one(Ctx& ctx, const ReadValues& from, Param& p, std::vector<std::strin
     used.push_back(std::move(name));
 }
 
-// The name of a weight in an adapter's file.
+// The name of a weight in an adapter file.
 std::string saved_name(const char* weight) {
   return std::string(kPeftPrefix) + weight;
 }
 
-// A trained embedding that is the head too: PEFT writes it under both names.
+// A trained embedding that is also the head: PEFT saves it under both names.
 Param* saved_tied_head(Transformer& model) {
   return model.params().has_tied_head() ? model.adapter().find(saved_name(kEmbeddingWeight)) : nullptr;
 }
 
-// Tensors of the file that were not asked for.
+// Tensors of the file that were not used.
 std::vector<std::string> unused(const SafetensorsReader& reader, std::vector<std::string> used) {
   std::vector<std::string> names;
   std::sort(used.begin(), used.end());
@@ -183,14 +184,14 @@ std::vector<std::string> unused(const SafetensorsReader& reader, std::vector<std
   return names;
 }
 
-// The first matrix that bitsandbytes quantized.
+// The name of the first matrix that bitsandbytes quantized.
 std::optional<std::string> quantized_tensor(const SafetensorsReader& reader) {
   for (const auto& [name, tensor] : reader.tensors())
     if (has_matrix4(reader, name) || has_matrix8(reader, name)) return name;
   return {};
 }
 
-// Hands over a tensor in the dtype of the file, a chunk at a time.
+// Passes on a tensor in the file's dtype, a chunk at a time.
 void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void(std::span<const std::byte>)>& append) {
   constexpr std::int64_t kChunk = std::int64_t{1} << 20;
   std::vector<std::byte> memory;
@@ -207,7 +208,7 @@ void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void
   });
 }
 
-// From the whole parameter, which has one owner.
+// Passes on the whole parameter; only its one owner does.
 void produce_reordered(Ctx& ctx, const Param& p, DType dtype,
                        const std::function<void(std::span<const std::byte>)>& append) {
   if (p.own.count() == 0) return;
@@ -219,7 +220,7 @@ void produce_reordered(Ctx& ctx, const Param& p, DType dtype,
   append(file);
 }
 
-// Weights are looked at as they are written, in the type of the file: nothing else would see what the last update did.
+// Checks weights as they are written, in the file's dtype: nothing else would notice a bad last update.
 TensorSource checked(TensorSource source) {
   source.produce = [name = source.name, dtype = source.dtype, produce = std::move(source.produce)](const auto& append) {
     produce([&](std::span<const std::byte> bytes) {
@@ -229,7 +230,7 @@ TensorSource checked(TensorSource source) {
         fail(ErrorKind::non_finite,
              {.cause = fmt::format("has values that are not finite in {}, after the last update", name_of(dtype)),
               .place = name,
-              .remedy = "lower learning_rate; nothing was written over, and earlier checkpoints are intact"});
+              .remedy = "lower learning_rate; nothing was overwritten, and earlier checkpoints are intact"});
       append(bytes);
     });
   };
@@ -241,7 +242,7 @@ std::vector<TensorSource> checked(std::vector<TensorSource> sources) {
   return sources;
 }
 
-// A file of one folder to another, where it is there.
+// Copies a file from one folder to another, if it exists.
 void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name) {
   std::error_code absent;
   if (!is_plain_file(from / name) || fs::equivalent(from / name, to / name, absent)) return;
@@ -249,7 +250,7 @@ void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name
   write_file(to / name, read_text(from / name));
 }
 
-// Those of the elements [begin, begin + n) of a parameter that this rank owns.
+// The part of elements [range.begin, range.begin + range.count) of a parameter that this rank owns.
 TensorSource source_of(Ctx& ctx, const Param& p, ElementRange range, DType dtype) {
   const std::int64_t begin = std::max(range.begin, p.own.begin);
   const std::int64_t count = std::max<std::int64_t>(std::min(range.begin + range.count, p.own.end()) - begin, 0);
@@ -302,7 +303,7 @@ std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::pa
   model.values_changed();
   model.measure_rows(ctx);
   const bool has_tied_head = saved_tied_head(model) != nullptr;
-  // PEFT saves an embedding beside the adapter on it; a head too.
+  // PEFT also saves the embedding under an adapter on it, and a head likewise.
   std::erase_if(names, [&](const std::string& name) {
     return name.ends_with(".base_layer.weight") ||
            (has_tied_head && without_adapter_name(name) == saved_name(kHeadWeight));
@@ -319,7 +320,7 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
   if (!first || has_matrix4(reader, *first) != four)
     fail(ErrorKind::input,
          {.cause =
-              fmt::format("config.json says that the weights are quantized to {} bits, and they are not", four ? 4 : 8),
+              fmt::format("config.json says that the weights are quantized to {} bits, but they are not", four ? 4 : 8),
           .place = path.string(),
           .remedy = "remove quantization_config from config.json if the weights are dense"});
   if (!four) return how;
@@ -348,7 +349,8 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
       reader.release(reader.at(used.back()));
       continue;
     }
-    const ConstTensor dense = dense_tensor({reader, ReadValues::Kind::any}, used.back(), q.shape());  // quantize checks
+    // quantize() checks values
+    const ConstTensor dense = dense_tensor({reader, ReadValues::Kind::any}, used.back(), q.shape());
     q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
     reader.release(dense);
   }

@@ -5,26 +5,25 @@
 
 namespace qtrain {
 
-/// Where the inputs of blocks that the backward pass starts from wait for it.
+/// Where the block inputs that the backward pass starts from are kept until then.
 enum class BlockInputs : std::uint8_t {
   device,
-  host,  ///< in pinned memory: two of them are on the device at a time
+  host,  ///< pinned host memory; two at a time are on the device
 };
 
-/// Carries the inputs of groups of blocks to the host and back beside the work of the context, through two buffers on
-/// the device: group g has buffer g % 2. The inputs of the last two groups stay in theirs.
+/// Copies the inputs of groups of blocks to the host and back, overlapped with the context's work, through two device
+/// buffers: group g uses buffer g % 2. The inputs of the last two groups stay in their buffers.
 class InputOffload {
  public:
-  /// Of so many groups.
   InputOffload(Device device, std::int64_t groups);
 
-  /// Forward, when the input of `group` is there: queues its copy to the host.
+  /// Forward, after the input of `group` was computed: queues its copy to the host.
   void store(Ctx& ctx, std::int64_t group, ConstTensor input, Tensor host);
-  /// Forward, before the work that writes the input of `group`: it waits until the buffer is free.
+  /// Forward, before the input of `group` is written: waits until its buffer is free.
   void make_room(Ctx& ctx, std::int64_t group);
-  /// Backward, before the work that reads the input of `group`: it waits until the input is back.
+  /// Backward, before the input of `group` is read: waits until it is back on the device.
   void await(Ctx& ctx, std::int64_t group);
-  /// Backward, after `await` of the group behind: queues the way back of the input of `group`.
+  /// Backward, after `await` of the next group: queues the copy of the input of `group` back to the device.
   void fetch(Ctx& ctx, std::int64_t group, Tensor input, ConstTensor host);
 
  private:
@@ -32,7 +31,7 @@ class InputOffload {
 
   std::int64_t groups_;
   Stream copies_;
-  Event reached_;              ///< what the next copy has to wait for
+  Event reached_;              ///< what the next copy must wait for
   Event stored_[2], back_[2];  ///< by buffer
 };
 

@@ -18,7 +18,7 @@ bool is_empty(const Json& v) {
 }
 
 void refuse_variants(const ConfigReader& r) {
-  constexpr const char* kRemedy = "only LoRA and DoRA are";
+  constexpr const char* kRemedy = "only LoRA and DoRA are supported";
   for (const char* key : {"bias", "fan_in_fan_out", "lora_bias", "trainable_token_indices", "alora_invocation_tokens",
                           "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
                           "monteclora_config", "velora_config", "kasa_config"})
@@ -26,7 +26,7 @@ void refuse_variants(const ConfigReader& r) {
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
   if (!init || !init->is_string()) return;
-  // The other ways to begin (PiSSA, OLoRA, CorDA, LoftQ, ...) change the weights of the base model too.
+  // Other initializations (PiSSA, OLoRA, CorDA, LoftQ, ...) also change the weights of the base model.
   const auto way = init->get<std::string>();
   if (way != "gaussian" && way != "eva" && way != "orthogonal")
     r.refuse(fmt::format("\"init_lora_weights\" \"{}\" is not supported", way), kRemedy);
@@ -68,12 +68,12 @@ void read_exclusions(const ConfigReader& r, LoraConfig& lora) {
     lora.exclude_modules = read_names(r, "exclude_modules");
 }
 
-// PEFT refuses the same combinations.
+// Refuses the same combinations as PEFT.
 void read_layers(const ConfigReader& r, LoraConfig& lora) {
   constexpr const char *kLayers = "layers_to_transform", *kPattern = "layers_pattern";
   if (is_given(r, kPattern)) {
     lora.layers_pattern = read_name_or_names(r, kPattern);
-    if (!r.get(kLayers)) r.refuse("\"layers_pattern\" needs \"layers_to_transform\" beside it");
+    if (!r.get(kLayers)) r.refuse("\"layers_pattern\" requires \"layers_to_transform\"");
   }
   const Json* layers = r.get(kLayers);
   if (!layers) return;
@@ -86,7 +86,7 @@ void read_layers(const ConfigReader& r, LoraConfig& lora) {
   }
 }
 
-// Those of mixtures of experts.
+// Only parameters of mixtures of experts are supported.
 std::vector<std::string> read_parameters(const ConfigReader& r) {
   constexpr const char* kParameters[] = {"gate.weight", "router.weight", "gate_up_proj", "down_proj"};
   std::vector<std::string> names = read_names(r, "target_parameters");
@@ -103,7 +103,7 @@ bool is_pattern(const std::vector<std::string>& targets) {
   return targets.size() == 1 && is_module_pattern(targets.front());
 }
 
-// Whole numbers without a fraction: PEFT declares lora_alpha as an int.
+// Writes integral values without a fraction: PEFT declares lora_alpha as an int.
 Json number_json(double v) {
   const auto whole = static_cast<std::int64_t>(v);
   return static_cast<double>(whole) == v ? Json(whole) : Json(v);
@@ -149,7 +149,8 @@ bool is_excluded(const LoraConfig& lora, std::string_view module) {
   return is_meant(lora.exclude_modules, module);
 }
 
-// The patterns are those of PEFT: lazy, so that they find the number of the layer and not that of an expert in it.
+// The patterns are PEFT's. They are lazy, so that they find the number of the layer rather than that of an expert in
+// it.
 bool is_in_layers(const LoraConfig& lora, std::string_view module) {
   if (lora.layers_to_transform.empty()) return true;
   constexpr std::string_view kNumber = "\\.(?P<idx>\\d+)\\.";
@@ -164,7 +165,7 @@ Json names_json(const std::vector<std::string>& names) {
   return names.empty() ? Json() : Json(names);
 }
 
-// As PEFT writes it: a pattern as a string, since a list holds names only.
+// As PEFT writes it: a pattern is a string, since a list holds only names.
 Json targets_json(const std::vector<std::string>& targets, const std::vector<std::string>& linear_names) {
   return is_pattern(targets) ? Json(targets.front()) : Json(expanded_targets(targets, linear_names));
 }
@@ -233,8 +234,9 @@ LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts) {
   }
   if (gate != up)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("lora_target_modules names one of {} and {}, which are one parameter of the experts",
-                               experts.gate, experts.up),
+         {.cause = fmt::format(
+              "lora_target_modules names only one of {} and {}, which are a single parameter of the experts",
+              experts.gate, experts.up),
           .remedy = "name both or neither"});
   if (gate) {
     const std::string both = ".*\\." + std::string(kGateUp);
@@ -253,7 +255,7 @@ void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model,
   if (with_experts(lora, model.experts->names).target_parameters.empty()) return;
   fail(ErrorKind::input, {.cause = "target_modules names routers or experts, which PEFT adapts as target_parameters",
                           .place = (adapter / "adapter_config.json").string(),
-                          .remedy = "load and save the adapter with a PEFT that knows transformers 5"});
+                          .remedy = "load and save the adapter with a PEFT version that supports transformers 5"});
 }
 
 std::vector<std::string> common_linear_names() {
@@ -304,12 +306,12 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
     fail(ErrorKind::input,
          {.cause = "no such adapter folder",
           .place = folder.string(),
-          .remedy = "adapters are not fetched from a hub: hf download OWNER/NAME --local-dir DIR makes "
-                    "a folder to name here"});
+          .remedy = "adapters are not downloaded automatically: run hf download OWNER/NAME --local-dir DIR "
+                    "and name that folder"});
   if (!exists(file))
     fail(ErrorKind::input, {.cause = "no adapter_config.json",
                             .place = folder.string(),
-                            .remedy = "name a folder that PEFT or qtrain wrote, not a file in it"});
+                            .remedy = "name a folder that was written by PEFT or qtrain, not a file in it"});
   return parse_lora_config(read_json(file), file.string());
 }
 

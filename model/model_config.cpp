@@ -21,9 +21,8 @@ const Family& family_of(const ConfigReader& r) {
     known += (known.empty() ? "" : ", ") + std::string(f->model_type);
   }
   if (r.get("text_config"))
-    r.refuse(
-        fmt::format("model_type \"{}\" is not supported: a model of images and text", type),
-        "docs/files.md says how to make a folder of its language model, which is supported if it is one of: " + known);
+    r.refuse(fmt::format("model_type \"{}\" is not supported: it is a vision-language model", type),
+             "docs/files.md shows how to extract its language model, which is supported if it is one of: " + known);
   r.refuse(fmt::format("model_type \"{}\" is not supported", type), "supported: " + known);
 }
 
@@ -72,7 +71,7 @@ std::optional<std::int32_t> first(const std::vector<std::int32_t>& ids) {
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
-// A key that is there and null has no default.
+// A key that is present with the value null gets no default.
 Json with_defaults(const Json& json, const Family& family) {
   Json all = Json::parse(family.defaults);
   all.update(json);
@@ -108,7 +107,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   if (c.ropes.empty()) c.ropes = {read_rope(r, c)};
   c.json = json;
   if (!mxfp4) return c;
-  c.json.erase("quantization_config");  // what is written is dense
+  c.json.erase("quantization_config");  // the weights that will be written are dense
   if (!r.get("dtype") && !r.get("torch_dtype")) c.dtype = DType::bf16;
   return c;
 }

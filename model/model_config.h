@@ -21,21 +21,21 @@ struct RopeConfig {
   Type type = Type::standard;
   double theta = 10000;
   double factor = 1;
-  double partial = 1;                                ///< the share of a head that is turned: its first elements
+  double partial = 1;                                ///< fraction of a head that is rotated: its leading elements
   double original_max_position = 0;                  ///< positions of pre-training (all but linear)
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;              ///< yarn
   std::optional<double> attention_factor;            ///< yarn, longrope: multiplies cos and sin; default from factor
   std::optional<double> mscale, mscale_all_dim;      ///< yarn, as DeepSeek writes them
   bool truncate = true;                              ///< yarn: round the correction range to whole dimensions
-  /// longrope: what each frequency is divided by, in sequences within pre-training's length and beyond it.
+  /// longrope: divisors of the frequencies, for sequences up to the pre-training length and beyond it.
   std::vector<double> short_factors = {}, long_factors = {};
 
-  /// Elements of a head that are turned.
+  /// Number of rotated elements per head.
   std::int64_t dims(std::int64_t head_dim) const {
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial);
   }
-  /// Whether a batch with sequences of this many tokens turns by the long factors.
+  /// Whether a batch whose longest sequence has this many tokens uses the long factors.
   bool is_long(std::int64_t longest) const {
     return type == Type::longrope && static_cast<double>(longest) > original_max_position;
   }
@@ -50,15 +50,15 @@ enum class QkNorm : std::uint8_t {
   all_heads,  ///< weight [heads * head_dim]
 };
 
-/// What the layers of one model do differently in attention.
+/// What differs between the attention of a model's layers.
 struct LayerAttention {
   static constexpr int kNoRotation = -1;
 
   std::int64_t window = 0;  ///< sliding window in tokens, 0: full attention
-  int rope = 0;             ///< number of its rotary embedding
+  int rope = 0;             ///< index of its rotary embedding
 };
 
-/// How files, and targets of adapters, call a mixture of experts and its matrices.
+/// Names of a mixture of experts and its matrices in files and adapter targets.
 struct ExpertNames {
   std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
@@ -67,17 +67,17 @@ struct ExpertNames {
 struct ExpertsConfig {
   std::int64_t count = 0, per_token = 0, intermediate_size = 0;
   ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
-  double swiglu_alpha = 1, swiglu_limit = 0;  ///< of gates in pairs: see ops::PackedGlu
-  /// Whether checkpoints have each expert's layers apart: PEFT then turns adapters that name those into adapters on
-  /// parameters.
+  double swiglu_alpha = 1, swiglu_limit = 0;  ///< for interleaved gates: see ops::PackedGlu
+  /// Whether checkpoints hold each expert's layers separately: PEFT then converts adapters that target those to
+  /// adapters on parameters.
   bool named_apart = true;
-  std::vector<bool> layers;  ///< which have one
+  std::vector<bool> layers;  ///< which layers have experts
   ExpertNames names = {};
-  double balance_coefficient = 0;  ///< router_aux_loss_coef: of the loss that balances experts
+  double balance_coefficient = 0;  ///< router_aux_loss_coef: weight of the load-balancing loss
   bool is_balanced = false;        ///< output_router_logits: whether transformers' model adds that loss
 };
 
-/// What a decoder is, from a Hugging Face config.json: sizes, and the choices that families differ in.
+/// A decoder as its Hugging Face config.json describes it: sizes, and what differs between families.
 struct ModelConfig {
   const Family* family = nullptr;
   std::string model_type, architecture;
@@ -88,39 +88,39 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
-  ops::Activation activation = ops::Activation::silu;  ///< of the gate in the MLP
-  double norm_offset = 0;                              ///< norms multiply by weight + offset
+  ops::Activation activation = ops::Activation::silu;  ///< of the MLP's gate
+  double norm_offset = 0;                              ///< norms multiply by weight + norm_offset
   double attention_scale = 0;                          ///< of scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;                        ///< of scores; 0: none
-  bool attention_sinks = false;                        ///< one more score of each head, learned
-  double embedding_scale = 1, residual_scale = 1;      ///< of embeddings, and of what is added to the residual stream
-  bool rounds_embedding_scale = false;                 ///< to the type of activations
+  bool attention_sinks = false;                        ///< one learned extra score per head
+  double embedding_scale = 1, residual_scale = 1;      ///< factors of embeddings, and of branches added to the residual
+                                                       ///< stream
+  bool rounds_embedding_scale = false;                 ///< embedding_scale is rounded to the dtype of activations
   double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
   std::optional<ExpertsConfig> experts;
-  std::vector<LayerAttention> attention;  ///< of each layer
-  std::vector<RopeConfig> ropes;          ///< rotary embeddings, which layers name by number
+  std::vector<LayerAttention> attention;  ///< per layer
+  std::vector<RopeConfig> ropes;          ///< rotary embeddings, which layers refer to by index
   DType dtype = DType::f32;               ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder
-  Json json;                              ///< the file as it was, to be written beside new weights
+  Json json;                              ///< the file's content, written with new weights
 
-  /// Layers with a mixture of experts.
+  /// The number of layers with a mixture of experts.
   std::int64_t sparse_layers() const { return experts ? std::ranges::count(experts->layers, true) : 0; }
-  /// Whether transformers' model adds the loss that keeps its experts equally busy.
+  /// Whether transformers' model adds the load-balancing loss of its experts.
   bool is_balanced() const { return sparse_layers() > 0 && experts->is_balanced && experts->balance_coefficient != 0; }
-  std::int64_t group_size() const { return heads / kv_heads; }
   double score_scale() const;
-  /// With which a model's norms begin: so that they multiply by 1.
+  /// How norm weights are initialized: so that they multiply by 1.
   Init norm_init() const { return {norm_offset == 0 ? Init::Kind::ones : Init::Kind::zeros, 0}; }
-  /// Row of the embedding that starts at zero and gets no gradient from the input, or -1: transformers makes the
-  /// embedding with padding_idx = pad_token_id, where -1 is the last row.
+  /// The embedding row that starts at zero and gets no gradient from the input, or -1: transformers creates the
+  /// embedding with padding_idx = pad_token_id, where -1 means the last row.
   std::int64_t padding_row() const;
 };
 
-/// Reads a config.json. What cannot be honored exactly (unknown model type, rope type or activation, attention
-/// dropout, partial rotary where a family has none, weights quantized by anything but bitsandbytes, ...) is an input
-/// error that names the key.
+/// Reads a config.json. Throws an input error that names the key for whatever is not supported exactly (unknown model
+/// type, rope type or activation, attention dropout, partial rotary in a family without it, weights not quantized by
+/// bitsandbytes, ...).
 ModelConfig parse_model_config(const Json& json, const std::string& name);
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file);
 

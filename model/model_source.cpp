@@ -18,16 +18,16 @@ namespace fs = std::filesystem;
 constexpr std::string_view kToSafetensors =
     "save it again as safetensors with transformers: AutoModelForCausalLM.from_pretrained(...).save_pretrained(...)";
 
-/// Files of weights that are not a model folder, by the end of their names.
+/// Kinds of weight files other than a model folder, by file extension.
 struct WeightFile {
   std::string_view ending, what, remedy;
 };
 constexpr auto kWeightFiles = std::to_array<WeightFile>({
-    {".gguf", "a GGUF file", "make a model folder of it: qtrain import {} --output DIR"},
-    {".safetensors", "a file of weights without their config.json", "name the folder that it lies in"},
+    {".gguf", "a GGUF file", "convert it to a model folder: qtrain import {} --output DIR"},
+    {".safetensors", "a weight file without config.json", "name the folder that contains it"},
     {".bin", "weights pickled by PyTorch", kToSafetensors},
     {".pt", "weights pickled by PyTorch", kToSafetensors},
-    {".pth", "weights in the form that Meta publishes",
+    {".pth", "weights in Meta's original format",
      "convert them to a Hugging Face folder first (transformers' convert_llama_weights_to_hf.py)"},
 });
 
@@ -38,7 +38,7 @@ const WeightFile* weight_file(const fs::path& file) {
   return nullptr;
 }
 
-/// The first file of weights in a folder, with what it is.
+/// The first weight file in a folder that is not supported, and its kind.
 std::optional<std::pair<fs::path, const WeightFile*>> unread_weights(const fs::path& folder) {
   std::optional<std::pair<fs::path, const WeightFile*>> first;
   std::error_code ignored;
@@ -56,7 +56,7 @@ std::optional<std::pair<fs::path, const WeightFile*>> unread_weights(const fs::p
                                         : fmt::format(fmt::runtime(known.remedy), file.string())});
 }
 
-/// Whether a name looks like one of the hub: "Qwen/Qwen3-0.6B".
+/// Whether a name looks like a model name on the Hugging Face Hub: "Qwen/Qwen3-0.6B".
 bool is_hub_name(const std::string& name) {
   const auto slash = name.find('/');
   const bool two = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && slash == name.rfind('/');
@@ -67,10 +67,10 @@ bool is_hub_name(const std::string& name) {
 [[noreturn]] void refuse_missing(const std::string& name) {
   const std::string remedy = is_hub_name(name)
                                  ? fmt::format(
-                                       "models are not fetched from a hub; this fetches it into a folder to name here: "
+                                       "models are not downloaded automatically; download it and name that folder: "
                                        "hf download {} --local-dir {}",
                                        name, name.substr(name.find('/') + 1))
-                                 : "name a model folder; hf download OWNER/NAME --local-dir DIR makes one";
+                                 : "name a model folder; hf download OWNER/NAME --local-dir DIR downloads one";
   fail(ErrorKind::input, {.cause = "no such model folder", .place = name, .remedy = remedy});
 }
 
@@ -80,12 +80,12 @@ void require_config_file(const fs::path& folder) {
     fail(ErrorKind::input,
          {.cause = "this is an adapter, not a model folder",
           .place = folder.string(),
-          .remedy = "name its base model, and the adapter as adapter_name_or_path (of a command: --adapter)"});
+          .remedy = "name its base model here, and the adapter as adapter_name_or_path (in commands: --adapter)"});
   refuse_weights(folder);
   fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = folder.string()});
 }
 
-/// What is named, unless it is not there or a file of weights.
+/// The path that was named. Throws if it does not exist or is a weight file.
 fs::path path_of(const std::string& name) {
   if (name.empty())
     fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
@@ -95,7 +95,7 @@ fs::path path_of(const std::string& name) {
   return path;
 }
 
-/// The folder itself, or that of one of its files.
+/// The folder itself, or the folder that contains the file.
 fs::path folder_of(const fs::path& path) {
   if (is_folder(path)) return path;
   constexpr std::array<std::string_view, 3> kEndings{".json", ".model", ".jinja"};

@@ -20,12 +20,12 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-// A module name has some forty characters: a pattern that needs more steps is a mistake or an attack.
+// A module name has some forty characters: a pattern that takes more steps than this is a mistake or an attack.
 constexpr std::uint32_t kSteps = 100'000;
 constexpr std::size_t kLongest = 10'000;
 
 [[noreturn]] void refuse(const std::string& pattern, const std::string& why) {
-  fail(ErrorKind::usage, {.cause = fmt::format("the pattern of modules \"{}\" {}", pattern.substr(0, 200), why),
+  fail(ErrorKind::usage, {.cause = fmt::format("the module pattern \"{}\" {}", pattern.substr(0, 200), why),
                           .remedy = "give the names of the modules instead"});
 }
 
@@ -39,7 +39,7 @@ Owned<pcre2_code> compile(const std::string& pattern) {
   return code;
 }
 
-/// Matches from the beginning of a name.
+/// Matches at the beginning of a module name.
 class Matcher {
  public:
   explicit Matcher(const std::string& pattern)
@@ -58,7 +58,7 @@ class Matcher {
     return found >= 0;
   }
 
-  /// Of the last match: where a group is.
+  /// The text that a group matched in the last match.
   std::string_view group(const char* name, std::string_view module) const {
     const int number = pcre2_substring_number_from_name(code_.get(), reinterpret_cast<PCRE2_SPTR>(name));
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get()) + std::ptrdiff_t{2} * number;

@@ -1,4 +1,4 @@
-// The names of weights in files that others wrote, of hf_folder.h.
+// Names of weights in files that other programs wrote; declared in hf_folder.h.
 #include "core/plural.h"
 #include "model/hf_folder.h"
 #include "model/weight_names.h"
@@ -6,8 +6,8 @@
 namespace qtrain {
 namespace {
 
-/// The end of a tensor's name in an adapter's file: as PEFT's save_pretrained has it, and as the state_dict of the
-/// model has it, with the name of the adapter, or as other versions of PEFT wrote it.
+/// The end of a tensor's name in an adapter file: as PEFT's save_pretrained writes it (saved), and as it is in the
+/// model's state_dict, with the adapter's name, or in files of other PEFT versions (other).
 struct AdapterNameEnd {
   std::string_view saved, other;
 };
@@ -48,7 +48,7 @@ std::string full_name(const SafetensorsReader& reader, const std::string& name) 
 
 void warn_of_ignored(Log& log, const std::filesystem::path& path, const std::vector<std::string>& names) {
   if (names.empty()) return;
-  log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
+  log.warn("{}: ignored {}, not part of the model: {}{}", path.string(),
            counted(static_cast<std::int64_t>(names.size()), "tensor"), names.front(),
            names.size() == 1 ? "" : " and others");
 }

@@ -15,7 +15,7 @@ Tensor OperandCopies::of(const Param& p) const {
   return found == copy_of_.end() ? p.value : found->second->value;
 }
 
-// Neighbors whose copies are neighbors too are one pass.
+// Contiguous parameters whose copies are contiguous too are converted in one pass.
 void OperandCopies::convert(Ctx& ctx, const std::vector<const Param*>& params) const {
   for (std::size_t i = 0; i < params.size();) {
     ConstTensor from = params[i]->value;

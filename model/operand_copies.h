@@ -6,23 +6,23 @@
 
 namespace qtrain {
 
-/// Float32 parameters once more, in the 16-bit type that a GPU multiplies in: converted together after each update,
-/// instead of one by one for each GEMM.
+/// Copies of float32 parameters in the 16-bit type of a GPU's GEMMs, converted together after each update instead of
+/// separately for each GEMM.
 class OperandCopies {
  public:
   explicit OperandCopies(Device device) : copies_("16-bit copies", device) {}
 
-  /// Declares the copy of an f32 parameter, before `allocate`. Where contiguous ones are declared
-  /// in that order, one pass converts them all.
+  /// Declares the copy of an f32 parameter; call it before `allocate`. Contiguous parameters that are declared in order
+  /// are converted in one pass.
   void keep(const Param& p, DType type);
   void allocate() { copies_.allocate(); }
   std::size_t bytes() const { return copies_.values().planned(); }
 
   bool has(const Param& p) const { return copy_of_.contains(&p); }
-  /// The copy of a parameter, or its own value where none is kept.
+  /// The copy of a parameter, or the parameter itself if it has none.
   Tensor of(const Param& p) const;
   void fill(Ctx& ctx) const { convert(ctx, originals_); }
-  /// Those of trained parameters.
+  /// Updates the copies of trained parameters.
   void refresh(Ctx& ctx) const { convert(ctx, trained_); }
 
  private:

@@ -41,7 +41,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   for (ParamStore* store : {&weights_, &adapter_.store()}) store->divide();
 }
 
-// A weight of the base model, or the one that is trained in its place.
+// Declares a weight of the base model, or the one that is trained in its place.
 Param* Parameters::declare_base(ParamSpec spec) {
   if (!adapter_.trains_whole(module_of(spec.name))) return &weights_.declare(std::move(spec));
   const std::string base = spec.drawn_as.empty() ? spec.name : spec.drawn_as;
@@ -66,7 +66,7 @@ ParamSpec Parameters::weight_spec(const std::string& name, Shape shape) const {
           .grad_dtype = options_.full_dtype()};
 }
 
-// Norm weights and biases: small, so kept in the precision of the sums.
+// Norm weights and biases are small, so they are kept in full precision.
 Param* Parameters::declare_vector(const std::string& name, Shape shape, Init init, Decay decay) {
   return declare_base({.name = name,
                        .shape = shape,
@@ -77,7 +77,7 @@ Param* Parameters::declare_vector(const std::string& name, Shape shape, Init ini
                        .role = Role::vector});
 }
 
-// A tied head is the embedding, unless one of them is trained without the other, or each for itself.
+// A tied head shares the embedding's weight, unless only one of them is trained or each is trained separately.
 Param* Parameters::declare_head() {
   const ModelConfig& c = options_.config;
   ParamSpec spec = weight_spec(c.tie_word_embeddings ? kEmbeddingWeight : kHeadWeight, {c.vocab_size, c.hidden_size});
@@ -90,23 +90,23 @@ Param* Parameters::declare_head() {
   return declare_base(std::move(spec));
 }
 
-// What the config names has to be there.
+// Throws unless everything that the config names exists.
 void Parameters::require_matches() const {
   for (const std::string& end : options_.lora->modules_to_save)
     if (std::none_of(saved_.begin(), saved_.end(), [&](const SavedWeight& s) {
           return module_of(s.param->spec.name).ends_with(end) || (has_tied_head() && kHeadName.ends_with(end));
         }))
       fail(ErrorKind::usage, {.cause = fmt::format("modules_to_save: \"{}\" is not a layer of the model", end),
-                              .remedy = "name layers such as embed_tokens, lm_head, norm"});
+                              .remedy = "use names such as embed_tokens, lm_head, norm"});
   if (adapter_.store().all().size() == saved_.size())
     fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",
                             .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, "
                                       "up_proj, down_proj, embed_tokens, lm_head"});
   if (options_.config.tie_word_embeddings && options_.lora->ensure_weight_tying && (embedding_.a || head_.a))
     fail(ErrorKind::usage,
-         {.cause = "ensure_weight_tying is about lora_modules_to_save: adapters on a tied embedding or "
+         {.cause = "ensure_weight_tying only affects lora_modules_to_save: adapters on a tied embedding or "
                    "head are not tied",
-          .remedy = "leave it out"});
+          .remedy = "remove it"});
 }
 
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
@@ -231,7 +231,7 @@ std::int64_t Parameters::elements() const {
   std::int64_t n = 0;
   for (const QuantizedLinear& q : quantized_) n += q.shape().numel() - q.part_elements();
   for (const SavedWeight& s : saved_) {
-    const bool copied = &s != &saved_.front() && s.base == saved_.front().base;  // a tied head by itself
+    const bool copied = &s != &saved_.front() && s.base == saved_.front().base;  // an untied copy of a tied head
     if (!weights_.find(s.base) && !copied) n += s.param->spec.shape.numel();
   }
   return n + weights_.elements();
@@ -267,8 +267,8 @@ void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
                [](std::int64_t, Tensor part) { std::memset(part.data, 0, part.bytes()); });
 }
 
-// Each as a dense weight of its name would be, in memory of the host that is no part of a plan: that of one after the
-// other, as where they are read from files.
+// Draws each matrix like a dense weight of its name and quantizes it, in host memory outside the memory plan: one
+// matrix at a time, as when they are read from files.
 void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
   if (quantized_.empty()) return;
   HostContext host(ctx);

@@ -11,28 +11,28 @@
 
 namespace qtrain {
 
-/// Units of parameters that are gathered together where they are divided among ranks: embedding, final norm and head,
-/// which are in no block, and each block.
+/// Units of parameters, each of which is gathered as a whole when parameters are sharded: each block is one, and the
+/// embedding, final norm and head together are the outer unit.
 inline constexpr int kOuterUnit = 0;
 constexpr int unit_of(std::int64_t layer) {
   return static_cast<int>(layer) + 1;
 }
 
-/// A weight of the base model that an adapter trains whole, in the adapter's store.
+/// A base-model weight that an adapter trains whole, held in the adapter's store.
 struct SavedWeight {
   Param* param;
-  std::string base;  ///< its name in the base model, where its first values are
+  std::string base;  ///< its name in the base model, which its initial values come from
 };
 
-/// The parameters of one layer, by their ids.
+/// The parameters of one layer, indexed by their ids.
 struct LayerParams {
   std::vector<Param*> vectors;
   std::vector<LinearParams> linears;
   std::vector<ExpertsParams> experts;
 };
 
-/// Every parameter of a model, declared from the tables of its layers: base weights in one store, what an adapter
-/// trains in a second one.
+/// All parameters of a model, declared from its layer tables: base weights in one store, what an adapter trains in
+/// another.
 class Parameters {
  public:
   Parameters(Device device, const TransformerOptions& options, const std::vector<Layer>& layers);
@@ -50,29 +50,29 @@ class Parameters {
   const LayerParams& layer(std::int64_t l) const { return layers_[static_cast<std::size_t>(l)]; }
   const std::vector<LayerParams>& layers() const { return layers_; }
 
-  /// Whether the head is the embedding.
+  /// Whether the head shares the embedding's weight.
   bool has_tied_head() const { return head_.weight == embedding_.weight; }
-  /// Whether a weight is a part of a quantized one.
+  /// Whether a parameter is part of a quantized weight.
   bool is_quantized_part(const Param& p) const;
-  /// A table that no GEMM reads.
+  /// Whether the parameter is a lookup table that no GEMM reads.
   bool is_looked_up(const Param& p) const;
-  /// Whether GEMMs read it, in the type that it is held in; biases are added by them.
+  /// Whether GEMMs read the parameter in the type it is held in (including biases, which GEMMs add).
   bool is_operand(const Param& p) const;
   std::vector<Param*> trained();
-  /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks, and
-  /// of experts.
+  /// Number of elements of the base model's weights, counted unquantized; and the share of linear layers in the blocks,
+  /// and of experts.
   std::int64_t elements() const;
   std::int64_t linear_elements() const;
   std::int64_t expert_elements() const;
-  /// Bytes of scales and maps of quantized weights, and elements of the largest of these.
+  /// Bytes of scales and maps of quantized weights, and the number of elements of the largest quantized weight.
   std::size_t quantization_bytes() const;
   std::int64_t largest_quantized() const;
-  /// Results of the widest layer in a block that has a magnitude.
+  /// Outputs of the widest layer in a block that has a magnitude.
   std::int64_t widest_decomposed() const;
 
-  /// With the base weights of another model where there is one.
+  /// Allocates memory; with `base`, shares that model's base weights.
   void allocate(const Parameters* base = nullptr);
-  /// Random weights of the base model, with the distribution of transformers.
+  /// Random base-model weights, distributed as in transformers.
   void initialize(Ctx& ctx, std::uint64_t seed);
 
  private:
@@ -94,7 +94,7 @@ class Parameters {
   std::vector<SavedWeight> saved_;
   LinearParams embedding_, head_;
   Param* final_norm_ = nullptr;
-  std::uint64_t streams_ = 0;  ///< of dropout, of the layers so far
+  std::uint64_t streams_ = 0;  ///< number of dropout streams that layers have taken so far
   std::vector<LayerParams> layers_;
 };
 

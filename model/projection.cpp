@@ -13,7 +13,7 @@ Shape shape_of(const QuantizedWeight& w) {
   return std::get<ops::Blocks4>(w).shape;
 }
 
-// y = x W^T + bias + what an adapter adds, if there is one. Few rows are multiplied by codes as they are.
+// y = x W^T + bias + the adapter's contribution, if there is one. For few rows, the codes of W are used directly.
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
@@ -33,7 +33,7 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                   .added = {adapter}});
 }
 
-// The same, with a magnitude: m / norm times the sums, + bias.
+// Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.
 void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l,
                    const ops::Factors& adapter) {
   project_sum(ctx, f, l, adapter);
@@ -43,8 +43,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
   ops::scale_to_magnitude(ctx, scale);
 }
 
-// With a magnitude and dropout: y = x W^T + bias + (m / norm - 1) dropout(x) W^T + m / norm times the adapter's
-// GEMM.
+// With a magnitude and dropout: y = x W^T + bias + (m / norm - 1) dropout(x) W^T + m / norm times the adapter's GEMM.
 void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l,
                      const DroppedAdapter& adapter) {
   const Projection& p = l.layer;

@@ -8,10 +8,10 @@
 namespace qtrain {
 
 /// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r]. Layers that read the
-/// same input see the same dropout, that of the first stream among them. With a magnitude m [out] (DoRA), norm [out]
-/// being the L2 norms of the rows of V = W + scale * B A,
+/// same input share its dropout mask, that of the first adapted layer's stream. With a magnitude m [out] (DoRA), where
+/// norm [out] holds the L2 norms of the rows of V = W + scale * B A:
 ///   y = W x + (m / norm - 1) W dropout(x) + m / norm scale * B A dropout(x) + bias,
-/// as in PEFT: without dropout m / norm V x + bias.
+/// as in PEFT; without dropout that is m / norm V x + bias.
 struct LoraWeights {
   ConstTensor a = {}, b = {};
   ConstTensor magnitude = {}, norm = {};
@@ -25,13 +25,13 @@ struct LoraWeights {
   bool decomposed() const { return magnitude.shape.rank == 1; }
 };
 
-/// LLM.int8: codes i8 [out, in], a scale f32 for each row.
+/// LLM.int8: codes i8 [out, in], and an f32 scale per row.
 struct Rows8 {
   ConstTensor codes, scale;
 };
-/// A frozen weight in codes; it becomes dense for the time of a GEMM, in memory of the caller.
+/// A frozen quantized weight. It is expanded for the duration of a GEMM, in memory from the caller.
 using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
-/// y [out, in], f32 or a 16-bit type, becomes the dense weight.
+/// Writes the dense weight to y [out, in], f32 or a 16-bit type.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
 
 /// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantized.
@@ -44,17 +44,17 @@ struct Projection {
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };
 
-/// The layers that read one input. The GEMMs A x of their adapters are concatenated, R columns in all; those of
-/// adapters whose A are contiguous in memory are one GEMM.
+/// Layers that read the same input. Their adapters' A x are stored side by side, R columns in all; adapters whose A are
+/// contiguous in memory share one GEMM.
 struct ProjectionForward {
   struct Layer {
     const Projection& layer;
     Tensor y;  ///< [T, out]
   };
   std::vector<Layer> layers;
-  Tensor lora_x;   ///< [T, at least R]: scale * A dropout(x) in its first T R elements, kept for the gradient
+  Tensor lora_x;   ///< [T, at least R]: scale * A dropout(x) in its first T R elements, saved for the gradient
   ConstTensor x;   ///< [T, in]
-  Tensor scratch;  ///< for dropped inputs and gradients of lora_x
+  Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< at least out * in elements, for a quantized weight
 };
@@ -72,15 +72,14 @@ struct ProjectionBackward {
 };
 
 void project(Ctx& ctx, const ProjectionForward& f);
-/// dx and every wanted weight gradient.
+/// Computes dx and every wanted weight gradient.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
-/// Fills `norm` [out] with the L2 norms of the rows of W + scale * B A as they are now; `dense` as in
-/// ProjectionForward.
+/// Fills `norm` [out] with the L2 norms of the rows of the current W + scale * B A; `dense` as in ProjectionForward.
 void measure_rows(Ctx& ctx, const Projection& p, Tensor norm, Tensor dense);
 
-/// Scratch elements that either call needs in training, for T tokens of layers with at most so many inputs, ranks in
-/// all, and results of a layer with a magnitude.
+/// Number of scratch elements that project and project_grad need in training. `tokens`: T; `in`: the widest input;
+/// `ranks`: summed over the layers; `decomposed`: outputs of the widest layer with a magnitude.
 struct ProjectionSizes {
   std::int64_t tokens, in, ranks, decomposed = 0;
 };

@@ -9,7 +9,7 @@ namespace {
 
 using ops::Transpose;
 
-// Gradients of layers that read one input, some with adapters.
+// Gradients of layers that read the same input, some of which have adapters.
 class AdaptersGrad {
  public:
   AdaptersGrad(Ctx& ctx, const ProjectionBackward& b, const Adapters& adapters)
@@ -33,7 +33,7 @@ class AdaptersGrad {
   }
 
  private:
-  // What reaches W and B: dy, times m / norm with a magnitude.
+  // The gradient that reaches W and B: dy, or with a magnitude (m / norm + shift) * dy.
   ConstTensor inner_grad(const ProjectionBackward::Layer& l, double shift = 0) const {
     if (!l.layer.lora.decomposed()) return l.dy;
     const Tensor scaled = input_.results(l.dy.shape);
@@ -43,7 +43,7 @@ class AdaptersGrad {
     return scaled;
   }
 
-  // For which V x is computed again: y would have to be kept, and with dropout is another sum.
+  // Recomputes V x: y would have to be saved, and with dropout it is a different sum.
   void magnitude_grad(const ProjectionBackward::Layer& l, ConstTensor x, const ops::Factors& adapter) const {
     if (!l.layer.lora.dmagnitude.wanted()) return;
     const Tensor v = input_.results(l.dy.shape);
@@ -79,7 +79,8 @@ class AdaptersGrad {
     }
   }
 
-  // dx += dy W of every layer, with the last also what comes through the adapters, unless they read dropout(x).
+  // dx += dy W for every layer; unless adapters read dropout(x), the last GEMM also adds the gradient through the
+  // adapters.
   void input_grad() const {
     Sink dx = b_.dx;
     for (const auto& l : b_.layers) {
@@ -91,7 +92,7 @@ class AdaptersGrad {
     }
   }
 
-  // What comes through dropout(x): through the adapters, and (m / norm - 1) dy W.
+  // The gradient through dropout(x): through the adapters, and (m / norm - 1) dy W.
   void dropped_input_grad() const {
     const Tensor dropped = input_.memory(b_.dx.t.shape);
     ops::Gemm through{.c = store(dropped), .a = into_x_[0].a, .b = into_x_[0].b, .a_stride = into_x_[0].a_stride};
@@ -108,11 +109,11 @@ class AdaptersGrad {
   const Adapters& adapters_;
   AdapterInput input_;
   RankColumns<Tensor> gradients_;
-  std::array<ops::Factors, 3> into_x_;  // GEMMs of what reaches A x with A
+  std::array<ops::Factors, 3> into_x_;  // GEMMs of the gradients of A x with A
   std::size_t stacks_ = 0;
 };
 
-// dx += dy W of every layer.
+// dx += dy W for every layer.
 void input_grad(Ctx& ctx, const ProjectionBackward& b) {
   Sink dx = b.dx;
   for (const auto& [layer, dy] : b.layers) {

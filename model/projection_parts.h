@@ -6,15 +6,15 @@
 #include "kernels/magnitude.h"
 #include "model/projection.h"
 
-/// What projections forward and backward are made of.
+/// Parts that forward and backward of projections share.
 namespace qtrain {
 
-/// Adapters whose A, and gradients of A, are contiguous: [ranks, in].
+/// Adapters whose A, and whose gradients of A, are contiguous: together [ranks, in].
 struct Stack {
   ConstTensor a;
   Sink da;
   double scale;
-  std::int64_t first;  // its first column
+  std::int64_t first;  // its first column in A x
 
   std::int64_t ranks() const { return a.shape[0]; }
   bool continues_with(const LoraWeights& lora) const {
@@ -27,7 +27,7 @@ struct Stack {
   }
 };
 
-/// The adapters among layers that read one input.
+/// The adapters of layers that read the same input.
 class Adapters {
  public:
   template <class Layer>
@@ -55,7 +55,7 @@ class Adapters {
   const LoraWeights* first_ = nullptr;
 };
 
-/// [T, R] at the beginning of memory that other ranks use as well; each adapter has some of its columns.
+/// A matrix [T, R] at the start of memory that is sized for more ranks; each adapter has some of its columns.
 template <class Memory>
 class RankColumns {
  public:
@@ -68,7 +68,7 @@ class RankColumns {
     return part;
   }
   std::int64_t stride() const { return all_.shape[1]; }
-  /// Those of an adapter times its B: nothing for a layer that has none.
+  /// An adapter's columns times its B; nothing for a layer without an adapter.
   ops::Factors times_b(std::int64_t first, const LoraWeights& lora) const {
     if (!lora.present()) return {};
     return {.a = columns(first, lora.rank()), .b = lora.b, .transpose_b = ops::Transpose::yes, .a_stride = stride()};
@@ -78,8 +78,8 @@ class RankColumns {
   Memory all_;
 };
 
-/// What the adapters read instead of x: dropout(x) in training. Its memory follows the gradients [T, R] in the scratch,
-/// and memory for results of a layer with a magnitude follows it.
+/// The input of the adapters: dropout(x) in training, else x. In scratch memory it follows the gradients [T, R], and is
+/// followed by the results of a layer with a magnitude.
 class AdapterInput {
  public:
   AdapterInput(const Adapters& adapters, ConstTensor seed, Tensor scratch)
@@ -107,16 +107,16 @@ class AdapterInput {
   Tensor scratch_;
 };
 
-/// The GEMM of an adapter, and what it reads.
+/// The GEMM of an adapter, and its input.
 struct DroppedAdapter {
   ops::Factors factors;
   const AdapterInput& input;
 };
 
-/// W as GEMMs read it; a quantized one in `memory`.
+/// W as GEMMs read it; a quantized W is expanded to `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
-/// y = m / norm * x, or that and more.
+/// y = or += m / norm * x.
 inline ops::ScaleToMagnitude scaling(const LoraWeights& lora, Sink y, ConstTensor x) {
   return {.y = y, .x = x, .magnitude = lora.magnitude, .norm = lora.norm};
 }

@@ -41,7 +41,7 @@ void send(Ctx& ctx, const Param& to, ConstTensor from) {
   });
 }
 
-/// Values in a type that they are rounded to; `dense` itself where nothing is lost.
+/// Rounds values to a dtype; returns `dense` itself if that loses nothing.
 ConstTensor rounded(Ctx& ctx, ConstTensor dense, DType dtype, std::vector<std::byte>& memory) {
   const bool holds = dtype == dense.dtype || dtype == DType::f32;
   if (holds && dense.dtype != DType::f64) return dense;
@@ -56,7 +56,8 @@ struct QuantizedRows {
   std::vector<float> scale;
 };
 
-// As bitsandbytes: the matrix in float16, each row times 127 / its largest magnitude, rounded to even.
+// As bitsandbytes does: converts the matrix to float16, multiplies each row by 127 / its largest magnitude, and rounds
+// half to even.
 QuantizedRows quantize_rows(Ctx& host, ConstTensor dense, const std::string& place) {
   std::vector<std::byte> memory;
   const ConstTensor half = rounded(host, dense, DType::f16, memory);
@@ -70,16 +71,16 @@ QuantizedRows quantize_rows(Ctx& host, ConstTensor dense, const std::string& pla
       const float magnitude = std::abs(static_cast<float>(v));
       max = std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : std::max(max, magnitude);
     }
-    const float factor = max > 0 ? 1.0F / max * 127.0F : 0;  // in two roundings, as torch
+    const float factor = max > 0 ? 1.0F / max * 127.0F : 0;  // rounded twice, as in torch
     out.scale[static_cast<std::size_t>(r)] = max;
     if (std::isinf(max)) return;
     std::int8_t* codes = out.codes.data() + r * width;
     for (const F16 v : row) *codes++ = static_cast<std::int8_t>(std::nearbyint(static_cast<float>(v) * factor));
   });
   if (std::any_of(out.scale.begin(), out.scale.end(), [](float scale) { return std::isinf(scale); }))
-    fail(ErrorKind::input, {.cause = "has a value that float16, from which 8-bit weights are made, cannot hold",
+    fail(ErrorKind::input, {.cause = "has a value out of range for float16, which 8-bit quantization starts from",
                             .place = place,
-                            .remedy = "use load_in_4bit, or none"});
+                            .remedy = "use load_in_4bit, or no quantization"});
   return out;
 }
 
@@ -154,10 +155,10 @@ void QuantizedLinear::load4(Ctx& ctx, const Matrix4& m, const std::string& place
   const QuantState& s = m.state;
   const auto found = describe4(s.type, s.blocksize, s.nested ? std::optional(s.nested->blocksize) : std::nullopt);
   if (!(s.shape == shape_) || found != how_.describe())
-    fail(ErrorKind::input, {.cause = fmt::format("is {} {}, where {} {} is expected", to_string(s.shape), found,
+    fail(ErrorKind::input, {.cause = fmt::format("is {} {}, but {} {} is expected", to_string(s.shape), found,
                                                  to_string(shape_), how_.describe()),
                             .place = place,
-                            .remedy = "all matrices of a folder must be quantized in one way, the one of config.json"});
+                            .remedy = "all matrices of a folder must be quantized the way config.json says"});
   send(ctx, *codes_, m.codes);
   send(ctx, *scales_, m.absmax);
   send(ctx, *map_, m.map);
@@ -169,10 +170,10 @@ void QuantizedLinear::load4(Ctx& ctx, const Matrix4& m, const std::string& place
 
 void QuantizedLinear::load8(Ctx& ctx, const Matrix8& m, const std::string& place) const {
   if (!(m.codes.shape == shape_))
-    fail(ErrorKind::input,
-         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(m.codes.shape), to_string(shape_)),
-          .place = place,
-          .remedy = "config.json and the weights must belong together"});
+    fail(ErrorKind::input, {.cause = fmt::format("has shape {}, but config.json requires {}", to_string(m.codes.shape),
+                                                 to_string(shape_)),
+                            .place = place,
+                            .remedy = "config.json and the weights must belong together"});
   send(ctx, *codes_, m.codes);
   send(ctx, *scales_, m.scale);
 }
@@ -181,9 +182,9 @@ void QuantizedLinear::load(Ctx& ctx, const SafetensorsReader& reader, const std:
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   const bool eight = how_.bnb.bits == BnbConfig::Bits::eight;
   if (eight ? !has_matrix8(reader, name) : !has_matrix4(reader, name))
-    fail(ErrorKind::input, {.cause = "is not quantized as config.json says",
+    fail(ErrorKind::input, {.cause = "is not quantized the way config.json says",
                             .place = place,
-                            .remedy = "layers that are left as they are must be named in its llm_int8_skip_modules"});
+                            .remedy = "layers that are not quantized must be listed in llm_int8_skip_modules"});
   if (eight)
     load8(ctx, read_matrix8(reader, name), place);
   else

@@ -10,17 +10,17 @@
 
 namespace qtrain {
 
-/// How the linear layers of decoder blocks are held while they are frozen.
+/// How frozen linear layers of decoder blocks are quantized.
 struct Quantization {
-  BnbConfig bnb = {};                                   ///< which of them, and in what code
+  BnbConfig bnb = {};                                   ///< which layers, and the code
   std::int64_t blocksize = 64, nested_blocksize = 256;  ///< of 4-bit matrices
-  DType source = DType::f32;                            ///< values are rounded to it before they are quantized
+  DType source = DType::f32;                            ///< values are rounded to this type before they are quantized
 
   /// "nf4, blocks of 64, nested scales" or "int8".
   std::string describe() const;
 };
 
-/// A context of the processor that quantizes for another one: that one itself where it is of the processor.
+/// A CPU context for quantization on behalf of another context: that context itself if it is on the CPU.
 class HostContext {
  public:
   explicit HostContext(Ctx& ctx) : ctx_(&ctx) {
@@ -34,8 +34,8 @@ class HostContext {
   Ctx* ctx_;
 };
 
-/// The matrix of a linear layer in a store: the tensors that bitsandbytes serializes, under their names, and as one
-/// more the offset of nested scales, which files have in their quant_state.
+/// The quantized matrix of a linear layer in a store: the tensors that bitsandbytes serializes, under their names, plus
+/// the offset of nested scales, which files keep in quant_state.
 class QuantizedLinear {
  public:
   /// Declares the parts of matrix `name` [out, in] in `store`.
@@ -43,19 +43,19 @@ class QuantizedLinear {
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
-  /// Whether the parameter is one of the parts.
+  /// Whether the parameter is one of the matrix's parts.
   bool owns(const Param& p) const;
-  /// Bytes of all parts but the codes that this rank keeps, and elements of all parts.
+  /// Bytes of all parts on this rank except the codes, and the number of elements of all parts.
   std::size_t state_bytes() const;
   std::int64_t part_elements() const;
   QuantizedWeight weight() const;
 
-  /// Fills the parts from the quantized matrix `name` of a file. An input error where it is quantized in another way
-  /// than was declared.
+  /// Fills the parts from the quantized matrix `name` of a file. Throws an input error if it is quantized differently
+  /// from the declaration.
   void load(Ctx& ctx, const SafetensorsReader& reader, const std::string& name) const;
-  /// Quantizes a matrix [out, in] of the host. `host`: a context of the processor. Input errors name `place`.
+  /// Quantizes a matrix [out, in] in host memory. `host`: a CPU context. Throws input errors that name `place`.
   void quantize(Ctx& ctx, Ctx& host, ConstTensor dense, const std::string& place) const;
-  /// The dense matrix, in memory for it: f32, bf16 or f16 on the device of `ctx`.
+  /// Writes the dense matrix to `dense`: f32, bf16 or f16 on the device of `ctx`.
   void expand(Ctx& ctx, Tensor dense) const;
 
  private:

@@ -26,14 +26,14 @@ RecomputePolicy RecomputePolicy::named(std::string_view name) {
   const auto policy = parse(name);
   if (!policy)
     fail(ErrorKind::usage, {.cause = "unknown recompute policy \"" + std::string(name) + "\"",
-                            .remedy = "use none, selective, block or blocks:N (N from 2 on)"});
+                            .remedy = "use none, selective, block or blocks:N (N >= 2)"});
   return *policy;
 }
 
 std::vector<RecomputePolicy> RecomputePolicy::choices(std::int64_t layers) {
   std::vector<RecomputePolicy> all;
   for (std::size_t i = 0; i < std::size(kNames); ++i) all.emplace_back(static_cast<Kind>(i));
-  // layers / N + N inputs are saved: larger groups than the square root of layers save nothing.
+  // layers / N + N inputs are saved, so groups larger than the square root of the number of layers save no memory.
   for (std::int64_t n = 2; n * n <= 2 * layers; n *= 2) all.emplace_back(Kind::block, n);
   return all;
 }

@@ -20,8 +20,8 @@ RopeConfig::Type rope_type(const ConfigReader& r, const std::string& type) {
            "supported: default, linear, dynamic, llama3, yarn, longrope");
 }
 
-// The key of the rotary parameters: version 5 has rope_parameters, version 4 rope_scaling. Where a file has both,
-// transformers takes that of version 4; an empty one is none.
+// The key of the rotary parameters: rope_parameters in version 5, rope_scaling in version 4. If a file has both,
+// transformers uses that of version 4; an empty one counts as missing.
 const char* rope_key(const ConfigReader& r) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* v = r.get(key);
@@ -29,7 +29,7 @@ const char* rope_key(const ConfigReader& r) {
     if (!v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
     for (const auto& [inner, value] : v->items())
       if (value.is_object())
-        r.refuse(fmt::format("\"{}\" for each kind of layer (\"{}\") is not supported", key, inner));
+        r.refuse(fmt::format("separate \"{}\" per kind of layer (\"{}\") are not supported", key, inner));
     if (!v->empty()) return key;
   }
   return nullptr;
@@ -53,14 +53,14 @@ void read_yarn(const ConfigReader& table, RopeConfig& rope) {
   if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
 }
 
-// As many factors as frequencies.
+// A list of `count` factors, one per frequency.
 std::vector<double> read_factors(const ConfigReader& table, const char* key, std::int64_t count) {
   const Json* list = table.get(key);
   if (!list) table.refuse(fmt::format("\"{}\" is missing", key));
   const auto is_factor = [](const Json& v) { return v.is_number() && v > 0; };
   if (!list->is_array() || static_cast<std::int64_t>(list->size()) != count || !std::ranges::all_of(*list, is_factor))
     table.refuse(fmt::format("\"{}\" must be a list of {} numbers greater than 0", key, count),
-                 "one for each pair of elements of a head that is turned");
+                 "one for each rotated pair of elements of a head");
   return list->get<std::vector<double>>();
 }
 
@@ -74,7 +74,7 @@ void read_longrope(const ConfigReader& table, const ModelConfig& c, RopeConfig& 
   rope.long_factors = read_factors(table, "long_factor", rope.dims(c.head_dim) / 2);
 }
 
-// The share of a head that is turned, in whole pairs.
+// Reads the fraction of a head that is rotated, which must be a whole number of pairs.
 void read_partial(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
   rope.partial = table.positive_number(kPartial, 1);
   if (rope.partial == 1) return;
@@ -103,7 +103,7 @@ RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, doub
   rope.type = rope_type(table, type);
   read_partial(table, c, rope);
   if (rope.type == Type::standard) return rope;
-  // transformers computes dynamic NTK from max_position_embeddings whatever the original length says.
+  // For dynamic NTK, transformers uses max_position_embeddings, whatever the original length says.
   if (rope.type == Type::llama3 || rope.type == Type::yarn || rope.type == Type::longrope)
     rope.original_max_position = table.positive_number(kOriginalLength, rope.original_max_position);
   if (rope.type == Type::longrope) {
@@ -119,7 +119,7 @@ RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, doub
 RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
   const char* key = rope_key(r);
   Json table = key ? *r.get(key) : Json::object();
-  // A length outside the table wins over one inside.
+  // A length outside the table overrides one inside.
   if (const Json* outer = r.get(kOriginalLength)) table[kOriginalLength] = *outer;
   if (const Json* outer = r.get(kPartial); outer && !table.contains(kPartial)) table[kPartial] = *outer;
   const std::string place = key ? r.name + ": " + key : r.name;

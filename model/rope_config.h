@@ -4,11 +4,11 @@
 
 namespace qtrain {
 
-/// The one rotary embedding of a config.json: `rope_parameters` (version 5) or `rope_scaling` (version 4), `rope_theta`
-/// inside or outside. A table for each kind of layer is an input error.
+/// Reads the rotary embedding of a config.json that has only one: `rope_parameters` (version 5) or `rope_scaling`
+/// (version 4), with `rope_theta` inside or outside. Throws an input error for separate tables per kind of layer.
 RopeConfig read_rope(const ConfigReader& fields, const ModelConfig& config);
 
-/// A table of rotary parameters; `theta` is for one without rope_theta.
+/// Reads a table of rotary parameters; `theta` is the default of rope_theta.
 RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& config, double theta);
 
 }  // namespace qtrain

@@ -16,7 +16,7 @@ std::vector<double> plain(double theta, std::int64_t head_dim) {
   return f;
 }
 
-// Grows the base with the sequence once it is longer than in pre-training.
+// The base grows with the sequence once that is longer than in pre-training.
 double dynamic_theta(const RopeConfig& r, std::int64_t head_dim, std::int64_t longest) {
   const double length = std::max(static_cast<double>(longest), r.original_max_position);
   const double d = static_cast<double>(head_dim);
@@ -32,7 +32,7 @@ double llama3(const RopeConfig& r, double f) {
   return (1 - s) * f / r.factor + s * f;
 }
 
-// Dimension whose wavelength makes `rotations` turns over the original positions.
+// The dimension whose wavelength makes `rotations` rotations over the original positions.
 double correction_dim(const RopeConfig& r, double rotations, double d) {
   return d * std::log(r.original_max_position / (rotations * 2 * std::numbers::pi)) / (2 * std::log(r.theta));
 }
@@ -69,7 +69,7 @@ double yarn_attention(const RopeConfig& r) {
   return yarn_mscale(r.factor, 1);
 }
 
-// The function of every angle from element number `first` of a table on.
+// Applies `function` to every angle, starting at element `first` of a table.
 template <class T, class Function>
 void fill(const RopeFrequencies& f, std::int64_t first, Tensor part, Function function) {
   const auto half = static_cast<std::int64_t>(f.inv_freq.size());

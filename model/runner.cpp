@@ -30,7 +30,7 @@ void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
 void Runner::prepare(Ctx& ctx, std::int64_t longest) {
   check(longest <= plan_.longest(), "a sequence is longer than planned");
   if (act_.rotary.empty()) return;  // before the first pass
-  // Few tables depend on the sequence; every other one is filled once.
+  // Few tables depend on the sequence length; all others are filled once.
   constexpr std::int64_t kNotFilled = -1;
   rope_states_.resize(act_.rotary.size(), kNotFilled);
   for (std::size_t i = 0; i < act_.rotary.size(); ++i) {
@@ -59,7 +59,7 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .touched = parts_.layers[l].residual};
 }
 
-// Embedding, final norm and head: their gradients are added from the head on until the end of the backward pass.
+// Embedding, final norm and head: their gradients accumulate from the head to the end of the backward pass.
 void Runner::begin_outer(Ctx& ctx, Pass pass) {
   using enum UnitAccess::Gradients;
   access_->enter(ctx, {.unit = kOuterUnit, .next = unit_of(0), .gradients = pass == Pass::train ? yes : no});
@@ -105,7 +105,7 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   head_loss(ctx, batch, run);
 }
 
-// What attention needs of this batch where ranks share its tokens.
+// What attention needs for this batch if ranks share its tokens.
 const SharedKeys* Runner::shared_keys() {
   const ContextShare& share = parts_.options.context;
   if (!share.is_shared()) return nullptr;
@@ -114,7 +114,7 @@ const SharedKeys* Runner::shared_keys() {
   return &shared_;
 }
 
-// The last border of the documents is the number of their tokens; others may fill up the batch.
+// The last boundary of the documents is the number of their tokens; later tokens are padding.
 void Runner::begin_balance(Ctx& ctx, const TokenBatch& batch) {
   const RouterBuffers& b = act_.router;
   for (const Tensor& t : {b.counts, b.sums}) ops::fill(ctx, {.y = t, .value = 0});
@@ -176,12 +176,12 @@ void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
                   .b = act_.lora_rows,
                   .transpose_a = ops::Transpose::yes,
                   .alpha = scale * e.scale});
-  const Tensor rows = act_.lora_rows;  // read for the last time: their gradient takes their place
+  const Tensor rows = act_.lora_rows;  // its last use: the gradient overwrites it
   ops::gemm(ctx, {.c = store(rows), .a = dy, .b = copies_.operand(e.b), .alpha = scale * e.scale});
   ops::embedding_grad(ctx, {.dtable = e.a->grad_sink(), .dy = rows, .tokens = tokens, .padding = padding});
 }
 
-// The final norm of the rows that reach the head.
+// Applies the final norm to the rows that go through the head.
 void Runner::normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which) {
   const HeadBuffers& h = act_.head;
   ops::gather_rows(ctx, {.y = h.hidden.slice(0, rows), .x = act_.final_hidden, .rows = which});
@@ -198,7 +198,7 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
   const std::int64_t count = chunk.rows.numel();
   const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
   Projection head = copies_.acquire(parts_.params.head(), parts_.dropout());
-  head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // each chunk its own mask
+  head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // a separate mask per chunk
   normalize_head(ctx, count, chunk.rows);
   project(ctx, {.layers = {{head, logits}},
                 .lora_x = h.lora_x,
@@ -255,8 +255,8 @@ Tensor Runner::group_input(std::int64_t group) const {
   return act_.layers[l][static_cast<std::size_t>(parts_.layers[l].input)];
 }
 
-// Before a block of the forward pass: the input of its group leaves, and the next block may write into a buffer that
-// another one leaves.
+// Before a block of the forward pass: starts the copy of its group's input to the host, and waits for the buffer that
+// the next block may write to.
 void Runner::stash_input(Ctx& ctx, std::int64_t layer) {
   const std::int64_t size = plan_.group(), group = layer / size;
   if (layer % size == 0)
@@ -264,8 +264,8 @@ void Runner::stash_input(Ctx& ctx, std::int64_t layer) {
   if (layer % size == size - 1) offload_->make_room(ctx, group + 1);
 }
 
-// Whether the backward pass of a block begins with the inputs of its group, from that of the group's first block: where
-// it is the last of the group. Those of the last group are still there.
+// Whether the backward pass of a block starts by recomputing the inputs of its group from the first block's: true for
+// the last block of each group, except the last group, whose inputs are still in memory.
 bool Runner::recomputes_inputs(std::int64_t layer) const {
   return layer % plan_.group() == plan_.group() - 1 && layer != config().layers - 1;
 }

@@ -9,40 +9,40 @@
 
 namespace qtrain {
 
-/// One micro-batch on the device: ragged rows one after the other, no padding. All i32. Where ranks share the tokens,
-/// cu_seqlens and `longest` are those of all ranks, everything else is this rank's.
+/// One micro-batch on the device: ragged rows concatenated without padding. All i32. If ranks share tokens, cu_seqlens
+/// and `longest` cover all ranks, everything else this rank only.
 struct TokenBatch {
   ConstTensor tokens, positions;        ///< [T]
   ConstTensor cu_seqlens;               ///< [n+1]: attention segments
-  ConstTensor target_rows, target_ids;  ///< [m]: which tokens predict a target, and which
+  ConstTensor target_rows, target_ids;  ///< [m]: rows of tokens that predict a target, and the targets
   std::int64_t longest = 0;             ///< 1 + the largest position
 };
 
-/// The loss that keeps the experts of a model equally busy, over all of its routers: see ops::RouterBalance.
+/// The load-balancing loss over all routers of a model: see ops::RouterBalance.
 struct RouterLossRun {
-  Sink sum = discard();    ///< f64 [1] on the device: the loss, without its coefficient; discarded: there is none
-  double coefficient = 0;  ///< in the gradient
-  ConstTensor scale = {};  ///< f64 [1] on the device, as that of ForwardRun; empty: 1
+  Sink sum = discard();    ///< f64 [1] on the device: the loss, without its coefficient; discard: not computed
+  double coefficient = 0;  ///< its weight in the gradient
+  ConstTensor scale = {};  ///< f64 [1] on the device, as in ForwardRun; empty: 1
 
   bool wanted() const { return sum.wanted(); }
 };
 
-/// What a forward pass is for, and where its result goes.
+/// The purpose of a forward pass, and where its result goes.
 struct ForwardRun {
   Pass pass = Pass::evaluate;
   Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
-  ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss sum
+  ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss_sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
   RouterLossRun router_loss = {};
 };
 
-/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim]. Of a paged
-/// cache `rows` counts blocks of `capacity` tokens, and DecodeBatch::blocks says which are a sequence's.
+/// Key/value cache of a batch of sequences: keys and values [rows, capacity, kv_heads, head_dim] per layer. In a paged
+/// cache `rows` is the number of blocks of `capacity` tokens, and DecodeBatch::blocks maps sequences to blocks.
 class KvCache {
  public:
-  /// In the type of the model's activations, on its device.
+  /// Uses the type of the model's activations, on its device.
   KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-  /// Of the device.
+  /// Bytes of device memory that a cache of this size takes.
   static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
   Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
   Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
@@ -59,41 +59,41 @@ class KvCache {
 };
 
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
-/// tokens named in `wanted`. With a paged cache a cache row is one of the table `blocks` [rows, n]. All i32.
+/// tokens listed in `wanted`. With a paged cache a cache row is a row of the table `blocks` [rows, n]. All i32.
 struct DecodeBatch {
   ConstTensor tokens, positions, cache_rows, wanted;
   ConstTensor blocks = {};
   std::int64_t longest = 0;
 };
 
-/// Executes a plan: owns the memory of activations and queues the work of every pass.
+/// Executes a plan: owns activation memory and queues the work of every pass.
 class Runner {
  public:
   Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan);
 
   const Arena& activations() const { return arenas_.device; }
-  /// For a model that is divided among ranks; must outlive this.
+  /// For a model that is sharded among ranks; `access` must outlive this.
   void set_access(UnitAccess& access) { access_ = &access; }
   void values_changed() { access_->values_changed(); }
-  /// For a model whose ranks share tokens (TransformerOptions::context); must outlive this.
+  /// For a model whose ranks share tokens (TransformerOptions::context); `exchange` must outlive this.
   void set_key_exchange(KeyExchange& exchange) { shared_.exchange = &exchange; }
-  /// Fills tables for sequences of up to `longest` tokens where they depend on that. `forward` does it too, but cannot
-  /// while its work is recorded.
+  /// Refills tables that depend on the sequence length, for sequences of up to `longest` tokens. `forward` does so too,
+  /// except while it is being captured.
   void prepare(Ctx& ctx, std::int64_t longest);
-  /// Memory in which one quantized weight becomes dense, for work between passes.
+  /// Memory for the dense form of one quantized weight, for use between passes.
   Tensor dense_memory(Ctx& ctx);
 
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
   void backward(Ctx& ctx, const TokenBatch& batch);
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
-  /// Goes through the units as `forward`, and in Pass::train as `backward` after it, without rows: for a rank that has
-  /// none while others have.
+  /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
+  /// that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
-  /// The parameters of a unit, for work between passes, and which is next.
+  /// Makes the parameters of a unit available between passes; `next` is the unit to prefetch.
   void enter(Ctx& ctx, int unit, int next) { access_->enter(ctx, {.unit = unit, .next = next}); }
 
  private:
-  /// Targets of a batch, and the number of the first.
+  /// A chunk of a batch's targets, and the index of its first.
   struct HeadChunkInput {
     ConstTensor rows, ids;
     std::int64_t first;
@@ -134,7 +134,7 @@ class Runner {
   ActivationArenas arenas_;
   Activations act_;
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
-  std::vector<std::int64_t> rope_states_;  ///< of the rotary tables that are filled: see rope_state
+  std::vector<std::int64_t> rope_states_;  ///< rope_state of each filled rotary table
   TokenContext tokens_;
   SharedKeys shared_;
 };

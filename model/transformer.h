@@ -7,19 +7,19 @@
 
 namespace qtrain {
 
-/// What an execution of a model would take, in bytes.
+/// Memory that an execution of a model would take, in bytes.
 struct ExecutionMemory {
   ActivationBytes activations;
-  std::size_t dense_copies = 0;    ///< that are kept
-  std::size_t operand_copies = 0;  ///< that are kept
-  ops::GemmMemory gemm;            ///< operands that are converted, on a GPU
+  std::size_t dense_copies = 0;    ///< dense copies of quantized weights
+  std::size_t operand_copies = 0;  ///< 16-bit copies of float32 weights
+  ops::GemmMemory gemm;            ///< operands that GEMMs convert on a GPU
 };
 
-/// A decoder-only language model: declared, then given memory for an execution, then run. Its parts: the tables of its
-/// layers, their parameters, copies of these, an execution plan, and what runs it.
+/// A decoder-only language model: it is declared, then given memory for an execution, then run. It consists of the
+/// tables of its layers, their parameters, copies of these, an execution plan, and the runner.
 class Transformer {
  public:
-  /// Declares what there will be on the device, which is not touched before `commit`.
+  /// Declares the model. The device is not touched before `commit`.
   Transformer(Device device, TransformerOptions options);
   Transformer(Ctx& ctx, TransformerOptions options) : Transformer(ctx.device(), std::move(options)) {}
   Transformer(const Transformer&) = delete;
@@ -37,49 +37,51 @@ class Transformer {
   const std::deque<QuantizedLinear>& quantized() const { return params_.quantized(); }
   std::vector<Param*> trained() { return params_.trained(); }
 
-  /// What such an execution would take; changes nothing.
+  /// Measures the memory of an execution without allocating it.
   ExecutionMemory measure(const ExecutionChoice& choice, const std::vector<PlannedPass>& passes) const;
-  /// Allocates weights, copies and activations. A usage error where the choice contradicts itself.
+  /// Allocates weights, copies and activations. Throws a usage error if the choice is contradictory.
   void commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes) {
     commit(choice, std::move(passes), nullptr);
   }
-  /// The same with the frozen base weights of `base`, which has its memory and outlives this: another adapter on them.
+  /// Likewise, but shares the frozen base weights of `base`, which must be committed and outlive this: for another
+  /// adapter on the same base.
   void commit_on(const Transformer& base, const ExecutionChoice& choice, std::vector<PlannedPass> passes) {
     commit(choice, std::move(passes), &base.params_);
   }
-  /// Since `commit`.
+  /// Only after `commit`.
   const ExecutionPlan& plan() const { return *plan_; }
   const WeightCopies& copies() const { return copies_; }
   const Arena& activations() const { return runner_->activations(); }
 
-  /// Random weights of the base model, with the distribution of transformers.
+  /// Random base-model weights, distributed as in transformers.
   void initialize_weights(Ctx& ctx, std::uint64_t seed) {
     params_.initialize(ctx, seed);
     values_changed();
   }
-  /// Begins a new adapter's magnitudes with the L2 norms of the rows of W, which are there.
+  /// Initializes a new adapter's magnitudes with the L2 norms of the rows of W; call it after W was loaded.
   void initialize_magnitudes(Ctx& ctx);
-  /// Measures the L2 norms of the rows of W + scale * B A: after the base weights or the adapter have changed.
+  /// Updates the L2 norms of the rows of W + scale * B A; call it after the base weights or the adapter have changed.
   void measure_rows(Ctx& ctx);
-  /// Fills the copies that are kept: of quantized weights after the base was loaded, of operands after the adapter too.
+  /// Fill the copies: of quantized weights after the base was loaded, of GEMM operands after the adapter was loaded
+  /// too.
   void fill_dense_copies(Ctx& ctx) { copies_.fill_dense(ctx, params_); }
   void fill_operand_copies(Ctx& ctx) { copies_.fill_operands(ctx); }
-  /// After an update: the copies of trained weights become theirs again.
+  /// Updates the copies of trained weights after an optimizer step.
   void refresh_operand_copies(Ctx& ctx) { copies_.refresh_operands(ctx); }
 
   /// See Runner::prepare.
   void prepare(Ctx& ctx, std::int64_t longest) { runner_->prepare(ctx, longest); }
-  /// Queues the pass; the loss of a batch without targets is 0. In Pass::train what `backward` begins with is left for
-  /// it, and the head's weight gradients are added.
+  /// Queues a forward pass; a batch without targets has loss 0. With Pass::train, it also leaves the state that
+  /// `backward` starts from, and adds the head's weight gradients.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) { runner_->forward(ctx, batch, run); }
   /// Adds the gradient of every trained weight.
   void backward(Ctx& ctx, const TokenBatch& batch) { runner_->backward(ctx, batch); }
-  /// See Runner::follow and Runner::set_access: of a model that is divided among ranks.
+  /// See Runner::follow and Runner::set_access: for a model that is sharded among ranks.
   void follow(Ctx& ctx, Pass pass) { runner_->follow(ctx, pass); }
   void set_access(UnitAccess& access) { runner_->set_access(access); }
-  /// See Runner::set_key_exchange: of a model whose ranks share tokens.
+  /// See Runner::set_key_exchange: for a model whose ranks share tokens.
   void set_key_exchange(KeyExchange& exchange) { runner_->set_key_exchange(exchange); }
-  /// After parameters were loaded or updated.
+  /// Call it after parameters were loaded or updated.
   void values_changed() { runner_->values_changed(); }
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) { return runner_->decode(ctx, batch, cache); }

@@ -9,21 +9,21 @@
 
 namespace qtrain {
 
-/// What a model is and what of it trains.
+/// The model, and which parts of it train.
 struct TransformerOptions {
   ModelConfig config;
-  DType weight_dtype = DType::f32;   ///< of frozen weights
-  DType trained_dtype = DType::f32;  ///< of trained ones (f64 with f64); norms and biases are f32, and so are gradients
+  DType weight_dtype = DType::f32;   ///< dtype of frozen weights
+  DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;
   std::optional<Quantization> quantization = {};  ///< of frozen linear layers in the blocks
-  DType dense_dtype = DType::f32;                 ///< of quantized weights while they are multiplied
-  Sharding sharding = {};                         ///< among the ranks of a run
-  ContextShare context = {};                      ///< of the tokens of each micro-batch
+  DType dense_dtype = DType::f32;                 ///< dtype of quantized weights after expansion for a GEMM
+  Sharding sharding = {};                         ///< how parameters are sharded among ranks
+  ContextShare context = {};                      ///< how ranks share the tokens of each micro-batch
 
-  /// The type of sums: norms, biases, adapters, statistics.
+  /// The dtype of norms, biases, adapters and statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
 

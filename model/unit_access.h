@@ -3,30 +3,30 @@
 
 namespace qtrain {
 
-/// How a pass comes to parameters that are divided among ranks: it says which unit it is about to read, and when a
-/// unit's gradients are complete. Every rank goes through the same units in the same order.
+/// How a pass accesses parameters that are sharded among ranks: it announces the unit that it is about to read, and
+/// when a unit's gradients are complete. Every rank visits the same units in the same order.
 class UnitAccess {
  public:
   virtual ~UnitAccess() = default;
 
-  /// Whether a pass adds to the gradients of a unit from here on.
+  /// Whether the pass adds to the unit's gradients from here on.
   enum class Gradients : std::uint8_t { no, yes };
-  /// A unit that is about to be read, and the one after it, which may be fetched meanwhile.
+  /// The unit that is about to be read, and the one after it, which may be prefetched.
   struct Entry {
     int unit, next = kNoUnit;
     Gradients gradients = Gradients::no;
   };
   static constexpr int kNoUnit = -1;
-  /// The values of the unit are there when this returns, until one is entered or next that has the same memory. With
-  /// Gradients::yes its gradients begin at zero.
+  /// Makes the unit's values available until a unit that uses the same memory is entered or prefetched. With
+  /// Gradients::yes its gradients start at zero.
   virtual void enter(Ctx& ctx, const Entry& entry) = 0;
-  /// All gradients of this micro-batch are in those of the unit.
+  /// The gradients of this micro-batch are complete for the unit.
   virtual void finish_gradients(Ctx& ctx, int unit) = 0;
-  /// Parameters have other values than when their units were entered.
+  /// Invalidates units whose parameters have changed since they were entered.
   virtual void values_changed() = 0;
 };
 
-/// Of a model that is whole on every rank.
+/// Access to a model of which every rank holds all parameters.
 class WholeModel : public UnitAccess {
  public:
   void enter(Ctx&, const Entry&) override {}

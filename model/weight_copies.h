@@ -7,31 +7,31 @@ namespace qtrain {
 
 enum class KeepCopies : std::uint8_t { no, yes };
 
-/// Weights once more in the form that GEMMs read: quantized ones made dense, and float32 ones in the 16-bit type of a
-/// GPU's operands. Declared before there is memory; none are kept unless asked for.
+/// Copies of weights in the form that GEMMs read: quantized weights expanded, and float32 weights in the 16-bit type of
+/// a GPU's GEMMs. They are declared before memory is allocated; none are kept unless requested.
 class WeightCopies {
  public:
   explicit WeightCopies(Device device) : dense_("dense copies", device), operands_(device) {}
 
-  /// Dense copies of all quantized weights, instead of making each dense for each GEMM.
+  /// Keeps dense copies of all quantized weights, instead of expanding each for each GEMM.
   void keep_dense(const Parameters& params, DType type);
-  /// Copies of what GEMMs read, and trained vectors between them, in a 16-bit type; nothing for other types.
+  /// Keeps copies of GEMM operands, and of trained vectors between them, if `type` is a 16-bit type.
   void keep_operands(const Parameters& params, DType type);
   void allocate();
 
-  /// Dense copies under the names of their weights; empty unless they are kept.
+  /// Dense copies, under the names of their weights; empty unless they are kept.
   const ParamStore& dense() const { return dense_; }
   const OperandCopies& operands() const { return operands_; }
   bool has_dense() const { return !dense_.all().empty(); }
 
   void fill_dense(Ctx& ctx, const Parameters& params) const;
-  /// The copies, all of them or those of trained weights, become what the weights are.
+  /// Update all copies, or those of trained weights, from the weights.
   void fill_operands(Ctx& ctx) const { operands_.fill(ctx); }
   void refresh_operands(Ctx& ctx) const { operands_.refresh(ctx); }
 
-  /// A linear layer as stages read it.
+  /// A linear layer in the form that stages read.
   Projection acquire(const LinearParams& p, double dropout) const;
-  /// The same without copies of operands, of a layer with an adapter.
+  /// Likewise, but without operand copies; for a layer with an adapter.
   Projection acquire_exact(const LinearParams& p, double dropout) const;
   ExpertsWeight acquire(const ExpertsParams& p) const;
   LayerWeights acquire(const LayerParams& layer, double dropout) const;

@@ -7,7 +7,7 @@
 namespace qtrain {
 namespace {
 
-/// transformers.Adafactor as its Trainer sets it up: scale_parameter and relative_step off, the rest by default.
+/// transformers.Adafactor as its Trainer configures it: scale_parameter and relative_step off, defaults for the rest.
 class Adafactor final : public UpdateRule {
  public:
   explicit Adafactor(const OptimizerOptions& options) : UpdateRule(options.weight_decay) {}
@@ -25,7 +25,7 @@ class Adafactor final : public UpdateRule {
     constexpr double kDecayRate = -0.8;
     return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate)};
   }
-  // Each expert's matrix by itself, as files have them.
+  // Each expert's matrix is updated separately, since files hold them separately.
   void update(Ctx& ctx, const UpdatePart& part) const override {
     each_matrix(part, [&](const UpdatePart& matrix) { update_matrix(ctx, matrix); });
   }

@@ -39,12 +39,12 @@ class AdamW : public UpdateRule {
   OptimizerOptions options_;
 };
 
-/// Parameters in bf16 have their moments in bf16 too.
+/// For parameters in bf16, the moments are in bf16 too.
 class AdamWBf16 final : public AdamW {
  public:
   using AdamW::AdamW;
 
-  /// Random numbers are those of a parameter.
+  /// 0: random numbers are indexed within one parameter, so parameters cannot be joined.
   std::int64_t block_size(const ParamSpec& param) const override { return param.dtype == DType::bf16 ? 0 : 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (part.spec.dtype != DType::bf16) return AdamW::update(ctx, part);

@@ -73,7 +73,7 @@ double OptimizerArguments::number(std::string_view key, double otherwise) const 
   const char *begin = text->data(), *end = begin + text->size();
   const auto [stop, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || stop != end || !(value >= 0) || !std::isfinite(value))
-    refuse(fmt::format("\"{}\" is \"{}\"", key, *text), "a number, at least 0");
+    refuse(fmt::format("\"{}\" is \"{}\"", key, *text), "use a number that is at least 0");
   return value;
 }
 
@@ -86,7 +86,7 @@ bool OptimizerArguments::flag(std::string_view key, bool otherwise) const {
     if (lower == yes) return true;
   for (const char* no : {"false", "0", "no"})
     if (lower == no) return false;
-  refuse(fmt::format("\"{}\" is \"{}\"", key, *text), "true or false");
+  refuse(fmt::format("\"{}\" is \"{}\"", key, *text), "use true or false");
 }
 
 std::string_view OptimizerArguments::choice(std::string_view key, std::span<const std::string_view> choices) const {
@@ -94,7 +94,7 @@ std::string_view OptimizerArguments::choice(std::string_view key, std::span<cons
   if (!text) return choices.front();
   const auto found = std::find(choices.begin(), choices.end(), *text);
   if (found == choices.end())
-    refuse(fmt::format("\"{}\" is \"{}\"", key, *text), fmt::format("{}", fmt::join(choices, ", ")));
+    refuse(fmt::format("\"{}\" is \"{}\"", key, *text), fmt::format("use one of {}", fmt::join(choices, ", ")));
   return *found;
 }
 

@@ -8,20 +8,20 @@
 
 namespace qtrain {
 
-/// `optim_args`: "key=value, key=value", as transformers reads it. Errors: ErrorKind::usage, which name the key.
+/// Parses `optim_args`, "key=value, key=value", as transformers does. Throws ErrorKind::usage, naming the key.
 class OptimizerArguments {
  public:
   OptimizerArguments() = default;
   explicit OptimizerArguments(std::string_view text);
 
-  /// "key=value, key=value" in the order of the keys, numbers in one form.
+  /// "key=value, key=value" sorted by key, with numbers in canonical form.
   std::string text() const;
-  /// An error for keys that are not in this list; `optimizer` names it.
+  /// Throws for keys that are not in this list; `optimizer` is its name for messages.
   void allow(std::string_view optimizer, std::span<const std::string_view> keys) const;
-  /// A number, at least 0.
+  /// The value of a key, a number that is at least 0.
   double number(std::string_view key, double otherwise) const;
   bool flag(std::string_view key, bool otherwise) const;
-  /// One of `choices`; the first without the key.
+  /// One of `choices`; the first if the key is missing.
   std::string_view choice(std::string_view key, std::span<const std::string_view> choices) const;
 
  private:

@@ -9,22 +9,22 @@
 
 namespace qtrain {
 
-/// As bitsandbytes and transformers have it: small parameters and embeddings keep their state in f32.
+/// Whether the state of a parameter stays in f32: small parameters and embeddings, as in bitsandbytes and transformers.
 inline bool keeps_f32(const ParamSpec& param) {
   constexpr std::int64_t kSmall = 4096;
   return param.shape.numel() < kSmall || param.role == Role::embedding;
 }
 
-/// `<name>` u8 and `<name>_absmax` f32, concatenated.
+/// Adds two tensors to the state: `<name>` u8 and `<name>_absmax` f32.
 void add_coded(std::vector<StateSpec>& state, const std::string& name, const ParamSpec& param);
 
-/// Maps of codes on the device, in the order in which they are asked for.
+/// Code tables on the device, in the order of the given maps.
 class CodeTables {
  public:
   explicit CodeTables(std::vector<Signedness> maps) : maps_(std::move(maps)) {}
   std::size_t bytes() const { return maps_.size() * sizeof(ops::CodeTable); }
   void write(Ctx& ctx, Tensor work);
-  /// State number `i` of those with a map: codes and scales are state[2 i] and state[2 i + 1].
+  /// Coded state number `i`: codes and scales are state[2 i] and state[2 i + 1], and the table is that of map `i`.
   ops::CodedState coded(std::span<const Tensor> state, std::size_t i) const;
 
  private:

@@ -3,13 +3,13 @@
 
 namespace qtrain {
 
-/// The factor of the loss that keeps gradients within float16, as torch.amp.GradScaler has it by default: doubled after
-/// 2000 steps in a row without overflow, halved after each step with one.
+/// Loss scale that keeps gradients within float16, with the defaults of torch.amp.GradScaler: doubled after 2000
+/// consecutive steps without overflow, halved after each step with overflow.
 struct LossScale {
   double value = 65536;
-  std::int64_t clean_steps = 0;  ///< since it changed
+  std::int64_t clean_steps = 0;  ///< since the last change
 
-  /// After a step whose gradients were finite, or were not.
+  /// Call it after each step; `finite`: all gradients were finite.
   void count(bool finite);
 };
 

@@ -12,22 +12,22 @@
 namespace qtrain {
 namespace {
 
-constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // of the quintic iteration
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // coefficients of the quintic iteration
 constexpr double kEps = 1e-7;
 constexpr std::string_view kAdjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
 
-/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's, the
-/// biases of experts [E, features] among them.
+/// True for matrices inside the model, including those of experts. Embeddings, the head and vectors use AdamW, as do
+/// biases of experts [E, features].
 bool is_orthogonal(const ParamSpec& param) {
   return param.shape.rank >= 2 && param.role == Role::weight;
 }
-/// Of a parameter, or of each expert of [E, out, in].
+/// The shape of a parameter, or of one expert's matrix in [E, out, in].
 Shape matrix_shape(const Shape& s) {
   return s.rank == 3 ? Shape{s[1], s[2]} : s;
 }
 
-/// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the GEMM results in the types that torch has them
-/// in, and an f32 sum before it is rounded.
+/// Memory for the iteration on a matrix [R, C], with k = min(R, C): X and the GEMM results in torch's dtypes, and an
+/// f32 sum before rounding.
 struct Work {
   Tensor x, gram, polynomial;  ///< bf16 [R, C], [k, k], [k, k]
   Tensor sum;                  ///< f32 [R, C] or [k, k]
@@ -75,7 +75,7 @@ void add_gemm(Ctx& ctx, const AddedGemm& p) {
   ops::copy(ctx, {.y = store(p.to), .x = p.sum});
 }
 
-/// X = aX + (bG + cG^2) X with G = X X^T for a wide matrix; for a tall one from the other side.
+/// X = aX + (bG + cG^2) X with G = X X^T for a wide matrix; for a tall one G = X^T X and it multiplies from the right.
 void iterate(Ctx& ctx, const Work& w) {
   const bool wide = w.x.shape[0] <= w.x.shape[1];
   ops::gemm(ctx, {.c = store(w.gram),
@@ -101,8 +101,9 @@ class Muon final : public UpdateRule {
     constexpr double kMax = 99;
     const double steps = arguments.number("ns_steps", 5);
     if (steps != std::floor(steps) || steps > kMax)
-      fail(ErrorKind::usage,
-           {.cause = "\"ns_steps\" is not a whole number from 0 to 99", .place = "optim_args", .remedy = "5 is usual"});
+      fail(ErrorKind::usage, {.cause = "\"ns_steps\" is not a whole number from 0 to 99",
+                              .place = "optim_args",
+                              .remedy = "the usual value is 5"});
     steps_ = static_cast<int>(steps);
   }
 
@@ -149,7 +150,7 @@ class Muon final : public UpdateRule {
                           .scale = adjusted(part.param.shape),
                           .decay = decay(part.spec)});
   }
-  /// What the learning rate of a matrix is multiplied with.
+  /// The factor on the learning rate for a matrix of this shape.
   double adjusted(const Shape& s) const {
     const auto rows = static_cast<double>(s[0]), columns = static_cast<double>(s[1]);
     if (adjustment_ == "match_rms_adamw") return 0.2 * std::sqrt(std::max(rows, columns));

@@ -19,7 +19,7 @@ std::vector<double> rates_of(std::span<Param* const> params) {
   return rates;
 }
 
-/// The elements of a chunk, which may go on behind `first`, what is updated of its parameter from `begin` on.
+/// The elements of `chunk`, which may extend past the end of `first`; `first` starts at element `begin`.
 Tensor run_of(Tensor first, std::int64_t begin, const StateChunk& chunk) {
   first.data += static_cast<std::size_t>(chunk.begin - begin) * size_of(first.dtype);
   first.shape = {chunk.count};
@@ -49,7 +49,7 @@ void Optimizer::allocate(Ctx& ctx) {
   else
     whole_ = joined(state_.whole());
   if (const std::size_t bytes = rule_->work_bytes(params_); bytes > 0) {
-    work_ = DeviceMemory(ctx.device(), bytes, "work of the optimizer");
+    work_ = DeviceMemory(ctx.device(), bytes, "optimizer workspace");
     rule_->prepare(ctx, {work_.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, ctx.device()});
   }
 }
@@ -69,7 +69,7 @@ void Optimizer::update(Ctx& ctx, ConstTensor sums) {
   for (const StateChunk& chunk : whole_) update_part(ctx, chunk);
 }
 
-// Whether what comes next in memory is updated alike.
+// Whether the next chunk in memory is updated with the same settings and can join this one.
 bool Optimizer::continues(const StateChunk& chunk, const StateChunk& next) const {
   const Param &p = *params_[chunk.param], &q = *params_[next.param];
   const std::int64_t block_size = rule_->block_size(p.spec);

@@ -23,7 +23,7 @@ std::size_t idx(ScheduleKind kind) {
   fail(ErrorKind::usage, {.cause = cause, .place = "lr_scheduler_kwargs", .remedy = remedy});
 }
 
-/// Typed access to lr_scheduler_kwargs; null counts as absent, as in Python.
+/// Typed access to lr_scheduler_kwargs; null counts as missing, as in Python.
 struct Kwargs {
   const Json& json;
 
@@ -194,11 +194,11 @@ double one(const Schedule&, std::int64_t) {
 
 using Names = std::vector<std::string_view>;
 
-/// A row for each ScheduleKind.
+/// One row per ScheduleKind.
 struct ScheduleRow {
   std::string_view name;
   double (*factor)(const Schedule&, std::int64_t step);  ///< after the warm-up; null: not available
-  /// Names of the arguments; null: any, none of which transformers hands on.
+  /// accepted arguments; null: any, all of which transformers ignores
   std::optional<Names> arguments = Names{};
   void (*resolve)(Schedule&, const Kwargs&, const ScheduleRequest&) = nullptr;
   double (*warmup)(const Schedule&, std::int64_t step) = linear_warmup;

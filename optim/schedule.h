@@ -19,13 +19,13 @@ enum class ScheduleKind : std::uint8_t {
   cosine_with_min_lr,
   cosine_warmup_with_min_lr,
   warmup_stable_decay,
-  reduce_lr_on_plateau,  // here and below: not available
+  reduce_lr_on_plateau,  // this and the following are not available
   greedy,
 };
 
 /// The names of `lr_scheduler_type`, in the order of ScheduleKind.
 std::span<const std::string_view> schedule_names();
-/// Those that there are here.
+/// Names of the schedules that are available.
 std::span<const std::string_view> available_schedules();
 
 /// The shape of a ramp of warmup_stable_decay.
@@ -51,8 +51,8 @@ struct ScheduleRequest {
   Json kwargs = Json::object();  ///< `lr_scheduler_kwargs`
 };
 
-/// Checks and resolves a request. ErrorKind::usage: an argument that the schedule does not have, one out of range, a
-/// missing one, or a schedule that follows a metric (reduce_lr_on_plateau, greedy), which is not available.
+/// Checks and resolves a request. Throws ErrorKind::usage for an unknown, missing or out-of-range argument, and for a
+/// schedule that follows a metric (reduce_lr_on_plateau, greedy), which is not available.
 Schedule make_schedule(const ScheduleRequest& request);
 
 /// The factor on the peak learning rate for the update number `step` (0 is the first).

@@ -14,7 +14,7 @@ class Sgd final : public UpdateRule {
         dampening_(arguments.number("dampening", 0)),
         nesterov_(arguments.flag("nesterov", false) ? ops::Nesterov::yes : ops::Nesterov::no) {
     if (nesterov_ == ops::Nesterov::yes && (momentum_ == 0 || dampening_ != 0))
-      fail(ErrorKind::usage, {.cause = "nesterov needs a momentum above 0 and no dampening",
+      fail(ErrorKind::usage, {.cause = "nesterov requires a momentum above 0 and no dampening",
                               .place = "optim_args",
                               .remedy = "for example \"momentum=0.9,nesterov=true\""});
   }

@@ -9,14 +9,15 @@ namespace {
 
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // a multiple of every unit
 
-// Its gradient is where it is updated.
+// Parameters on the host still have their gradient on the device where they are updated.
 bool is_on_host(const Param& p) {
   return p.own.value.device.kind != p.own.grad.device.kind;
 }
 
 }  // namespace
 
-// The first tensors of all parameters, then the second of all: what is contiguous can be updated as one.
+// Declares the first tensor of every parameter, then the second of every parameter, so that contiguous parameters can
+// be updated as one.
 OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place)
     : store_("optimizer", place.device, place.placement) {
   std::vector<std::vector<StateSpec>> specs;

@@ -11,25 +11,25 @@ namespace qtrain {
 
 class UpdateRule;
 
-/// A tensor of the state that belongs to a parameter.
+/// A tensor of a parameter's state.
 struct StateSpec {
   std::string name;  ///< in files it is followed by a dot and the parameter's name
   Shape shape;
   DType dtype = DType::f32;
-  std::int64_t unit = 1;  ///< elements of the parameter to which an entry belongs, where it can be cut
+  std::int64_t unit = 1;  ///< elements of the parameter per entry, for parameters that can be cut
 };
 
-/// Elements of a parameter, or of several that are contiguous, with their state.
+/// Elements of a parameter, or of several contiguous ones, with their state.
 struct StateChunk {
-  std::size_t param;  ///< its number, or that of the first
+  std::size_t param;  ///< index of the (first) parameter
   std::int64_t begin, count;
-  std::vector<Tensor> state;  ///< flat, but for whole parameters
-  /// What is updated, where it waits on the host: as the state flat, but for whole parameters.
+  std::vector<Tensor> state;  ///< flat, except for whole parameters
+  /// The values to update if they are kept on the host; flat, except for whole parameters.
   std::optional<Tensor> value = {};
 };
 
-/// The state of an optimizer, declared by its rule: zeros at first. Of a parameter that is divided among ranks it is
-/// that of the part that this rank updates; in the store it has the name of the whole, and `kept` says which part.
+/// The state of an optimizer, declared by its rule and initially zero. For parameters that are sharded among ranks it
+/// covers the part that this rank updates; the store uses the whole parameter's name, and `kept` tells which part.
 class OptimizerState {
  public:
   struct Place {
@@ -39,17 +39,17 @@ class OptimizerState {
   OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place);
 
   ParamStore& store() { return store_; }
-  /// All of it in order, with storage once the store is allocated: a chunk for each parameter, or of what the rule can
-  /// cut several of a few million elements.
+  /// The whole state in order, with storage once the store is allocated: `whole` returns one chunk per parameter,
+  /// `chunks` several chunks of a few million elements if the rule can cut the parameter.
   std::vector<StateChunk> whole() const;
   std::vector<StateChunk> chunks(std::span<Param* const> params, const UpdateRule& rule) const;
-  /// Whether any of them waits on the host, apart from its gradient.
+  /// Whether any parameter is kept on the host while its gradient is on the device.
   static bool has_values_on_host(std::span<Param* const> params);
 
  private:
   struct Group {
-    std::size_t param;             ///< its number
-    std::int64_t begin, elements;  ///< the part of it that is updated here
+    std::size_t param;             ///< its index
+    std::int64_t begin, elements;  ///< the part that is updated here
     std::vector<Param*> tensors;
     std::vector<std::int64_t> units;
   };

@@ -7,13 +7,13 @@ namespace {
 
 constexpr std::size_t kBuffers = 2;
 
-/// Rounded up to the alignment of tensors.
+/// Bytes of a tensor, rounded up to the alignment of tensors.
 std::size_t aligned_bytes(const Tensor& t) {
   constexpr std::size_t kAlign = 256;
   return (t.bytes() + kAlign - 1) / kAlign * kAlign;
 }
 
-/// All that travels.
+/// All tensors of a chunk that are copied.
 template <class Chunk>
 auto tensors_of(Chunk& chunk) {
   std::vector<decltype(chunk.state.data())> all;
@@ -39,7 +39,7 @@ std::size_t StateOffload::bytes(const std::vector<StateChunk>& chunks) {
 StateOffload::StateOffload(Device device, std::vector<StateChunk> chunks)
     : device_(device),
       chunks_(std::move(chunks)),
-      memory_(device_, bytes(chunks_), "optimizer state on its way"),
+      memory_(device_, bytes(chunks_), "optimizer state buffers"),
       copies_(device_),
       reached_(device_),
       settled_(device_),
@@ -63,7 +63,7 @@ void StateOffload::copy(const StateChunk& to, const StateChunk& from) {
     copies_.copy(targets[i]->data, sources[i]->data, sources[i]->bytes());
 }
 
-// The buffer is free: the chunk that had it went back on the same stream.
+// The buffer is free: the chunk that used it was copied back on the same stream.
 void StateOffload::fetch(std::size_t number) {
   copy(on_device(number), chunks_[number]);
   copies_.record(fetched_[number % kBuffers]);

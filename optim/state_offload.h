@@ -8,16 +8,17 @@
 
 namespace qtrain {
 
-/// Brings what is kept in pinned memory of the host to the device and back, chunk by chunk through two buffers:
-/// while one chunk is worked on, the one before it leaves and the one behind it comes.
+/// Copies data from pinned host memory to the device and back, chunk by chunk through two buffers: while one chunk is
+/// processed, the previous one is copied out and the next one is copied in.
 class StateOffload {
  public:
-  /// `chunks`: of the host. Takes memory of the device.
+  /// `chunks` are on the host. Allocates the buffers on the device.
   StateOffload(Device device, std::vector<StateChunk> chunks);
-  /// Of the device.
+  /// Bytes of device memory for the buffers.
   static std::size_t bytes(const std::vector<StateChunk>& chunks);
 
-  /// Calls `work` for one chunk after the other, now on the device; it queues what changes them on the stream of `ctx`.
+  /// Calls `work` for one chunk after another, with the chunk on the device; `work` queues its changes on the stream of
+  /// `ctx`.
   void run(Ctx& ctx, const std::function<void(const StateChunk&)>& work);
 
  private:

@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-/// A rule, how it is made, and the keys of `optim_args` that it takes.
+/// A rule, its factory, and the keys of `optim_args` that it accepts.
 struct NamedRule {
   std::string_view name;
   std::unique_ptr<UpdateRule> (*make)(const OptimizerOptions&, const OptimizerArguments&);

@@ -22,7 +22,7 @@ ConstTensor map_view(FourBit type) {
   return view_of(std::span<const float>(map_of(type)), {16});
 }
 
-/// The members of the JSON beside a 4-bit matrix.
+/// Typed access to the quant_state JSON of a 4-bit matrix.
 class StateFields {
  public:
   StateFields(const Json& json, const std::string& place) : json_(json), place_(place) {
@@ -51,7 +51,7 @@ class StateFields {
     const bool fits = v.is_array() && v.size() == 2 && std::all_of(v.begin(), v.end(), [](const Json& extent) {
                         return extent.is_number_integer() && extent > 0 && extent < kMax;
                       });
-    if (!fits) refuse(place_, fmt::format("{} is not that of a matrix", key));
+    if (!fits) refuse(place_, fmt::format("{} is not the shape of a matrix", key));
     for (std::size_t i = 0; i < 2; ++i) shape.dims[i] = v[i].get<std::int64_t>();
     return shape;
   }
@@ -65,7 +65,7 @@ class StateFields {
   const std::string& place_;
 };
 
-/// A part of a stored matrix: its dtype and number of elements have to be these.
+/// A stored part of a matrix, with the dtype and number of elements that it must have.
 struct Part {
   std::string name;
   DType dtype;
@@ -75,12 +75,12 @@ ConstTensor read_part(const SafetensorsReader& reader, const Part& part) {
   const ConstTensor t = reader.at(part.name);
   if (t.dtype != part.dtype || t.numel() != part.elements)
     refuse(fmt::format("{}: {}", reader.path().string(), part.name),
-           fmt::format("is {} {}, where quant_state asks for {} elements of {}", name_of(t.dtype), to_string(t.shape),
+           fmt::format("is {} {}, but quant_state requires {} elements of {}", name_of(t.dtype), to_string(t.shape),
                        part.elements, name_of(part.dtype)));
   return t.reshaped({t.numel()});
 }
 
-/// What bitsandbytes computes with is the map of the type; the stored one only has to agree with it.
+/// bitsandbytes computes with the map of the type; the stored map only has to agree with it.
 void check_map(const ConstTensor& stored, FourBit type, const std::string& place) {
   const auto map = map_of(type);
   for (std::size_t i = 0; i < 16; ++i)
@@ -93,10 +93,10 @@ void check_finite(ConstTensor x, std::span<const float> absmax, const std::strin
   const auto report = [&]<class T>() {
     const auto values = x.span<T>();
     const auto bad = std::find_if(values.begin(), values.end(), [](T v) { return !std::isfinite(float(v)); });
-    fail(ErrorKind::input, {.cause = fmt::format("element {} is {}: such a tensor cannot be quantized",
+    fail(ErrorKind::input, {.cause = fmt::format("element {} is {}, so the tensor cannot be quantized",
                                                  bad - values.begin(), float(*bad)),
                             .place = name,
-                            .remedy = "the weights are damaged; get the model again"});
+                            .remedy = "the weights are damaged; download the model again"});
   };
   if (x.dtype == DType::f32) return report.template operator()<float>();
   if (x.dtype == DType::f16) return report.template operator()<F16>();
@@ -133,7 +133,8 @@ QuantState parse_quant_state(std::string_view json, FourBit type, const std::str
   const Json parsed = parse_json(json, place);
   const StateFields fields(parsed, place);
   if (fields.text("quant_type") != name_of(type))
-    refuse(place, fmt::format("quant_type is {}, its name says {}", fields.text("quant_type"), name_of(type)));
+    refuse(place,
+           fmt::format("quant_type is {}, but the tensor's name says {}", fields.text("quant_type"), name_of(type)));
   const std::int64_t blocksize = fields.integer("blocksize");
   if (!is_blocksize4(blocksize))
     refuse(place, fmt::format("blocksize {} is not a power of two in 32..4096", blocksize));
@@ -225,13 +226,13 @@ Matrix4 read_matrix4(const SafetensorsReader& reader, const std::string& weight)
   const std::string name = key + std::string(name_of(type)),
                     place = fmt::format("{}: {}", reader.path().string(), name);
   const ConstTensor json = reader.at(name);
-  if (json.dtype != DType::u8) refuse(place, "does not consist of bytes");
+  if (json.dtype != DType::u8) refuse(place, "is not a uint8 tensor");
   Matrix4 m{.state = parse_quant_state({reinterpret_cast<const char*>(json.data), json.bytes()}, type, place)};
   const Sizes4 sizes = sizes4(m.state);
-  const ConstTensor codes = reader.at(weight);  // of any dtype: bnb_4bit_quant_storage
+  const ConstTensor codes = reader.at(weight);  // any dtype: see bnb_4bit_quant_storage
   if (codes.bytes() != static_cast<std::size_t>(sizes.codes))
     refuse(fmt::format("{}: {}", reader.path().string(), weight),
-           fmt::format("has {} bytes, where quant_state asks for {}", codes.bytes(), sizes.codes));
+           fmt::format("has {} bytes, but quant_state requires {}", codes.bytes(), sizes.codes));
   m.codes = {codes.data, DType::u8, {sizes.codes}, {}};
   const DType scale = m.state.nested ? DType::u8 : DType::f32;
   m.absmax = read_part(reader, {.name = weight + ".absmax", .dtype = scale, .elements = sizes.absmax});
@@ -262,13 +263,13 @@ Matrix8 read_matrix8(const SafetensorsReader& reader, const std::string& weight)
   const std::string place = fmt::format("{}: {}", reader.path().string(), weight);
   const ConstTensor codes = reader.at(weight);
   if (codes.dtype != DType::i8 || codes.shape.rank != 2)
-    refuse(place,
-           fmt::format("is {} {}, where SCB asks for an int8 matrix", name_of(codes.dtype), to_string(codes.shape)));
+    refuse(place, fmt::format("is {} {}, but a tensor with SCB must be an int8 matrix", name_of(codes.dtype),
+                              to_string(codes.shape)));
   const std::string format = weight + "_format";
   if (reader.contains(format)) {
     const ConstTensor layout = read_part(reader, {.name = format, .dtype = DType::u8, .elements = 1});
     if (*layout.as<std::uint8_t>() != 0)
-      fail(ErrorKind::input, {.cause = "has the order of an old GPU's matrix units, which only that GPU can read",
+      fail(ErrorKind::input, {.cause = "is stored in a layout for one generation of GPUs, which is not supported",
                               .place = place,
                               .remedy = "save the model with bitsandbytes 0.45 or newer"});
   }

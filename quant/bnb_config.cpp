@@ -12,10 +12,10 @@ constexpr const char* kKey = "quantization_config";
 [[noreturn]] void refuse_config(const std::string& file, const std::string& cause) {
   fail(ErrorKind::input, {.cause = cause,
                           .place = fmt::format("{}: {}", file, kKey),
-                          .remedy = "use a model in 16 bits, or one that bitsandbytes quantized"});
+                          .remedy = "use a 16-bit model, or one that was quantized by bitsandbytes"});
 }
 
-/// The members that matter here; unknown ones are other programs' business.
+/// Typed access to the keys that matter here; unknown keys are ignored.
 class ConfigFields {
  public:
   ConfigFields(const Json& json, const std::string& file) : json_(json), file_(file) {}
@@ -54,11 +54,11 @@ DType compute_dtype(const std::string& name, const std::string& file) {
   refuse_config(file, fmt::format("bnb_4bit_compute_dtype {} is not float32, bfloat16 or float16", name));
 }
 
-/// Patterns of transformers are regular expressions; all that models have are names.
+/// transformers accepts regular expressions here, but only names occur in models.
 void check_plain(const std::vector<std::string>& patterns, const std::string& file) {
   for (const std::string& p : patterns)
     if (!is_module_name(p))
-      refuse_config(file, fmt::format("llm_int8_skip_modules has \"{}\", which is not a name of a module", p));
+      refuse_config(file, fmt::format("llm_int8_skip_modules has \"{}\", which is not a module name", p));
 }
 
 }  // namespace
@@ -75,8 +75,8 @@ std::optional<BnbConfig> bnb_config(const Json& config, const std::string& file)
   const std::string method = fields.text("quant_method", four || eight ? "bitsandbytes" : "");
   if (method != "bitsandbytes")
     refuse_config(file, method.empty() ? "has no quant_method"
-                                       : fmt::format("quant_method {} is not supported, bitsandbytes is", method));
-  if (four == eight) refuse_config(file, "one of load_in_4bit and load_in_8bit has to be true");
+                                       : fmt::format("quant_method {} is not supported, only bitsandbytes", method));
+  if (four == eight) refuse_config(file, "exactly one of load_in_4bit and load_in_8bit must be true");
   BnbConfig c{.bits = four ? BnbConfig::Bits::four : BnbConfig::Bits::eight,
               .double_quant = fields.truth("bnb_4bit_use_double_quant"),
               .compute_dtype = compute_dtype(fields.text("bnb_4bit_compute_dtype", "float32"), file),

@@ -55,7 +55,7 @@ void q4_1_values(Bytes block, float* out) {
   }
 }
 
-/// Element i of a block whose fifth bits are a u32 in front of the nibbles.
+/// Element i of a block whose fifth bits are stored as a u32 before the nibbles.
 int five_bits(Bytes bits, int i) {
   const Bytes nibbles = bits + 4;
   const int low = i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4;
@@ -84,7 +84,8 @@ struct ScaleMin {
   int scale, min;
 };
 
-/// Sub-block j of 8: 6-bit scales and minima in 12 bytes; the upper two bits of the last four lie in the first eight.
+/// 6-bit scale and minimum of sub-block j of 8, packed in 12 bytes; the upper two bits of the last four are in the
+/// first eight bytes.
 ScaleMin scale_min(Bytes s, int j) {
   if (j < 4) return {s[j] & 63, s[j + 4] & 63};
   return {(s[j + 4] & 15) | (s[j - 4] >> 6) << 4, (s[j + 4] >> 4) | (s[j] >> 6) << 4};

@@ -33,7 +33,7 @@ void bf16_block(Values x, Block out) {
   std::memcpy(out, &h.bits, 2);
 }
 
-/// The first of the values furthest from zero.
+/// The value with the largest magnitude, the first on a tie.
 float extreme(Values x) {
   float found = x[0];
   for (int i = 1; i < 32; ++i)
@@ -45,7 +45,8 @@ float inverse(float d) {
   return d == 0 ? 0 : 1 / d;
 }
 
-/// Towards zero, within [0, most]; what is not a number (a scale so small that its inverse overflows) is 0.
+/// Rounds toward zero and clamps to [0, most]; a value that is not finite (the scale is so small that its inverse
+/// overflows) becomes 0.
 int truncated(float x, float most) {
   return std::isfinite(x) ? static_cast<int>(std::clamp(x, 0.0F, most)) : 0;
 }
@@ -102,14 +103,14 @@ Line fitted(const Moments& m) {
   return {m.wqq > 0 ? static_cast<float>(std::max(0.0, m.wxq / m.wqq)) : 0, 0};
 }
 
-/// The nearest integer in [0, most]; what is not a number is 0.
+/// The nearest integer in [0, most]; NaN becomes 0.
 int nearest(float x, int most) {
   if (!(x > 0)) return 0;
   return x < static_cast<float>(most) ? static_cast<int>(std::lround(x)) : most;
 }
 
-/// The line of least weighted squared error among those that slightly different ranges of q lead to; large values
-/// count more.
+/// The line with the least weighted squared error among candidates for slightly different ranges of q; large values
+/// weigh more.
 Line best_line(Values x) {
   const auto [least, most] = std::minmax_element(x, x + 32);
   const float low = std::min(*least, 0.0F), range = *most - low;
@@ -137,8 +138,8 @@ Line best_line(Values x) {
   return best;
 }
 
-/// Six-bit scale and minimum of sub-block j of 8 within 12 bytes; the upper two bits of the last four lie in the first
-/// eight.
+/// Stores the 6-bit scale and minimum of sub-block j of 8 in 12 bytes; the upper two bits of the last four are in the
+/// first eight bytes.
 void put_scale_min(Block scales, int j, Line codes) {
   const int scale = static_cast<int>(codes.step), min = static_cast<int>(codes.base);
   if (j < 4) {

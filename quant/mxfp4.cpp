@@ -35,7 +35,7 @@ Mxfp4 read_mxfp4(const SafetensorsReader& reader, const std::string& name, const
   const Shape blocks{shape[0], shape[1], shape[-1] / kBlock, kBlockBytes}, scales{shape[0], shape[1], blocks[2]};
   const auto expect = [&](const char* what, const ConstTensor& t, const Shape& wanted) {
     if (fits && t.dtype == DType::u8 && t.shape == wanted) return;
-    fail(ErrorKind::input, {.cause = fmt::format("is {} {}, the config asks for {} {} of MXFP4", name_of(t.dtype),
+    fail(ErrorKind::input, {.cause = fmt::format("is {} {}, but config.json requires {} {} for MXFP4", name_of(t.dtype),
                                                  to_string(t.shape), name_of(DType::u8), to_string(wanted)),
                             .place = fmt::format("{}: {}{}", reader.path().string(), name, what),
                             .remedy = "config.json and the weights must belong together"});

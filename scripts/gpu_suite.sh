@@ -200,7 +200,7 @@ else
 fi
 quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under which cuBLASLt takes minutes, and is not ours to check
 # Only kernels that use shared memory, one size of each: racecheck looks at nothing else, and is slow.
-shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:Ptx.NamedBarriers*:*FollowsDouble/rms_norm_70x576'
+shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:*FollowsDouble/rms_norm_70x576'
 shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
 shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/grouped_gemm_some_empty_136x72*'

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that is there for as long as a case may run.
+/// A temporary folder that exists as long as this object.
 class Folder {
  public:
   Folder() : path_(fs::temp_directory_path() / "qtrain_bench_XXXXXX") {
@@ -46,7 +46,7 @@ std::vector<std::string> syllables() {
   return all;
 }
 
-/// Numbers below `limit`, the same in every run.
+/// Random numbers below `limit`, the same in every run.
 class Draws {
  public:
   explicit Draws(std::uint32_t seed) : seed_(seed) {}
@@ -57,7 +57,7 @@ class Draws {
   std::uint64_t next_ = 0;
 };
 
-/// Words of syllables, frequent ones among them, with numbers, punctuation and some letters that are not ASCII.
+/// Text of words made of syllables, some of them frequent, with numbers, punctuation and some non-ASCII letters.
 std::string text_of(Draws& draws, std::size_t words) {
   static const std::vector<std::string> kParts = syllables();
   std::string text;
@@ -76,7 +76,7 @@ std::string text_of(Draws& draws, std::size_t words) {
   return text;
 }
 
-/// The 256 characters that byte-level BPE writes for bytes.
+/// The 256 characters that stand for bytes in byte-level BPE.
 std::vector<std::string> byte_characters() {
   std::vector<std::string> all;
   int other = 256;
@@ -89,7 +89,7 @@ std::vector<std::string> byte_characters() {
   return all;
 }
 
-/// Byte-level BPE as of GPT-2, which knows each syllable, each two of them, and both behind a space.
+/// Byte-level BPE as in GPT-2, with tokens for each syllable, each pair of syllables, and both after a space.
 Json tokenizer_json() {
   static const std::string kSpace = "\u0120";
   Json vocabulary = Json::object(), merges = Json::array();
@@ -141,7 +141,8 @@ std::string jsonl_of(std::int64_t rows) {
   return lines;
 }
 
-/// A run takes other texts than the one before: some of their words are in the tokenizer's cache, as in a data set.
+/// Each run tokenizes different texts than the previous one: as in a data set, the tokenizer has cached some of the
+/// words.
 Run tokenize(std::int64_t rows) {
   constexpr std::uint32_t kSets = 4;
   std::vector<std::vector<std::string>> sets;

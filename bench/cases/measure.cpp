@@ -18,7 +18,7 @@ std::size_t aligned_bytes(const Operand& o) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Value number i of an operand.
+/// Element i of an operand.
 double value_of(const Operand& o, std::int64_t i) {
   const auto at = static_cast<std::uint64_t>(i);
   switch (o.contents) {
@@ -43,10 +43,10 @@ void put(const Tensor& to, std::int64_t i, double value) {
   }
 }
 
-/// Random values repeat after this many: making them takes longer than using them.
+/// The period of random values: generating more takes longer than using them.
 constexpr std::int64_t kPeriod = (std::int64_t{1} << 20) - 3;
 
-/// The first values of an operand, after which they repeat.
+/// The values of an operand, or of their first period.
 std::vector<std::byte> values_of(const Operand& o) {
   const bool repeats = o.contents != Contents::given && o.contents != Contents::places;
   const std::int64_t count = repeats ? std::min(kPeriod, o.shape.numel()) : o.shape.numel();
@@ -87,7 +87,7 @@ class Copies {
   std::size_t next_ = 0;
 };
 
-/// Seconds of one run. A GPU gets a head start, so that the host's time to queue the run is not measured.
+/// Seconds of one run. A GPU waits until the run is queued, so that the host's launch time is not measured.
 double once(Ctx& ctx, const Run& run, std::span<const Argument> operands) {
   if (ctx.device().kind == DeviceKind::cuda) {
     Event begin(ctx.device()), end(ctx.device());
@@ -107,7 +107,7 @@ double once(Ctx& ctx, const Run& run, std::span<const Argument> operands) {
 }  // namespace
 
 Effort effort_for(Device device) {
-  // The second-level cache of the largest GPU holds 126 MiB.
+  // The largest level-2 cache of any GPU is 126 MiB.
   return {.seconds = 0.2, .rotated = std::size_t{device.kind == DeviceKind::cuda ? 256u : 64u} << 20};
 }
 

@@ -23,13 +23,14 @@ Model divided(Model m, int by) {
   m.vocabulary /= by;
   return m;
 }
-/// A model that processors train, and two of the sizes that GPUs do.
+/// A model size that CPUs train, and two that GPUs train.
 const Model kSmall{"smollm2-135m", 576, 1536, 9, 3, 64, 49152};
 const Model kMiddle{"qwen3-0.6b", 1024, 3072, 16, 8, 128, 151936};
 const Model kLarge{"llama-3.1-8b", 4096, 14336, 32, 8, 128, 128256};
 
-// What ends a half of a block and begins the next, as two stages: recomputation keeps the sum and makes only the norm
-// again. Bytes per token: 6 C (x, branch, sum) and 4 C (x, y) forward, 8 C backward (dy, x, dx twice), in 16 bits.
+// The end of one half of a block and the start of the next, as two stages: recomputation keeps the sum and recomputes
+// only the norm. Bytes per token: 6 C (x, branch, sum) and 4 C (x, y) forward, 8 C backward (dy, x, dx twice), in 16
+// bits.
 void add_norms(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape rows{s.tokens, m.width};
   const std::string size = fmt::format("{}x{}", s.tokens, m.width);
@@ -50,7 +51,7 @@ void add_norms(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 2 * bytes_of(rows, s.dtype)});
 }
 
-/// Calls one op for queries and for keys: `places` are the operands of each call.
+/// Runs an op for queries and for keys: `places` are the indices of each call's operands.
 std::function<Run()> of_both(std::string op, std::vector<std::vector<std::size_t>> places) {
   return [op = std::move(op), places = std::move(places)]() -> Run {
     return [op, places](Ctx& ctx, std::span<const Argument> all) {
@@ -82,7 +83,8 @@ void add_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 3 * once});
 }
 
-// Queries, keys and values of one projection: each element is read and written once, three quarters of a head turned.
+// Queries, keys and values of one projection: each element is read and written once, and three quarters of a head are
+// rotated.
 void add_split_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape queries{s.tokens, m.heads, m.head}, keys{s.tokens, m.groups, m.head}, table{s.tokens, m.head * 3 / 8};
   const Shape joined{s.tokens, (m.heads + 2 * m.groups) * m.head};
@@ -99,7 +101,7 @@ void add_split_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 2 * bytes_of(joined, s.dtype)});
 }
 
-// Of gate and up in one tensor, as halves and as clamped pairs.
+// Gate and up in one tensor, as halves and as clamped pairs.
 void add_packed_glu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape rows{s.tokens, m.hidden}, both{s.tokens, 2 * m.hidden};
   const Operand y{rows, s.dtype}, x{both, s.dtype};
@@ -126,7 +128,8 @@ void add_swiglu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 5 * bytes_of(rows, s.dtype)});
 }
 
-// The loss in place of its logits, and the gradient of the embedding: dy once, and the rows of the table twice.
+// The loss with the gradient in place of the logits, and the gradient of the embedding: reads dy once, and reads and
+// writes the rows of the table.
 void add_vocabulary(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape logits{s.vocabulary_rows, m.vocabulary}, rows{s.tokens, m.width};
   cases.push_back({.name = fmt::format("cross_entropy/{}x{}", logits[0], logits[1]),
@@ -144,7 +147,7 @@ void add_vocabulary(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = bytes_of(rows, s.dtype) + 2 * bytes_of(rows, DType::f32)});
 }
 
-/// Documents of one batch and the heads over them.
+/// Attention heads.
 struct Heads {
   std::int64_t count, groups, width;
 };
@@ -154,7 +157,7 @@ std::vector<double> borders(const std::vector<std::int64_t>& lengths) {
   return cu;
 }
 
-// Two GEMMs over the visible half of the scores forward, five backward.
+// Two GEMMs over the visible half of the scores in the forward pass, five in the backward pass.
 void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, const std::vector<std::int64_t>& lengths) {
   std::int64_t tokens = 0;
   double pairs = 0;
@@ -183,7 +186,7 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
 void add_attentions(std::vector<Case>& cases, const Sizes& s) {
   for (const Heads& n : {Heads{16, 8, 64}, Heads{16, 8, 128}}) {
     for (const std::int64_t length : s.lengths) add_attention(cases, s, n, {length});
-    // As many tokens in documents of a half, a quarter, an eighth, and eighths of the rest.
+    // The same number of tokens, packed as documents of a half, a quarter, an eighth, a sixteenth and the rest.
     const std::int64_t all = s.lengths.back(), part = all / 16;
     add_attention(cases, s, n, {all / 2, all / 4, all / 8, part, all - all / 2 - all / 4 - all / 8 - part});
   }
@@ -201,7 +204,7 @@ void add_gemms(std::vector<Case>& cases, const Sizes& s, const std::string& laye
       {.name = name + "/dw", .operands = {added_to(f32(weight)), y, x}, .prepare = op("gemm", {1, 0}), .flops = flops});
 }
 
-/// A few tokens of generation: bound by reading the weight.
+/// GEMMs with a few rows, as in decoding: bound by reading the weight.
 void add_decoding(std::vector<Case>& cases, const Sizes& s, const std::string& layer, const Shape& weight) {
   for (const std::int64_t rows : s.decoded)
     for (const DType type : {DType::f32, DType::bf16})

@@ -25,7 +25,7 @@
 namespace qtrain::bench {
 namespace {
 
-/// The arguments of a call, by their places.
+/// The arguments of a call, by index.
 class Arguments {
  public:
   explicit Arguments(const OpCall& call) : call_(&call) {}
@@ -51,7 +51,7 @@ class Arguments {
   const OpCall* call_;
 };
 
-/// The maps of 8-bit state, on the context's device.
+/// The code tables of 8-bit state, on the context's device.
 class StateMaps {
  public:
   explicit StateMaps(Device device) : device_(device), memory_(device, kMaps * sizeof(ops::CodeTable), "code maps") {
@@ -77,7 +77,7 @@ ops::Transpose transpose_of(double number) {
   return number != 0 ? ops::Transpose::yes : ops::Transpose::no;
 }
 
-/// A 4-bit matrix whose parts begin at argument `first`: codes, absmax, map, and the nested scales where there are any.
+/// A 4-bit matrix whose parts start at argument `first`: codes, absmax, map, and optionally the nested scales.
 ops::Blocks4 blocks4(const Arguments& a, std::size_t first, const Shape& shape) {
   return {.codes = a.tensor(first),
           .absmax = a.tensor(first + 1),
@@ -138,13 +138,9 @@ Rows row_wise_rows() {
   return {
       {"rms_norm",
        [](Ctx& c, const Arguments& a) {
-         ops::rms_norm(c, {.y = a.tensor(0),
-                           .inv_rms = a.tensor(1),
-                           .x = a.tensor(2),
-                           .weight = a.tensor(3),
-                           .eps = a.number(0),
-                           .residual = a.optional(4),
-                           .sum = a.optional(5)});
+         ops::rms_norm(
+             c,
+             {.y = a.tensor(0), .inv_rms = a.tensor(1), .x = a.tensor(2), .weight = a.tensor(3), .eps = a.number(0)});
        }},
       {"rms_norm_grad",
        [](Ctx& c, const Arguments& a) {
@@ -249,7 +245,7 @@ Rows attention_rows() {
 
 Rows matmul_rows() {
   return {
-      {"gemm",  // and a second GEMM, of tensors 3 and 4, for the same sums; alpha is number 2
+      {"gemm",  // with an optional second GEMM of tensors 3 and 4 added into the result; alpha is number 2
        [](Ctx& c, const Arguments& a) {
          ops::Gemm g{.c = a.sink(0),
                      .a = a.tensor(1),
@@ -286,7 +282,7 @@ Rows matmul_rows() {
   };
 }
 
-/// AdamW with moments of one tensor each.
+/// AdamW with unquantized moments.
 template <class Op>
 Op adamw_of(const Arguments& a) {
   return {.param = a.tensor(0),
@@ -298,7 +294,7 @@ Op adamw_of(const Arguments& a) {
           .decay = a.number(0)};
 }
 
-// Weight decay is number 0.
+// Number 0 is the weight decay.
 Rows optimizer_rows() {
   return {
       {"adamw", [](Ctx& c, const Arguments& a) { ops::adamw(c, adamw_of<ops::AdamW>(a)); }},
@@ -380,7 +376,7 @@ const Rows& table() {
 
 void call_op(Ctx& ctx, const OpCall& call) {
   const auto row = table().find(call.op);
-  if (row == table().end()) fail(ErrorKind::usage, {.cause = "there is no op " + std::string(call.op)});
+  if (row == table().end()) fail(ErrorKind::usage, {.cause = "unknown op " + std::string(call.op)});
   row->second(ctx, Arguments(call));
 }
 

@@ -6,14 +6,14 @@
 
 #include "core/context.h"
 
-/// Ops by name, with their arguments in a fixed order: the one table behind the cases of `qtrain bench` and the C
+/// Ops by name, with their arguments in a fixed order: the table behind both the cases of `qtrain bench` and the C
 /// functions of bench/ops_library.h.
 namespace qtrain::bench {
 
-/// A tensor that an op gets; one without data is left out.
+/// A tensor argument; one without data is omitted.
 struct Argument {
   Tensor tensor;
-  bool adds = false;  ///< a destination that is added to
+  bool adds = false;  ///< a destination that is accumulated into
 };
 
 /// Tensors and numbers in the order of the op's row in op_table.cpp.
@@ -22,7 +22,7 @@ struct OpCall {
   std::span<const Argument> tensors;
   std::span<const double> numbers = {};
 };
-/// A usage error where there is no such op, an internal one where arguments are missing.
+/// Throws a usage error for an unknown op, and an internal error for missing arguments.
 void call_op(Ctx& ctx, const OpCall& call);
 
 }  // namespace qtrain::bench

@@ -7,14 +7,14 @@ namespace qtrain::bench {
 namespace {
 
 constexpr double kDecay = 0.01;
-/// lr, and what AdamW and others divide by.
+/// lr, then the bias corrections of AdamW and others.
 const Operand kHyperparameters{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}};
 const Operand kFactor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
 
-/// Bytes of a value's code, read and written, with its share of the scale.
+/// Bytes to read and write a value's code, including its share of the scale.
 constexpr double kCodedBytes = 2 * (1 + 4.0 / static_cast<double>(ops::kCodeBlock));
 
-// 4 bytes of the gradient, 8 of each value that is read and written; half of that in bf16.
+// 4 bytes to read the gradient, 8 to read and write each value; half as much in bf16.
 void add_adamw(std::vector<Case>& cases, std::int64_t n) {
   const Operand x = f32({n}), squares = f32({n}, Contents::positive);
   const auto size = static_cast<double>(n);
@@ -65,7 +65,7 @@ void add_coded(std::vector<Case>& cases, std::int64_t n) {
                    .bytes = (12 + kCodedBytes) * size});
 }
 
-// Of a matrix. Adafactor needs sums of the gradient before it can begin, so it reads it more than once.
+// Optimizers of matrices. Adafactor needs sums over the gradient first, so it reads it more than once.
 void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
   const Operand x = f32(matrix), row = f32({matrix[0]}, Contents::positive),
                 column = f32({matrix[1]}, Contents::positive);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 64, kNestedBlock = 256;
 
-/// The parts of a 4-bit matrix with nested scales, as an op's arguments behind `first`.
+/// An op's arguments: `first`, followed by the parts of a 4-bit matrix with nested scales.
 std::vector<Operand> before_matrix(std::vector<Operand> first, const Shape& shape) {
   const std::int64_t blocks = blocks_of(shape.numel(), kBlock);
   const Operand parts[] = {{{(shape.numel() + 1) / 2}, DType::u8, Contents::ids, 256},
@@ -28,7 +28,7 @@ void add_quantized(std::vector<Case>& cases, const Sizes& s, const Shape& shape)
   const Operand dense{shape, s.dtype};
   const auto n = static_cast<double>(shape.numel());
   const double dense_bytes = n * static_cast<double>(size_of(s.dtype));
-  // Half a byte a code, a byte for 64 of them, and their scales.
+  // Half a byte per code, a byte per 64 of them, and the scales of those.
   const double coded_bytes = n * (0.5 + (1 + 4.0 / kNestedBlock) / kBlock);
   cases.push_back({.name = "dequantize4/" + size,
                    .operands = before_matrix({dense}, shape),

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kGemm = "gemm", kAdapter = "adapter gemms", kElementwise = "other element-wise";
 
-/// Parts of names, the first of which decides.
+/// Substrings of names and their groups; the first match counts.
 constexpr auto kParts = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"dequantize", "dequantize"},
     {"gemm", kGemm},
@@ -32,7 +32,7 @@ constexpr auto kParts = std::to_array<std::pair<std::string_view, std::string_vi
     {"fill", "copies and fills"},
 });
 
-/// The least of "16384x48x1024 bfloat16".
+/// The smallest number in "16384x48x1024 bfloat16".
 std::int64_t smallest_size(std::string_view detail) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const char* at = detail.data();
@@ -65,7 +65,7 @@ const std::vector<std::string_view>& step_groups() {
 }
 
 std::string_view step_group(std::string_view name, std::string_view detail, std::int64_t adapter_rank) {
-  constexpr std::int64_t kJoined = 3;  // adapters of q, k and v are one GEMM
+  constexpr std::int64_t kJoined = 3;  // the adapters of q, k and v share one GEMM
   const auto part =
       std::ranges::find_if(kParts, [&](const auto& p) { return name.find(p.first) != std::string_view::npos; });
   if (part == kParts.end()) return kElementwise;

@@ -6,14 +6,15 @@
 
 namespace qtrain::bench {
 
-/// The parts of a training step that its kernels are summed by, in the order of tables.
+/// The groups of kernels that a training step is summed by, in table order.
 const std::vector<std::string_view>& step_groups();
 
-/// The part of a launch by its name, as kernels (GPU) or ops (processor) have it. GEMMs of an adapter are told by their
-/// sizes: the smallest of them comes of its rank. `detail`: sizes_of(GemmKey). `adapter_rank`: 0 without one.
+/// The group of a launch, by the name of its kernel (GPU) or op (CPU). GEMMs of an adapter are recognized by their
+/// sizes: their smallest dimension is a multiple of its rank. `detail`: sizes_of(GemmKey). `adapter_rank`: 0 without an
+/// adapter.
 std::string_view step_group(std::string_view name, std::string_view detail, std::int64_t adapter_rank);
 
-/// Where the time goes that no kernel takes.
+/// The group for time in which no kernel runs.
 inline constexpr std::string_view kGaps = "gaps";
 
 }  // namespace qtrain::bench

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The same training step by this program and by TRL, in turns on the same machine, and the ratio of their speeds.
+"""Runs the same training step with this program and with TRL, alternating on one machine, and prints the speed ratio.
 
     python compare.py --qtrain build/release/bin/qtrain --model DIR --data rows.jsonl [--steps 6] [--rounds 2]
 
-Tokens per second are those after the first step (start, compilation and page faults belong to none of the steps), for
-this program measured from outside: by the moment each row of metrics.jsonl appears.
+Tokens per second exclude the first step (startup, compilation and page faults are part of no step). For this program
+they are measured from outside: by the time at which each row of metrics.jsonl appears.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def parse():
     parser.add_argument("--qtrain", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True, help="JSONL with `messages`")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has TRL")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with TRL installed")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2)
@@ -52,7 +52,7 @@ def config(args, folder):
 
 
 def rows_of(path):
-    """Complete rows of a file that is being written."""
+    """Complete rows of a file that is still being written."""
     if not path.exists():
         return []
     lines = path.read_text().split("\n")[:-1]
@@ -60,7 +60,7 @@ def rows_of(path):
 
 
 def watch(process, path):
-    """[(moment, tokens so far, loss)] as rows appear, and the program's exit code and resources."""
+    """Returns [(time, tokens so far, loss)] as rows appear, and the program's exit code and resources."""
     seen = []
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)

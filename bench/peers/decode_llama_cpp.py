@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Answers on the processor by this program and by llama.cpp, through the same API of both servers, in turns.
+"""Generates answers on the CPU with this program and llama.cpp, alternating, through the same API of both servers.
 
     python decode_llama_cpp.py --qtrain build/cpu/bin/qtrain --model DIR [--threads 2] [--tokens 128] [--rounds 5]
 
-Needs xllamacpp and gguf. The GGUF files are made by `qtrain export`; embeddings and a head of their own stay in bfloat16,
-as LLM.int8 and NF4 leave them (`--smallest`: they are written in few bits too). For each type of weights it prints the
-medians of the rounds: milliseconds a token (from the first to the last of an answer), tokens of the prompt a second (until
-the first token), and `ratio`, the median of llama.cpp's time over this program's in the same round. `load` is the load
-average before and after. `read_gb_s` is how fast as many threads read memory, measured in each round, the best of them;
-`share` is what a token's weights come to against it in each program's fastest round, caches of activations not counted.
+Needs xllamacpp and gguf. The GGUF files are made by `qtrain export`; embeddings and a separate head stay in bfloat16, as
+LLM.int8 and NF4 leave them (`--smallest` quantizes them too). For each weight type it prints the medians of the rounds:
+milliseconds per token (from the first to the last of an answer), prompt tokens per second (until the first token), and
+`ratio`, the median of llama.cpp's time over this program's in the same round. `load` is the load average before and
+after. `read_gb_s` is the best memory bandwidth of the same number of threads, measured in each round; `share` is the
+fraction of it that reading a token's weights takes in each program's fastest round, not counting activation caches.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gguf
 import numpy
 
-# What of this program is held against which file, and bits a weight of the layers here: codes and the blocks' scales.
+# Our arguments, the GGUF file to compare with, and our bits per weight in the layers, including the blocks' scales.
 PAIRS = {"bf16": ([], "bf16", 16), "8 bits": (["--load_in_8bit"], "q8_0", 8), "4 bits": (["--load_in_4bit"], "q4_0", 4.5)}
 DENSE = ("token_embd.weight", "output.weight")
 LLAMA_SERVER = """
@@ -54,7 +54,7 @@ class Server:
         sys.exit(f"{command[0]} does not serve")
 
     def answer(self, prompt, tokens):
-        """Seconds until the first token, seconds from there to the last, and how many came after the first."""
+        """Returns seconds to the first token, seconds from there to the last, and the number of tokens after the first."""
         body = dict(model=self.model(), prompt=prompt, max_tokens=tokens, temperature=0, stream=True)
         body["stream_options"] = dict(include_usage=True)
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
@@ -86,7 +86,7 @@ def export(args, kind, file):
 
 
 def with_dense(file, dense, to):
-    """Copies a GGUF file; embeddings and head are those of another one."""
+    """Copies a GGUF file, taking embeddings and head from another one."""
     reader = gguf.GGUFReader(file)
     others = {t.name: t for t in gguf.GGUFReader(dense).tensors if t.name in DENSE}
     tensors = [others.get(t.name, t) for t in reader.tensors]
@@ -106,8 +106,8 @@ def with_dense(file, dense, to):
 
 
 def bytes_of_token(file, bits):
-    """What a token reads of the weights: here (bits a weight of the layers), and of the file. The head is read whole; one
-    row of the embedding is little where the head is its own."""
+    """Bytes of weights that a token reads: here (`bits` per weight of the layers), and in the file. The whole head is read;
+    one row of a separate embedding is negligible."""
     tensors = gguf.GGUFReader(file).tensors
     names = {t.name for t in tensors}
     read = [t for t in tensors if t.name != "token_embd.weight" or "output.weight" not in names]
@@ -116,7 +116,7 @@ def bytes_of_token(file, bits):
 
 
 class Memory:
-    """Reads more than caches hold."""
+    """Reads more memory than the caches hold."""
 
     def __init__(self, threads):
         self.parts = [numpy.ones(1 << 24, numpy.float64) for _ in range(threads)]
@@ -164,7 +164,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=30, help="sentences of the long prompt")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--weights", nargs="*", choices=PAIRS, default=list(PAIRS))
-    parser.add_argument("--smallest", action="store_true", help="embeddings and head of the GGUF files in few bits too")
+    parser.add_argument("--smallest", action="store_true", help="quantize embeddings and head of the GGUF files too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         dense = os.path.join(folder, "bf16.gguf")

@@ -1,7 +1,6 @@
-// The GEMMs of a step (the cases named gemm/...) through oneDNN's sgemm, beside ours: both times and the
-// ratio.
+// Times the GEMMs of a step (the cases named gemm/...) with oneDNN's sgemm and with ours, and prints their ratio.
 //   gemm_onednn [FILTER]
-// OMP_NUM_THREADS sets oneDNN's threads, DNNL_MAX_CPU_ISA=AVX2 its vector units, QTRAIN_CPU_ISA=avx2 ours.
+// OMP_NUM_THREADS sets oneDNN's threads; DNNL_MAX_CPU_ISA=AVX2 sets its vector extension, QTRAIN_CPU_ISA=avx2 ours.
 #include <cstdio>
 #include <dnnl.hpp>
 
@@ -11,7 +10,8 @@
 namespace qtrain::bench {
 namespace {
 
-/// The same call: y = x W^T, dx = dy W or dW = dy^T x, which the end of the name says. Operands are C, A, B.
+/// The same GEMM with oneDNN: y = x W^T, dx = dy W or dW = dy^T x, according to the end of the name. Operands are C, A,
+/// B.
 Case through_onednn(Case c) {
   const bool transpose_a = c.name.ends_with("/dw"), transpose_b = c.name.ends_with("/forward");
   c.prepare = [=]() -> Run {

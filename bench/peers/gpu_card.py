@@ -1,35 +1,36 @@
-"""The GPU of this machine as nvidia-smi tells it, and what is asked of its copies and GEMMs.
+"""The GPU of this machine according to nvidia-smi, and the goals for its copies and GEMMs.
 
-The goals of a card are what was seen on it; cards without such figures are asked for a share of the bandwidth of their
-data sheet (plan/gpus.yaml), and for no GEMM, as their power limits it."""
+The goals for a GPU are values measured on it; for other GPUs the goal is a fraction of the data sheet's bandwidth
+(plan/gpus.yaml), and there is none for GEMMs, which the power limit determines."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-GOALS_OF = "H200"  # the card that goals of tokens a second are about
-MEASURED = {"H200": dict(copy=4.3e12, gemm=790e12), "H100 80GB": dict(copy=3.0e12, gemm=790e12)}  # bytes and FLOPs a second
-COPY_SHARE = 0.89  # of the bandwidth of a data sheet; the two cards above reach 0.9
+GOALS_OF = "H200"  # the GPU that goals in tokens per second are for
+# bytes and FLOPs per second
+MEASURED = {"H200": dict(copy=4.3e12, gemm=790e12), "H100 80GB": dict(copy=3.0e12, gemm=790e12)}
+COPY_SHARE = 0.89  # of the data sheet's bandwidth; the two GPUs above reach 0.9
 ROW = re.compile(r"^  ([^:#]+): \{.*\bbandwidth: ([\d.]+),", re.M)
 MIB = 2**20
 
 
 def table():
-    """{card: bytes a second of its data sheet}"""
+    """{GPU: bytes per second according to its data sheet}"""
     text = (Path(__file__).resolve().parents[2] / "plan/gpus.yaml").read_text(encoding="utf-8")
     return {name: float(bandwidth) * 1e9 for name, bandwidth in ROW.findall(text)}
 
 
 def model_of(name):
-    """The row of gpus.yaml that a driver's name means: the one with most words, all of which are in the name."""
+    """The row of gpus.yaml for a driver's device name: of the rows whose words are all in the name, the longest."""
     words = set(re.split(r"[\s-]+", name or ""))
     found = [row for row in table() if set(row.split()) <= words]
     return max(found, key=lambda row: len(row.split()), default=None)
 
 
 def goals(name):
-    """{copy: bytes a second, gemm: FLOPs a second} of a driver's name; None where nothing is asked."""
+    """{copy: bytes per second, gemm: FLOPs per second} for a driver's device name; None if there is no goal."""
     model = model_of(name)
     if model in MEASURED:
         return MEASURED[model]
@@ -44,7 +45,7 @@ def asked(command, timeout=20):
 
 
 def card():
-    """{name, total_bytes, used_bytes, free_bytes} of the first GPU, by another process; {} where nothing tells it."""
+    """{name, total_bytes, used_bytes, free_bytes} of the first GPU, from another process; {} if unknown."""
     keys = "name,memory.total,memory.used,memory.free"
     lines = asked(["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader,nounits"]).splitlines()
     parts = [p.strip() for p in lines[0].split(",")] if lines else []
@@ -55,7 +56,7 @@ def card():
     lines = asked([sys.executable, "-c", code], 60).splitlines()
     if len(lines) != 3:
         return {}
-    free, total = int(lines[1]), int(lines[2])  # what this other process takes is used, too
+    free, total = int(lines[1]), int(lines[2])  # used includes what this other process takes
     return dict(name=lines[0], total_bytes=total, used_bytes=total - free, free_bytes=free)
 
 

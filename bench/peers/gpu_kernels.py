@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""This project's kernels against PyTorch's, in one process and on one stream.
+"""Compares this project's kernels with PyTorch's, in one process and on one stream.
 
     python3 gpu_kernels.py --library build/gpu/lib/libqtrain_ops.so --json kernels.json
-    python3 gpu_kernels.py --library ... --device cpu --small --no_compile       # shows that everything runs
+    python3 gpu_kernels.py --library ... --device cpu --small --no_compile       # checks that everything runs
 
-Variants run in turns on random data, with inputs rotated past the second-level cache; times are medians of CUDA
-events. A figure counts only if the error of this project's result against float32 is at most 1.5 times that of
-PyTorch's eager bfloat16 result. The JSON has one entry a figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is
-PyTorch's time over ours. The copy's bandwidth and the largest GEMM's operations a second have goals of the card
-(gpu_card.py), or none.
+Variants alternate on random data, with inputs rotated to exceed the L2 cache; times are medians of CUDA events. A
+figure counts only if the error of this project's result against float32 is at most 1.5 times that of PyTorch's eager
+bfloat16 result. The JSON has one entry per figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is PyTorch's
+time over ours. The copy's bandwidth and the largest GEMM's FLOPs per second have goals for the GPU (gpu_card.py), or
+none.
 """
 
 import argparse
@@ -29,17 +29,17 @@ import gpu_card
 
 try:
     import bitsandbytes
-except Exception as problem:  # not there, or without what it needs here: its figures are left out
+except Exception as problem:  # not installed, or its dependencies are missing: skip its figures
     print(f"bitsandbytes: {problem}")
     bitsandbytes = None
 
-STARTED = time.monotonic()  # PyTorch is loaded, which takes its time
+STARTED = time.monotonic()  # after the import of PyTorch, which takes a while
 
 DTYPES = {torch.float32: b"float32", torch.bfloat16: b"bfloat16", torch.float16: b"float16", torch.int32: b"int32",
           torch.int64: b"int64", torch.float64: b"float64", torch.uint8: b"uint8"}
-ROTATED = 256 << 20  # bytes; the largest second-level cache of a GPU holds 126 MiB
+ROTATED = 256 << 20  # bytes; the largest L2 cache of any GPU is 126 MiB
 ERROR_SLACK = 1.5
-HEAD_START = 600_000  # cycles that the GPU waits, so that the host's time for queueing is not measured
+HEAD_START = 600_000  # cycles that the GPU waits, so that the host's launch time is not measured
 
 
 class CTensor(ctypes.Structure):
@@ -54,7 +54,7 @@ class CCall(ctypes.Structure):
 
 
 class Ops:
-    """bench/ops_library.h"""
+    """See bench/ops_library.h."""
 
     def __init__(self, path, device):
         self.library = ctypes.CDLL(path)
@@ -72,11 +72,11 @@ class Ops:
         return self.library.qtrain_stream(self.session)
 
     def call(self, op, tensors, numbers=()):
-        """Queues an op. A tensor may be None (left out)."""
+        """Queues an op. A tensor may be None (omitted)."""
         self.prepare(op, tensors, numbers)()
 
     def prepare(self, op, tensors, numbers=(), adds=()):
-        """The same call as a function, so that nothing but the call is timed. `adds`: the tensors to add to, by place."""
+        """Returns the call as a function, so that only the call is timed. `adds`: indices of tensors to accumulate into."""
         array = (CTensor * len(tensors))()
         for c, t in zip(array, tensors):
             if t is None:
@@ -116,8 +116,8 @@ class Bench:
         return function if self.args.no_compile else torch.compile(function)
 
     def first_of(self, peer, run):
-        """What a peer's function returns, or None where it does not run here: one that is imported may lack its library
-        for this GPU, or memory."""
+        """Returns a peer's result, or None if it does not run here: an imported library may not support this GPU, or
+        run out of memory."""
         try:
             return run()
         except Exception as problem:
@@ -125,7 +125,7 @@ class Bench:
             return None
 
     def copies(self, make):
-        """Sets of inputs, as many as do not fit in the cache."""
+        """Enough sets of inputs to exceed the cache."""
         first = make()
         size = sum(t.numel() * t.element_size() for t in first if isinstance(t, torch.Tensor))
         count = 1 if self.args.small else max(1, min(16, -(-ROTATED // size)))
@@ -145,7 +145,7 @@ class Bench:
         return begin.elapsed_time(end)
 
     def times(self, variants):
-        """Medians in milliseconds of {name: [a function for each set of inputs]}, in turns."""
+        """Medians in milliseconds of {name: [a function per set of inputs]}, alternating."""
         for runs in variants.values():
             for i in range(1 if self.args.small else 3):
                 self.once(runs[i % len(runs)])
@@ -158,13 +158,13 @@ class Bench:
         return {name: statistics.median(t) for name, t in measured.items()}
 
     def copy_time(self, size):
-        """Milliseconds of a copy that reads and writes `size` bytes in all: what a kernel that only moves them takes."""
+        """Milliseconds of a copy that reads and writes `size` bytes in total: the time of a memory-bound kernel."""
         n = max(size // 4, 1)
         sets = self.copies(lambda: (self.empty(n), self.empty(n)))
         return self.times({"copy": [self.ops.prepare("copy", (y, x)) for x, y in sets]})["copy"]
 
     def report(self, figure, times, goals, errors=None, **more):
-        """One figure for each reference: `goals` is {reference: ratio}. Returns whether our result is right."""
+        """Reports one figure per reference: `goals` is {reference: ratio}. Returns whether our result is correct."""
         worst = 0.0
         for ours, theirs in errors or ():
             bound = ERROR_SLACK * theirs + 1e-6
@@ -183,13 +183,13 @@ class Bench:
         return worst <= 1
 
     def rate(self, figure, value, goal, right):
-        """A figure of our kernel alone; the goal is that of this card, or None."""
+        """Reports a figure of our kernel only; the goal is for this GPU, or None."""
         self.figures.append(dict(figure=figure, value=value, goal=goal, right=right))
         print(f"{figure:<58} {value:9.3f}  goal {'of this card: none' if goal is None else goal}", flush=True)
 
 
 def error(got, want):
-    """Relative, of whole tensors; NaN stays NaN."""
+    """Relative error of whole tensors; NaN stays NaN."""
     got, want = got.float(), want.float()
     return ((got - want).norm() / want.norm().clamp_min(1e-30)).item()
 
@@ -214,21 +214,19 @@ def copy_case(b):
     b.rate("copy, TB/s", 4 * n / times["ours"] / 1e9, b.goals["copy"] and b.goals["copy"] / 1e12, right)
 
 
-def add_rms_norm_cases(b):
+def rms_norm_cases(b):
     T, C = (8, 64) if b.args.small else (16384, 4096)
     weight = b.random(C, dtype=torch.float32)
-    plain = lambda x, r: ((x + r), rms(x + r, weight).to(x.dtype))
+    plain = lambda x: rms(x, weight).to(x.dtype)
     compiled = b.compiled(plain)
-    make = lambda: (b.random(T, C), b.random(T, C), b.empty(T, C), b.empty(T, C), b.empty(T, dtype=torch.float32))
-    sets = b.copies(make)
-    ours = [b.ops.prepare("rms_norm", (y, inv, x, weight, r, s), (1e-6,)) for x, r, y, s, inv in sets]
-    x, r, y, s, inv = sets[0]
+    sets = b.copies(lambda: (b.random(T, C), b.random(T, C), b.empty(T, C), b.empty(T, dtype=torch.float32)))
+    ours = [b.ops.prepare("rms_norm", (y, inv, x, weight), (1e-6,)) for x, _, y, inv in sets]
+    x, _, y, _ = sets[0]
     ours[0]()
-    sum_exact = x.float() + r.float()
-    errors = errors_of([s, y], plain(x, r), [sum_exact, rms(sum_exact, weight)])
-    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], q[1]) for q in sets]})
-    b.report(f"add+RMSNorm fwd {T}x{C}", times, {"torch.compile": 1.05}, errors,
-             bytes_per_second=8 * T * C / times["ours"] * 1e3)
+    errors = errors_of([y], [plain(x)], [rms(x.float(), weight)])
+    times = b.times({"ours": ours, "torch.compile": [lambda x=q[0]: compiled(x) for q in sets]})
+    b.report(f"RMSNorm fwd {T}x{C}", times, {"torch.compile": 1.05}, errors,
+             bytes_per_second=4 * T * C / times["ours"] * 1e3)
 
     plain = lambda x, w: rms(x, w).to(torch.bfloat16)
     compiled = b.compiled(plain)
@@ -239,7 +237,7 @@ def add_rms_norm_cases(b):
         return lambda: torch.autograd.grad(y, (x, w), dy, retain_graph=True)
     dweight = b.empty(C, dtype=torch.float32)
     ours, theirs = [], []
-    for x, dy, dx, _, inv in sets:
+    for x, dy, dx, inv in sets:
         inv.copy_(torch.rsqrt(x.float().pow(2).mean(-1) + 1e-6))
         ours.append(b.ops.prepare("rms_norm_grad", (dx, dweight, dy, x, weight, inv)))
         theirs.append(backward(compiled, x, dy))
@@ -272,7 +270,7 @@ def rope_cases(b):
     sets = b.copies(lambda: (b.random(T, heads, D), b.random(T, heads, D), b.empty(T, heads, D),
                              b.empty(T, heads, dtype=torch.float32)))
     ours = [b.ops.prepare("rope", (y, x, cos, sin, positions, weight, inv), (1e-6,)) for x, _, y, inv in sets]
-    for run in ours:  # which leaves the norms for the gradients
+    for run in ours:  # leaves the norms for the gradients
         run()
     x, dy, y, _ = sets[0]
     errors = errors_of([y], [plain(x, weight)], [rotate(rms(x, weight), cos, sin)])
@@ -345,9 +343,9 @@ def cross_entropy_case(b):
     ours = [b.ops.prepare("cross_entropy", (logits, loss, targets32, scale)) for logits, loss in sets]
     ours[0]()
     errors = errors_of([sets[0][1].mean(), sets[0][0]], theirs, exact)
-    errors[0] = (errors[0][0], max(errors[0][1], 1e-6))  # a mean of float32 numbers, in another order
+    errors[0] = (errors[0][0], max(errors[0][1], 1e-6))  # a mean of float32 numbers in another order
     del exact_x, exact, theirs
-    for logits, _ in sets:  # they have become gradients
+    for logits, _ in sets:  # they have been overwritten by gradients
         logits.copy_(x)
     times = b.times({"ours": ours, "F.cross_entropy": [lambda q=q: both(eager, q[0]) for q in sets],
                      "torch.compile": [lambda q=q: both(mean, q[0]) for q in sets]})
@@ -394,7 +392,7 @@ def adamw8_case(b):
     ours = b.ops.prepare("adamw_8bit", (ours_param, codes[0], scales[0], codes[1], scales[1], grad, control, factor),
                          (decay,))
     ours()
-    first = ours_param.clone()  # of a first step, whose update no code has rounded
+    first = ours_param.clone()  # result of the first step, where no update was rounded yet
     variants, goals = {"ours": [ours]}, {"copy of as many bytes": 0.85}
     errors = [(error(first, exact_param.detach()), 1e-6)]
     theirs = torch.nn.Parameter(param.clone())
@@ -420,7 +418,7 @@ NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.
 
 
 def nf4_case(b):
-    """A matrix of the largest layer of an 8B model becomes dense; blocks of 64 with scales in float32."""
+    """Dequantizes a matrix of the largest layer of an 8B model; blocks of 64 with scales in float32."""
     shape, block = ((8, 128) if b.args.small else (14336, 4096)), 64
     n = shape[0] * shape[1]
     table = torch.tensor(NF4, device=b.device)
@@ -458,7 +456,7 @@ def nf4_case(b):
 
 
 def linear_loss_case(b):
-    """The head of the 0.6B model with its loss and both gradients, in chunks of 1 GiB of logits, as a step runs it."""
+    """The head of the 0.6B model with loss and both gradients, in chunks of 1 GiB of logits, as in a training step."""
     T, d, V, chunk = (16, 32, 96, 6) if b.args.small else (16384, 1024, 151936, 3533)
     h, w = b.random(T, d), b.random(V, d).mul_(d ** -0.5)
     dh, dw = b.empty(T, d), torch.zeros(V, d, device=b.device)
@@ -482,14 +480,14 @@ def linear_loss_case(b):
         value = F.cross_entropy((h @ w.t()).float(), targets)
         return (value, *torch.autograd.grad(value, (h, w)))
     ours()
-    some = slice(0, min(T, 512))  # whose gradients of h do not depend on the others
+    some = slice(0, min(T, 512))  # their gradients of h do not depend on other rows
 
     def of_some(h, w):
         h = h[some].detach().requires_grad_()
         values = F.cross_entropy((h @ w.t()).float(), targets[some], reduction="none")
         return values.detach(), torch.autograd.grad(values.sum() / T, h)[0]
     def of_the_weight(h, w, rows=1024):
-        """Of all rows, some at a time: all logits in float32 take 10 GB."""
+        """Processes all rows in chunks: all logits in float32 would take 10 GB."""
         total = torch.zeros(V, d, device=b.device)
         for part, classes in zip(h.split(rows), targets.split(rows)):
             values = (part @ w.t()).float().requires_grad_()
@@ -559,7 +557,7 @@ def backend(name):
 
 
 def torch_attention(q, k, v):
-    """[T, H, D] in and out."""
+    """Input and output are [T, H, D]."""
     turn = lambda x: x.transpose(0, 1)[None]
     return F.scaled_dot_product_attention(turn(q), turn(k), turn(v), is_causal=True)[0].transpose(0, 1)
 
@@ -596,7 +594,7 @@ def attention_case(b, T, D):
             fwd[name] = [torch_forward(name, *s[:3]) for s in sets]
             bwd[name] = [torch_backward(name, *s[:4]) for s in sets]
             bwd[name][0]()
-        except RuntimeError as problem:  # a backend that does not take this
+        except RuntimeError as problem:  # a backend that does not support this case
             print(f"SDPA {name}, hd{D}, T={T}: {problem}")
             fwd.pop(name, None), bwd.pop(name, None)
     errors = attention_errors(b, sets[0], fwd, bwd) if T <= 4096 else (None, None)
@@ -624,7 +622,7 @@ def attention_errors(b, tensors, fwd, bwd):
 
 
 def packed_case(b):
-    """Documents of different lengths against as many tokens in documents of one length, by FLOPs a second."""
+    """Compares documents of different lengths with documents of one length, by FLOPs per second."""
     one = 8 if b.args.small else 512
     H, D = 16, 128
     lengths = {"dense": [4 * one] * 8, "packed": [6 * one, 2 * one, 5 * one, 3 * one, 8 * one, one, 4 * one, 3 * one]}
@@ -644,7 +642,7 @@ def packed_case(b):
             variants[name] = forward if way == "fwd" else gradient
             flops[name] = sum(2 * n * (n + 1) * H * D for n in list_of) * (1 if way == "fwd" else 2.5)
         times = b.times(variants)
-        # Time of equal work: what the dense batch would take for as many FLOPs.
+        # The time that the dense batch would take for the same FLOPs.
         b.report(f"packed attention {way} hd{D} T={T}",
                  {"ours": times["packed"], "own dense": times["dense"] * flops["packed"] / flops["dense"]},
                  {"own dense": 0.95}, flops_per_second=flops["packed"] / times["packed"] * 1e3)
@@ -654,17 +652,17 @@ MODELS = {"0.6B": dict(d=1024, q=2048, k=1024, f=3072, V=151936), "8B": dict(d=4
 
 
 def add_gemm(dw, dy, x):
-    """dw += dyt x with dw in float32, in one kernel, which only newer versions have, and only on a GPU."""
+    """dw += dyt x with dw in float32 in one kernel: only newer versions support it, and only on a GPU."""
     torch.addmm(dw, dy.t(), x, out_dtype=torch.float32, out=dw)
 
 
 def add_rounded_gemm(dw, dy, x):
-    """The same as autograd under autocast does it: a GEMM in bfloat16, then added to the gradient in float32."""
+    """dw += dyt x as autograd under autocast does it: a bfloat16 GEMM, then added to the gradient in float32."""
     dw.add_(dy.t() @ x)
 
 
 def weight_gradient(b):
-    """PyTorch's closest to a GEMM that is added to a gradient in float32, and what it is, for the results."""
+    """PyTorch's closest equivalent of a GEMM that accumulates into a float32 gradient, with a description."""
     x, dw = torch.ones(64, 64, device=b.device, dtype=torch.bfloat16), torch.ones(64, 64, device=b.device)
     try:
         add_gemm(dw, x, x)
@@ -680,7 +678,7 @@ def gemm_case(b, M, N, K, names=("y", "dx", "dw")):
     sets = b.copies(lambda: (b.random(M, K), b.random(N, K), b.random(M, N), b.empty(M, N), b.empty(M, K),
                              b.random(N, K, dtype=torch.float32).mul_(M ** 0.5)))
     add = weight_gradient(b)[0] if "dw" in names else None
-    # Of each: our tensors and numbers, the GEMM, PyTorch's way to it, the places that are added to.
+    # For each GEMM: our tensors and numbers, the GEMM, PyTorch's equivalent, the indices of accumulated tensors.
     gemms = {
         "y": (lambda x, w, dy, y, dx, dw: ((y, x, w), (0, 1)), lambda x, w, dy: x @ w.t(), None, ()),
         "dx": (lambda x, w, dy, y, dx, dw: ((dx, dy, w), (0, 0)), lambda x, w, dy: dy @ w, None, ()),
@@ -690,7 +688,7 @@ def gemm_case(b, M, N, K, names=("y", "dx", "dw")):
     for name in names:
         ours, gemm, way, adds = gemms[name]
         runs = [b.ops.prepare("gemm", *ours(*s), adds=adds) for s in sets]
-        rows = slice(0, 64)  # enough to tell a wrong GEMM
+        rows = slice(0, 64)  # enough to detect a wrong GEMM
         out = ours(*sets[0])[0][0][rows]
         before = out.clone() if adds else 0
         runs[0]()
@@ -726,7 +724,7 @@ def peak_case(b):
 
 
 def cases(b):
-    """In the order of what is asked first, as time may run out; compilers take their time, so theirs come last."""
+    """In order of importance, since time may run out; cases that need compilers take long and come last."""
     lengths = (32,) if b.args.small else (2048, 4096, 8192, 16384)
     yield "copy", lambda: copy_case(b)
     yield "peak", lambda: peak_case(b)
@@ -741,7 +739,7 @@ def cases(b):
     yield "adamw8", lambda: adamw8_case(b)
     yield "packed", lambda: packed_case(b)
     yield "cross_entropy", lambda: cross_entropy_case(b)
-    yield "add_rms_norm", lambda: add_rms_norm_cases(b)
+    yield "rms_norm", lambda: rms_norm_cases(b)
     yield "rope", lambda: rope_cases(b)
     yield "swiglu", lambda: swiglu_cases(b)
     for T in lengths:
@@ -763,13 +761,13 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="tiny shapes, one round")
-    parser.add_argument("--no_compile", action="store_true", help="eager functions in the place of torch.compile's")
+    parser.add_argument("--no_compile", action="store_true", help="use eager functions instead of torch.compile")
     parser.add_argument("--seconds", type=float, default=150,
-                        help="start no case later than so many after PyTorch is imported")
-    parser.add_argument("--case_seconds", type=float, default=0.4, help="of measuring a case, about")
+                        help="start no case later than this after the import of PyTorch")
+    parser.add_argument("--case_seconds", type=float, default=0.4, help="approximate measuring time per case")
     parser.add_argument("--filter", default="")
     args = parser.parse_args()
-    # Compiled gradients are computed again and again from one forward pass, whose buffers must stay.
+    # Compiled gradients are computed repeatedly from one forward pass, so its buffers must be kept.
     torch._functorch.config.donated_buffer = False
     b = Bench(args)
     result = dict(environment=environment(args), figures=b.figures, problems=[], notes=b.notes)
@@ -783,12 +781,12 @@ def main():
                 continue
             try:
                 run()
-            except Exception as problem:  # one case must not end the others
+            except Exception as problem:  # one case must not stop the others
                 traceback.print_exc()
                 result["problems"].append(f"{name}: {problem}")
             if args.device == "cuda":
                 torch.cuda.empty_cache()
-            if args.json:  # whole at any time, as the program may be stopped
+            if args.json:  # replaced atomically, since the program may be stopped
                 with open(args.json + ".tmp", "w", encoding="utf-8") as file:
                     json.dump(result, file, indent=1)
                 os.replace(args.json + ".tmp", args.json)

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""The same training step by this program and by PyTorch with transformers and PEFT, from random weights.
+"""Runs the same training step with this program and with PyTorch, transformers and PEFT, from random weights.
 
     python3 gpu_step.py --qtrain build/gpu/bin/qtrain --case qwen3-0.6b --json step.json
-    python3 gpu_step.py --qtrain ... --case llama-3.1-8b --device cpu --small    # shows that everything runs
+    python3 gpu_step.py --qtrain ... --case llama-3.1-8b --device cpu --small    # checks that everything runs
 
-qwen3-0.6b trains all weights (float32 weights, GEMMs and activations in bfloat16, fused AdamW on PyTorch's side);
-qwen3-8b-adamw8bit all weights with 8-bit AdamW (bitsandbytes' in bfloat16 on PyTorch's side); llama-3.1-8b trains LoRA
-r=16 on all linear layers over a bfloat16 base, the cases with qlora over one in 4 bits (nf4, double quantization;
-bitsandbytes' on PyTorch's side). llama-3.1-8b-qlora has 12 of the 32 layers in both programs, as random weights are drawn
-on the processor: its tokens a second are what all layers would give by their operations, and say so; its ratio and
-memory are those of 12 layers. 16,384 tokens an update, rows of 2,048. Each program has the device to itself; the
-median over steps leaves out the first ones. Where PyTorch runs out of memory it repeats with half the rows in twice the
-micro-batches; `smaller_batch` says so. Where it cannot run at all, this program is measured alone, and `notes` says so.
-The JSON has figures as gpu_kernels.py's: tokens a second and their ratio, peak memory, and what is free after step 3:
-`memory` has the bytes that were planned, that this program counts as allocated, and that the card has in use and free as
-another process sees them, before the run and in it. The goals of tokens a second are those of one H200, and say so on
-other cards. Ends with 0 where this program's steps were measured and are right. --needs only tells whether the card has
-the memory that the case needs: it ends with 77 and the reason where it has not.
+qwen3-0.6b trains all weights (float32 weights, GEMMs and activations in bfloat16, fused AdamW in PyTorch);
+qwen3-8b-adamw8bit trains all weights with 8-bit AdamW (bitsandbytes' in bfloat16 in PyTorch); llama-3.1-8b trains LoRA
+r=16 on all linear layers with a bfloat16 base, and the qlora cases with a 4-bit base (nf4, double quantization;
+bitsandbytes' in PyTorch). llama-3.1-8b-qlora uses 12 of the 32 layers in both programs, because random weights are
+generated on the CPU: its tokens per second are extrapolated to all layers by FLOPs, and are marked so; its ratio and
+memory are those of 12 layers. An update has 16,384 tokens in rows of 2,048. Each program has the device to itself; the
+median over steps excludes the first ones. If PyTorch runs out of memory, it retries with half the rows in twice as many
+micro-batches, recorded in `smaller_batch`. If it cannot run at all, this program is measured alone, which is recorded in
+`notes`. The JSON has figures like those of gpu_kernels.py: tokens per second and their ratio, peak memory, and the memory
+that is free after step 3: `memory` holds the bytes that were planned, the bytes that this program counts as allocated,
+and the bytes that another process sees as used and free on the GPU, before and during the run. Goals in tokens per second
+are for one H200, and are marked so on other GPUs. Exits with 0 if this program's steps were measured and are correct.
+--needs only checks that the GPU has enough memory for the case: if not, it exits with 77 and prints the reason.
 """
 
 import argparse
@@ -34,17 +34,17 @@ from pathlib import Path
 
 import gpu_card
 
-# Models as their config.json, and cases: rows of a micro-batch, micro-batches of an update, steps, the keys of qtrain, what
-# is asked of tokens a second (of one H200) and of the ratio, the memory of a card that the case needs, and the milliseconds
-# of a step that were predicted, of all layers. Large models take fewer steps, or have fewer layers: their random weights are
-# drawn on the processor, at 20 to 25 million a second and core where that was measured, which takes most of the time; those
-# under an adapter are in a file.
+# Models as their config.json, and cases: rows per micro-batch, micro-batches per update, steps, qtrain keys, the goals for
+# tokens per second (on one H200) and the ratio, the GPU memory that the case needs, and the predicted milliseconds per step
+# of all layers. Large models take fewer steps or have fewer layers: their random weights are generated on the CPU, at a
+# measured 20 to 25 million per second and core, which takes most of the time; those under an
+# adapter are in a file.
 TABLE = json.loads((Path(__file__).resolve().parents[1] / "step_cases.json").read_text(encoding="utf-8"))
 MODELS, SMALL = TABLE["models"], TABLE["small"]
-CASES = {name: case for name, case in TABLE["cases"].items() if "goals" in case}  # others are for processors
+CASES = {name: case for name, case in TABLE["cases"].items() if "goals" in case}  # others are for CPUs
 IMPORTED = "imported"
-WARM_UP = 3  # steps: kernels are chosen in the first, graphs recorded in the second
-SKIPPED = 77  # as the tools of others end where something is missing
+WARM_UP = 3  # steps: the first chooses kernels, the second captures graphs
+SKIPPED = 77  # the usual exit code for skipped tests
 GIB = 2**30
 
 
@@ -54,13 +54,13 @@ def parse():
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="a tiny model of the same family")
-    parser.add_argument("--steps", type=int, help="of an update; as the case says")
+    parser.add_argument("--steps", type=int, help="number of steps; default: the case's")
     parser.add_argument("--json")
-    parser.add_argument("--needs", action="store_true", help="only tell whether the memory of the card is enough")
+    parser.add_argument("--needs", action="store_true", help="only check that the GPU has enough memory")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="more keys for qtrain")
     parser.add_argument("--seconds", type=float, default=100,
-                        help="most time of either program; PyTorch's begins when it is imported")
-    parser.add_argument("--torch_only", help=argparse.SUPPRESS)  # the folder, in a process of its own
+                        help="time limit of each program; PyTorch's starts with its import")
+    parser.add_argument("--torch_only", help=argparse.SUPPRESS)  # the folder, in a separate process
     args = parser.parse_args()
     if not args.qtrain and not args.needs:
         parser.error("--qtrain is needed")
@@ -121,7 +121,7 @@ def write_weights(file, config):
 
 
 def write_case(args, folder):
-    """A model folder, with weights only where an adapter is trained, and rows of random tokens."""
+    """Creates a model folder without weights, and rows of random tokens."""
     config = dict(MODELS[args.what["model"]])
     if args.what["layers"]:
         config["num_hidden_layers"] = args.what["layers"]
@@ -142,7 +142,7 @@ def write_case(args, folder):
 
 
 def logged(folder):
-    """The rows of steps so far; the last line may be half of one."""
+    """The rows of the steps so far; the last line may be incomplete."""
     file = folder / "out/metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     rows = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -150,7 +150,7 @@ def logged(folder):
 
 
 def looked(look):
-    """What the process has seen of the card; {} where there is none, or it saw nothing."""
+    """What the process has seen of the GPU; {} if there is none, or it saw nothing."""
     try:
         return json.loads(look.communicate(timeout=60)[0]) if look else {}
     except (subprocess.SubprocessError, ValueError):
@@ -159,7 +159,7 @@ def looked(look):
 
 
 def memory_of(folder, rows, before, after):
-    """Bytes that were planned, are allocated after the warm-up, and are in use on the card."""
+    """Bytes planned, allocated after the warm-up, and used on the GPU."""
     plan = json.loads((folder / "out/resolved_config.json").read_text(encoding="utf-8"))["run"]["memory_plan"]
     return dict(planned_bytes=plan["total"], allocated_bytes=round(rows[WARM_UP - 1]["device_mb"] * 2**20),
                 used_bytes=after["used_bytes"], free_bytes=after["free_bytes"], total_bytes=after["total_bytes"],
@@ -167,7 +167,7 @@ def memory_of(folder, rows, before, after):
 
 
 def run_qtrain(args, folder, length):
-    """Ends the program behind its last step: saving a large model would take longer than all of them."""
+    """Stops the program after its last step: saving a large model would take longer than all steps."""
     case = args.what
     config = case["config"] | dict(
         model_name_or_path=str(folder / "model"), dataset_name=str(folder / "rows.jsonl"), device=args.device,
@@ -180,7 +180,8 @@ def run_qtrain(args, folder, length):
     process = subprocess.Popen([args.qtrain, str(folder / "config.json"), *args.set], stdin=subprocess.DEVNULL)
     try:
         while len(rows := logged(folder)) < args.steps:
-            if args.device == "cuda" and not look and len(rows) >= WARM_UP:  # beside the steps, as the memory stays
+            # runs concurrently; memory does not change any more
+            if args.device == "cuda" and not look and len(rows) >= WARM_UP:
                 look = subprocess.Popen([sys.executable, gpu_card.__file__], stdout=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL)
             if process.poll() is not None and len(logged(folder)) < args.steps:
@@ -189,7 +190,7 @@ def run_qtrain(args, folder, length):
                 raise subprocess.TimeoutExpired(args.qtrain, args.seconds)
             time.sleep(0.05)
         seconds, seen = time.monotonic() - begin, looked(look)
-        if process.poll() is not None:  # it may have been gone when the card was looked at
+        if process.poll() is not None:  # it may have exited before the GPU was queried
             seen = {}
     finally:
         process.kill()
@@ -203,8 +204,8 @@ def run_qtrain(args, folder, length):
 
 
 def run_torch(args, folder):
-    """In a process of its own: prints one JSON document. Where the memory does not hold a micro-batch, halves it and
-    doubles their number, so that an update keeps its tokens."""
+    """Runs in a separate process and prints one JSON document. If a micro-batch does not fit in memory, halves it and
+    doubles their number, so that an update has the same tokens."""
     import torch
     import transformers  # noqa: F401
     if args.what["lora"]:
@@ -223,7 +224,7 @@ def run_torch(args, folder):
                 raise
             smaller.append(f"out of memory with batch {case['batch']}: {str(problem).splitlines()[0]}")
         case.update(batch=case["batch"] // 2, accumulation=case["accumulation"] * 2)
-        gc.collect()  # outside of the handler, which keeps the frames of the failed run
+        gc.collect()  # outside the handler, which keeps the frames of the failed run alive
         if args.device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -231,7 +232,7 @@ def run_torch(args, folder):
 
 
 def quantize(model):
-    """Linear layers of the blocks as load_in_4bit makes them of a folder, one after the other."""
+    """Quantizes the linear layers of the blocks one by one, as load_in_4bit does for a folder."""
     import bitsandbytes
     import torch
 
@@ -298,12 +299,12 @@ def train_torch(args, folder, case):
 
 
 def expected_loss(config):
-    """Of random weights: logits have a variance of the width times that of the weights."""
+    """For random weights: logits have a variance of the width times the variance of the weights."""
     return math.log(config["vocab_size"]) + config["hidden_size"] * config["initializer_range"] ** 2 / 2
 
 
 def operations(config, layers, length):
-    """Of the GEMMs and of causal attention, for a token forward."""
+    """FLOPs of the GEMMs and of causal attention, per token of a forward pass."""
     width, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     layer = 2 * width * (2 * q + 2 * kv + 3 * inner) + 2 * length * q
@@ -335,7 +336,7 @@ def compare(args, result, config, length):
 
 
 def write(args, result):
-    """Whole, or not at all: the program may be stopped at any time."""
+    """Writes atomically, since the program may be stopped at any time."""
     if args.json:
         beside = Path(args.json + ".tmp")
         beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -343,7 +344,7 @@ def write(args, result):
 
 
 def measured_torch(args, folder):
-    """The clock starts when PyTorch and its friends are imported."""
+    """The clock starts with the import of PyTorch and its libraries."""
     process = subprocess.Popen([sys.executable, *sys.argv, "--torch_only", folder], stdout=subprocess.PIPE, text=True,
                                stdin=subprocess.DEVNULL)
     try:
@@ -359,7 +360,7 @@ def measured_torch(args, folder):
 
 
 def missing_memory(args):
-    """Why the card cannot run the case, or nothing."""
+    """Why the GPU cannot run the case, or an empty string."""
     needed, card = args.what.get("needs_bytes"), gpu_card.card() if args.device == "cuda" else {}
     if args.small or not needed or not card or card["total_bytes"] >= needed:
         return ""
@@ -383,7 +384,7 @@ def main():
             result["ours"] = run_qtrain(args, folder, length)
         except (subprocess.SubprocessError, OSError, ValueError, KeyError) as problem:
             result["problems"].append(f"qtrain: {problem}")
-        if result["ours"]:  # PyTorch may take all of the time that is left
+        if result["ours"]:  # PyTorch may use all of the remaining time
             result["figures"] = compare(args, result, config, length)
         write(args, result)
         try:

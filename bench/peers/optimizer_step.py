@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A step of 8-bit AdamW on the processor by bitsandbytes and by this program, in turns, and the ratio of their times.
+"""Runs a step of 8-bit AdamW on the CPU with bitsandbytes and this program, alternating, and prints the time ratio.
 
     python optimizer_step.py --qtrain build/release/bin/qtrain [--rounds 5]
 
-Both update as many parameters as `qtrain bench adamw_8bit` does, with all cores. Needs bitsandbytes.
+Both update as many parameters as `qtrain bench adamw_8bit` does, on all cores. Needs bitsandbytes.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real text on any Debian machine as chat rows: the descriptions of its packages.
+"""Makes chat rows of real text on any Debian machine: the descriptions of its packages.
 
     python package_rows.py ROWS OUTPUT.jsonl
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Preparing chat rows by this program and by TRL (`datasets.map` in all processes), in turns, and the ratios.
+"""Prepares chat rows with this program and with TRL (`datasets.map` in all processes), alternating; prints the ratios.
 
     python package_rows.py 200000 rows.jsonl
     python preprocess.py --qtrain ../../build/release/bin/qtrain --model DIR --data rows.jsonl [--packing] [--rounds 2]
 
-Each side starts from nothing: a process, no cache. `seconds` is what the preparation of the rows takes, without the
-start of Python and its libraries; `peak_mb` the sum over the processes of a side, sampled (proportional set size).
+Each side starts cold: a new process, no cache. `seconds` is the time to prepare the rows, excluding the startup of Python
+and its libraries; `peak_mb` is the sampled sum over the processes of a side (proportional set size).
 """
 
 import argparse
@@ -28,7 +28,7 @@ def parse():
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--trl", help=argparse.SUPPRESS)  # the folder of a run of this script as the other side
+    parser.add_argument("--trl", help=argparse.SUPPRESS)  # the folder of a run of this script as the TRL side
     return parser.parse_args()
 
 
@@ -52,7 +52,7 @@ def trl_side(args):
 
 
 def memory_mb(pid):
-    """Proportional set size of a process and all below it."""
+    """Proportional set size of a process and all its descendants."""
     total = 0
     try:
         for line in open(f"/proc/{pid}/smaps_rollup"):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""4-bit matrices on the processor by bitsandbytes and by this program, in one process, in turns, with as many threads.
+"""Compares 4-bit matrices on the CPU with bitsandbytes, alternating in one process with the same number of threads.
 
     python quantize_cpu.py --library build/bench/lib/libqtrain_ops.so [--rounds 15]
 
-Needs bitsandbytes. Results are compared bit for bit first. `ratio` is bitsandbytes' time over this program's, the median
-of the rounds. Dequantization is measured twice: `kernel` calls the functions of both libraries on memory that is there,
-`call` is dequantize_4bit, which makes a new tensor each time, against this program, which keeps the memory.
+Needs bitsandbytes. Results are first compared bit by bit. `ratio` is bitsandbytes' time over this program's, the median
+over the rounds. Dequantization is measured twice: `kernel` calls the functions of both libraries on existing memory;
+`call` compares dequantize_4bit, which allocates a new tensor each time, with this program, which reuses the memory.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Training of all weights by several ranks on the processor: this program, and transformers with FSDP under torchrun.
+"""Trains all weights with several ranks on the CPU: with this program, and with transformers and FSDP under torchrun.
 
 Usage: ranks_step.py --qtrain PROGRAM [--ranks 2] [--steps 6] [--rows 8] [--length 64] [--rounds 3] [--layers 24 ...]
 
-Both train the same Qwen3 model (random weights, its shape by --layers, --hidden, --vocab) in float32 with AdamW on the
-same rows, each rank with an equal share of the processor's cores: one rank with all cores, data parallelism, and what
-divides optimizer states, gradients and weights (zero_stage 3; FSDP2's fully_shard of each block and of the model). For
-each way the median over the rounds, which go in turns, of tokens per second without the first step, and the largest
-resident memory of a rank. Prints one JSON document. Needs torch and transformers; quote ratios, with the processor.
+Both train the same Qwen3 model (random weights; --layers, --hidden and --vocab give its shape) in float32 with AdamW on
+the same rows. Each rank has an equal share of the CPU's cores. Three ways are compared: one rank with all cores, data
+parallelism, and sharded optimizer states, gradients and weights (zero_stage 3; FSDP2's fully_shard of each block and the
+model). For each it prints the median over alternating rounds of the tokens per second without the first step, and the
+largest resident memory of a rank, as one JSON document. Needs torch and transformers; quote ratios, with the CPU.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-WAYS = {"one": None, "data_parallel": 0, "divided": 3}  # with the stage
+WAYS = {"one": None, "data_parallel": 0, "divided": 3}  # with the zero_stage
 
 
 def shape_of(args):
@@ -76,7 +76,7 @@ def run_theirs(folder, way, args):
 
 
 def rank(args):
-    """One rank of transformers."""
+    """Runs one rank of transformers."""
     import resource
 
     import torch
@@ -88,7 +88,7 @@ def rank(args):
     dist.init_process_group("gloo")
     me, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
-    with torch.device("meta"):  # so that no rank has the whole model, at no time
+    with torch.device("meta"):  # so that no rank ever holds the whole model
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder / "model"), dtype=torch.float32)
     if args.rank_of == "divided":
         for block in model.model.layers:

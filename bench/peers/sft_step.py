@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The training step of this project's example through TRL: SFTTrainer, LoRA r=16 on all linear layers, float32.
+"""Runs the training step of this project's example with TRL: SFTTrainer, LoRA r=16 on all linear layers, float32.
 
     python sft_step.py --model DIR --data rows.jsonl --steps 6
-prints one JSON document on stdout: {tokens_per_second, seconds, peak_rss_mb, versions, losses, ...}.
+Prints one JSON document on stdout: {tokens_per_second, seconds, peak_rss_mb, versions, losses, ...}.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--learning_rate", type=float, default=5e-4)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--full", action="store_true", help="all weights instead of LoRA")
+    parser.add_argument("--full", action="store_true", help="train all weights instead of LoRA")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--max_length", type=int, default=1024)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
@@ -37,7 +37,7 @@ def parse():
 
 
 def mark_assistant(tokenizer):
-    """ChatML templates without generation tags get them around assistant turns, line end included."""
+    """Adds generation tags around assistant turns, including the line end, to a ChatML template without them."""
     marked = tokenizer.chat_template.replace(TURN.replace("\\n", "\n"), MARKED_TURN).replace(TURN, MARKED_TURN)
     if "{% generation %}" not in marked:
         sys.exit("this chat template has no generation tags and is not the ChatML form known here")
@@ -73,7 +73,7 @@ def make_clock():
     from transformers import TrainerCallback
 
     class Clock(TrainerCallback):
-        """The time at the end of each step."""
+        """Records the time at the end of each step."""
 
         def __init__(self):
             self.times = []

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tokenizing a text on one thread by this program and by the tokenizers library, in turns, and the ratio.
+"""Tokenizes a text on one thread with this program and the tokenizers library, alternating, and prints the ratio.
 
     python tokenize_text.py --bench ../../build/release/bin/bench_cases --tokenizer DIR --text strings.jsonl [--rounds 3]
 
-The file has one JSON string per line. Both sides count processor time, without loading.
+The file has one JSON string per line. Both sides measure CPU time, excluding loading.
 """
 
 import argparse

@@ -12,8 +12,8 @@
 namespace qtrain::stand_in {
 namespace {
 
-constexpr std::size_t kConnectionBytes = 4096;  // of a kind of call
-constexpr int kPolls = 2;                       // for which a call is in progress where it does not block
+constexpr std::size_t kConnectionBytes = 4096;  // per kind of call
+constexpr int kPolls = 2;                       // number of polls for which a non-blocking call stays in progress
 
 bool overlap(const void* a, const void* b, std::size_t bytes_a, std::size_t bytes_b) {
   return emulation::overlaps(emulation::reads(a, bytes_a), b, bytes_b);
@@ -59,7 +59,7 @@ void Communicator::meet() {
   Member& mine = segment_->members[place_.rank];
   if (mine.claimed.exchange(1) != 0) {
     const std::lock_guard lock(mutex_);
-    refuse(nccl::invalid_usage, "two ranks " + std::to_string(place_.rank) + " with one ncclUniqueId");
+    refuse(nccl::invalid_usage, "rank " + std::to_string(place_.rank) + " exists twice for one ncclUniqueId");
     return;
   }
   mine.size = place_.size;
@@ -73,7 +73,8 @@ void Communicator::meet() {
   for (int r = 0; r < place_.size; ++r) {
     const Member& other = segment_->members[r];
     if (other.size != place_.size)
-      refuse(nccl::invalid_argument, "rank " + std::to_string(r) + " is one of " + std::to_string(other.size));
+      refuse(nccl::invalid_argument,
+             "rank " + std::to_string(r) + " was started with " + std::to_string(other.size) + " ranks");
     if (r != place_.rank && other.host == place_.host && other.device == place_.device)
       refuse(nccl::invalid_usage, "Duplicate GPU detected : rank " + std::to_string(place_.rank) + " and rank " +
                                       std::to_string(r) + " both on CUDA device " + std::to_string(place_.device));
@@ -114,7 +115,7 @@ nccl::Result Communicator::require_ready() {
   const std::lock_guard lock(mutex_);
   if (failure_ != nccl::success) return failure_;
   if (!met_ || polls_ > 0)
-    return refuse(nccl::invalid_argument, "a call before the one before has returned ncclSuccess");
+    return refuse(nccl::invalid_argument, "a call before the previous one has returned ncclSuccess");
   if (phase_ != Phase::ready) return refuse(nccl::invalid_usage, "a call of a communicator that was finalized");
   return nccl::success;
 }
@@ -123,10 +124,10 @@ nccl::Result Communicator::problem_of(const Call& call) {
   const std::size_t bytes = call.count * size_of(call.type);
   const bool reduces = call.kind == Descriptor::all_reduce || call.kind == Descriptor::reduce_scatter;
   const bool named = call.kind == Descriptor::broadcast || call.kind == Descriptor::send;
-  if (bytes == 0) return refuse(nccl::invalid_argument, "a type that is not known");
-  if (reduces && call.type == nccl::u8) return refuse(nccl::invalid_argument, "no sums of bytes");
+  if (bytes == 0) return refuse(nccl::invalid_argument, "an unknown type");
+  if (reduces && call.type == nccl::u8) return refuse(nccl::invalid_argument, "reductions of bytes are not supported");
   if (reduces && call.detail != nccl::sum && call.detail != nccl::max)
-    return refuse(nccl::invalid_argument, "an operation that is not known");
+    return refuse(nccl::invalid_argument, "an unknown operation");
   if (named && (call.detail < 0 || call.detail >= place_.size))
     return refuse(nccl::invalid_argument, "there is no rank " + std::to_string(call.detail));
   const auto share = bytes * static_cast<std::size_t>(place_.rank), all = bytes * static_cast<std::size_t>(place_.size);
@@ -136,7 +137,7 @@ nccl::Result Communicator::problem_of(const Call& call) {
   if (call.kind == Descriptor::all_gather) wrong = from != to + share && overlap(from, to, bytes, all);
   if (call.kind == Descriptor::reduce_scatter) wrong = to != from + share && overlap(from, to, all, bytes);
   if (call.kind == Descriptor::all_reduce) wrong = from != to && overlap(from, to, bytes, bytes);
-  if (wrong) return refuse(nccl::invalid_argument, "buffers overlap, and not in the way of an in-place operation");
+  if (wrong) return refuse(nccl::invalid_argument, "buffers overlap, but not as in an in-place operation");
   return nccl::success;
 }
 
@@ -151,7 +152,7 @@ nccl::Result Communicator::accept(const std::vector<Call>& calls) {
     if (call.count == 0) continue;
     if (const nccl::Result problem = problem_of(call); problem != nccl::success) return problem;
     if (qtrain_emulated_records(call.stream) != qtrain_emulated_records(calls.front().stream))
-      return refuse(nccl::invalid_usage, "a group with streams that are recorded and streams that are not");
+      return refuse(nccl::invalid_usage, "a group mixes streams that are being captured with others");
     if (connected_.insert(call.kind).second) qtrain_emulated_take(kConnectionBytes);
     accepted_.push_back(call);
   }
@@ -163,7 +164,7 @@ nccl::Result Communicator::accept(const std::vector<Call>& calls) {
   return nccl::success;
 }
 
-// Collectives one after the other; all sends and receives that came together at once.
+// Queues collectives one by one, and all sends and receives that were issued together as one operation.
 void Communicator::queue_all() {
   std::vector<Call> calls = std::exchange(accepted_, {});
   const auto sends =
@@ -183,7 +184,7 @@ nccl::Result Communicator::finalize() {
   return place_.blocks && running_ == 0 ? nccl::success : nccl::in_progress;
 }
 
-// Waits for what the device is at, of whichever communicator, as NCCL does where it frees memory.
+// Waits for running device work of all communicators, as NCCL does when it frees memory.
 void Communicator::give_up() {
   aborted_ = true;
   while (executing() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -14,23 +14,23 @@
 
 namespace qtrain::stand_in {
 
-/// One call of a communicator, as it was made.
+/// One recorded call of a communicator.
 struct Call {
   Descriptor::Kind kind;
   const void* from = nullptr;
   void* to = nullptr;
   std::size_t count = 0;
   nccl::DataType type{};
-  int detail = 0;         ///< operation, root; of `send` the other rank
-  bool receives = false;  ///< the other end of `send`
+  int detail = 0;         ///< operation or root; for `send` the other rank
+  bool receives = false;  ///< the receiving end of `send`
   nccl::StreamHandle stream = nullptr;
 };
 
-/// A rank's place among the others.
+/// One rank's end of a communicator.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   struct Place {
-    std::string meeting;  ///< the name of the shared memory
+    std::string meeting;  ///< name of the shared memory
     int rank = 0, size = 1;
     bool blocks = true;
     int device = 0;
@@ -42,21 +42,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator& operator=(const Communicator&) = delete;
 
   const Place& place() const { return place_; }
-  /// Waits for the other ranks, or, where it does not block, lets a thread do so.
+  /// Waits for the other ranks, in a separate thread if the communicator is non-blocking.
   nccl::Result begin();
-  /// What ncclCommGetAsyncError says. Calls that were accepted are queued while somebody asks.
+  /// The result of ncclCommGetAsyncError. Accepted calls are queued as it is polled.
   nccl::Result state();
-  /// What every other call has to begin with.
+  /// Checked at the start of every other call.
   nccl::Result require_ready();
   nccl::Result accept(const std::vector<Call>& calls);
   nccl::Result finalize();
   void give_up();
-  /// Whether no call waits on a stream.
+  /// Whether no call is pending on a stream.
   bool is_quiet() const { return running_ == 0; }
-  /// False while another thread is in a call: NCCL is not to be called by two at a time.
+  /// Returns false while another thread is in a call: NCCL communicators are not thread-safe.
   bool enter() { return !inside_.exchange(true); }
   void leave() { inside_ = false; }
-  /// What is wrong with a call, if anything is.
+  /// Validates the arguments of a call.
   nccl::Result judge(const Call& call);
   std::string error() const;
 
@@ -74,21 +74,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable std::mutex mutex_;
   std::thread meeting_;
   std::atomic<bool> aborted_ = false, met_ = false, inside_ = false;
-  std::atomic<int> running_ = 0;  ///< queued, and not done
+  std::atomic<int> running_ = 0;  ///< queued but not finished
   Phase phase_ = Phase::begins;
   nccl::Result failure_ = nccl::success;
   std::string error_;
   std::vector<Call> accepted_;
-  std::set<Descriptor::Kind> connected_;  ///< kinds of calls that have their connections
-  int polls_ = 0;                         ///< for which an accepted call is still in progress
+  std::set<Descriptor::Kind> connected_;  ///< kinds of calls whose connections are established
+  int polls_ = 0;                         ///< polls for which an accepted call is still in progress
   std::int64_t numbers_ = 0;
-  std::int64_t fails_at_ = 0;  ///< the number of a call that an error of the network ends
+  std::int64_t fails_at_ = 0;  ///< the number of a call that fails with a simulated network error
 };
 
-/// Calls of all communicators of this process that the device is at.
+/// Number of calls that the device is executing, over all communicators of this process.
 std::atomic<int>& executing();
 
-/// Size of an element; 0 for a type that is not known here.
+/// Bytes per element; 0 for an unsupported type.
 std::size_t size_of(nccl::DataType type);
 
 }  // namespace qtrain::stand_in

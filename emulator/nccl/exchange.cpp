@@ -11,7 +11,7 @@
 namespace qtrain::stand_in {
 namespace {
 
-/// The first message with each rank that is not done.
+/// The first unfinished message for each peer.
 std::vector<Message*> next(std::vector<Message>& messages) {
   std::vector<Message*> fronts;
   std::set<int> seen;

@@ -7,22 +7,23 @@
 
 namespace qtrain::stand_in {
 
-/// A part of an exchange: bytes to or from another rank. Those with the same rank are in the same order on both ends.
+/// One transfer of an exchange: bytes to or from another rank. Transfers with the same peer have the same order on both
+/// ends.
 struct Message {
   int peer;
   Descriptor what;
   std::byte* data = nullptr;
-  std::size_t bytes = 0, at = 0;  ///< done so far
+  std::size_t bytes = 0, at = 0;  ///< at: bytes transferred so far
   bool begun = false;
 
   bool done() const { return begun && at == bytes; }
 };
 
-/// What a rank sends and receives at once.
+/// Everything that a rank sends and receives at the same time.
 struct Exchange {
   std::vector<Message> sends, receives;
 
-  /// False if it was aborted. Throws std::runtime_error where another rank does something else.
+  /// Returns false if it was aborted. Throws std::runtime_error if another rank does something different.
   bool run(Segment& segment, int rank, const std::atomic<bool>& aborted);
 
  private:

@@ -1,4 +1,5 @@
-// The names of libnccl.so.2 that dist/nccl_api.h lists, over the emulated device. Ranks are processes of one machine.
+// Implements the functions of libnccl.so.2 that dist/nccl_api.h lists on the emulated device. Ranks are processes on
+// one machine.
 #include <unistd.h>
 
 #include <chrono>
@@ -26,10 +27,10 @@ using nccl::Result;
 struct Group {
   int depth = 0;
   std::vector<std::pair<std::shared_ptr<Communicator>, Call>> calls = {};
-  Result failed = nccl::success;  ///< the first call that cannot be done: then none of the group is
+  Result failed = nccl::success;  ///< result of the first invalid call; the whole group fails then
 };
 
-/// What the library knows in this process.
+/// The state of the library in this process.
 class Library {
  public:
   static Library& instance() {
@@ -54,7 +55,7 @@ class Library {
   Comm* add(std::shared_ptr<Communicator> communicator) {
     const std::lock_guard lock(mutex_);
     auto* comm = reinterpret_cast<Comm*>(communicator.get());
-    gone_.push_back(communicator);  // addresses are never used twice
+    gone_.push_back(communicator);  // keeps it alive, so that addresses are never reused
     communicators_.emplace(comm, std::move(communicator));
     return comm;
   }
@@ -81,13 +82,13 @@ Result told(Communicator& communicator, Result result) {
   return result;
 }
 
-// What `act` makes of a communicator that there is.
+// Runs `act` on an existing communicator.
 template <class Act>
 Result with(Comm* comm, const Act& act) {
   const auto communicator = Library::instance().find(comm);
   if (!communicator)
     return Library::instance().refuse(nccl::invalid_argument,
-                                      "a communicator that was destroyed, aborted or never was");
+                                      "the communicator does not exist, or was destroyed or aborted");
   if (!communicator->enter())
     return Library::instance().refuse(nccl::invalid_usage, "two threads call a communicator at a time");
   const Result result = act(*communicator);
@@ -108,7 +109,7 @@ Result call(Comm* comm, const Call& c) {
   });
 }
 
-// As NCCL does it: the variable stands for the machine.
+// As in NCCL, the environment variable overrides the machine's identity.
 std::uint64_t host_hash() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
@@ -146,7 +147,7 @@ Result ncclGetUniqueId(UniqueId* id) {
 Result ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, Config* config) {
   *comm = nullptr;
   if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks)
-    return Library::instance().refuse(qtrain::nccl::invalid_argument, "there is no such rank");
+    return Library::instance().refuse(qtrain::nccl::invalid_argument, "the rank is out of range");
   if (config && (config->magic != 0xcafebeef || config->size < offsetof(Config, undefined)))
     return Library::instance().refuse(qtrain::nccl::invalid_argument,
                                       "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");

@@ -37,7 +37,7 @@ void reduce_parts(const Call& call, const std::vector<std::vector<std::byte>>& p
     case nccl::f16: return reduce_as<F16>(to, parts, call.count, op);
     case nccl::bf16: return reduce_as<Bf16>(to, parts, call.count, op);
     case nccl::i64: return reduce_as<std::int64_t>(to, parts, call.count, op);
-    default: return;  // refused when it was called
+    default: return;  // rejected by the call
   }
 }
 
@@ -45,7 +45,7 @@ std::byte* bytes_at(const void* p, std::size_t offset = 0) {
   return static_cast<std::byte*>(const_cast<void*>(p)) + offset;
 }
 
-/// Counts while it lives.
+/// Counts running operations.
 class Executing {
  public:
   Executing() { ++executing(); }
@@ -111,7 +111,7 @@ void Operation::exchange() const {
   }
 }
 
-// Every rank hears from every other what it does, also where no data goes that way.
+// Every rank tells every other rank what it does, even if no data is transferred between them.
 void Operation::greet(Exchange& exchange, const Descriptor& what) const {
   for (int r = 0; r < ranks_->place().size; ++r) {
     if (r == ranks_->place().rank) continue;
@@ -132,7 +132,7 @@ void Operation::run_collective(const Call& call) const {
   greet(exchange, what);
   const bool reduces = call.kind == Descriptor::all_reduce || call.kind == Descriptor::reduce_scatter;
   const bool gathers = call.kind == Descriptor::all_gather;
-  // The own part is taken away first: what is received may lie in its place.
+  // This rank's part is copied first, because received data may overwrite it.
   std::vector<std::vector<std::byte>> parts(static_cast<std::size_t>(size), std::vector<std::byte>(bytes));
   const bool sends = call.kind != Descriptor::broadcast || call.detail == me;
   const std::size_t own = call.kind == Descriptor::reduce_scatter ? bytes * static_cast<std::size_t>(me) : 0;

@@ -7,7 +7,7 @@
 
 namespace qtrain::stand_in {
 
-/// A call, or the sends and receives of a group, as work of a stream.
+/// A call, or the sends and receives of a group, as work for a stream.
 class Operation {
  public:
   Operation(std::shared_ptr<Communicator> ranks, std::vector<Call> calls, std::int64_t number);

@@ -9,16 +9,16 @@ namespace qtrain::stand_in {
 inline constexpr int kMaxRanks = 16;
 inline constexpr std::size_t kSlotBytes = std::size_t{1} << 16;
 
-/// What a rank is about to do with another; both ends of an exchange have the same.
+/// What a rank is about to do with another rank; both ends of an exchange must have the same.
 struct Descriptor {
   enum Kind : std::int64_t { none, all_reduce, reduce_scatter, broadcast, all_gather, send };
-  std::int64_t kind = none, number = 0, type = 0, count = 0, detail = 0;  ///< the operation, the root
+  std::int64_t kind = none, number = 0, type = 0, count = 0, detail = 0;  ///< detail: operation or root
 
   std::string text() const;
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 
-/// The way from one rank to another: a part of a message at a time.
+/// The channel from one rank to another: holds one piece of a message at a time.
 struct Slot {
   std::atomic<std::uint32_t> full;
   std::uint32_t bytes;
@@ -27,18 +27,18 @@ struct Slot {
 };
 
 struct Member {
-  std::atomic<int> claimed, arrived;  ///< somebody is this rank; and has said what follows
+  std::atomic<int> claimed, arrived;  ///< claimed: the rank has a process; arrived: the fields below are valid
   int size, device;
   std::uint64_t host;
 };
 
-/// What the ranks of a communicator share. Zeros are its beginning.
+/// Memory shared by the ranks of a communicator; initially zero.
 struct SharedRanks {
   Member members[kMaxRanks];
-  Slot slots[kMaxRanks][kMaxRanks];  ///< from, to
+  Slot slots[kMaxRanks][kMaxRanks];  ///< [sender][receiver]
 };
 
-/// Shared memory of a name, which is made where it is not there.
+/// Named shared memory, which is created if it does not exist.
 class Segment {
  public:
   explicit Segment(std::string name);
@@ -47,7 +47,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   SharedRanks* operator->() const { return ranks_; }
-  /// It goes with the last process that has it.
+  /// Removes the name; the memory is freed when the last process unmaps it.
   void forget_name() const;
 
  private:

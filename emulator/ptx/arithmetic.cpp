@@ -8,7 +8,8 @@
 #include "emulator/ptx/executions.h"
 #include "emulator/ptx/machine.h"
 
-/// Instructions on registers. Approximations (ex2.approx and the like) are computed exactly and rounded once.
+/// Instructions that only use registers. Approximations (ex2.approx and the like) are computed exactly and rounded
+/// once.
 namespace qtrain::emulation::ptx {
 namespace {
 
@@ -60,7 +61,7 @@ constexpr Execute kNot = unary<T, T, [](T a) { return ~a; }>;
 template <class T>
 constexpr Execute kFma = ternary<T, [](T a, T b, T c) { return std::fma(a, b, c); }>;
 
-// All bits are set where a division has no result, as GPUs have it.
+// Division by zero sets all bits, as on GPUs.
 template <class T>
 T divided(T a, T b) {
   if (b == 0) return static_cast<T>(~U64{0});
@@ -82,7 +83,7 @@ constexpr Execute kRem = binary<T, T, remainder<T>>;
 template <class T>
 constexpr Execute kDivide = binary<T, T, [](T a, T b) { return a / b; }>;
 
-// The operand that is a number where the other is NaN.
+// If one operand is NaN, the result is the other.
 template <class T>
 T smaller(T a, T b) {
   if constexpr (std::is_floating_point_v<T>)
@@ -102,7 +103,7 @@ constexpr Execute kMin = binary<T, T, smaller<T>>;
 template <class T>
 constexpr Execute kMax = binary<T, T, larger<T>>;
 
-// Shifts by the width and more leave nothing, or the sign.
+// Shifts by the width or more leave 0, or the sign.
 template <class T>
 void shift_left(Machine& m, const Instruction& i) {
   const auto by = m.operand<U32>(i, 1);
@@ -143,7 +144,7 @@ void select(Machine& m, const Instruction& i) {
   m.set_has_value(i.results[0], m.has_value(taken) && m.has_value(i.operands[2]));
   m.set(i.results[0], m.get<T>(taken));
 }
-// Between one register and the parts of another, lowest first.
+// Moves between one register and the parts of another, lowest first.
 template <class Whole>
 void move(Machine& m, const Instruction& i) {
   const std::size_t parts = std::max(i.result_count, i.operand_count), bits = 8 * sizeof(Whole) / parts;
@@ -159,7 +160,7 @@ void move(Machine& m, const Instruction& i) {
 
 template <class To, class From>
 constexpr Execute kConvert = unary<To, From, [](From a) { return static_cast<To>(a); }>;
-// Values beyond the range become its ends, NaN becomes 0.
+// Values out of range are clamped; NaN becomes 0.
 template <class To, class From>
 To truncated(From a) {
   using Limits = std::numeric_limits<To>;
@@ -183,13 +184,9 @@ constexpr Execute kFromHalf = unary<F32, U16, widened<Half>>;
 template <class Half>
 constexpr Execute kToHalves =
     binary<U32, F32, [](F32 high, F32 low) { return U32{Half(high).bits} << 16 | Half(low).bits; }>;
-U32 tf32(F32 a) {
-  const auto bits = std::bit_cast<U32>(a);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
-}
 
 F32 fma_downward(F32 a, F32 b, F32 c) {
-  volatile F32 x = a, y = b, z = c;  // not before the rounding is changed
+  volatile F32 x = a, y = b, z = c;  // volatile: not computed before the rounding mode is set
   std::fesetround(FE_DOWNWARD);
   volatile F32 sum = std::fma(x, y, z);
   std::fesetround(FE_TONEAREST);
@@ -203,7 +200,7 @@ U32 reversed(U32 a) {
   for (int bit = 0; bit < 32; ++bit) b |= (a >> bit & 1) << (31 - bit);
   return b;
 }
-/// By how much the highest bit has to move to become the first.
+/// The shift that moves the highest set bit to the top.
 U32 shift_amount(U32 a) {
   return a == 0 ? ~0u : static_cast<U32>(std::countl_zero(a));
 }
@@ -215,7 +212,7 @@ void insert_bits(Machine& m, const Instruction& i) {
   const T mask = static_cast<T>((count >= 8 * sizeof(T) ? ~T{0} : (T{1} << count) - 1) << at);
   m.set(i.results[0], static_cast<T>((b & ~mask) | (a << at & mask)));
 }
-// Four bytes of the eight in a and b; with the highest bit of its selector a byte is all sign.
+// Selects four of the eight bytes in a and b; if a selector's highest bit is set, the byte's sign is replicated.
 U32 permuted(U32 a, U32 b, U32 selectors) {
   const U64 bytes = U64{b} << 32 | a;
   U32 out = 0;
@@ -235,7 +232,7 @@ U32 permuted(U32 a, U32 b, U32 selectors) {
       {name ".u64", form<U64>}, {                                                                         \
     name ".s64", form<S64>                                                                                \
   }
-// Signed ones as unsigned ones: the same bits, without undefined behavior.
+// Signed types use unsigned arithmetic: the same bits, without undefined behavior.
 #define QTRAIN_EACH_WRAPPING(name, form)                                                                  \
   {name ".u16", form<U16>}, {name ".s16", form<U16>}, {name ".u32", form<U32>}, {name ".s32", form<U32>}, \
       {name ".u64", form<U64>}, {                                                                         \
@@ -378,7 +375,6 @@ const Executions& arithmetic() {
       {"cvt.f32.bf16", kFromHalf<Bf16>},
       {"cvt.rn.f16x2.f32", kToHalves<F16>},
       {"cvt.rn.bf16x2.f32", kToHalves<Bf16>},
-      {"cvt.rna.tf32.f32", unary<U32, F32, tf32>},
       {"bra", [](Machine& m, const Instruction& i) { m.jump(i.target); }},
       {"bra.uni", [](Machine& m, const Instruction& i) { m.jump(i.target); }},
       {"ret", [](Machine& m, const Instruction&) { m.jump(~0u); }},

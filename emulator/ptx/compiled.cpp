@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All that lie in a folder, by their names without hashes of the compiler.
+/// All kernels in a folder, by name without compiler-generated hashes.
 class Library {
  public:
   explicit Library(const std::string& folder) : folder_(folder) {
@@ -26,14 +26,14 @@ class Library {
       programs_.push_back(parse(text, entry.path().filename()));
       for (const auto& [mangled, function] : programs_.back().functions) {
         const auto [known, added] = by_name_.emplace(plain_name(mangled), &function);
-        if (!added && known->second->name != mangled)  // of a header the same one may be in many files
-          fail(ErrorKind::input, {.cause = "two kernels are called " + known->first, .place = folder});
+        if (!added && known->second->name != mangled)  // the same kernel of a header may be in many files
+          fail(ErrorKind::input, {.cause = "two kernels have the name " + known->first, .place = folder});
       }
     }
     if (by_name_.empty())
-      fail(ErrorKind::usage, {.cause = "there are no kernels in it",
+      fail(ErrorKind::usage, {.cause = "the folder has no kernels",
                               .place = "QTRAIN_EMULATION, ptx=" + folder,
-                              .remedy = "scripts/compile_ptx.sh makes them"});
+                              .remedy = "create them with scripts/compile_ptx.sh"});
   }
 
   const Function& at(const void* function, const char* name) {
@@ -44,7 +44,7 @@ class Library {
     const auto found = by_name_.find(plain);
     if (found == by_name_.end())
       fail(ErrorKind::internal,
-           {.cause = std::string("kernel ") + name + ": nvcc compiled no " + plain, .place = folder_});
+           {.cause = std::string("kernel ") + name + ": the PTX has no " + plain, .place = folder_});
     return *(known = found->second);
   }
 

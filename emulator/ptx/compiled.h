@@ -4,7 +4,7 @@
 
 #include "emulator/grid.h"
 
-/// Kernels as nvcc compiled them, in place of those of the C++ compiler (Settings::ptx).
+/// Kernels as compiled by nvcc, which replace those of the C++ compiler (Settings::ptx).
 namespace qtrain::emulation::ptx {
 
 struct Call;
@@ -14,8 +14,8 @@ struct Argument {
   std::size_t bytes;
 };
 
-/// The kernel `function` of this program with copies of its arguments; null where kernels run as the C++ compiler
-/// compiled them. An Error where nvcc's have none of the name and parameters.
+/// The nvcc version of `function` with a copy of its arguments; null if kernels of the C++ compiler are used. Throws an
+/// Error if there is no kernel with this name and these parameters.
 std::shared_ptr<const Call> call_of(const void* function, const char* name, const std::vector<Argument>& arguments);
 void run_grid(const Call& call, const char* name, const Extents& extents);
 

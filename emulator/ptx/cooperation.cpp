@@ -1,14 +1,14 @@
 #include "emulator/ptx/executions.h"
 #include "emulator/ptx/machine.h"
 
-/// What the threads of a warp or a block do together.
+/// Instructions by which the threads of a warp or block cooperate.
 namespace qtrain::emulation::ptx {
 namespace {
 
 enum class Way : std::uint8_t { up, down, butterfly, index };
 
-/// The lane whose value lane `self` gets, and whether it lies in its segment. `bounds`: clamp in bits 0 to 4, mask of
-/// segments in bits 8 to 12 (PTX manual, "shfl.sync").
+/// The lane whose value lane `self` receives; `inside`: whether it is in the same segment. `bounds`: clamp in bits 0 to
+/// 4, segment mask in bits 8 to 12 (PTX manual, "shfl.sync").
 template <Way W>
 unsigned source_lane(unsigned self, unsigned by, unsigned bounds, bool& inside) {
   const unsigned segment = bounds >> 8 & 31, clamp = bounds & 31;
@@ -44,14 +44,18 @@ void vote_all(Machine& m, const Instruction& i) {
   m.set(i.results[0], (vote(m, i) & mask) == mask);
 }
 
-template <Arrival A>
-void meet(Machine& m, const Instruction& i) {
-  const int threads = i.operand_count > 1 ? m.operand<int>(i, 1) : 0;
-  barrier({.id = m.operand<int>(i, 0), .threads = threads, .arrival = A}, i.place);
+/// Faults unless the instruction names the barrier of all threads of the block.
+void require_barrier_of_block(Machine& m, const Instruction& i, std::size_t operands) {
+  if (i.operand_count != operands || m.operand<int>(i, 0) != 0)
+    m.fault("waits at a barrier other than __syncthreads, which is not supported", i);
 }
-/// The number of threads whose predicate holds; barrier 0 of all threads.
+void meet(Machine& m, const Instruction& i) {
+  require_barrier_of_block(m, i, 1);
+  barrier(i.place);
+}
+/// Counts the threads whose predicate holds.
 int count_at_barrier(Machine& m, const Instruction& i) {
-  if (m.operand<int>(i, 0) != 0) m.fault("counts at a barrier other than 0, which is not known here", i);
+  require_barrier_of_block(m, i, 2);
   return counting_barrier(m.operand<bool>(i, 1), i.place);
 }
 void any_at_barrier(Machine& m, const Instruction& i) {
@@ -95,8 +99,7 @@ const Executions& cooperation() {
       {"vote.sync.ballot.b32", [](Machine& m, const Instruction& i) { m.set(i.results[0], vote(m, i)); }},
       {"vote.sync.any.pred", [](Machine& m, const Instruction& i) { m.set(i.results[0], vote(m, i) != 0); }},
       {"vote.sync.all.pred", vote_all},
-      {"bar.sync", meet<Arrival::waits>},
-      {"bar.arrive", meet<Arrival::passes>},
+      {"bar.sync", meet},
       {"bar.red.or.pred", any_at_barrier},
       {"bar.red.and.pred", all_at_barrier},
       {"bar.red.popc.u32", [](Machine& m, const Instruction& i) { m.set(i.results[0], count_at_barrier(m, i)); }},
@@ -111,7 +114,6 @@ const Executions& cooperation() {
       {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", load_matrices<true>},
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", multiply<MmaKind::bf16_k16>},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", multiply<MmaKind::f16_k16>},
-      {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", multiply<MmaKind::tf32_k8>},
   };
   return all;
 }

@@ -8,8 +8,7 @@ namespace qtrain::emulation::ptx {
 
 using Executions = std::map<std::string, Execute, std::less<>>;
 
-/// By mnemonic: what computes with registers alone, what moves between registers and memory, and what threads do
-/// together.
+/// Implementations by mnemonic: instructions that only use registers, memory accesses, and cooperation between threads.
 const Executions& arithmetic();
 const Executions& memory_access();
 const Executions& cooperation();

@@ -7,13 +7,13 @@
 
 namespace qtrain::emulation::ptx {
 
-/// A launch of a function with its parameters as it declares them.
+/// A launch of a function, with its parameters in the declared layout.
 struct Call {
   const Function* function;
   std::vector<std::byte> parameters;
 };
 
-/// One thread that executes a function.
+/// Executes a function for one thread.
 class Machine {
  public:
   Machine(Fiber& fiber, const Call& call);
@@ -33,7 +33,7 @@ class Machine {
   }
   bool has_value(Register r) const { return written_[r] != 0; }
   void set_has_value(Register r, bool has) { written_[r] = has ? 1 : 0; }
-  /// Of the instruction, its n-th.
+  /// The value of the instruction's n-th operand.
   template <class T>
   T operand(const Instruction& i, std::size_t n) const {
     return get<T>(i.operands[n]);
@@ -41,7 +41,7 @@ class Machine {
 
   void jump(std::uint32_t target) { next_ = target; }
   std::byte* shared(std::uint32_t address) const { return fiber_.block->shared() + address; }
-  /// Of local memory and of the parameters; a fault unless the bytes are there.
+  /// Pointers into local memory and the parameters; faults if the bytes are out of range.
   std::byte* local(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
   std::byte* parameter(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
   Fiber& fiber() const { return fiber_; }

@@ -10,7 +10,7 @@ namespace {
 
 enum class Space : std::uint8_t { global, shared, local, param };
 
-/// Where the instruction's address lies; a fault unless it is aligned to all that is accessed there.
+/// The instruction's address; faults unless it is aligned to the size of the whole access.
 template <Space S>
 std::byte* address_of(Machine& m, const Instruction& i, std::size_t bytes) {
   std::uint64_t at = static_cast<std::uint64_t>(i.offset);
@@ -20,15 +20,15 @@ std::byte* address_of(Machine& m, const Instruction& i, std::size_t bytes) {
   }
   at += S == Space::shared ? m.operand<std::uint32_t>(i, 0) : m.operand<std::uint64_t>(i, 0);
   if (at % bytes != 0)
-    m.fault("misaligned: " + std::to_string(bytes) + " bytes at an address that is not a multiple of them", i);
+    m.fault("misaligned: accesses " + std::to_string(bytes) + " bytes at an address that is not a multiple of that", i);
   if constexpr (S == Space::local) return m.local(at, bytes, i);
   return S == Space::shared ? m.shared(static_cast<std::uint32_t>(at)) : static_cast<std::byte*>(at_address(at));
 }
 template <Space S>
 constexpr bool kWatched = S == Space::global || S == Space::shared;
 
-// Narrow integers are widened to the register. A compiler may load more than it needs, such as the unused end of an
-// array; registers have no value then.
+// Narrow integers are extended to the register width. A compiler may load more than it needs, such as the unused end of
+// an array; registers then have no value.
 template <Space S, class T>
 void load(Machine& m, const Instruction& i) {
   const std::byte* p = address_of<S>(m, i, sizeof(T) * i.result_count);
@@ -84,7 +84,7 @@ void copy(Machine& m, const Instruction& i) {
   (i.operand_count == 4 ? copy_to_shared<true> : copy_to_shared<false>)(m, i);
 }
 
-// Shared addresses are offsets within the block's shared memory; generic ones are those of the host.
+// Shared addresses are offsets in the block's shared memory; generic addresses are host addresses.
 void shared_to_generic(Machine& m, const Instruction& i) {
   m.set(i.results[0], reinterpret_cast<std::uint64_t>(m.shared(m.operand<std::uint32_t>(i, 0))));
 }

@@ -9,7 +9,7 @@
 namespace qtrain::emulation::ptx {
 namespace {
 
-/// Names of registers while a function is read: those of a block hide those around it.
+/// Register names while a function is parsed; those of an inner block hide those of outer blocks.
 class Names {
  public:
   explicit Names(Function& function) : function_(function) { enter(); }
@@ -62,28 +62,28 @@ std::size_t bytes_of_type(std::string_view type, const Tokens& tokens) {
 }
 
 bool has_result(std::string_view mnemonic) {
-  return !std::ranges::any_of(
-      std::to_array<std::string_view>(
-          {"st.", "bar.sync", "bar.arrive", "bar.warp.", "cp.async.", "bra", "ret", "exit", "trap", "nanosleep."}),
-      [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
+  return !std::ranges::any_of(std::to_array<std::string_view>({"st.", "bar.sync", "bar.warp.", "cp.async.", "bra",
+                                                               "ret", "exit", "trap", "nanosleep."}),
+                              [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
 }
 
 using Offsets = std::map<std::string, std::size_t, std::less<>>;
-/// Instructions of a source file: of which function, and the how manyeth.
+/// Instruction indices per source line: the function, and the index in it.
 using Lines = std::vector<std::pair<std::string, std::size_t>>;
 
 class FunctionParser {
  public:
-  /// `symbols`: shared memory. Adds to `program`, and to `lines` what is from which file.
+  /// `symbols`: offsets of shared memory. Adds the function to `program`, and its instructions per source file to
+  /// `lines`.
   FunctionParser(Tokens& tokens, Offsets symbols, Program& program, std::map<int, Lines>& lines)
       : tokens_(tokens), names_(function_), symbols_(std::move(symbols)), lines_(lines) {
     function_.name = tokens_.take();
     parameters();
-    while (tokens_.peek() != "{") tokens_.take();  // of the launch: most threads of a block and the like
+    while (tokens_.peek() != "{") tokens_.take();  // launch bounds such as the maximum number of threads per block
     tokens_.take();
     body();
     for (const auto& [at, label] : branches_) {
-      if (!labels_.contains(label)) tokens_.refuse("there is no label " + label);
+      if (!labels_.contains(label)) tokens_.refuse("unknown label " + label);
       function_.code[at].target = labels_.at(label);
     }
     program.functions[function_.name] = std::move(function_);
@@ -147,7 +147,7 @@ class FunctionParser {
     tokens_.expect("]");
   }
 
-  // ".reg .b32 %r<3>;" are %r1 and %r2.
+  // ".reg .b32 %r<3>;" declares %r0 to %r2.
   void registers() {
     tokens_.take();
     do {
@@ -187,7 +187,8 @@ class FunctionParser {
     function_.code.push_back(i);
   }
 
-  // Results of arithmetic on what has no value may still be dropped: compilers compute both sides of a selection.
+  // Arithmetic on undefined values is allowed as long as the result is unused: compilers compute both sides of a
+  // selection.
   void find_execution(Instruction& i, const std::string& mnemonic) const {
     for (const Executions* all : {&arithmetic(), &memory_access(), &cooperation()})
       if (const auto known = all->find(mnemonic); known != all->end()) {
@@ -224,13 +225,13 @@ class FunctionParser {
     const std::uint64_t bits = immediate(text, tokens_);
     return names_.constant(negative ? 0 - bits : bits, text);
   }
-  // Or of the address of a symbol.
+  // Also resolves the address of a symbol.
   Register register_of(std::string_view name) {
     for (const Offsets* symbols : {&symbols_, &parameters_})
       if (const auto known = symbols->find(name); known != symbols->end())
         return names_.constant(known->second, known->first);
     const auto known = names_.find(std::string(name));
-    if (!known) tokens_.refuse("there is no register " + std::string(name));
+    if (!known) tokens_.refuse("unknown register " + std::string(name));
     return *known;
   }
   void append(Instruction& i, Register r, bool result) {
@@ -243,7 +244,7 @@ class FunctionParser {
   Tokens& tokens_;
   Function function_;
   Names names_;
-  Offsets symbols_, parameters_;  ///< symbols: shared and local memory
+  Offsets symbols_, parameters_;  ///< symbols_: shared and local memory
   std::map<std::string, std::uint32_t> labels_;
   std::vector<std::pair<std::size_t, std::string>> branches_;
   std::map<int, Lines>& lines_;
@@ -253,7 +254,7 @@ class FunctionParser {
 
 }  // namespace
 
-// Files have their names at the end of the text.
+// File names are listed at the end of the text.
 Program parse(std::string_view text, const std::string& name) {
   Tokens tokens(text, name);
   Program program;

@@ -11,14 +11,14 @@
 
 #include "emulator/thread.h"
 
-/// Kernels as nvcc compiled them: the PTX of one source, read and decoded. After "Parallel Thread Execution ISA",
-/// version 9.0; what the kernels here do not need is refused by name.
+/// Kernels as compiled by nvcc: the parsed and decoded PTX of one source file. Based on "Parallel Thread Execution
+/// ISA", version 9.0; instructions that no kernel here needs are rejected by name.
 namespace qtrain::emulation::ptx {
 
 class Machine;
 struct Instruction;
 using Execute = void (*)(Machine& machine, const Instruction& instruction);
-/// Its number within a function; immediate values and special registers have one too.
+/// Index of a register in its function; immediate values and special registers have one too.
 using Register = std::uint32_t;
 
 struct Instruction {
@@ -28,13 +28,13 @@ struct Instruction {
   std::array<Register, kMaxResults> results{};
   std::array<Register, kMaxOperands> operands{};
   std::uint8_t result_count = 0, operand_count = 0;
-  bool strict = false;   ///< its operands must have values; otherwise what lacks one has a result without one
-  bool guarded = false;  ///< runs where `guard` is not `unless`
+  bool strict = false;   ///< all operands must have values; otherwise an undefined operand makes the result undefined
+  bool guarded = false;  ///< runs only if `guard` differs from `unless`
   bool unless = false;
   Register guard = 0;
-  std::int64_t offset = 0;   ///< of an address, or in the parameters
+  std::int64_t offset = 0;   ///< of an address, or into the parameters
   std::uint32_t target = 0;  ///< of a branch
-  Place place;               ///< the line of the kernel's source
+  Place place;               ///< line in the kernel's source
 };
 
 struct Parameter {
@@ -60,18 +60,18 @@ struct Function {
   std::string name;  ///< mangled
   std::vector<Parameter> parameters;
   std::size_t parameter_bytes = 0, local_bytes = 0;
-  std::vector<std::string> registers;  ///< their names
+  std::vector<std::string> registers;  ///< register names
   std::vector<std::pair<Register, std::uint64_t>> constants;
   std::vector<std::pair<Register, Special>> specials;
   std::vector<Instruction> code;
 };
 
 struct Program {
-  std::deque<std::string> files;  ///< which places point to
+  std::deque<std::string> files;  ///< file names that places point to
   std::map<std::string, Function> functions;
 };
 
-/// An Error names the line of `name` that cannot be read.
+/// Throws an Error that names the line of `name` that cannot be parsed.
 Program parse(std::string_view text, const std::string& name);
 
 }  // namespace qtrain::emulation::ptx

@@ -13,7 +13,7 @@
 #include "emulator/device.h"
 
 extern "C" {
-extern const char __executable_start[];  // of the linker
+extern const char __executable_start[];  // defined by the linker
 }
 
 namespace qtrain::emulation::ptx {
@@ -21,7 +21,7 @@ namespace {
 
 template <class T>
 T read_at(const std::string& file, std::size_t at) {
-  check(at + sizeof(T) <= file.size(), "the executable is shorter than it says");
+  check(at + sizeof(T) <= file.size(), "the executable is truncated");
   T value;
   std::memcpy(&value, file.data() + at, sizeof value);
   return value;
@@ -51,7 +51,7 @@ Symbols::Symbols() {
 
 const std::string& Symbols::at(const void* function) const {
   const auto known = names_.find(function);
-  check(known != names_.end(), "the executable does not name a kernel; it must not be stripped");
+  check(known != names_.end(), "the executable has no symbol for a kernel; it must not be stripped");
   return known->second;
 }
 

@@ -4,18 +4,18 @@
 
 namespace qtrain::emulation::ptx {
 
-/// The functions of this program, also those that only their file sees, by the table of its executable.
+/// The functions of this program, including file-local ones, from the symbol table of its executable.
 class Symbols {
  public:
   Symbols();
-  /// The mangled name; an Error where the table does not have it.
+  /// Returns the mangled name; throws an Error if the symbol table lacks it.
   const std::string& at(const void* function) const;
 
  private:
   std::map<const void*, std::string> names_;
 };
 
-/// Demangled, and so without what compilers name unnamed namespaces.
+/// Demangled, without the compiler's names for unnamed namespaces.
 std::string plain_name(const std::string& mangled);
 
 }  // namespace qtrain::emulation::ptx

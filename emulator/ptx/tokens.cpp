@@ -35,7 +35,7 @@ Tokens::Tokens(std::string_view text, std::string name) : name_(std::move(name))
 }
 
 std::string_view Tokens::take() {
-  if (at_end()) refuse("the text ends within a statement");
+  if (at_end()) refuse("unexpected end of text within a statement");
   return all_[next_++].text;
 }
 bool Tokens::take_if(std::string_view text) {
@@ -45,7 +45,7 @@ bool Tokens::take_if(std::string_view text) {
 }
 void Tokens::expect(std::string_view text) {
   if (const std::string_view found = take(); found != text)
-    refuse("'" + std::string(found) + "' where '" + std::string(text) + "' should be");
+    refuse("expected '" + std::string(text) + "', found '" + std::string(found) + "'");
 }
 std::int64_t Tokens::number() {
   const bool negative = take_if("-");

@@ -8,8 +8,8 @@
 #include "core/half.h"
 #include "emulator/thread.h"
 
-/// The CUDA language for a C++ compiler: keywords, built-in variables and types, intrinsics. Twin of
-/// kernels/cuda/native/target/intrinsics.cuh; which of them a kernel sees is a matter of the include path.
+/// The CUDA language for a C++ compiler: keywords, built-in variables and types, intrinsics. Counterpart of
+/// kernels/cuda/native/target/intrinsics.cuh; the include path selects which of the two a kernel uses.
 #define __global__
 #define __device__
 #define __host__
@@ -27,21 +27,6 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}  // NOLINT: as in CUDA
 };
-struct alignas(8) float2 {
-  float x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(16) double2 {
-  double x, y;
-};
-struct alignas(8) int2 {
-  int x, y;
-};
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
 struct alignas(8) uint2 {
   unsigned x, y;
 };
@@ -53,16 +38,10 @@ using std::max;
 using std::min;
 
 inline void __syncthreads(qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  qtrain::emulation::barrier({}, place);
-}
-inline int __syncthreads_count(int predicate, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  return qtrain::emulation::counting_barrier(predicate, place);
+  qtrain::emulation::barrier(place);
 }
 inline int __syncthreads_or(int predicate, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
   return qtrain::emulation::counting_barrier(predicate != 0, place) > 0;
-}
-inline int __syncthreads_and(int predicate, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  return qtrain::emulation::counting_barrier(predicate == 0, place) == 0;
 }
 inline void __syncwarp(std::uint32_t mask = ~0u, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
   qtrain::emulation::warp_barrier(mask, place);
@@ -128,28 +107,9 @@ T atomicMax(T* p, std::type_identity_t<T> v, qtrain::emulation::Place place = qt
   return qtrain::emulation::atomic(p, qtrain::emulation::AtomicOp::max, v, place);
 }
 template <class T>
-T atomicMin(T* p, std::type_identity_t<T> v, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  return qtrain::emulation::atomic(p, qtrain::emulation::AtomicOp::min, v, place);
-}
-template <class T>
-T atomicOr(T* p, std::type_identity_t<T> v, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  return qtrain::emulation::atomic(p, qtrain::emulation::AtomicOp::bit_or, v, place);
-}
-template <class T>
-T atomicExch(T* p, std::type_identity_t<T> v, qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
-  return qtrain::emulation::atomic(p, qtrain::emulation::AtomicOp::exchange, v, place);
-}
-template <class T>
 T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> desired,
             qtrain::emulation::Place place = qtrain::emulation::Place::current()) {
   return qtrain::emulation::compare_and_swap(p, expected, desired, place);
-}
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-
-template <class T>
-T __ldg(const T* p) {
-  return *p;
 }
 
 inline float rsqrtf(float x) {
@@ -164,17 +124,8 @@ inline float __logf(float x) {
 inline float __fdividef(float a, float b) {
   return a / b;
 }
-inline int __popc(std::uint32_t x) {
-  return std::popcount(x);
-}
-inline int __clz(int x) {
-  return std::countl_zero(static_cast<std::uint32_t>(x));
-}
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1;
-}
-inline std::uint32_t __umulhi(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
 }
 inline std::uint32_t __float_as_uint(float x) {
   return std::bit_cast<std::uint32_t>(x);
@@ -185,7 +136,7 @@ inline float __uint_as_float(std::uint32_t x) {
 
 namespace qtrain {
 
-/// The block's shared memory as a T, uninitialized. Launch with sizeof(T).
+/// The block's shared memory as a T, uninitialized. Launch with at least sizeof(T) bytes.
 template <class T>
 T& shared_memory(emulation::Place place = emulation::Place::current()) {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -201,7 +152,7 @@ inline float to_float(Bf16 x) {
 inline float to_float(F16 x) {
   return x;
 }
-/// a * b, which is not fused with an addition.
+/// a * b, not fused with a following addition.
 inline float rounded_product(float a, float b) {
   float product = a * b;
   asm("" : "+x"(product));
@@ -213,7 +164,7 @@ T from_float(float x) {
   return T(x);
 }
 
-/// Two values as 16-bit T in one word, `low` in its lower half.
+/// Converts two values to 16-bit T in one word, `low` in its lower half.
 template <class T>
 std::uint32_t pack_pair(float low, float high) {
   return T(low).bits | std::uint32_t{T(high).bits} << 16;

@@ -4,7 +4,7 @@
 
 #include "emulator/thread.h"
 
-/// Twin of kernels/cuda/native/target/ptx.cuh, where each instruction is described.
+/// Counterpart of kernels/cuda/native/target/ptx.cuh, where each instruction is documented.
 namespace qtrain::ptx {
 
 using emulation::Place;
@@ -19,16 +19,6 @@ inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint3
   emulation::Mma args{.kind = emulation::MmaKind::f16_k16, .d = d, .a = a, .b = b, .c = c};
   emulation::mma(args, place);
 }
-inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
-                     Place place = Place::current()) {
-  emulation::Mma args{.kind = emulation::MmaKind::tf32_k8, .d = d, .a = a, .b = b, .c = c};
-  emulation::mma(args, place);
-}
-inline std::uint32_t to_tf32(float x) {
-  const std::uint32_t u = __float_as_uint(x);
-  return (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & 0xffffe000u;
-}
-
 template <int N>
 void ldmatrix(std::uint32_t (&r)[N], const void* row, Place place = Place::current()) {
   emulation::LoadMatrix args{.registers = r, .count = N, .transposed = false, .row = row};
@@ -58,12 +48,5 @@ inline float exp2(float x) {
 }
 
 inline void opaque(int&) {}
-
-inline void bar_sync(int id, int threads, Place place = Place::current()) {
-  emulation::barrier({.id = id, .threads = threads}, place);
-}
-inline void bar_arrive(int id, int threads, Place place = Place::current()) {
-  emulation::barrier({.id = id, .threads = threads, .arrival = emulation::Arrival::passes}, place);
-}
 
 }  // namespace qtrain::ptx

@@ -20,7 +20,7 @@ struct Numbers {
   }
 };
 
-/// part [C] += squares of a row of gradients; returns their sum.
+/// part [C] += the squares of a row of gradients; returns their sum.
 float add_row(float* part, const float* g, std::int64_t C, float scale) {
   Vec<float> sum{};
   simd::each<float>(C, [&](std::int64_t i, auto lanes) {
@@ -51,19 +51,19 @@ void move_factors(Ctx& ctx, const Adafactor& a) {
     }
   });
   float* sums =
-      reinterpret_cast<float*>(ctx.workspace(0).data());  // the first part, which is read before it is written
+      reinterpret_cast<float*>(ctx.workspace(0).data());  // the first part, which finish() reads before it writes
   columns.finish(sums, Sink::Mode::store);
   move_column(a.column.as<float>(), sums, a);
 }
 
-/// The update before it is clipped, as rows of `width` entries; a vector is one row whose columns are its entries.
+/// The update before clipping, as rows of `width` elements; a vector is one row with an element per column.
 struct Direction {
   std::int64_t rows, width;
   const float* grad;
-  const float* row;      ///< [rows], null for a vector
-  float mean;            ///< of `row`
+  const float* row;      ///< [rows]; null for a vector
+  float mean;            ///< mean of `row`
   const float* columns;  ///< [width], 1 / sqrt of the state
-  float scale;           ///< of gradients
+  float scale;           ///< factor of the gradients
 
   struct Row {
     const float *grad, *columns;
@@ -92,7 +92,7 @@ double squares_of_row(const Direction& d, std::int64_t r) {
   return simd::sum(sum);
 }
 
-/// The workspace: columns [width] of a Direction, then a sum for each task, which has `block_size` rows.
+/// Layout of the workspace: columns [width] of a Direction, then one sum per task of `block_size` rows.
 struct Work {
   std::int64_t block_size, tasks;
   float* columns;

@@ -42,7 +42,7 @@ void step(Ctx& ctx, const AdamW& a) {
   update_elements(ctx, a.param.numel(), arrays, AdamWStep<A>(a));
 }
 
-/// bf16 of eight values, up or down by 16 random bits each. What is not finite stays so.
+/// Rounds eight values to bf16 stochastically, with 16 random bits each. Values that are not finite stay so.
 simd::Halves narrow_at_random(Vec<float> v, Words random) {
   const Words bits = simd::bits_of(v), exponent = simd::all_words(0x7f800000);
   const Words finite = simd::above_signed(exponent, bits & exponent);
@@ -55,7 +55,7 @@ void store_bits(Bf16* p, simd::Halves bits, auto lanes) {
   std::copy_n(part, static_cast<int>(lanes), p);
 }
 
-/// At most kPhiloxWords elements from `i` on.
+/// At most kPhiloxWords elements, starting at `i`.
 struct RoundedPart {
   std::int64_t i, count;
   const std::uint32_t* words;

@@ -7,7 +7,7 @@ using namespace blocked;
 
 enum class Wanted : std::uint8_t { dq, dkv, all };
 
-/// The blocks of queries and keys of one segment and key head that a task goes through, and what it computes. Each
+/// The blocks of queries and keys, of one segment and key head, that a task processes, and what it computes. Each
 /// element of dq, dk and dv is written by one task.
 struct Task {
   Segment segment;
@@ -40,10 +40,10 @@ class Backward {
   }
 
  private:
-  static constexpr std::int64_t kMaxQueryGrads = 1 << 17;  // f32 elements of dq that a task keeps: 512 KiB
+  static constexpr std::int64_t kMaxQueryGrads = 1 << 17;  // f32 elements of dq that a task holds: 512 KiB
 
-  /// Short segments: one task per key head does everything. Long ones: tasks per block of queries for dq, and per block
-  /// of keys for dk and dv, which compute the scores twice and need no sum over tasks.
+  /// Short segments: one task per key head does everything. Long segments: tasks per block of queries for dq, and per
+  /// block of keys for dk and dv; this computes the scores twice but needs no sum over tasks.
   std::vector<Task> cut() const {
     std::vector<Task> tasks;
     const bool query_part = a_.dq.wanted(), key_part = a_.dk.wanted() || a_.dv.wanted();
@@ -91,7 +91,7 @@ class Backward {
   const float* lse_;
 };
 
-/// One task: for each block of keys, for each head, for each block of queries that sees it.
+/// Runs one task: for each block of keys, for each head, for each block of queries that sees it.
 template <class T>
 class Backward<T>::Sweep {
  public:
@@ -159,7 +159,7 @@ class Backward<T>::Sweep {
   struct Queries {
     Rows q, dy;
   };
-  /// p and ds of the rows of one tile, and their part of dq = ds k.
+  /// Computes p and ds for the rows of one tile, and their contribution to dq = ds k.
   void score_rows(const Pair& at, std::int64_t row, const Queries& x, const Keys& keys) {
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, at.queries.size - row),
                        all = round_up(at.keys.size, kPanel);
@@ -182,7 +182,8 @@ class Backward<T>::Sweep {
     float *p, *ds;
     float lse, delta;
   };
-  /// Dot products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
+  /// Converts dot products to p = e^(score - lse), and dp to ds = scale * p * (dp - delta); both are 0 outside the
+  /// visible range.
   void differentiate(const ScoreRow& row, const Visible& range, std::int64_t all) const {
     n_.capped() ? differentiate_capped(row, range) : differentiate_plain(row, range);
     for (float* x : {row.p, row.ds}) {
@@ -199,7 +200,7 @@ class Backward<T>::Sweep {
       simd::store<float>(row.ds + j, scale * e * (simd::load<float>(row.ds + j) - delta));
     }
   }
-  /// With the slope of tanh.
+  /// Likewise, including the derivative of tanh.
   void differentiate_capped(const ScoreRow& row, const Visible& range) const {
     const simd::Vec<float> cap = simd::broadcast(n_.softcap), inner = simd::broadcast(n_.tanh_scale()),
                            scale = simd::broadcast(n_.scale), lse = simd::broadcast(row.lse),
@@ -211,7 +212,7 @@ class Backward<T>::Sweep {
     }
   }
 
-  /// dv += p^T dy, dk += ds^T q. The keys of a tile are seen only by queries from the tile's first key on.
+  /// dv += p^T dy, dk += ds^T q. The keys of a tile are only seen by queries from the tile's first key on.
   void add_to_keys(const Pair& at, const Rows& q, const Rows& dy) {
     for (std::int64_t key = 0; key < at.keys.size; key += kernel_.mr) {
       const std::int64_t skip = std::max<std::int64_t>(0, at.keys.begin + key - at.queries.begin);

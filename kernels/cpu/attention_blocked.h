@@ -6,8 +6,8 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/softcap.h"
 
-/// Attention in blocks of queries and keys whose GEMMs run on the tile kernels of gemm, in f32 for f32 and
-/// bf16 tensors. A block of scores is kQueries x kKeys; nothing grows with the square of a segment.
+/// Attention in blocks of queries and keys, with GEMMs on the tile kernels of gemm, in f32 for f32 and bf16 tensors. A
+/// block of scores is kQueries x kKeys; memory does not grow with the square of a segment's length.
 namespace qtrain::ops {
 
 template <class T>
@@ -17,15 +17,16 @@ void attention_grad_blocked(Ctx& ctx, const AttentionGrad& a);
 
 namespace blocked {
 
-// Multiples of every TileKernel::mr: a tile of one block never reaches into the next.
+// Multiples of every TileKernel::mr, so that a tile never crosses a block boundary.
 inline constexpr std::int64_t kQueries = 96, kKeys = 144;
-inline constexpr std::int64_t kPanel = 16;  // columns of a packed panel, a whole number of lanes on every unit
+inline constexpr std::int64_t kPanel = 16;  // columns per packed panel, a multiple of the lanes of every vector
+                                            // extension
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return ceil_div(n, to) * to;
 }
 
-/// Hands out parts of a worker's workspace, 64-byte aligned; an error when it is used up.
+/// Hands out 64-byte aligned parts of a worker's workspace; fails when it is exhausted.
 class Scratch {
  public:
   explicit Scratch(std::span<std::byte> space) : space_(space) {}
@@ -41,17 +42,17 @@ class Scratch {
   std::span<std::byte> space_;
 };
 
-/// The row operand of a GEMM: element (row, k) at data[row * row_step + k * k_step].
+/// The left operand of a GEMM: element (row, k) is data[row * row_step + k * k_step].
 struct Left {
   const float* data;
   std::int64_t row_step, k_step;
 };
-/// The column operand, in panels of `width` columns: element (k, column) of a panel at data[k * k_step + column].
+/// The right operand, in panels of `width` columns: element (k, column) of a panel is data[k * k_step + column].
 struct Right {
   const float* data;
   std::int64_t k_step, panel_step, width;
 };
-/// The result; its rows up to a multiple of TileKernel::mr and columns up to one of kPanel must be there.
+/// The result; it must have room for rows up to a multiple of TileKernel::mr and columns up to a multiple of kPanel.
 struct Result {
   float* data;
   std::int64_t row_step;
@@ -82,20 +83,20 @@ inline void multiply(const TileKernel& kernel, const Left& left, const Right& ri
   }
 }
 
-/// Rows of one head as f32 with a width that is a multiple of kPanel: as they lie where that holds, else a copy.
+/// Rows of one head as f32, with a width that is a multiple of kPanel: in place if they have that form, else a copy.
 struct Rows {
   const float* data;
   std::int64_t step;
 
   Left left() const { return {data, step, 1}; }
-  /// As column operand whose columns are the head's elements and whose k are the rows.
+  /// The rows as a right operand: k indexes rows, columns are the head's elements.
   Right right(const TileKernel& kernel) const {
     const std::int64_t width = kernel.nr / kPanel * kPanel;
     return {data, step, width, width};
   }
 };
 
-/// [count, D] elements of one head, `step` apart.
+/// Elements [count, D] of one head, with rows `step` elements apart.
 template <class T>
 struct HeadRows {
   const T* data;
@@ -122,7 +123,7 @@ Rows rows_of(const HeadRows<T>& x, float* copy) {
   return {copy, width};
 }
 
-/// The rows as columns: panels of kPanel rows, D deep. `to` has round_up(count, kPanel) * D + kPanel elements.
+/// The transposed rows: panels of kPanel rows, D deep. `to` has room for round_up(count, kPanel) * D + kPanel elements.
 template <class T>
 Right columns_of(const HeadRows<T>& x, float* to) {
   const Operand from{reinterpret_cast<const std::byte*>(x.data), dtype_of<T>, x.count, x.D, x.step, 1};
@@ -133,7 +134,7 @@ Right columns_of(const HeadRows<T>& x, float* to) {
 
 /// What all tasks of one call share.
 struct Heads {
-  std::int64_t T;  ///< keys
+  std::int64_t T;  ///< number of keys
   QueryRange queries;
   std::int64_t Hq, Hkv, D, window;
   float scale, softcap;
@@ -151,12 +152,12 @@ struct Heads {
   }
 
   bool capped() const { return softcap > 0; }
-  /// Scores are score_scale() times q . k, or times tanh(tanh_scale() q . k) where they are capped.
+  /// Scores are score_scale() * q . k, or if capped score_scale() * tanh(tanh_scale() * q . k).
   float tanh_scale() const { return scale / softcap; }
   float score_scale() const { return capped() ? softcap : scale; }
   std::int64_t group() const { return Hq / Hkv; }
   std::int64_t width() const { return round_up(D, kPanel); }
-  /// Where query t is in q, y and their gradients, and in lse.
+  /// Offsets of query t in q, y and their gradients, and in lse.
   std::int64_t of_query(std::int64_t t, std::int64_t h) const { return ((t - queries.first) * Hq + h) * D; }
   std::int64_t of_lse(std::int64_t t, std::int64_t h) const { return h * queries.count + t - queries.first; }
   template <class T>
@@ -176,21 +177,21 @@ struct Span {
   std::int64_t end() const { return begin + size; }
 };
 
-/// Keys of the block that the queries [row, row + rows) of the other block see at all: [0, count).
+/// The keys [0, count) of a block that any of the queries [row, row + rows) of a block sees.
 inline std::int64_t keys_seen(const Span& queries, const Span& keys, std::int64_t row, std::int64_t rows) {
   const std::int64_t last = queries.begin + std::min(row + rows, queries.size) - 1;
   return std::clamp<std::int64_t>(last - keys.begin + 1, 0, keys.size);
 }
-/// Whether any query of the block sees any key of the other.
+/// Whether any query of one block sees any key of the other.
 inline bool meet(const Span& queries, const Span& keys, std::int64_t window) {
   if (keys.begin >= queries.end()) return false;
   return window == 0 || queries.begin - (keys.end() - 1) < window;
 }
-/// Keys [first, last) of the block that query `row` of the other sees.
+/// The keys [first, last) of a block that query `row` of the other block sees.
 struct Visible {
   std::int64_t first, last;
 
-  /// The same widened to whole vectors: [begin, end).
+  /// The range widened to whole vectors: [begin, end).
   std::int64_t begin() const { return first / 8 * 8; }
   std::int64_t end() const { return round_up(last, 8); }
 };

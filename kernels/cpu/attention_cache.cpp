@@ -9,11 +9,11 @@ namespace {
 
 using simd::Acc;
 
-/// A cache of rows in one piece each, or of blocks with a table of those of each row.
+/// A cache with contiguous rows, or with blocks and a table of each row's blocks.
 struct Cache {
   std::int64_t pieces, capacity, Hkv, D;
   const std::int32_t* table = nullptr;
-  std::int64_t rows = 0, width = 0;  ///< of the table
+  std::int64_t rows = 0, width = 0;  ///< size of the table
 
   Cache(ConstTensor cache, ConstTensor blocks)
       : pieces(cache.shape[0]), capacity(cache.shape[1]), Hkv(cache.shape[2]), D(cache.shape[3]) {
@@ -23,14 +23,14 @@ struct Cache {
     width = blocks.shape[1];
   }
 
-  /// Offset of the first head at position p of row r; positions of a piece are Hkv * D apart.
+  /// Offset of the first head at position p of row r; within a block, positions are Hkv * D apart.
   std::int64_t at(std::int64_t r, std::int64_t p) const {
     check(r >= 0 && p >= 0 && (table ? r < rows && p < width * capacity : p < capacity), kOutside);
     const std::int64_t piece = table ? table[r * width + p / capacity] : r;
     check(piece >= 0 && piece < pieces, kOutside);
     return (piece * capacity + p % capacity) * Hkv * D;
   }
-  /// f(key, offset, count) for the positions [first, last] of a row, in runs that lie in one piece; `key` counts from
+  /// Calls f(key, offset, count) for the positions [first, last] of a row, in contiguous runs; `key` is relative to
   /// `first`.
   template <class F>
   void each_run(std::int64_t row, std::int64_t first, std::int64_t last, const F& f) const {
@@ -43,7 +43,7 @@ struct Cache {
   static constexpr const char* kOutside = "cached attention: a token is outside the cache";
 };
 
-/// scores = softmax(scale * scores) in place, beside a sink where there is one.
+/// scores = softmax(scale * scores) in place, including a sink if there is one.
 template <class A>
 void softmax(A* scores, std::int64_t n, A scale, const A* sink) {
   using simd::Vec;
@@ -59,10 +59,10 @@ void softmax(A* scores, std::int64_t n, A scale, const A* sink) {
   for (std::int64_t j = 0; j < n; ++j) scores[j] *= factor;
 }
 
-/// Fewer tasks than this are cut into single heads, of which threads get equal shares.
+/// If there are fewer tasks than this, they are split into single heads so that threads get equal shares.
 constexpr std::int64_t kFewTasks = 32;
 
-/// Query heads of one key head of one token, which share each pass over the cache.
+/// The query heads of one key head of one token, which share each pass over the cache.
 template <class T, class K>
 struct Decode {
   using A = Acc<T>;
@@ -70,7 +70,7 @@ struct Decode {
   Cache n;
   std::int64_t Hq;
 
-  /// From which query head on, and how many.
+  /// The first query head, and the number of heads.
   struct Heads {
     std::int64_t first, count;
   };

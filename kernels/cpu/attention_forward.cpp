@@ -9,14 +9,14 @@ using namespace blocked;
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-/// A block of queries of some heads of one key head.
+/// A block of queries, for some heads of one key head.
 struct Task {
   std::int64_t first_key;
   Span queries;
   std::int64_t key_head, first_head, heads;
 };
 
-/// The running softmax of each row of a task: largest score, sum of exponentials, and the sum of values they weigh.
+/// The online softmax of each row of a task: maximum score, sum of exponentials, and weighted sum of values.
 struct Running {
   float *max, *sum, *values;
 };
@@ -46,8 +46,8 @@ class Forward {
  private:
   static constexpr std::int64_t kMaxValues = 1 << 18;  // f32 values of all heads of a task: 1 MiB
 
-  // Late queries see the most keys: they come first, so that no long task is left for the end. Blocks are cut from the
-  // beginning of a segment on, wherever its queries begin: so each query goes through the same blocks of keys.
+  // Late queries see the most keys. They come first, so that no long task is left for the end. Blocks are aligned to
+  // the start of the segment, wherever its queries start, so that each query processes the same blocks of keys.
   std::vector<Task> cut() const {
     const std::int64_t heads = std::clamp<std::int64_t>(kMaxValues / (kQueries * n_.width()), 1, n_.group());
     std::vector<Task> tasks;
@@ -100,7 +100,7 @@ class Forward {
     Right keys;
     Rows values;
   };
-  /// Continues the softmax of the rows of one tile with a block of keys.
+  /// Updates the softmax of one tile's rows with a block of keys.
   void add_keys(const Place& at, const Operands& x, const Running& state, float* scores) const {
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, at.queries.size - at.row);
     const std::int64_t seen = keys_seen(at.queries, at.keys, at.row, rows), padded = round_up(seen, kPanel);
@@ -120,7 +120,8 @@ class Forward {
     Visible seen;
     std::int64_t padded;
   };
-  /// Dot products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
+  /// Converts dot products to e^(score - max), 0 outside the visible range; sum and values are rescaled to the new
+  /// maximum.
   void continue_row(float* scores, const RowRange& range, const Running& state, std::int64_t row) const {
     const Visible& seen = range.seen;
     if (seen.first == seen.last) return std::fill(scores, scores + range.padded, 0.F);
@@ -148,7 +149,7 @@ class Forward {
     state.sum[row] += simd::sum(sums);
   }
 
-  /// A sink is one more score, of a value of zero: a softmax that goes on from the largest score so far.
+  /// A sink is one more score, whose value is zero: the online softmax takes one more step.
   float add_sink(std::int64_t head, float& max, float& sum) const {
     if (!sinks_) return 1;
     const float larger = std::max(max, sinks_[head]), fade = std::exp(max - larger);
@@ -177,7 +178,7 @@ class Forward {
   const T *q_, *k_, *v_;
   T* y_;
   float* lse_;
-  const float* sinks_;  ///< or null
+  const float* sinks_;  ///< null without sinks
 };
 
 }  // namespace

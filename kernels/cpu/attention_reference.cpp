@@ -13,7 +13,7 @@ using simd::dot;
 using simd::Vec;
 
 struct Sizes {
-  std::int64_t T;  ///< keys
+  std::int64_t T;  ///< number of keys
   QueryRange queries;
   std::int64_t Hq, Hkv, D;
 
@@ -27,7 +27,7 @@ Sizes sizes_of(const Op& a) {
   return {a.k.shape[0], {a.first_query, a.q.shape[0]}, a.q.shape[1], a.k.shape[1], a.q.shape[2]};
 }
 
-/// One row's worth of scores, one row's worth of results.
+/// Scratch memory for the scores and the results of one row.
 template <class A>
 struct Scratch {
   A *scores, *row;
@@ -120,13 +120,13 @@ struct Backward {
     std::int64_t i, j, h;
   };
   A product(const Pair& p) const { return dot<A>(q + n.q(p.i, p.h), k + n.kv(p.j, p.h / n.group()), n.D); }
-  /// p_ij = exp(score_ij - lse_i)
+  /// p_ij = exp(score_ij - lse_i).
   A probability(const Pair& p) const {
     const A of_query = lse[n.lse(p.i, p.h)];
     if (a.softcap > 0) return std::exp(capped_score(a, product(p)) - of_query);
     return std::exp(scale * product(p) - of_query);
   }
-  /// ds_ij = scale p_ij (dy_i . v_j - delta_i), times 1 - tanh^2 of a capped score: the gradient of q_i . k_j.
+  /// ds_ij = scale p_ij (dy_i . v_j - delta_i), times 1 - tanh^2 for a capped score: the gradient of q_i . k_j.
   A score_grad(const Pair& p, A probability, A delta) const {
     const A ds = scale * probability * (dot<A>(dy + n.q(p.i, p.h), v + n.kv(p.j, p.h / n.group()), n.D) - delta);
     if (a.softcap == 0) return ds;

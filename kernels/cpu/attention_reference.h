@@ -1,7 +1,8 @@
 #pragma once
 #include "kernels/attention.h"
 
-/// Row-by-row attention in the op's own arithmetic: the specification of the blocked kernels, and what f64 runs on.
+/// Row-by-row attention in the op's own arithmetic: the reference for the blocked kernels, and the implementation for
+/// f64.
 namespace qtrain::ops {
 
 template <class T>

@@ -7,7 +7,7 @@
 
 namespace qtrain::ops {
 
-/// Keys [begin, end) of one segment, of which [first_query, end) are queries too.
+/// The keys [begin, end) of one segment; its queries are [first_query, end).
 struct Segment {
   std::int64_t begin, first_query, end;
 
@@ -15,13 +15,13 @@ struct Segment {
   std::int64_t queries() const { return end - first_query; }
 };
 
-/// Which of T tokens are queries: [first, first + count).
+/// The tokens that are queries: [first, first + count).
 struct QueryRange {
   std::int64_t first, count;
 };
 
-/// What the queries see of the segments named by cu_seqlens, which are checked to lie in order within T tokens; without
-/// segments that have no queries.
+/// The parts of the segments in cu_seqlens that the queries see, without segments that have no queries. Checks that
+/// cu_seqlens is ascending within T tokens.
 inline std::vector<Segment> segments_of(ConstTensor cu_seqlens, std::int64_t T, const QueryRange& queries) {
   std::vector<Segment> segments;
   const auto cu = cu_seqlens.span<std::int32_t>();

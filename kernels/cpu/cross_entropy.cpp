@@ -14,7 +14,7 @@ using simd::Vec;
 
 constexpr std::int64_t kBlock = 2048;
 
-/// A running log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)).
+/// An online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)).
 template <class A>
 struct LogSumExp {
   A max = -std::numeric_limits<A>::infinity();
@@ -23,7 +23,7 @@ struct LogSumExp {
   A value() const { return max + std::log(sum); }
 };
 
-/// Adds up to kBlock values, which stay in the first-level cache between its two passes.
+/// Adds up to kBlock values, which stay in the level-1 cache between the two passes.
 template <class T>
 void add_block(LogSumExp<Acc<T>>& total, const T* x, std::int64_t n) {
   using A = Acc<T>;
@@ -32,7 +32,7 @@ void add_block(LogSumExp<Acc<T>>& total, const T* x, std::int64_t n) {
   for (; i + simd::kLanes<A> <= n; i += simd::kLanes<A>) largest = simd::max(simd::load<A>(x + i), largest);
   A max = simd::max_lane<A>(largest);
   for (std::int64_t j = i; j < n; ++j) max = std::max(max, static_cast<A>(x[j]));
-  if (max == -std::numeric_limits<A>::infinity()) max = std::numeric_limits<A>::lowest();  // all -inf so far
+  if (max == -std::numeric_limits<A>::infinity()) max = std::numeric_limits<A>::lowest();  // all values so far are -inf
   Vec<A> sums{};
   const Vec<A> shift = simd::broadcast(max);
   for (i = 0; i + simd::kLanes<A> <= n; i += simd::kLanes<A>) sums += simd::exp(simd::load<A>(x + i) - shift);
@@ -49,7 +49,7 @@ Acc<T> log_sum_exp(const T* x, std::int64_t n) {
   return total.value();
 }
 
-/// The same of capped logits.
+/// The log-sum-exp of capped logits.
 template <class T>
 Acc<T> capped_log_sum_exp(const T* x, std::int64_t n, const LogitCap<Acc<T>>& cap) {
   using A = Acc<T>;
@@ -81,7 +81,7 @@ struct CappedRow {
   A scale;
   Gradient gradient;
 };
-/// The loss of a row whose logits z are capped; x = scale * (softmax(z) - onehot) * dz/dx.
+/// The loss of a row with capped logits z; overwrites x with scale * (softmax(z) - onehot) * dz/dx.
 template <class T>
 Acc<T> capped_row(T* x, const CappedRow<Acc<T>>& row, const LogitCap<Acc<T>>& cap) {
   using A = Acc<T>;

@@ -24,7 +24,7 @@ struct GatheredRows {
   double scale = 1;
 };
 
-/// y[i] = scale * x[rows[i]] with conversion.
+/// y[i] = scale * x[rows[i]], with type conversion.
 template <class Y, class X>
 void gather(Ctx& ctx, Tensor y, const GatheredRows& rows) {
   using A = std::conditional_t<std::is_same_v<Y, double> || std::is_same_v<X, double>, double, float>;
@@ -53,7 +53,7 @@ void clear(Ctx& ctx, T* y, std::int64_t n) {
   for_ranges(ctx, n, kBlockSize, [&](std::int64_t begin, std::int64_t end) { std::fill(y + begin, y + end, T(0.F)); });
 }
 
-/// Token indices ordered by (token, t), and where each distinct token's run starts (with the end appended).
+/// Token indices ordered by (token, t), and the start of each distinct token's run (followed by the end).
 struct TokenRuns {
   std::vector<std::int64_t> order, starts;
 
@@ -67,7 +67,7 @@ struct TokenRuns {
   }
 };
 
-/// One writer per table row: a token's gradients are added in order of t, in f32 (f64) until the row is complete.
+/// Each table row has one writer: a token's gradients are added in order of t, in f32 (f64) until the row is complete.
 template <class W, class T>
 void embedding_backward(Ctx& ctx, const EmbeddingGrad& a) {
   using A = Acc<T>;

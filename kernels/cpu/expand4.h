@@ -1,19 +1,19 @@
 #pragma once
 #include <cstdint>
 
-// Only plain declarations here: this header is compiled for several instruction sets, as gemm_tile.h.
+// Only plain declarations: this header is compiled for several instruction sets, like gemm_tile.h.
 namespace qtrain {
 enum class DType : std::uint8_t;
 }
 namespace qtrain::ops {
 
-/// How results are written.
+/// How results are stored.
 enum class Stores : std::uint8_t {
   cached,
-  streamed,  ///< past the caches; addresses are multiples of 64
+  streamed,  ///< bypassing the caches; addresses are multiples of 64
 };
 
-/// Whole blocks of 4-bit codes: y[0, blocks * blocksize).
+/// Whole blocks of 4-bit codes, expanded to y[0, blocks * blocksize).
 struct WholeBlocks4 {
   const std::uint8_t* codes;
   const float *scales, *map;  ///< [blocks], [16]
@@ -22,7 +22,8 @@ struct WholeBlocks4 {
 };
 using ExpandBlocks4 = void (*)(const WholeBlocks4&);
 
-/// The widest units' own, by Stores, for y of a type: null where those of all kernels do it.
+/// Implementations for the widest vector extension, indexed by Stores, for y of this type; null if the generic code is
+/// used.
 const ExpandBlocks4* whole_blocks4(DType y);
 
 }  // namespace qtrain::ops

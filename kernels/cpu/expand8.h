@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-// Only plain declarations here: this header is compiled for several instruction sets, as gemm_tile.h.
+// Only plain declarations: this header is compiled for several instruction sets, like gemm_tile.h.
 namespace qtrain {
 enum class DType : std::uint8_t;
 }
@@ -13,11 +13,11 @@ struct Row8 {
   float scale;
   std::int64_t count;
 };
-inline constexpr float kUnit8 = 7.874015718698502e-3F;  // 1 / 127 as bitsandbytes has it
+inline constexpr float kUnit8 = 7.874015718698502e-3F;  // 1 / 127 as in bitsandbytes
 
-/// Of a count that is a multiple of 32.
+/// `count` must be a multiple of 32.
 using ExpandRow8 = void (*)(const Row8&, void* y);
-/// The widest units' own, for y of a type: null where those of all kernels do it.
+/// The implementation for the widest vector extension, for y of this type; null if the generic code is used.
 ExpandRow8 whole_row8(DType y);
 
 }  // namespace qtrain::ops

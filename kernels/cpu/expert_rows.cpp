@@ -31,7 +31,7 @@ void combine_as(Ctx& ctx, const CombineRows& a) {
   });
 }
 
-/// The gradient of x: each row has one reader.
+/// The gradient of x: each row is used by one token only.
 template <class T>
 void combine_rows_backward(Ctx& ctx, const CombineRowsGrad& a) {
   using A = Acc<T>;

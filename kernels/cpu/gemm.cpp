@@ -13,7 +13,7 @@ void multiply_doubles(Ctx& ctx, const Gemm& g) {
     dispatch_float(g.c.t.dtype, [&]<class C>() { gemm_reference<double, double, C>(ctx, gemm); });
 }
 
-/// The GEMMs of a sum, or nothing where gemm_few_rows does not take them.
+/// The GEMMs of a sum, or nothing if gemm_few_rows does not support them.
 std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
   std::vector<FewRowsTerm> terms{few_rows_term(g.first())};
   std::int64_t depth = g.first().depth();

@@ -18,7 +18,7 @@ WriteColumns writer(const Blocks4& w) {
   };
 }
 
-/// Where blocks do not reach from one column into the next, and no value is smaller than normal numbers.
+/// For matrices whose blocks do not cross columns and whose values are never denormal.
 class Streamer {
  public:
   explicit Streamer(const Blocks4& w)
@@ -47,7 +47,7 @@ class Streamer {
   }
 
  private:
-  static constexpr std::int64_t kScales = 1024;  // that are read at a time
+  static constexpr std::int64_t kScales = 1024;  // read at a time
 
   static float least_scale(const float* map) {
     float least = std::numeric_limits<float>::infinity();
@@ -55,7 +55,7 @@ class Streamer {
       if (map[i] != 0) least = std::min(least, std::abs(map[i]));
     return 2 * kLeastNormal / least;
   }
-  /// Without their signs, of which zero passes for the largest.
+  /// An order by magnitude in which zero is the largest.
   static std::uint32_t order(float scale) { return 2 * std::bit_cast<std::uint32_t>(scale) - 1; }
   bool all_stream(const float* scales, std::int64_t count) const {
     std::uint32_t smallest = order(least_);

@@ -22,7 +22,7 @@ bool streams(float scale) {
   return scale == 0 || (std::abs(scale) >= kLeastStreamedScale && std::isfinite(scale));
 }
 
-/// Where a panel's scales are such as the unit takes.
+/// Streams panels whose scales are in the range that the vector extension supports.
 StreamColumns streamer(const GemmRows8& g) {
   return
       [codes = g.codes.as<std::int8_t>(), scale = g.scale.as<float>(), K = g.codes.shape[1]](const CodePanel& panel) {

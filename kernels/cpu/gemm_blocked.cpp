@@ -10,11 +10,11 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return ceil_div(n, to) * to;
 }
 
-/// [begin, begin + size) of rows, columns or k.
+/// A range [begin, begin + size) of rows, columns or k.
 struct Range {
   std::int64_t begin, size;
 };
-/// n cut into chunks of equal size, a multiple of `unit`, of at most `max`.
+/// Divides n into chunks of equal size, a multiple of `unit` and at most `max`.
 struct Cut {
   std::int64_t n, size;
 
@@ -26,30 +26,30 @@ struct Cut {
   Range at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
 };
 
-/// Where the row operands of the GEMM are read: in place, or packed panel by panel.
+/// How the row operands are read: in place, or packed panel by panel.
 enum class RowSource : std::uint8_t {
   in_place,
-  packed,       ///< all at once, for all strips
-  packed_late,  ///< a panel before it is multiplied, where there is one strip only
+  packed,       ///< all in advance, shared by all strips
+  packed_late,  ///< one panel before it is multiplied, if there is only one strip
 };
 
-/// One of the GEMMs whose sum is computed: its k are [first, first + depth) of those of the whole sum.
+/// One GEMM of the sum; its k are [first, first + depth) of the k of the whole sum.
 struct Term {
   Operand a, b;
   std::int64_t first;
 };
-/// The part of a term that lies in a block of k, and where it begins in the panels of that block.
+/// The part of a term in a block of k, and its start in the panels of that block.
 struct Segment {
   const Term* term;
   Range k;
   std::int64_t group;
 };
 
-/// C is computed in blocks; a block sums over the blocks of k in order, its f32 tiles kept between the blocks. A task
-/// takes a strip of columns, packs it for the current block of k, and multiplies it with a group of rows. Rows are read
-/// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips. The k
-/// of several GEMMs follow each other, each from a whole group of k on.
-/// Workspace of worker 0: packed rows, tiles; of every worker: its strip, at the end.
+/// C is computed in blocks. Each block sums over blocks of k in order, keeping its f32 tiles in between. A task takes a
+/// strip of columns, packs it for the current block of k, and multiplies it by a group of rows. Rows are read in place
+/// if they are f32 with contiguous k; otherwise they are packed first, once for all strips. The k of several GEMMs are
+/// concatenated, each starting at a whole group of k.
+/// Workspace: packed rows and tiles in worker 0's; each worker's strip at the end of its own.
 class Blocked {
  public:
   Blocked(Ctx& ctx, const Gemm& g)
@@ -92,7 +92,7 @@ class Blocked {
     bool first, last;
   };
 
-  /// The depth of the whole sum.
+  /// Adds the terms and returns the depth of the whole sum.
   std::int64_t add_terms() {
     std::int64_t depth = 0;
     const auto add = [&](const Factors& f) {
@@ -110,7 +110,7 @@ class Blocked {
                           });
     return in_place ? RowSource::in_place : RowSource::packed;
   }
-  /// Of a sum without any k, a segment without any.
+  /// The segments in a block; an empty one if the sum has no k.
   std::vector<Segment> segments_of(const Range& block) const {
     std::vector<Segment> segments;
     std::int64_t group = 0;
@@ -124,7 +124,7 @@ class Blocked {
     return segments;
   }
 
-  /// Bytes between panels of `width` lanes: 64 more than the panel, which packing may write over.
+  /// Bytes between panels of `width` lanes, including 64 that packing may write past the end.
   std::int64_t stride(int width) const {
     return round_up(PanelForm{width, kernel_.k_group}.bytes(depth_.size), 64) + 64;
   }
@@ -139,7 +139,7 @@ class Blocked {
     return kTileBytes / (rows_.size * std::int64_t{sizeof(float)});
   }
 
-  /// Where a segment begins in a panel of `width` lanes: in bytes.
+  /// Byte offset of a segment in a panel of `width` lanes.
   static std::int64_t offset(const Segment& s, int width) { return s.group * width * 4; }
 
   void pack_row_panel(std::byte* to, std::int64_t row) const {
@@ -155,8 +155,8 @@ class Blocked {
     });
   }
 
-  /// Strips of columns, and where those are too few for the threads, groups of rows, each of which packs the strip once
-  /// more. How it is cut changes no sum.
+  /// Tasks are strips of columns and, if there are too few strips for the threads, groups of rows, each of which packs
+  /// the strip again. The division does not affect any sum.
   void multiply() {
     const std::int64_t tasks = kTasksPerThread * ctx_.pool().size();
     const bool narrow = ceil_div(block_.columns.size, kernel_.strip) < tasks;
@@ -171,7 +171,7 @@ class Blocked {
       std::byte* const strip = space + Ctx::kWorkspaceBytes - kStripBytes;
       const Range columns = strips.at(task % strips.count()), group = groups.at(task / strips.count());
       pack_strip(strip, columns);
-      const std::int64_t next = task + ctx_.pool().size();  // what this thread most likely does then
+      const std::int64_t next = task + ctx_.pool().size();  // what this thread most likely does next
       multiply_strip({strip, space, columns, group, next < all ? strips.at(next % strips.count()) : Range{}});
     });
   }
@@ -184,7 +184,7 @@ class Blocked {
                    {block_.columns.begin + columns.begin + j, count, s.k.begin, s.k.size}, {width, kernel_.k_group});
     }
   }
-  /// A part of a task's work, out of so many: 0 <= part < parts.
+  /// Part `part` of `parts` of a task's work.
   struct Progress {
     std::int64_t part, parts;
 
@@ -192,9 +192,9 @@ class Blocked {
   };
   struct Task {
     const std::byte* strip;
-    std::byte* row_panel;  ///< memory for one
+    std::byte* row_panel;  ///< memory for one panel
     Range columns, group;
-    Range next;  ///< columns of another task, or none
+    Range next;  ///< columns of the next task, or none
   };
   void multiply_strip(const Task& task) {
     const std::int64_t mr = kernel_.mr, nr = kernel_.nr, end = task.group.begin + task.group.size;
@@ -212,7 +212,7 @@ class Blocked {
     }
   }
 
-  /// Columns that are packed next come from memory into the second cache while others are multiplied.
+  /// Prefetches the columns that are packed next into the level-2 cache while others are multiplied.
   void prefetch_columns(const Range& columns, const Progress& progress) const {
     constexpr std::int64_t kLine = 64;
     if (columns.size == 0) return;
@@ -230,8 +230,8 @@ class Blocked {
     }
   }
 
-  /// While the tiles of one row of tiles are computed, the next rows are fetched: they may be far apart in memory,
-  /// where the processor does not follow by itself.
+  /// While one row of tiles is computed, the next rows are prefetched: they may be far apart in memory, out of reach of
+  /// the hardware prefetcher.
   void prefetch_rows(std::int64_t row, std::int64_t end, const Progress& progress) const {
     if (source_ != RowSource::in_place) return;
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, end - row);
@@ -248,9 +248,9 @@ class Blocked {
   }
 
   struct Panels {
-    const std::byte *rows, *columns;  ///< the first only if rows are packed
+    const std::byte *rows, *columns;  ///< rows: only if they are packed
   };
-  /// The tile whose upper left element is (row, column) of the block.
+  /// Multiplies the tile whose upper left element is (row, column) of the block.
   void multiply_tile(std::int64_t row, std::int64_t column, const Panels& panels) {
     alignas(64) float once[kMaxTile];
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);

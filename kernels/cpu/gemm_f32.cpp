@@ -16,7 +16,7 @@ constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
-  // Copies, because stores to the tile may alias `call`.
+  // Local copies, because stores to the tile may alias `call`.
   const std::int64_t step = call.a_group, b_step = call.b_group, groups = call.groups, tile_row = call.tile_row;
   float* tile = call.tile;
   const auto* b = static_cast<const float*>(call.b);
@@ -46,7 +46,7 @@ void multiply(const TileCall& call) {
     for (int v = 0; v < Vectors; ++v) store_floats(tile + i * tile_row + v * kLanes, sum[i][v]);
 }
 
-/// Eight columns of b, 32 bytes of each, times f32 rows: one value of k after the other.
+/// Eight columns of b, 32 bytes of each, times f32 rows, one value of k at a time.
 template <int Rows, bool Bf16>
 [[gnu::always_inline]] inline void add_eight(const std::byte* b, std::int64_t b_column, const float* (&a)[Rows],
                                              std::int64_t step, Floats (&sum)[Rows]) {
@@ -84,7 +84,7 @@ void stream(const StreamCall& call) {
     left[i] = load_floats(call.tile + i * call.tile_row);
     right[i] = load_floats(call.tile + i * call.tile_row + kHalf);
   }
-  // Lines are read whole: rows that lie a power of two apart throw each other out of the first cache.
+  // Reads whole cache lines: rows a power of two apart evict each other from the level-1 cache.
   for (std::int64_t k = 0; k < depth; k += 2 * kDepth, b += 2 * kVector) {
     add_eight<Rows, Bf16>(b, b_column, a, step, left);
     add_eight<Rows, Bf16>(b + kVector, b_column, next, step, left);

@@ -8,12 +8,12 @@
 namespace qtrain::ops {
 namespace {
 
-/// Columns of a panel, and of a part that is packed.
+/// Columns per panel, and per packed part of one.
 constexpr int kWidth = 32, kPackedWidth = 16;
-/// Values of k that are packed at a time, of kPackedWidth columns.
+/// Values of k packed at a time, for kPackedWidth columns.
 constexpr std::int64_t kPackedDepth = 64;
 
-/// Sums in f32 are the same in vectors of any width, and eight lanes are those that b can be turned in.
+/// f32 sums are the same in vectors of any width, and b can be transposed in eight lanes.
 const TileKernel& few_rows_kernel(MatmulPrecision precision) {
   const TileKernel& widest = tile_kernel(precision);
   return widest.k_group == 1 ? kTileF32 : widest;
@@ -23,7 +23,7 @@ DType type_of(const TileKernel& kernel) {
   return kernel.k_group == 1 ? DType::f32 : DType::bf16;
 }
 
-/// The rows of a term as tiles read them, in panels of mr: in place, or packed.
+/// The rows of a term as tiles read them, in panels of mr rows: in place, or packed.
 struct RowPanels {
   const std::byte* data;
   std::int64_t panel_bytes, row_step, group_step;
@@ -33,7 +33,7 @@ struct RowPanels {
   }
 };
 
-/// C in panels of kWidth columns, each summed over all terms while its tile stays in the first cache.
+/// C in panels of kWidth columns; a panel's tile stays in the level-1 cache while it is summed over all terms.
 class FewRows {
  public:
   FewRows(Ctx& ctx, const Gemm& g, const std::vector<FewRowsTerm>& terms)
@@ -62,7 +62,7 @@ class FewRows {
   }
 
  private:
-  /// A panel of columns of one term, from k on, and the tile it is added to.
+  /// A panel of one term's columns, starting at k, and the tile that it is added to.
   struct Part {
     std::size_t term;
     Operand columns;
@@ -78,7 +78,7 @@ class FewRows {
 
   void pack_rows() {
     std::byte* space = ctx_.workspace(0).data();
-    // Rows that are not there take no room between those that are.
+    // Rows beyond M do not take up space between those that exist.
     const PanelForm form{static_cast<int>(std::min<std::int64_t>(kernel_.mr, M_)), kernel_.k_group};
     for (const FewRowsTerm& t : terms_) {
       if (kernel_.k_group == 1 && t.rows.dtype == DType::f32 && t.rows.k_stride == 1) {
@@ -96,7 +96,7 @@ class FewRows {
     }
   }
 
-  /// Pairs of a single row are where they were; an odd last k is followed by zero.
+  /// Rounds a single row to bf16; pairs keep their places, and an odd last k is followed by zero.
   static void round_row(std::byte* to, const Operand& row) {
     const auto* x = reinterpret_cast<const float*>(row.data);
     auto* y = reinterpret_cast<Bf16*>(to);
@@ -105,8 +105,8 @@ class FewRows {
     if (row.k % 2 == 1) y[row.k] = Bf16(0.0F);
   }
 
-  /// Neighboring panels, which are mostly one thread's: what it reads next is known. Others take some when they are
-  /// done with theirs; no panel's result depends on who computes it.
+  /// Adjacent panels, mostly processed by one thread, so that its next reads are known. Threads that have finished
+  /// their share take panels from others; a panel's result does not depend on the thread.
   struct alignas(64) Share {
     std::atomic<std::int64_t> next;
     std::int64_t end;
@@ -117,7 +117,7 @@ class FewRows {
       multiply({i * kWidth, std::min<std::int64_t>(kWidth, N - i * kWidth), i + 1 < share.end ? kWidth : 0});
   }
 
-  /// Columns of C, and how many columns later those come that this thread most likely multiplies next.
+  /// Columns of C, and the distance in columns to those that this thread most likely multiplies next.
   struct Panel {
     std::int64_t column, count, ahead;
   };
@@ -182,7 +182,7 @@ class FewRows {
              depth - streamed);
   }
 
-  /// For one or two rows columns are turned on the way to the multiplier. Returns how many k are done.
+  /// For one or two rows, columns are transposed on the fly. Returns the number of k processed.
   std::int64_t stream(const Part& part, std::int64_t depth) const {
     const Operand& b = part.columns;
     if (M_ > 2 || part.count != kernel_.streamed || b.k_stride != 1) return 0;
@@ -200,7 +200,7 @@ class FewRows {
   }
 
   void packed(const Part& part, std::int64_t depth) const {
-    alignas(64) std::uint32_t words[kPackedDepth * kPackedWidth + 16];  // pack_panel may write 64 bytes more
+    alignas(64) std::uint32_t words[kPackedDepth * kPackedWidth + 16];  // pack_panel may write 64 bytes past the end
     const RowPanels& rows = rows_[part.term];
     const std::int64_t vectors = ceil_div(part.count, kernel_.lanes);
     const auto width = static_cast<int>(vectors * kernel_.lanes);

@@ -4,7 +4,7 @@
 
 namespace qtrain::ops {
 
-/// A finished f32 tile [rows, columns] with rows `stride` apart, which becomes C[row.., column..].
+/// A finished f32 tile [rows, columns], with rows `stride` apart, for C[row.., column..].
 struct Tile {
   const float* data;
   std::int64_t stride, row, column, rows, columns;

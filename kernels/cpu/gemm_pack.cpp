@@ -12,10 +12,10 @@ using simd::FullLanes;
 using simd::load;
 using simd::load_words;
 using simd::transpose_words;
-/// Both storage types of the panel are written as 32-bit words: an f32, or two bf16 with the lower k in the low half.
+/// Panels of both types are written as 32-bit words: an f32, or two bf16 with the lower k in the low half.
 using simd::Words;
 
-/// Eight words of one lane from k on, `valid` values of k of which exist.
+/// Eight words of one lane starting at k, of which `valid` values of k exist.
 template <class T, int Group, class Valid>
 Words lane_words(const T* p, Valid valid) {
   if constexpr (Group == 1) {
@@ -40,7 +40,7 @@ Words lane_words(const T* p, Valid valid) {
   }
 }
 
-/// Vector stores may alias anything, so the loops below work on local copies only.
+/// Vector stores may alias anything, so the loops below use only local copies.
 void put(std::uint32_t* to, Words words) {
   simd::store_words(to, words);
 }
@@ -68,16 +68,16 @@ class Packer {
 
  private:
   static constexpr int kBlock = 8 * Group;  // values of k in a block of words
-  /// Values of k that all lanes are packed for at a time, so that lines are written while they are in the first cache.
+  /// Values of k packed at a time for all lanes, so that lines are completed while they are in the level-1 cache.
   static constexpr std::int64_t kChunk = 64;
   static constexpr bool kWidens = Group == 1 && std::is_same_v<T, Bf16>;
 
-  /// Eight lanes from `lane` on, for some k.
+  /// Eight lanes starting at `lane`, for a range of k.
   struct Part {
     std::int64_t lane, k, depth;
   };
-  /// From memory where k runs fastest. Groups are written in rising order, so that what a store writes beyond the
-  /// panel's width is overwritten by the next one.
+  /// For memory with contiguous k. Groups are written in ascending order, so that what a store writes past the panel's
+  /// width is overwritten by the next one.
   void eight_lanes(std::uint32_t* to, const Part& part) const {
     const std::int64_t stride = lane_stride_, depth = part.depth, width = width_;
     const int count = static_cast<int>(std::clamp<std::int64_t>(lanes_ - part.lane, 0, 8));
@@ -101,8 +101,8 @@ class Packer {
       for (int g = 0; g < (left + Group - 1) / Group; ++g) put(to + g * width, block[g]);
     }
   }
-  /// bf16 to f32: pairs of neighboring k are turned as one word and come apart afterwards. Returns how many k are
-  /// done.
+  /// bf16 to f32: pairs of adjacent k are transposed as one word and split afterwards. Returns the number of k
+  /// processed.
   std::int64_t eight_lanes_in_pairs(std::uint32_t* to, const T* from, std::int64_t depth) const {
     const std::int64_t stride = lane_stride_, width = width_;
     const Words upper = all_words(0xffff0000U);
@@ -124,7 +124,7 @@ class Packer {
     return left == kBlock ? lane_words<T, Group>(p, FullLanes<float>{}) : lane_words<T, Group>(p, left);
   }
 
-  /// One group of k for all lanes, from memory where lanes run fastest.
+  /// One group of k for all lanes, for memory with contiguous lanes.
   void one_group(std::uint32_t* to, std::int64_t k) const {
     const T* low = first_ + k * k_stride_;
     const T* high = Group == 2 && k + 1 < depth_ ? low + k_stride_ : nullptr;

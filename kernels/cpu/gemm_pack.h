@@ -6,8 +6,8 @@
 
 namespace qtrain::ops {
 
-/// One operand as the packing sees it: lanes (rows of A, columns of B) times k, element (lane, k) at
-/// data[lane * lane_stride + k * k_stride]; one of the strides is 1.
+/// An operand in terms of packing: lanes (rows of A, columns of B) times k. Element (lane, k) is data[lane *
+/// lane_stride + k * k_stride]; one of the strides is 1.
 struct Operand {
   const std::byte* data;
   DType dtype;  // f32 or bf16
@@ -20,14 +20,14 @@ Operand columns_of(const Factors& f);  ///< op(B): lanes are the columns of C
 struct PanelRange {
   std::int64_t lane, count, k, depth;
 };
-/// What a packed panel looks like: `width` lanes (those beyond `count` are zero), in groups of `k_group` values of k,
-/// as f32 (k_group 1) or rounded to bf16 (k_group 2, an odd last k is followed by zero).
+/// The layout of a packed panel: `width` lanes (those beyond `count` are zero), in groups of `k_group` values of k, as
+/// f32 (k_group 1) or rounded to bf16 (k_group 2; an odd last k is followed by zero).
 struct PanelForm {
   int width, k_group;
 
   std::int64_t bytes(std::int64_t depth) const { return (depth + k_group - 1) / k_group * width * 4; }
 };
-/// Writes form.bytes(range.depth) bytes; may write up to 64 bytes more behind them.
+/// Writes form.bytes(range.depth) bytes, and up to 64 more past the end.
 void pack_panel(void* to, const Operand& from, const PanelRange& range, const PanelForm& form);
 
 }  // namespace qtrain::ops

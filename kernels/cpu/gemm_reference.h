@@ -4,7 +4,7 @@
 
 namespace qtrain::ops {
 
-/// The specification of Gemm: one sum per element in rising k, in f64 for f64 operands, else in f32.
+/// The reference for Gemm: one sum per element in ascending k, in f64 for f64 operands, else in f32.
 template <class Ta, class Tb, class Tc>
 void gemm_reference(Ctx& ctx, const Gemm& g) {
   using A = std::conditional_t<std::is_same_v<Ta, double>, double, float>;

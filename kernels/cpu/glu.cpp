@@ -20,7 +20,7 @@ void forward(Ctx& ctx, const Glu& a) {
   });
 }
 
-/// All inputs of an element are read before its gradients are written: dgate and dup may be any of the inputs.
+/// All inputs of an element are read before its gradients are written, so dgate and dup may be any of the inputs.
 template <class T, Activation K>
 void backward(Ctx& ctx, const GluGrad& a) {
   using A = Acc<T>;

@@ -10,7 +10,7 @@ simd::Vec<A> sigmoid(simd::Vec<A> x) {
   return A{1} / (A{1} + simd::exp(-x));
 }
 
-/// z(g) = 2 sqrt(2/pi) (g + 0.044715 g^3), and its slope.
+/// z(g) = 2 sqrt(2/pi) (g + 0.044715 g^3), and its derivative.
 template <class A>
 struct GeluPolynomial {
   static constexpr A kLinear = A(1.5957691216057308), kCubic = A(0.044715);

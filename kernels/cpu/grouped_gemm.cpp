@@ -8,7 +8,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// Contexts of one thread each, in which threads compute GEMMs of their own.
+/// Single-threaded contexts, for threads that each compute GEMMs of their own.
 class LoneContexts {
  public:
   explicit LoneContexts(Device) {}
@@ -24,11 +24,11 @@ class LoneContexts {
   std::vector<std::unique_ptr<Ctx>> contexts_;
 };
 
-/// Rows of a GEMM that are one task: enough to pay for packing the matrix that they are multiplied with.
+/// Rows of a GEMM per task: enough to amortize packing the matrix.
 constexpr std::int64_t kTaskRows = 256;
 
-/// Many GEMMs are computed side by side, each by one thread; few one after the other, each by all. A row of a
-/// GEMM has the same bits in any chunk, so the way changes no result.
+/// Many GEMMs run concurrently, one thread each; few run one after another with all threads. A row has the same bits in
+/// any chunk, so the results are the same.
 void run_gemms(Ctx& ctx, const std::vector<Gemm>& gemms) {
   constexpr std::int64_t kTasksPerThread = 3;
   const int threads = ctx.pool().size();

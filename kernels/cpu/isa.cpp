@@ -18,7 +18,7 @@ std::string all_names() {
 }  // namespace
 
 CpuIsa cpu_isa() {
-  // Asked once: in a virtual machine each answer is one of its host, which takes tens of microseconds.
+  // Asked only once: in a virtual machine, CPUID traps to the host, which takes tens of microseconds.
   static const FoundIsa found = find_isa();
   const char* text = std::getenv("QTRAIN_CPU_ISA");
   if (!text || !*text) return found.fastest;

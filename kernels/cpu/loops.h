@@ -6,14 +6,14 @@
 #include "core/context.h"
 #include "kernels/cpu/simd.h"
 
-/// How the CPU ops cut their work. Every cut depends on shapes only, so that results never depend on the threads.
+/// How the CPU ops divide their work. The division depends on shapes only, so that results never depend on the threads.
 namespace qtrain::ops {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// body(begin, end) over chunks of [0, n), each of about `block_size` units.
+/// Calls body(begin, end) for chunks of [0, n), each of about `block_size` units.
 template <class Body>
 void for_ranges(Ctx& ctx, std::int64_t n, std::int64_t block_size, const Body& body) {
   block_size = std::max<std::int64_t>(block_size, 1);
@@ -21,24 +21,24 @@ void for_ranges(Ctx& ctx, std::int64_t n, std::int64_t block_size, const Body& b
                  [&](std::int64_t task, int) { body(task * block_size, std::min(n, (task + 1) * block_size)); });
 }
 
-/// Elements a task of an elementwise op works on: enough to pay for handing the task out.
+/// Elements per task of an elementwise op: enough to amortize scheduling the task.
 inline constexpr std::int64_t kBlockSize = 1 << 14;
 
-/// Rows of `width` elements, about kBlockSize elements a task.
+/// Rows of `width` elements, about kBlockSize elements per task.
 template <class Body>
 void for_rows(Ctx& ctx, std::int64_t rows, std::int64_t width, const Body& body) {
   for_ranges(ctx, rows, kBlockSize / std::max<std::int64_t>(width, 1), body);
 }
 
-/// y = or += v, as the sink says.
+/// y = or += v, according to `mode`.
 template <class A, class T, class Lanes>
 inline void write(T* y, simd::Vec<A> v, Lanes lanes, Sink::Mode mode) {
   if (mode == Sink::Mode::accumulate) v += simd::load<A>(y, lanes);
   simd::store<A>(y, v, lanes);
 }
 
-/// Sums over rows in a fixed order: the rows are cut into at most kParts parts, each part adds its rows one after the
-/// other, and the parts are added in order. `add_rows(begin, end, part)` adds rows [begin, end) to part[width].
+/// Sums over rows in a fixed order: the rows are divided into at most kParts parts, each part adds its rows in order,
+/// and the parts are added in order. `add_rows(begin, end, part)` adds rows [begin, end) to part[width].
 template <class A>
 class RowSums {
  public:

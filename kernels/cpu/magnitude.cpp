@@ -11,7 +11,7 @@ using simd::Acc;
 using simd::each;
 using simd::Vec;
 
-// Sum of squares of a row of W + scale * B A, a chunk at a time that stays in the first cache.
+// Sum of squares of a row of W + scale * B A, in chunks that stay in the level-1 cache.
 template <class W, class A>
 double squares_of_sum(const RowNorms& n, std::int64_t row) {
   constexpr std::int64_t kChunk = 512;
@@ -52,7 +52,7 @@ void scale_as(Ctx& ctx, const ScaleToMagnitude& s) {
   const A *m = s.magnitude.as<A>(), *norm = s.norm.as<A>(), *bias = s.bias ? s.bias.as<A>() : nullptr;
   const X* x = s.x.as<X>();
   Y* y = s.y.t.as<Y>();
-  // Factors are the same for all rows, so that they are divided once.
+  // Factors are the same for all rows, so they are divided only once.
   A* factors = reinterpret_cast<A*>(ctx.workspace(0).data());
   check(static_cast<std::size_t>(N) * sizeof(A) <= Ctx::kWorkspaceBytes, "a row is longer than the workspace");
   for (std::int64_t j = 0; j < N; ++j) factors[j] = relative_to(m[j], norm[j]) + static_cast<A>(s.shift);
@@ -85,7 +85,7 @@ void magnitude_grad_as(Ctx& ctx, const MagnitudeGrad& g) {
   sums.finish(g.dmagnitude.t.as<A>(), g.dmagnitude.mode);
 }
 
-// f64 everywhere, or any mix of the others.
+// All f64, or any mix of the other types.
 template <class F>
 void dispatch_pair(DType a, DType b, const F& f) {
   if (a == DType::f64) return f.template operator()<double, double>();

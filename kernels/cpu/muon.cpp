@@ -8,7 +8,7 @@ namespace {
 
 using simd::Vec;
 
-/// body(i, lanes) over [0, n), in parallel.
+/// Calls body(i, lanes) over [0, n) in parallel.
 template <class Body>
 void elements(Ctx& ctx, std::int64_t n, const Body& body) {
   for_ranges(ctx, n, kBlockSize, [&](std::int64_t begin, std::int64_t end) {

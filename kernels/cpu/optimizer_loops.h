@@ -5,15 +5,15 @@
 #include "kernels/code_table.h"
 #include "kernels/cpu/loops.h"
 
-/// The loops of optimizers. A step is a function object
+/// Loops for optimizers. A step is a function object
 ///   Vec<A> operator()(Vec<A> param, Vec<A> grad, std::array<Vec<A>, S>& state) const
-/// that gives the new parameter and changes the state.
+/// that returns the new parameter and updates the state.
 namespace qtrain::ops {
 
 template <class A, std::size_t S>
 using Lanes = std::array<simd::Vec<A>, S>;
 
-/// Parameter, gradient and state of n values.
+/// Parameter, gradient and state, n values each.
 template <class A, std::size_t S>
 struct UpdateArrays {
   A* param;
@@ -21,7 +21,7 @@ struct UpdateArrays {
   std::array<A*, S> state;
 };
 
-/// f(0), f(1), ... f(S - 1)
+/// Calls f(0), f(1), ... f(S - 1).
 template <std::size_t S, class F>
 void for_states(const F& f) {
   [&]<std::size_t... K>(std::index_sequence<K...>) {
@@ -44,7 +44,7 @@ void update_elements(Ctx& ctx, std::int64_t n, const UpdateArrays<A, S>& a, cons
   });
 }
 
-/// Eight codes as values of the map.
+/// Decodes eight codes.
 inline simd::Vec<float> decoded(const CodeTable& table, const std::uint8_t* codes) {
   return simd::look_up(table.values, simd::widen_bytes(codes));
 }
@@ -60,7 +60,7 @@ inline void encode(const CodeTable& table, simd::Vec<float> x, std::uint8_t* cod
   simd::store_bytes(codes, first - simd::above(x, simd::look_up(table.limits, first)));
 }
 
-/// A block of coded state. Codes are read and written 256 at a time, from a copy where the block is shorter.
+/// A block of coded state. Codes are processed 256 at a time, through a copy if the block is shorter.
 class CodedBlock {
  public:
   CodedBlock(const CodedState& s, std::int64_t block)
@@ -69,7 +69,7 @@ class CodedBlock {
         absmax_(s.absmax.as<float>() + block),
         count_(std::min(kCodeBlock, s.codes.numel() - block * kCodeBlock)) {}
 
-  /// values [kCodeBlock], zeros behind the block's end
+  /// Decodes to values [kCodeBlock], with zeros past the end of the block.
   void open(float* values) const {
     std::uint8_t copied[kCodeBlock] = {};
     const std::uint8_t* codes = count_ == kCodeBlock ? codes_ : std::copy_n(codes_, count_, copied) - count_;
@@ -94,7 +94,7 @@ class CodedBlock {
   std::int64_t count_;
 };
 
-/// Parameter and gradient, f32, and their coded state.
+/// Parameter and gradient in f32, and their coded state.
 template <std::size_t S>
 struct CodedUpdate {
   Tensor param;

@@ -8,7 +8,7 @@ using simd::Vec;
 
 constexpr std::int64_t kChunk = 256;
 
-/// Gates and ups of a chunk of a row as arrays of their own.
+/// Gates and ups of a chunk of a row, as separate arrays.
 template <class A>
 struct Chunk {
   A gate[kChunk], up[kChunk];
@@ -45,21 +45,21 @@ struct RowPart {
   }
 };
 
-/// What clamping leaves of gate and up, and where it leaves the gradient: 1 or 0.
+/// Gate and up after clamping, and the derivatives of clamping: 1 or 0.
 template <class A, class Op>
 struct Clamped {
   Vec<A> gate, up, gate_slope, up_slope;
 
   Clamped(const Op& a, Vec<A> g, Vec<A> u) : gate(g), up(u), gate_slope(), up_slope() {
     const Vec<A> limit = simd::broadcast(static_cast<A>(a.limit)), one = simd::broadcast(A{1}), none{};
-    gate = -simd::max(-limit, -g);  // a NaN stays one
+    gate = -simd::max(-limit, -g);  // keeps NaN
     up = simd::max(-limit, -simd::max(-limit, -u));
     gate_slope = simd::select(gate == g, one, none);
     up_slope = simd::select(up == u, one, none);
   }
 };
 
-/// body(row, part) for the parts of all rows of [rows, F].
+/// Calls body(row, part) for the parts of all rows of [rows, F].
 template <class T, GluOrder O, class Body>
 void for_parts(Ctx& ctx, const Shape& shape, const Body& body) {
   const std::int64_t F = shape[-1];

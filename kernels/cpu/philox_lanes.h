@@ -4,10 +4,10 @@
 
 namespace qtrain::simd {
 
-/// Two chains of eight counters each, because one alone waits for its multiplications.
+/// Two independent chains of eight counters each, to hide the latency of multiplications.
 inline constexpr int kPhiloxLanes = 8, kPhiloxChains = 2, kPhiloxWords = 4 * kPhiloxLanes * kPhiloxChains;
 
-/// The four words of eight counters.
+/// The state of eight counters: four words each.
 struct PhiloxState {
   Words c0, c1, c2, c3;
 };
@@ -16,8 +16,8 @@ inline PhiloxState philox_round(const PhiloxState& s, Words k0, Words k1) {
   return {p1.high ^ s.c1 ^ k0, p1.low, p0.high ^ s.c3 ^ k1, p0.low};
 }
 
-/// philox(key, stream, counter) and the following ones, one behind the other: kPhiloxWords words. counter is a multiple
-/// of 16.
+/// Writes kPhiloxWords consecutive words of philox(key, stream, counter), philox(key, stream, counter + 1), ...
+/// `counter` is a multiple of 16.
 inline void philox_lanes(std::uint64_t key, std::uint64_t stream, std::uint64_t counter, std::uint32_t* words) {
   constexpr std::uint32_t kFirst[kPhiloxLanes] = {0, 1, 2, 3, 4, 5, 6, 7};
   const auto all = [](std::uint64_t x) { return all_words(static_cast<std::uint32_t>(x)); };

@@ -1,6 +1,6 @@
 #include "kernels/cpu/quantize4.h"
 
-// Compiled without contraction: products are rounded before they are added.
+// Compiled without contraction (FMA): products are rounded before they are added.
 namespace qtrain::ops {
 
 float Scales::operator[](std::int64_t block) const {
@@ -31,7 +31,7 @@ void dispatch_storage(DType d, F&& f) {
   }
 }
 
-/// Results that no cache holds are written past them: a store would read the line first.
+/// Results too large for the caches are stored past them: a cached store would read the line first.
 constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 
 template <class T>
@@ -48,7 +48,7 @@ void dequantize_as(Ctx& ctx, const Dequantize4& a) {
   });
 }
 
-/// Bits of the largest magnitude: those of a NaN are larger than any other's.
+/// The bits of the largest magnitude; a NaN has larger bits than any other value.
 template <class T>
 std::int32_t largest_bits(const T* x, std::int64_t n) {
   Words largest{};
@@ -60,7 +60,7 @@ std::int32_t largest_bits(const T* x, std::int64_t n) {
   return *std::max_element(lanes, lanes + 8);
 }
 
-/// Finds codes by halving: eight values at a time with four comparisons.
+/// Finds codes by binary search: eight values at a time with four comparisons.
 class Coder {
  public:
   explicit Coder(FourBit type) : order_(order_of(type)) {
@@ -77,7 +77,7 @@ class Coder {
     for (const float bound : order_.bounds) place += bound < v ? 1 : 0;
     return order_.order[place];
   }
-  /// Eight bytes of codes of the sixteen values in a and b.
+  /// Writes eight bytes of codes for the sixteen values in a and b.
   void sixteen(Vec<float> a, Vec<float> b, std::uint8_t* codes) const {
     simd::store_codes(codes, order_.order.data(), places(a), places(b));
   }
@@ -105,7 +105,7 @@ void code_full_block(const Coder& coder, const T* x, float inverse, std::int64_t
     coder.sixteen(simd::load<float>(x + i) * scale, simd::load<float>(x + i + 8) * scale, codes + i / 2);
 }
 
-/// The last block, which is shorter, divides.
+/// Encodes the last, shorter block, which divides by its scale.
 template <class T>
 void code_last_block(const Coder& coder, const T* x, float scale, std::int64_t n, std::uint8_t* codes) {
   const std::uint8_t zero = coder.one(0);

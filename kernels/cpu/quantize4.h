@@ -5,10 +5,10 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/quantize.h"
 
-/// 4-bit blocks as CPU ops read them.
+/// Access to 4-bit blocks for CPU ops.
 namespace qtrain::ops {
 
-/// The scales of blocks.
+/// The scales of all blocks.
 class Scales {
  public:
   explicit Scales(const Blocks4& w) : size_(w.nested_blocksize) {
@@ -22,15 +22,15 @@ class Scales {
     offset_ = *w.offset.as<float>();
   }
   float operator[](std::int64_t block) const;
-  /// All of them, or null where they are nested.
+  /// Pointer to all scales, or null if they are nested.
   const float* plain() const { return codes_ ? nullptr : absmax_; }
-  /// Those of blocks that are read later.
+  /// Prefetches scales of blocks that are read later.
   void fetch(std::int64_t first, std::int64_t count) const {
     const auto* from = codes_ ? codes_ + first : reinterpret_cast<const std::uint8_t*>(absmax_ + first);
     const std::int64_t bytes = codes_ ? count : count * 4;
     for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
   }
-  /// Of neighboring blocks, where they are nested.
+  /// Reads the scales of consecutive blocks, which must be nested.
   void read(std::int64_t first, std::int64_t count, float* to) const;
 
  private:
@@ -40,7 +40,7 @@ class Scales {
   int size_;
 };
 
-/// The sixteen values that a block of one scale has.
+/// The sixteen possible values in a block.
 template <class T>
 class BlockValues {
  public:
@@ -51,7 +51,7 @@ class BlockValues {
   }
   T operator[](int code) const { return values_[code]; }
 
-  /// y[0, 32) from 16 bytes of codes.
+  /// Expands 16 bytes of codes to y[0, 32).
   template <Stores S>
   void expand32(const std::uint8_t* codes, T* y) const {
     constexpr bool kStreamed = S == Stores::streamed;
@@ -70,7 +70,7 @@ inline int code_at(const std::uint8_t* codes, std::int64_t i) {
   return i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
 }
 
-/// Elements of w in any range, as T.
+/// Expands any range of elements of w to T.
 template <class T>
 class Expansion {
  public:
@@ -105,7 +105,7 @@ class Expansion {
   }
   template <Stores S>
   void whole(std::int64_t block, std::int64_t blocks, T* y) const {
-    constexpr std::int64_t kMax = 64;  // scales at a time
+    constexpr std::int64_t kMax = 64;  // scales read at a time
     float scales[kMax];
     for (const std::int64_t end = block + blocks; block < end; block += kMax) {
       const std::int64_t count = std::min(kMax, end - block);
@@ -119,7 +119,7 @@ class Expansion {
   Scales scales_;
   const std::uint8_t* codes_;
   const float* map_;
-  const ExpandBlocks4* wide_;  ///< by Stores, or null
+  const ExpandBlocks4* wide_;  ///< indexed by Stores; may be null
 };
 
 }  // namespace qtrain::ops

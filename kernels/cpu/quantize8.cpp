@@ -3,19 +3,19 @@
 #include "kernels/cpu/quantize8.h"
 #include "kernels/quantize.h"
 
-// Compiled without contraction: products are rounded before they are added.
+// Compiled without contraction (FMA): products are rounded before they are added.
 namespace qtrain::ops {
 namespace {
 
 using simd::Vec;
 
-/// Codes and scale of one block.
+/// Computes codes and scale of one block.
 void quantize_block(const Quantize8& a, std::int64_t begin, std::int64_t end, float* absmax) {
   const auto* x = a.x.as<float>();
   const auto* map = a.map.as<float>();
   auto* codes = a.codes.as<std::uint8_t>();
   float largest = 0;
-  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(x[i]));  // passes over NaN
+  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(x[i]));  // skips NaN
   *absmax = largest;
   if (largest == 0) return void(std::fill(codes + begin, codes + end, std::uint8_t{0}));
   const float inverse = 1.0F / largest;

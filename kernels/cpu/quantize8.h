@@ -2,10 +2,10 @@
 #include "kernels/cpu/expand8.h"
 #include "kernels/cpu/loops.h"
 
-/// LLM.int8 weights as CPU ops read them.
+/// Access to LLM.int8 weights for CPU ops.
 namespace qtrain::ops {
 
-/// Any row, as T.
+/// Expands rows to T.
 template <class T>
 class RowExpansion8 {
  public:
@@ -25,7 +25,7 @@ class RowExpansion8 {
     });
   }
 
-  ExpandRow8 wide_ = whole_row8(dtype_of<T>);  ///< or null
+  ExpandRow8 wide_ = whole_row8(dtype_of<T>);  ///< may be null
 };
 
 }  // namespace qtrain::ops

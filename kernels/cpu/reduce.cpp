@@ -20,7 +20,7 @@ void column_sum_as(Ctx& ctx, const ColumnSum& a) {
   dispatch_float(a.y.t.dtype, [&]<class Y>() { sums.finish(a.y.t.as<Y>(), a.y.mode); });
 }
 
-/// out (+)= sum over i of term(Vec<double>) in fixed chunks, whose f64 sums are added in order.
+/// out (+)= sum over i of term(Vec<double>), in fixed chunks whose f64 sums are added in order.
 template <class T, class Term>
 void sum_terms(Ctx& ctx, const Sink& out, ConstTensor x, const Term& term) {
   const T* p = x.as<T>();

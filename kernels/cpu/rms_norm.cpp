@@ -7,15 +7,6 @@ namespace qtrain::ops {
 namespace {
 
 using simd::Acc;
-using simd::each;
-
-template <class T>
-void add_row(T* sum, const T* x, const T* residual, std::int64_t n) {
-  using A = Acc<T>;
-  each<A>(n, [&](std::int64_t i, auto lanes) {
-    simd::store<A>(sum + i, simd::load<A>(x + i, lanes) + simd::load<A>(residual + i, lanes), lanes);
-  });
-}
 
 template <class T>
 void forward(Ctx& ctx, const RmsNorm& a) {
@@ -25,17 +16,10 @@ void forward(Ctx& ctx, const RmsNorm& a) {
   A* inv_rms = a.inv_rms.as<A>();
   const T* x = a.x.as<T>();
   const OffsetWeight<A> weight(a.weight, a.weight_offset);
-  const T* residual = a.residual ? a.residual.as<T>() : nullptr;
-  T* sum = residual ? a.sum.as<T>() : nullptr;
   for_rows(ctx, a.x.shape.rows(), C, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = x + r * C;
-      if (residual) {
-        add_row(sum + r * C, row, residual + r * C, C);
-        row = sum + r * C;
-      }
-      inv_rms[r] = inverse_rms<T>(row, C, a.eps);
-      normalize<T>(y + r * C, row, weight.data(), {.inv_rms = inv_rms[r], .n = C});
+      inv_rms[r] = inverse_rms<T>(x + r * C, C, a.eps);
+      normalize<T>(y + r * C, x + r * C, weight.data(), {.inv_rms = inv_rms[r], .n = C});
     }
   });
 }
@@ -48,7 +32,7 @@ void backward(Ctx& ctx, const RmsNormGrad& a) {
   const OffsetWeight<A> weight(a.weight, a.weight_offset);
   const A* inv_rms = a.inv_rms.as<A>();
   T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
-  // dweight before dx in each row: dx may be dy.
+  // In each row dweight comes before dx, since dx may be dy.
   const auto one_row = [&](std::int64_t r, A* dweight) {
     const NormRow<A> row{.inv_rms = inv_rms[r], .n = C};
     if (dweight) add_weight_grad<T>(dweight, dy + r * C, x + r * C, row);

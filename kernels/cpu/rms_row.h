@@ -3,10 +3,10 @@
 
 #include "kernels/cpu/loops.h"
 
-/// The RMS norm of one row and its adjoint, shared by rms_norm and rope (norm per head).
+/// The RMS norm of one row and its gradient, shared by rms_norm and rope (norm per head).
 namespace qtrain::ops {
 
-/// weight + offset for the time of an op; the weight itself where there is no offset.
+/// weight + offset for the duration of an op; without an offset, the weight itself.
 template <class A>
 class OffsetWeight {
  public:

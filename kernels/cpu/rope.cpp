@@ -35,7 +35,7 @@ void forward(Ctx& ctx, const Rope& a) {
   });
 }
 
-/// With a head norm: dy is rotated back, then goes through the norm.
+/// With a head norm: rotates dy back, then applies the gradient of the norm.
 template <class T>
 void backward_norm(Ctx& ctx, const RopeGrad& a) {
   using A = Acc<T>;

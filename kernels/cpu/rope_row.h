@@ -4,17 +4,17 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/rms_row.h"
 
-/// The rotation of one head and its adjoint, shared by rope and split_rope.
+/// The rotation of one head and its gradient, shared by rope and split_rope.
 namespace qtrain::ops {
 
-/// Tables of angles, and the place of each token in them.
+/// The tables of angles, and the position of each token.
 template <class T>
 struct Angles {
   const simd::Acc<T>*cos, *sin;
   const std::int32_t* positions;
   std::int64_t half, count;
 
-  /// Index of the table row of token t.
+  /// Offset of token t's row in the tables.
   std::int64_t row(std::int64_t t) const {
     const std::int64_t p = positions[t];
     check(p >= 0 && p < count, "rope: a position is outside the tables");
@@ -36,7 +36,7 @@ struct RotaryPair {
   simd::Vec<A> cos, sin, first, second;
 };
 
-/// body(i, pair, lanes) for the elements i of the first half of what is turned.
+/// Calls body(i, pair, lanes) for the elements i of the first half of the rotated part.
 template <class T, class Body>
 void each_pair(const T* x, const Angles<T>& angles, std::int64_t row, const Body& body) {
   using A = simd::Acc<T>;
@@ -50,7 +50,7 @@ void each_pair(const T* x, const Angles<T>& angles, std::int64_t row, const Body
   });
 }
 
-/// (y1, y2) = (x1 cos - x2 sin, x2 cos + x1 sin) for the halves of what is turned; y may be x.
+/// (y1, y2) = (x1 cos - x2 sin, x2 cos + x1 sin) for the two halves of the rotated part; y may be x.
 template <class T>
 void rotate(T* y, const T* x, const Angles<T>& angles, std::int64_t row) {
   using A = simd::Acc<T>;

@@ -20,18 +20,18 @@ void router_softmax(const L* logits, Acc<L>* probs, std::int64_t E) {
   for (std::int64_t e = 0; e < E; ++e) probs[e] /= sum;
 }
 
-/// Whether a comes before b in the ranking, where a has the higher index.
+/// Whether a ranks before b; a has the higher index, so it does not on a tie.
 template <class A>
 bool ranks_before(A a, A b) {
   return std::isnan(b) ? false : std::isnan(a) || a > b;
 }
 
-/// How many of T rows are tokens.
+/// Number of the T rows that are not padding.
 std::int64_t real_rows(const ConstTensor& tokens, std::int64_t T) {
   return tokens ? std::min<std::int64_t>(*tokens.as<std::int32_t>(), T) : T;
 }
 
-/// The k largest, one after the other.
+/// Finds the k largest logits, one after another.
 template <class L>
 void choose_experts(const L* logits, std::int64_t E, std::span<std::int32_t> chosen) {
   using A = Acc<L>;
@@ -96,7 +96,7 @@ void route_backward(Ctx& ctx, const RouteGrad& a) {
   });
 }
 
-/// A task owns some experts and goes through all tokens in order.
+/// Each task owns some experts and goes through all tokens in order.
 template <class A>
 void router_load_as(Ctx& ctx, const RouterLoad& a) {
   constexpr std::int64_t kOfTask = 16;

@@ -35,7 +35,7 @@ Keys keys_of(std::span<const float> logits) {
   return keys;
 }
 
-/// The first of the ranking, in its order.
+/// Sorts the keys in descending order, keeping the first top_k.
 void rank(Keys& keys, std::int64_t top_k) {
   if (top_k > 0 && top_k < static_cast<std::int64_t>(keys.size())) {
     std::nth_element(keys.begin(), keys.begin() + top_k, keys.end(), std::greater<>{});
@@ -44,7 +44,7 @@ void rank(Keys& keys, std::int64_t top_k) {
   std::sort(keys.begin(), keys.end(), std::greater<>{});
 }
 
-/// The key with which the sum of the weights first exceeds `point`, which is below their total.
+/// The first key at which the cumulative weight exceeds `point`, which is below the total.
 std::uint64_t key_at(const Keys& keys, const SampleWeights<double>& weights, std::uint64_t point) {
   std::uint64_t sum = 0;
   for (const std::uint64_t key : keys)

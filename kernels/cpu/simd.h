@@ -8,8 +8,8 @@
 
 #include "core/half.h"
 
-/// 256-bit vectors for the CPU kernels: loads and stores convert storage (f64, f32, bf16, f16) to the type of the
-/// arithmetic (f64 or f32). All sums have a fixed order. Private to kernels/cpu. What depends on the processor is in
+/// 256-bit vectors for the CPU kernels: loads and stores convert from storage types (f64, f32, bf16, f16) to the type
+/// of the arithmetic (f64 or f32). All sums have a fixed order. Private to kernels/cpu. Processor-specific code is in
 /// lanes.h.
 namespace qtrain::simd {
 
@@ -18,7 +18,7 @@ inline constexpr int kLanes = 32 / static_cast<int>(sizeof(A));
 template <class A>
 using FullLanes = std::integral_constant<int, kLanes<A>>;
 
-/// The type that values stored as T are computed in.
+/// The type in which values stored as T are computed.
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<std::remove_const_t<T>, double>, double, float>;
 
@@ -68,7 +68,7 @@ inline void store(T* p, Vec<A> v, FullLanes<A> = {}) {
   }
 }
 
-/// The first `n` < kLanes elements, then zeros.
+/// Loads the first `n` < kLanes elements, followed by zeros.
 template <class A, class T>
 inline Vec<A> load(const T* p, int n) {
   if constexpr (std::is_same_v<A, float> && std::is_same_v<T, float>) {
@@ -90,7 +90,7 @@ inline void store(T* p, Vec<A> v, int n) {
   }
 }
 
-/// body(i, lanes) for i = 0, kLanes, ...: `lanes` is FullLanes, and an int for a shorter last chunk.
+/// Calls body(i, lanes) for i = 0, kLanes, ...: `lanes` is FullLanes, or an int for a shorter last chunk.
 template <class A, class Body>
 inline void each(std::int64_t n, const Body& body) {
   std::int64_t i = 0;
@@ -114,8 +114,8 @@ inline Vec<float> magnitude(Vec<float> v) {
   return floats_of(bits_of(v) & all_words(0x7fffffff));
 }
 
-/// e^x to 1.2 ulp: x = n ln 2 + r, |r| <= ln 2 / 2, e^r = 1 + r + r^2 q(r) with q a minimax polynomial of degree 4.
-/// 0 below -87.3 (subnormal results would take a hundred cycles each), infinity above 88.8, NaN for NaN.
+/// e^x to 1.2 ulp: x = n ln 2 + r, |r| <= ln 2 / 2, e^r = 1 + r + r^2 q(r), where q is a minimax polynomial of degree
+/// 4. 0 below -87.3 (subnormal results would take a hundred cycles each), infinity above 88.8, NaN for NaN.
 inline Vec<float> exp(Vec<float> x) {
   const Vec<float> lowest = broadcast(-87.3F);
   const Vec<float> in_range = min(broadcast(89.F), max(lowest, x));
@@ -127,7 +127,7 @@ inline Vec<float> exp(Vec<float> x) {
   q = fma(q, r, broadcast(0.166665733819F));
   q = fma(q, r, broadcast(0.5F));
   const Vec<float> e = fma(r * r, q, r) + 1.F;
-  // 2^n in two steps, because 2^128 alone is not a number.
+  // 2^n in two steps, because 2^128 alone would overflow.
   const Words whole = to_whole(n), half = shift_signed<1>(whole);
   const auto power = [](Words k) { return floats_of((k + all_words(127)) << 23); };
   const Vec<float> result = e * power(half) * power(whole - half);

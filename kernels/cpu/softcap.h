@@ -1,11 +1,11 @@
 #pragma once
 #include "kernels/cpu/simd.h"
 
-/// Capped scores and logits: cap * tanh(x / cap). Private to kernels/cpu.
+/// Softcap of scores and logits: cap * tanh(x / cap). Private to kernels/cpu.
 namespace qtrain::simd {
 
-/// tanh x to 2 ulp: below 5/8 x + x^3 q(x^2) with q a minimax polynomial of degree 4 (relative error 4.4e-9), above
-/// 1 - 2 / (e^2|x| + 1) with the sign of x. NaN for NaN.
+/// tanh x to 2 ulp: below 5/8, x + x^3 q(x^2), where q is a minimax polynomial of degree 4 (relative error 4.4e-9);
+/// above, 1 - 2 / (e^2|x| + 1) with the sign of x. NaN for NaN.
 inline Vec<float> tanh(Vec<float> x) {
   const Words sign = bits_of(x) & all_words(0x80000000U);
   const Vec<float> size = floats_of(bits_of(x) ^ sign), square = x * x;
@@ -29,14 +29,14 @@ inline void tanh_of(A* x, std::int64_t n, A factor) {
   each<A>(n, [&](std::int64_t i, auto lanes) { store<A>(x + i, tanh(load<A>(x + i, lanes) * f), lanes); });
 }
 
-/// Logits as a loss or a sampler sees them: cap * tanh(scale * z / cap), scale * z where cap is 0.
+/// Logits as the loss or sampler uses them: cap * tanh(scale * z / cap), or scale * z if cap is 0.
 template <class A>
 struct LogitCap {
   A scale, cap;
 
   bool changes_nothing() const { return scale == 1 && cap == 0; }
   Vec<A> value(Vec<A> z) const { return cap > 0 ? cap * tanh(z * (scale / cap)) : z * scale; }
-  /// Of the value by z.
+  /// The derivative of the value with respect to z.
   Vec<A> slope(Vec<A> value) const {
     if (!(cap > 0)) return broadcast(scale);
     const Vec<A> t = value / cap;

@@ -5,7 +5,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// The heads of a token where they are concatenated, and each in its own tensor.
+/// The heads of a token, concatenated and as separate tensors.
 template <class T>
 struct SplitToken {
   const SplitHeads& n;

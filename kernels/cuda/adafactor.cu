@@ -10,12 +10,12 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr std::size_t kShared = sizeof(BlockPartials<double>);
 
-/// What all kernels of a step read. Where factor[1] is 0 none of them writes to state or param.
+/// Inputs of all kernels of a step. If factor[1] is 0, none of them writes to state or param.
 struct Step {
   const float* grad;
   float *row, *column, *square;
   const double *hyperparameters, *factor;
-  std::int64_t rows, width;  ///< a vector has one row
+  std::int64_t rows, width;  ///< a vector is one row
   float eps;
 
   __device__ bool applied() const { return factor[1] != 0; }
@@ -23,7 +23,7 @@ struct Step {
   __device__ float moved(float state, float square) const {
     return static_cast<float>(hyperparameters[1]) * state + static_cast<float>(1 - hyperparameters[1]) * (square + eps);
   }
-  /// The update of entry i before it is clipped; `mean` of all rows' state.
+  /// The update of element i before clipping; `mean` is that of all rows' state.
   __device__ float update(std::int64_t i, const double* mean) const {
     const float g = scaled(i);
     if (square) return g / sqrtf(square[i]);
@@ -31,7 +31,7 @@ struct Step {
   }
 };
 
-/// Block r: row r.
+/// Block r processes row r.
 __global__ void __launch_bounds__(kThreads) move_rows(Step a) {
   auto& partials = shared_memory<BlockPartials<double>>();
   if (!a.applied()) return;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) move_squares(Step a) {
   a.square[i] = a.moved(a.square[i], g * g);
 }
 
-/// One block.
+/// Runs in one block.
 template <class T>
 __global__ void __launch_bounds__(kThreads) mean_of(double* out, const T* values, std::int64_t n, double divisor) {
   auto& partials = shared_memory<BlockPartials<double>>();
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) mean_of(double* out, const T* values
   if (threadIdx.x == 0) *out = sum / divisor;
 }
 
-/// Block b: squares of entries b * stride, ... of the grid's stride.
+/// Block b sums the squares of its elements in a grid-stride loop.
 __global__ void __launch_bounds__(kThreads) update_square_parts(double* parts, Step a, const double* mean) {
   auto& partials = shared_memory<BlockPartials<double>>();
   double sum = 0;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) update_square_parts(double* parts, S
 struct Apply {
   float* param;
   Step step;
-  const double *mean, *square;  ///< of the state of rows; of the entries of the update
+  const double *mean, *square;  ///< mean of the row state; mean of the squares of the update
   double clip, decay;
 
   template <int N>

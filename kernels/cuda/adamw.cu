@@ -48,7 +48,7 @@ AdamWRule rule_of(const Args& a) {
           .decay = a.decay};
 }
 
-/// bf16 of x, up or down by 16 random bits. What is not finite stays so.
+/// Rounds x to bf16 stochastically, with 16 random bits. Values that are not finite stay so.
 __device__ __forceinline__ Bf16 narrow_at_random(float x, std::uint32_t random) {
   const std::uint32_t bits = __float_as_uint(x);
   Bf16 y;

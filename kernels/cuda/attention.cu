@@ -1,25 +1,26 @@
 #include "kernels/cuda/attention.cuh"
 
-/// Chooses the kernels, and does what all gradients begin with.
+/// Selects the kernels, and computes what all gradients need first.
 namespace qtrain::ops {
 namespace {
 
 enum class Units : std::uint8_t { plain, mma };
 
-/// The best units that a device has: tensor cores are used with instructions of compute capability 8.0.
+/// The best units of a device: tensor cores require instructions of compute capability 8.0.
 struct DeviceUnits {
   explicit DeviceUnits(Device device) : best(cuda_info(device.index).major >= 8 ? Units::mma : Units::plain) {}
   Units best;
 };
 
-/// Tensor cores take 16-bit elements in chunks of 16 bytes. Their softmax finds the maximum before it scales.
+/// Tensor-core kernels read 16-bit elements in chunks of 16 bytes. Their softmax takes the maximum before scaling, so
+/// the scale must be positive.
 template <class T, class... P>
 Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
   if (sizeof(T) != 2 || batch.scale <= 0 || packable<T>(batch.width, pointers...) == Packs::no) return Units::plain;
   return ctx.kept<DeviceUnits>().best;
 }
 
-/// delta[head, t] = dy . y of a query and head: 8 lanes for each.
+/// delta[head, t] = dy . y of a query and head, with 8 lanes each.
 template <class T>
 struct Delta {
   float* delta;

@@ -3,9 +3,8 @@
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/// What the attention kernels share. Implementations stand in files of their own: attention_plain.cu for any head,
-/// dtype and GPU, attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu is the place for those of
-/// sm_90a.
+/// Shared by the attention kernels. The implementations are in separate files: attention_plain.cu for any head size,
+/// dtype and GPU; attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu is reserved for sm_90a.
 namespace qtrain::ops {
 
 inline constexpr int kMaxHead = 256;
@@ -15,20 +14,20 @@ struct TokenSpan {
   int begin, end;
 };
 
-/// Whether scores go through tanh. A parameter of kernels, whose registers are all in use without it.
+/// Whether scores are capped with tanh. A template parameter, since the kernels have no registers to spare.
 enum class Scores : std::uint8_t { plain, capped };
 
-/// Sizes of a batch, and which tokens see each other. Tokens that are in no segment (behind the last one of a packed
-/// batch of fixed capacity) see nothing: their y, lse and gradients are zero. Tokens are numbered among all, also where
-/// the queries are some of them.
+/// Sizes of a batch, and which tokens see each other. Tokens outside all segments (padding at the end of a packed
+/// batch) see nothing: their y, lse and gradients are zero. Token indices always refer to all tokens, even if only some
+/// of them are queries.
 struct AttentionBatch {
   const std::int32_t* cu;
-  int segments, tokens, heads, groups, width, window;  ///< groups: key heads; width: of a head
+  int segments, tokens, heads, groups, width, window;  ///< groups: key heads; width: elements per head
   TokenSpan queries;
   float scale, softcap;
-  float tanh_scale;  ///< scale / softcap: capped scores are softcap tanh(tanh_scale q . k)
+  float tanh_scale;  ///< scale / softcap: capped scores are softcap * tanh(tanh_scale * q . k)
 
-  /// Scores are this times q . k, or times tanh of it where they are capped.
+  /// Scores are score_scale * q . k, or if capped score_scale * tanh(tanh_scale * q . k).
   template <Scores S>
   __device__ __forceinline__ float score_scale() const {
     return S == Scores::capped ? softcap : scale;
@@ -42,19 +41,19 @@ struct AttentionBatch {
     const TokenSpan span{cu[low], cu[low + 1]};
     return span.begin <= t && t < span.end ? span : TokenSpan{t + 1, t};
   }
-  /// Token t of `segment` sees keys first_key to t; t of no segment gets t + 1.
+  /// Token t of `segment` sees keys first_key to t; for a token outside all segments this is t + 1.
   __device__ int first_key(int t, TokenSpan segment) const {
     return window > 0 ? max(segment.begin, t + 1 - window) : segment.begin;
   }
   __device__ int first_key(int t) const { return first_key(t, segment(t)); }
-  /// Queries j to last_query see key j of `segment`; j of no segment gets j - 1.
+  /// Queries j to last_query see key j of `segment`; for a key outside all segments this is j - 1.
   __device__ int last_query(int j, TokenSpan segment) const {
     return (window > 0 ? min(segment.end, j + window) : segment.end) - 1;
   }
   __device__ int last_query(int j) const { return last_query(j, segment(j)); }
 
   __host__ __device__ int rows() const { return queries.end - queries.begin; }
-  /// Where token t is among the queries, and among lse and delta, which have a row for each head.
+  /// Offsets of query t in q and y, and in lse and delta, which have a row per head.
   __device__ std::int64_t query(std::int64_t t, int head) const { return ((t - queries.begin) * heads + head) * width; }
   __device__ std::int64_t row(int head, int t) const { return std::int64_t{head} * rows() + t - queries.begin; }
   __device__ std::int64_t key(std::int64_t t, int group) const { return (t * groups + group) * width; }
@@ -78,7 +77,7 @@ AttentionBatch batch_of(const Op& a) {
           .tanh_scale = static_cast<float>(a.softcap > 0 ? a.scale / a.softcap : 0)};
 }
 
-/// Calls f.operator()<S>() for a softcap, 0: none.
+/// Calls f.operator()<S>() according to the softcap; 0: none.
 template <class F>
 void dispatch_scores(double softcap, const F& f) {
   if (softcap > 0)
@@ -92,7 +91,7 @@ struct AttentionTensors {
   T* y;
   float* lse;
   const T *q, *k, *v;
-  const float* sinks;  ///< or null
+  const float* sinks;  ///< null without sinks
 };
 inline const float* sinks_of(const ConstTensor& sinks) {
   return sinks ? sinks.as<float>() : nullptr;
@@ -102,12 +101,12 @@ AttentionTensors<T> tensors_of(const Attention& a) {
   return {a.y.as<T>(), a.lse.as<float>(), a.q.as<T>(), a.k.as<T>(), a.v.as<T>(), sinks_of(a.sinks)};
 }
 
-/// The softmax of a row when all keys have been seen: its largest score, the sum of e^(score - max), and what the
-/// weighted values are still to be multiplied by.
+/// The softmax of a row after all keys: its maximum score, the sum of e^(score - max), and the factor that the weighted
+/// sum of values still has to be multiplied by.
 struct RowEnd {
   float max, sum, factor = 1;
 
-  /// A sink is one more score, of a value of zero.
+  /// A sink is one more score, whose value is zero.
   __device__ __forceinline__ void add_sink(float sink) {
     const float larger = fmaxf(max, sink);
     factor = expf(max - larger);
@@ -117,7 +116,7 @@ struct RowEnd {
   __device__ __forceinline__ float lse() const { return max + logf(sum); }
 };
 
-/// delta [heads of the pass, queries] lies in scratch memory, which ends at 16 MiB: more heads take several passes.
+/// delta [heads of the pass, queries] is in scratch memory, which is limited to 16 MiB: more heads take several passes.
 template <class T>
 struct GradientTensors {
   Target<T> dq, dk, dv;
@@ -128,7 +127,7 @@ struct GradientTensors {
 
 void attention_plain(Ctx& ctx, const Attention& a);
 void attention_mma(Ctx& ctx, const Attention& a);
-/// One pass of the gradients.
+/// Computes the gradients of one pass.
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
 template <class T>

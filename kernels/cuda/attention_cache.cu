@@ -1,15 +1,15 @@
 #include "kernels/cuda/attention.cuh"
 
-/// Attention of single tokens against a cache of keys and values, for generation.
+/// Attention of single tokens against a key/value cache, for generation.
 namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kThreads = 128;
 
-/// Where the tokens of a row are: in one piece, or in blocks by a table.
+/// Locates the tokens of a row: contiguous, or in blocks listed in a table.
 struct Places {
-  const std::int32_t* blocks;  ///< or null
-  int capacity, width;         ///< of a piece; of the table
+  const std::int32_t* blocks;  ///< null if rows are contiguous
+  int capacity, width;         ///< tokens per row or block; blocks per row of the table
 
   __device__ std::int64_t at(int row, int position) const {
     const int piece = blocks ? blocks[std::int64_t{row} * width + position / capacity] : row;
@@ -28,9 +28,9 @@ struct Args {
   const T *q, *keys, *values;
   const std::int32_t *rows, *positions;
   Places places;
-  int heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
+  int heads, groups, width, window;  ///< groups: heads of the cache; width: elements per head
   float scale, softcap, inverse_cap;
-  const float* sinks;  ///< or null
+  const float* sinks;  ///< null without sinks
 };
 
 struct Shared {
@@ -39,7 +39,8 @@ struct Shared {
   BlockPartials<float> partials;
 };
 
-/// A block per token and head: scores of kThreads keys at a time, then thread d adds up element d of the values.
+/// One block per token and head: computes the scores of kThreads keys at a time; then thread d adds up element d of the
+/// values.
 template <class T, Scores S>
 __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
   Shared& s = shared_memory<Shared>();
@@ -91,7 +92,7 @@ struct Append {
   const T* x;
   const std::int32_t *rows, *positions;
   Places places;
-  int width;  ///< of all heads of a token
+  int width;  ///< elements of all heads of a token
 
   template <int N>
   __device__ void at(std::int64_t i) const {

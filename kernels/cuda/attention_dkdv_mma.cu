@@ -1,15 +1,16 @@
 #include "kernels/cuda/attention_mma.cuh"
 
 /// dv_j = sum_i p_ij dy_i and dk_j = scale sum_i ds_ij q_i (see attention_dq_mma.cu), over the queries i of all heads
-/// that share the key head, in a fixed order: a tile of keys in each block, over tiles of queries. Scores are computed
-/// transposed, keys in rows, so that p^T and ds^T are left operands as they come out of the registers.
+/// that share the key head, in a fixed order. Each block processes one tile of keys and loops over tiles of queries.
+/// Scores are computed transposed, with keys as rows, so that p^T and ds^T are left operands in the register layout in
+/// which they were computed.
 namespace qtrain::ops {
 namespace {
 
-/// Which results a launch computes: both don't fit in the registers for the widest heads.
+/// The results that a launch computes: for the widest heads, both do not fit in the registers.
 enum class Part : std::uint8_t { both, keys, values };
 
-/// Fragments of 16 keys in each warp; queries of a tile; how many tiles of queries there is room for.
+/// Fragments of 16 keys per warp, queries per tile, and number of query tiles that fit in shared memory.
 template <int Width>
 struct Shape {
   static constexpr int kFragments = 1, kQueries = Width <= 96 ? 64 : Width == 128 ? 48 : 32;
@@ -21,7 +22,7 @@ struct Shape {
 struct Bounds {
   int first, end, last_head;
 };
-/// Goes through them in tiles.
+/// Iterates over them in tiles.
 struct Walk {
   int query, head;
 
@@ -42,9 +43,9 @@ template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kKeys, Width> k, v;
   Queries<T, Width> queries[Shape<Width>::kStages];
-  Bounds bounds;                  ///< here over the loop, as registers are short
-  int last[Shape<Width>::kKeys];  ///< queries that see the keys
-  int group, first;               ///< the block's place
+  Bounds bounds;                  ///< kept in shared memory during the loop, to save registers
+  int last[Shape<Width>::kKeys];  ///< last query that sees each key
+  int group, first;               ///< the block's position
 };
 
 template <class T, int Width>
@@ -63,7 +64,7 @@ __device__ __forceinline__ void copy_queries(Queries<T, Width>& to, const Attent
   }
 }
 
-/// Hides the queries that do not see a key. `last` (queries) and `token`: of the lane's first row.
+/// Masks the queries that do not see a key. `last` (queries) and `token` belong to the lane's first row.
 template <int M, int N>
 __device__ __forceinline__ void mask(float (&s)[M][N][4], const int* last, int token, int query) {
   for_rows<M>([&](int i, int h) {
@@ -78,7 +79,7 @@ __device__ __forceinline__ void mask(float (&s)[M][N][4], const int* last, int t
   });
 }
 
-/// Turns scores into p.
+/// Converts scores to p.
 template <int M, int N>
 __device__ __forceinline__ void weigh(float (&s)[M][N][4], const float* lse, float scale) {
 #pragma unroll
@@ -90,7 +91,7 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], const float* lse, flo
       for (int e = 0; e < 4; ++e) s[i][j][e] = ptx::exp2(s[i][j][e] * scale - of.v[e % 2] * kLog2e);
   }
 }
-/// Turns dp into ds, for 16 rows.
+/// Converts dp to ds, for 16 rows.
 template <int N>
 __device__ __forceinline__ void differentiate(float (&dp)[N][4], const float (&p)[N][4], const float* delta) {
 #pragma unroll
@@ -101,8 +102,8 @@ __device__ __forceinline__ void differentiate(float (&dp)[N][4], const float (&p
   }
 }
 
-/// ds of capped scores, for 16 rows. What tanh gave comes from p = e^(softcap * tanh - lse): to keep it would take
-/// registers that there are not. Its error is that of the logarithm over softcap.
+/// ds of capped scores, for 16 rows. tanh is recovered from p = e^(softcap * tanh - lse), since there are no registers
+/// left to keep it. Its error is that of the logarithm divided by softcap.
 template <int N>
 __device__ __forceinline__ void differentiate_cap(float (&ds)[N][4], const float (&p)[N][4], const float* lse,
                                                   float softcap) {
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
   copy_rows(s.k, {x.k + n.key(0, group), stride, n.tokens, n.width}, first);
   if constexpr (P != Part::values) copy_rows(s.v, {x.v + n.key(0, group), stride, n.tokens, n.width}, first);
 
-  // Behind the last segment no query sees a key, so the last key that is in one sees the last queries.
+  // Padding queries see no key, so the last key inside a segment is seen by the last queries.
   const int last_key = min(min(first + Sizes::kKeys, n.tokens), n.cu[n.segments]) - 1;
   const int begin = max(first, n.queries.begin);
   const int end = last_key < first ? first : min(n.last_query(last_key) + 1, n.queries.end);
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
     }
     if constexpr (P != Part::values) {
 #pragma unroll
-      for (int i = 0; i < kM; ++i) {  // one after the other, to save registers
+      for (int i = 0; i < kM; ++i) {  // one after another, to save registers
         float dp[1][kQueries / 8][4] = {};
         multiply_rows(dp, s.v, row + 16 * i, tile.dy);
         differentiate(dp[0], p[i], tile.delta);

@@ -1,12 +1,12 @@
 #include "kernels/cuda/attention_mma.cuh"
 
-/// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(score_ij - lse_i), dp_ij = dy_i . v_j and
-/// delta_i = dy_i . y_i, and ds times the slope of tanh where scores are capped: a tile of queries of one head in each
-/// block, over tiles of keys.
+/// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(score_ij - lse_i), dp_ij = dy_i . v_j and delta_i =
+/// dy_i . y_i; for capped scores, ds is multiplied by the derivative of tanh. Each block processes a tile of queries of
+/// one head and loops over tiles of keys.
 namespace qtrain::ops {
 namespace {
 
-/// Fragments of 16 queries in each warp; keys of a tile; how many tiles of keys there is room for.
+/// Fragments of 16 queries per warp, keys per tile, and number of key tiles that fit in shared memory.
 template <int Width>
 struct Shape {
   static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width <= 64 ? 64 : 32;
@@ -14,7 +14,7 @@ struct Shape {
   static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
 };
 
-/// What is known of the rows of a tile: first keys, lse in base 2, delta.
+/// Per row of a tile: first key, lse in base 2, delta.
 template <int Queries>
 struct Rows {
   int begin[Queries];
@@ -25,10 +25,10 @@ struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q, dy;
   Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
   Rows<Shape<Width>::kQueries> rows;
-  int first, head;  ///< the block's place, for the end: registers are short in between
+  int first, head;  ///< the block's position, kept in shared memory to save registers
 };
 
-/// Loads what is known of the rows of a tile. Rows behind the last token see nothing.
+/// Loads the per-row values of a tile. Rows past the last token see nothing.
 template <int Queries, class T>
 __device__ __forceinline__ void load_rows(Rows<Queries>& rows, const AttentionBatch& n, const GradientTensors<T>& x,
                                           int head, int first, TokenSpan segment) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_rows(Rows<Queries>& rows, const AttentionBa
   rows.delta[i] = there ? x.delta[of_pass] : 0;
 }
 
-/// Hides the keys that a query does not see. `begin` and `token`: of the lane's first row.
+/// Masks the keys that a query does not see. `begin` and `token` belong to the lane's first row.
 template <int M, int N>
 __device__ __forceinline__ void mask(float (&s)[M][N][4], const int* begin, int token, int key) {
   for_rows<M>([&](int i, int h) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void mask(float (&s)[M][N][4], const int* begin, int 
       }
   });
 }
-/// Turns dp into ds.
+/// Converts dp to ds.
 template <int M, int N>
 __device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&s)[M][N][4], const float* lse,
                                               const float* delta, float scale) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float 
   });
 }
 
-/// ds of capped scores from that of what tanh gave, in `s`.
+/// ds of capped scores, from ds with respect to the tanh in `s`.
 template <int M, int N>
 __device__ __forceinline__ void differentiate_cap(float (&ds)[M][N][4], const float (&s)[M][N][4]) {
 #pragma unroll
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   using Sizes = Shape<Width>;
   constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
-  // The last tiles see most keys and start first.
+  // The last tiles see the most keys, so they start first.
   const int share = n.heads / n.groups, heads = x.pass_groups * share;
   const int head = x.first_group * share + static_cast<int>(blockIdx.x) % heads, group = n.group_of(head);
   const int first = n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * Sizes::kQueries;

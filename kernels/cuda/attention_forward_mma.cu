@@ -1,13 +1,13 @@
 #include "kernels/cuda/attention_mma.cuh"
 
-/// y = softmax(scale q k^T) v over the keys that each query sees, a tile of queries of one head in each block. Keys
-/// come in tiles; maxima and sums are kept up to date row by row ("online softmax"): with a tile of scores s,
+/// y = softmax(scale q k^T) v over the keys that each query sees. Each block processes a tile of queries of one head
+/// and loops over tiles of keys, updating maxima and sums per row ("online softmax"): with a tile of scores s,
 ///   m' = max(m, max s),  p = e^(s - m'),  l' = l e^(m - m') + sum p,  out' = out e^(m - m') + p v;  y = out / l.
-/// Values are copied while scores are computed, the next keys while values are added up.
+/// Values are copied while scores are computed, and the next keys while values are accumulated.
 namespace qtrain::ops {
 namespace {
 
-/// Fragments of 16 queries in each warp, and keys of a tile: as much as fits in registers.
+/// Fragments of 16 queries per warp, and keys per tile: as many as fit in registers.
 template <int Width>
 struct Shape {
   static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width == 96 || Width == 128 ? 32 : 64;
@@ -18,11 +18,11 @@ template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q;
   Tile<T, Shape<Width>::kKeys, Width> k, v;
-  int begin[Shape<Width>::kQueries];  ///< first keys
-  int first, head;                    ///< the block's place, for the end: registers are short in between
+  int begin[Shape<Width>::kQueries];  ///< first key per query
+  int first, head;                    ///< the block's position, kept in shared memory to save registers
 };
 
-/// The state of the softmax of a lane's rows. `sum` is the lane's own part until the end.
+/// The softmax state of a lane's rows. `sum` is the lane's partial sum until the end.
 template <int M, int Keys, int Width>
 struct Softmax {
   int row;  ///< the lane's first token
@@ -44,8 +44,8 @@ struct Softmax {
     });
   }
 
-  /// Turns scores into weights; `scale` includes log2 e. Weights are relative to the largest score so far, or to one
-  /// that is too small by at most 2^kSlack: what has been added up then rarely has to be scaled down.
+  /// Converts scores to weights; `scale` includes log2 e. Weights are relative to the maximum score so far, or to a
+  /// value below it by at most 2^kSlack, so that accumulated values rarely need rescaling.
   __device__ __forceinline__ void weigh(float (&s)[M][Keys / 8][4], float scale) {
     constexpr float kSlack = 8;
     float fade[M][2];
@@ -55,7 +55,7 @@ struct Softmax {
 #pragma unroll
       for (int j = 0; j < Keys / 8; ++j) larger = fmaxf(larger, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
       larger = row_reduce(larger, [](float a, float b) { return fmaxf(a, b); });
-      const bool moves = (larger - max[i][h]) * scale > kSlack;  // not if the row has seen no key yet
+      const bool moves = (larger - max[i][h]) * scale > kSlack;  // false if the row has not seen a key yet
       fade[i][h] = moves ? ptx::exp2((max[i][h] - larger) * scale) : 1;
       if (moves) max[i][h] = larger;
       fades = fades || moves;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   using Sizes = Shape<Width>;
   constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
-  // The last tiles see most keys and start first.
+  // The last tiles see the most keys, so they start first.
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
   const int first = n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * Sizes::kQueries;
   const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.queries.end);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
     const float sum = row_reduce(state.sum[i][h], Plus{});
     if (t >= n.queries.end) return;
-    const bool sees = sum != 0;  // the first weight that counted was 1
+    const bool sees = sum != 0;  // the first visible key had weight 1
     RowEnd end{state.max[i][h] * n.score_scale<S>(), sum};
     if (x.sinks && sees) end.add_sink(x.sinks[s.head]);
     put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? end.factor / end.sum : 0, n.width);

@@ -2,14 +2,14 @@
 #include "kernels/cuda/attention.cuh"
 
 /// Attention on tensor cores (mma.sync m16n8k16, ldmatrix, cp.async): tiles in shared memory and fragments in
-/// registers. A block has four warps; warp w holds rows 16 M w to 16 M (w + 1) of its tile, M fragments of 16 rows. An
-/// accumulator float c[M][N][4] holds N fragments of 8 columns: with r = lane / 4 and p = lane % 4, c[i][j] are the
-/// elements (16 i + r, 8 j + 2 p + {0, 1}) and (16 i + r + 8, 8 j + 2 p + {0, 1}).
+/// registers. A block has four warps; warp w holds rows 16 M w to 16 M (w + 1) of its tile, as M fragments of 16 rows.
+/// An accumulator float c[M][N][4] holds N fragments of 8 columns: with r = lane / 4 and p = lane % 4, c[i][j] holds
+/// the elements (16 i + r, 8 j + 2 p + {0, 1}) and (16 i + r + 8, 8 j + 2 p + {0, 1}).
 namespace qtrain::ops {
 
 inline constexpr int kAttentionWarps = 4, kAttentionThreads = kAttentionWarps * kWarp;
-inline constexpr int kChunk = 8;  ///< elements of 16 bytes
-inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+inline constexpr int kChunk = 8;  ///< 16-bit elements in 16 bytes
+inline constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ int lane_id() {
   return static_cast<int>(threadIdx.x % kWarp);
@@ -18,8 +18,8 @@ __device__ __forceinline__ int warp_id() {
   return static_cast<int>(threadIdx.x / kWarp);
 }
 
-/// Rows of Width elements of 16 bits. Chunks change places within their row so that the eight rows of a matrix that
-/// ldmatrix reads lie in different banks.
+/// Rows of Width 16-bit elements. Chunks are swizzled within their row, so that the eight rows of a matrix that
+/// ldmatrix reads are in different banks.
 template <class T, int Rows, int Width>
 struct alignas(128) Tile {
   static constexpr int kChunks = Width / kChunk, kSwapped = kChunks % 8 == 0 ? 8 : 4;
@@ -30,14 +30,14 @@ struct alignas(128) Tile {
     const int swap = kSwapped == 8 ? row & 7 : (row >> 1) & 3;
     return row * Width + (chunk ^ swap) * kChunk;
   }
-  /// The same `chunk` (an even constant) further on, from the place of chunk 0 or 1: takes one instruction and, over
-  /// all chunks, few registers.
+  /// The offset `chunk` chunks (an even constant) after `offset`, which is that of chunk 0 or 1. Takes one instruction
+  /// and, over all chunks, few registers.
   __device__ __forceinline__ static int moved(int offset, int chunk) {
     return (offset ^ (chunk % kSwapped * kChunk)) + chunk / kSwapped * kSwapped * kChunk;
   }
 };
 
-/// Rows of one head in global memory; `end`: one past the last.
+/// Rows of one head in global memory; `end` is one past the last row.
 template <class T>
 struct HeadRows {
   const T* data;
@@ -45,7 +45,7 @@ struct HeadRows {
   int end, width;
 };
 
-/// Starts the copy of rows `first`, `first` + 1, ... into a tile. Rows and elements that there aren't become zero.
+/// Starts copying rows `first`, `first` + 1, ... to a tile. Rows and elements out of range become zero.
 template <class T, int Rows, int Width>
 __device__ __forceinline__ void copy_rows(Tile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
   constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = kAttentionThreads / kAcross;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
   else
     ptx::mma_f16(d, a, b, d);
 }
-/// Two fragments of 8 columns side by side.
+/// Multiplies two adjacent fragments of 8 columns.
 template <class T>
 __device__ __forceinline__ void mma_pair(float (&left)[4], float (&right)[4], const std::uint32_t (&a)[4],
                                          const std::uint32_t (&b)[4]) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void mma_pair(float (&left)[4], float (&right)[4], co
   mma<T>(right, a, b1);
 }
 
-/// c += A B^T: rows of A from `row` on, the first 8 N rows of B.
+/// c += A B^T, with the rows of A starting at `row` and the first 8 N rows of B.
 template <class T, int M, int N, int RowsA, int RowsB, int Width>
 __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T, RowsA, Width>& a, int row,
                                               const Tile<T, RowsB, Width>& b) {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T,
   }
 }
 
-/// c += P B: P in fragments (see fragments_of), B with 16 K rows.
+/// c += P B, with P in fragments (see fragments_of) and B of 16 K rows.
 template <class T, int M, int K, int N, int Rows, int Width>
 __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_t (&p)[M][K][4],
                                          const Tile<T, Rows, Width>& b) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_
     }
 }
 
-/// 16 rows of an accumulator, rounded, as the left operand of a GEMM: their columns become the summed index.
+/// Rounds 16 rows of an accumulator for use as the left operand of a GEMM: their columns become the inner dimension.
 template <class T, int N>
 __device__ __forceinline__ void fragments_of(std::uint32_t (&p)[N / 2][4], const float (&c)[N][4]) {
 #pragma unroll
@@ -139,7 +139,7 @@ __device__ __forceinline__ void fragments_of(std::uint32_t (&p)[M][N / 2][4], co
   for (int i = 0; i < M; ++i) fragments_of<T, N>(p[i], c[i]);
 }
 
-/// Calls f(i, h) for the rows 16 i + r + 8 h of the calling lane.
+/// Calls f(i, h) for the calling lane's rows 16 i + r + 8 h.
 template <int M, class F>
 __device__ __forceinline__ void for_rows(const F& f) {
 #pragma unroll
@@ -148,7 +148,7 @@ __device__ __forceinline__ void for_rows(const F& f) {
     for (int h = 0; h < 2; ++h) f(i, h);
 }
 
-/// Writes row (i, h) of an accumulator times `scale`, at element `at` of the destination.
+/// Writes row (i, h) of an accumulator times `scale` to the destination, starting at element `at`.
 template <class T, int N>
 __device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, const float (&c)[N][4], int h,
                                         float scale, int width) {
@@ -160,7 +160,7 @@ __device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, co
   }
 }
 
-/// Dot products become tanh(factor * dot product): scores over score_scale where they are capped.
+/// Converts dot products to tanh(factor * dot product), which are capped scores divided by score_scale.
 template <class T, int M, int N>
 __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], float factor) {
 #pragma unroll
@@ -170,7 +170,7 @@ __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], float factor) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) s[i][j][e] = tanh_for<T>(factor * s[i][j][e]);
 }
-/// The slope of tanh where it is t, 0 for the -infinity of a hidden pair.
+/// The derivative of tanh at the value t; 0 for the -infinity of a masked pair.
 __device__ __forceinline__ float tanh_slope(float t) {
   return fmaxf(1.0f - t * t, 0.0f);
 }
@@ -182,8 +182,8 @@ __device__ __forceinline__ float row_reduce(float v, Op op) {
   return op(v, __shfl_xor_sync(kAllLanes, v, 2));
 }
 
-/// Calls f.operator()<Width, S>() with the width of the tiles for the heads of a batch. Heads with capped scores are of
-/// 128 or 256 elements (Gemma 2); others take the next tiles, so that there are fewer kernels to compile.
+/// Calls f.operator()<Width, S>() with the tile width for the heads of a batch. Heads with capped scores usually have
+/// 128 or 256 elements (Gemma 2); others use the next larger tiles, so that fewer kernels are compiled.
 template <class F>
 void dispatch_tiles(const AttentionBatch& batch, const F& f) {
   if (batch.softcap > 0)

@@ -1,13 +1,13 @@
 #include "kernels/cuda/attention.cuh"
 
-/// Attention without tensor cores, for f32 and heads of any size: a warp for each token and head. Lanes are keys where
-/// scores are computed and elements of the head where rows are added up.
+/// Attention without tensor cores, for f32 and heads of any size: one warp per token and head. Lanes correspond to keys
+/// while scores are computed, and to elements of the head while rows are accumulated.
 namespace qtrain::ops {
 namespace {
 
-constexpr int kWarps = 4, kElements = kMaxHead / kWarp;  ///< of a head in each lane
+constexpr int kWarps = 4, kElements = kMaxHead / kWarp;  ///< elements of a head per lane
 
-/// A row of each kind that a warp reads again and again.
+/// Rows that a warp reads repeatedly.
 struct alignas(16) WarpRows {
   float a[kMaxHead], b[kMaxHead];
 };
@@ -38,7 +38,7 @@ __device__ __forceinline__ float dot(const float* a, const T* b, int width) {
   return sum;
 }
 
-/// A row of a head, spread over the lanes of a warp.
+/// A row of a head, distributed over the lanes of a warp.
 struct LaneRow {
   float v[kElements] = {};
 
@@ -64,14 +64,14 @@ struct LaneRow {
   }
 };
 
-/// The score of a query and a key over score_scale.
+/// The score of a query and a key, divided by score_scale.
 template <Scores S>
 __device__ __forceinline__ float unscaled_score(const AttentionBatch& n, float product) {
   return S == Scores::capped ? tanhf(n.tanh_scale * product) : product;
 }
 
 template <class T, Scores S>
-// Of which 6 blocks run at a time: to make room for more, the compiler would spill.
+// Limited to 6 resident blocks: for more, the compiler would spill registers.
 __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_rows(AttentionBatch n, AttentionTensors<T> x) {
   const Place p = place();
   if (p.task >= std::int64_t{n.rows()} * n.heads) return;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_rows(AttentionBatc
   if (p.lane == 0) x.lse[n.row(head, t)] = begin > t ? 0 : end.lse();
 }
 
-/// p_ij, and the gradient of the score q_i . k_j.
+/// p_ij, and the gradient of the dot product q_i . k_j.
 struct Weights {
   float p, ds;
 };
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_dq_rows(AttentionBatc
 }
 
 template <class T, Scores S>
-// Of which 6 blocks run at a time: to make room for more, the compiler would spill.
+// Limited to 6 resident blocks: for more, the compiler would spill registers.
 __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_dkdv_rows(AttentionBatch n, GradientTensors<T> x) {
   const Place p = place();
   if (p.task >= std::int64_t{n.tokens} * x.pass_groups) return;

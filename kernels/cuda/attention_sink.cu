@@ -11,11 +11,11 @@ template <class T>
 struct Args {
   const T *dy, *y;
   const float *lse, *sinks;
-  ColumnParts parts;  ///< of width heads
+  ColumnParts parts;  ///< of width `heads`
   int tokens, heads, width;
 };
 
-/// Block (part, head) adds up the tokens part, part + parts, ...: a warp for each.
+/// Block (part, head) sums over the tokens part, part + parts, ..., with one warp per token.
 template <class T>
 __global__ void __launch_bounds__(kWarps* kWarp) sink_grad_part(Args<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();

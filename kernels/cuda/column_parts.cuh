@@ -4,8 +4,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// Sums over rows in a fixed order: the rows are dealt to a number of blocks that depends on the shape only, each block
-/// writes its sums [width] to scratch, and a second kernel adds these in order.
+/// Sums over rows in a fixed order: the rows are distributed over a number of blocks that depends only on the shape,
+/// each block writes its sums [width] to scratch memory, and a second kernel adds these in order.
 namespace qtrain {
 
 struct ColumnParts {

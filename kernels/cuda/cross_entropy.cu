@@ -9,7 +9,7 @@ namespace {
 constexpr unsigned kThreads = 512;
 constexpr float kLowest = -3.402823466e38f;
 
-/// log(sum e^x) = max + log(sum e^(x - max)) of the values so far.
+/// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)).
 struct LogSumExp {
   float max, sum;
 };
@@ -21,7 +21,7 @@ struct Merge {
   }
 };
 
-/// Whether logits are scaled or go through tanh.
+/// Whether logits are scaled or capped.
 enum class Logits : std::uint8_t { plain, capped };
 
 template <class T>
@@ -56,7 +56,7 @@ __device__ __forceinline__ LogSumExp with_pack(LogSumExp total, const T* p, cons
   return total;
 }
 
-/// A block per row.
+/// One block per row.
 template <class T, int N, Logits L>
 __global__ void __launch_bounds__(kThreads) cross_entropy_rows(Args<T> a) {
   auto& partials = shared_memory<BlockPartials<LogSumExp>>();
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_rows(Args<T> a) {
   LogSumExp total = kNothing;
   for (std::int64_t i = first; i < a.width; i += stride) total = with_pack<T, N, L>(total, row + i, a.cap);
   total = block_reduce(total, partials, Merge<T>{}, kNothing);
-  __syncthreads();  // all have read the target's logit
+  __syncthreads();  // all threads have read the target's logit
   const float lse = total.max + logf(total.sum);
   if (threadIdx.x == 0) a.loss[blockIdx.x] = lse - logit;
   if (!a.scale) return;

@@ -8,7 +8,7 @@
 
 #include "core/tensor.h"
 
-/// What kernels are written with: vectors of storage elements, destinations, sizes.
+/// Basics for kernels: vectors of storage elements, destinations, sizes.
 namespace qtrain {
 
 inline constexpr int kWarp = 32;
@@ -19,7 +19,7 @@ __host__ __device__ constexpr auto ceil_div(A a, B b) {
   return (a + b - 1) / b;
 }
 
-/// N neighboring elements that are loaded and stored at once.
+/// N adjacent elements that are loaded and stored together.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T v[N];
@@ -49,7 +49,7 @@ struct WordsOf<1> {
   using type = std::uint8_t;
 };
 
-/// A pack as the words in which it moves.
+/// A pack, viewed as the words in which it is moved.
 template <class T, int N>
 union PackWords {
   static constexpr std::size_t kBytes = sizeof(T) * N, kChunk = kBytes < 16 ? kBytes : 16;
@@ -61,7 +61,7 @@ union PackWords {
   __device__ __forceinline__ PackWords() : words{} {}
 };
 
-/// p must be a multiple of the pack's size, or of 16 for larger packs.
+/// p must be aligned to the pack's size, or to 16 for larger packs.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
   using Words = PackWords<T, N>;
@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& pack) {
     reinterpret_cast<typename Words::Word*>(p)[i] = u.words[i];
 }
 
-/// A kernel's destination: y = v or y += v (the sum in f32). Null data: not wanted.
+/// The destination of a kernel: y = v or y += v (the sum in f32). Null data: not wanted.
 template <class T>
 struct Target {
   T* data = nullptr;
@@ -107,7 +107,7 @@ template <class T>
 inline constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));
 
 enum class Packs : bool { no, yes };
-/// Whether rows of `width` elements of T that begin at the pointers can be moved in packs of kPackOf<T> elements.
+/// Whether rows of `width` elements of T starting at the pointers can be moved in packs of kPackOf<T> elements.
 template <class T, class... P>
 Packs packable(std::int64_t width, const P*... pointers) {
   const bool aligned = width % kPackOf<T> == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
@@ -123,7 +123,7 @@ void dispatch_packs(Packs packs, const F& f) {
     f.template operator()<1>();
 }
 
-/// Calls f.operator()<T>() with the C++ type of a dtype that CUDA kernels store values in.
+/// Calls f.operator()<T>() with the C++ type of a dtype that CUDA kernels support for storage.
 template <class F>
 decltype(auto) dispatch_storage(DType d, F&& f) {
   switch (d) {

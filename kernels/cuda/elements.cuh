@@ -2,9 +2,9 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// Kernels that treat every element alike. A body is a struct of pointers with
+/// Elementwise kernels. A body is a struct of pointers with
 ///   template <int N> __device__ void at(std::int64_t i) const
-/// which does elements i to i + N - 1.
+/// which processes elements i to i + N - 1.
 namespace qtrain {
 
 inline constexpr unsigned kElementThreads = 256;
@@ -24,7 +24,7 @@ void launch_elements(Ctx& ctx, const char* name, std::int64_t n, const Body& bod
   launch(ctx, name, for_elements<N, Body>, {blocks, kElementThreads}, n, body);
 }
 
-/// e^x: in full precision where results are kept in f32.
+/// e^x, in full precision if results are stored as f32.
 template <class T>
 __device__ __forceinline__ float exp_for(float x) {
   if constexpr (std::is_same_v<T, float>)
@@ -33,9 +33,9 @@ __device__ __forceinline__ float exp_for(float x) {
     return __expf(x);
 }
 
-/// tanh x: in full precision where results are kept in f32, else with an absolute error below 4e-7, which is 1e-5 of a
-/// score or logit that is capped at 30 and a fortieth of what rounding to 16 bits takes from its exponential.
-/// tanh.approx would be off by 2^-11.
+/// tanh x, in full precision if results are stored as f32; otherwise with an absolute error below 4e-7, which is 1e-5
+/// of a score or logit capped at 30, and a fortieth of the effect of 16-bit rounding on its exponential. The error of
+/// tanh.approx would be 2^-11.
 template <class T>
 __device__ __forceinline__ float tanh_for(float x) {
   if constexpr (std::is_same_v<T, float>)
@@ -44,7 +44,7 @@ __device__ __forceinline__ float tanh_for(float x) {
     return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * x));  // 1 for large x: 2 / inf is 0
 }
 
-/// Whether pointers can be read in packs of 16 bytes from their beginning; what is left over at the end does not count.
+/// Whether the pointers are aligned for packs of 16 bytes; a remainder at the end does not matter.
 template <class T, class... P>
 Packs aligned(const P*... pointers) {
   return packable<T>(0, pointers...);

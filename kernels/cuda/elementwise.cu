@@ -67,7 +67,7 @@ struct Filler {
   }
 };
 
-/// One call of the generator is for four elements.
+/// One call of the generator yields four elements.
 template <class T>
 struct Dropper {
   Target<T> y;

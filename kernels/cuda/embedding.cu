@@ -10,7 +10,7 @@ constexpr unsigned kThreads = 128;
 
 enum class Index : std::uint8_t { source, destination };
 
-/// y[i] = scale * x[rows[i]], or y[rows[i]] = or += scale * x[i]: a block per row.
+/// y[i] = scale * x[rows[i]], or y[rows[i]] = or += scale * x[i]; one block per row.
 template <class To, class From, Index K>
 __global__ void __launch_bounds__(kThreads)
     move_rows(Target<To> y, const From* x, const std::int32_t* rows, int width, float scale) {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
     y.put(to + c, row == kNoRow ? 0.0f : scale * to_float(x[from + c]));
 }
 
-/// The same in packs of 16 bytes.
+/// Likewise in packs of 16 bytes.
 template <class T, Index K>
 __global__ void __launch_bounds__(kThreads)
     move_row_packs(Target<T> y, const T* x, const std::int32_t* rows, int width, float scale) {
@@ -62,13 +62,13 @@ struct Matches {
   std::uint32_t votes[kThreads / kWarp];
 };
 
-/// Block t adds up the gradients of token t's row if no earlier token is the same one: the blocks of the others end.
-/// Each thread owns columns, and adds the rows of dy in the order of the tokens.
+/// Block t sums the gradients of token t's row, unless an earlier token is the same one; then it exits. Each thread
+/// owns columns, and adds the rows of dy in token order.
 template <class W, class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_rows_grad(Target<W> table, const T* dy, const std::int32_t* tokens, int count, int width,
                         std::int64_t padding, float scale) {
-  constexpr int kColumns = 8;  ///< of a thread at a time
+  constexpr int kColumns = 8;  ///< columns per thread at a time
   Matches& matches = shared_memory<Matches>();
   const int first = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
   const std::int32_t token = tokens[first];

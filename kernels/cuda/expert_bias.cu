@@ -15,7 +15,7 @@ struct AddArgs {
   const std::int32_t* offsets;
   int experts, width;
 
-  /// The last expert whose rows begin at r or before.
+  /// The last expert whose rows start at or before r.
   __device__ __forceinline__ int expert_of(int r) const {
     int low = 0, high = experts;
     while (high - low > 1) {
@@ -26,7 +26,7 @@ struct AddArgs {
   }
 };
 
-/// A block for each row.
+/// One block per row.
 template <int N, class T>
 __global__ void __launch_bounds__(kThreads) add_expert_bias(AddArgs<T> a) {
   const int r = static_cast<int>(blockIdx.x);
@@ -53,7 +53,7 @@ struct WarpSums {
   float v[kWarps][kWarp];
 };
 
-/// Block (chunk, expert) adds up 32 columns of an expert's rows: a warp for each row in turn.
+/// Block (chunk, expert) sums 32 columns of an expert's rows; its warps take turns with the rows.
 template <class T>
 __global__ void __launch_bounds__(kWarps* kWarp) expert_bias_sums(GradArgs<T> a) {
   auto& sums = shared_memory<WarpSums>();

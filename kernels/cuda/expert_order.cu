@@ -3,8 +3,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// The choices are cut into chunks. A thread owns an expert of a chunk and goes through it in order, so that nothing
-/// depends on who is first; counts of chunks and experts say where each begins.
+/// The choices are divided into chunks. Each thread handles one expert of a chunk and scans it in order, so that the
+/// result does not depend on timing; counts per chunk and expert determine where each part starts.
 namespace qtrain::ops {
 namespace {
 
@@ -20,7 +20,7 @@ struct ExpertTotals {
 struct OrderArgs {
   std::int32_t *offsets, *slots, *places;
   const std::int32_t* experts;
-  std::int32_t* begins;  ///< [chunks, count]: first the number of choices, then the position of the first
+  std::int32_t* begins;  ///< [chunks, count]: first the number of choices, later the position of the first one
   int n, count, chunks;
 };
 
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kOrderThreads) count_choices(OrderArgs a) {
   }
 }
 
-/// One block, a thread for each expert: counts become positions.
+/// One block with a thread per expert: converts counts to positions.
 __global__ void __launch_bounds__(kScanThreads) begin_experts(OrderArgs a) {
   auto& totals = shared_memory<ExpertTotals>();
   const int e = static_cast<int>(threadIdx.x);

@@ -4,7 +4,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// A block for each row that is written, in packs of N elements.
+/// One block per row that is written, in packs of N elements.
 namespace qtrain::ops {
 namespace {
 
@@ -16,7 +16,7 @@ struct SpreadArgs {
   Target<T> y;
   const T* x;
   const std::int32_t* slots;
-  const float* weights;  ///< or null
+  const float* weights;  ///< null: all are 1
   int k, width;
 };
 template <int N, class T>
@@ -45,7 +45,7 @@ struct CombineArgs {
   Target<T> y;
   const T* x;
   const std::int32_t* places;
-  const float* weights;  ///< or null
+  const float* weights;  ///< null: all are 1
   int k, width;
 };
 template <int N, class T>
@@ -72,7 +72,7 @@ struct CombineWeightsArgs {
   const std::int32_t* places;
   int k, width;
 };
-/// A block for each weight.
+/// One block per weight.
 template <int N, class T>
 __global__ void __launch_bounds__(kRowThreads) combine_weights_grad(CombineWeightsArgs<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();

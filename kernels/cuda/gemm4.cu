@@ -11,15 +11,15 @@ template <class C, class A>
 struct FewRows {
   Target<C> c;
   const A* a;
-  const float* bias;     ///< null: none,
-  const A* narrow_bias;  ///< or in A's type
+  const float* bias;     ///< null: no bias,
+  const A* narrow_bias;  ///< or a bias in A's type
   std::int64_t N, K;
   int M;
   float alpha;
 };
 
-/// A warp per row of W: lanes take N neighboring elements in turn and multiply them with all rows of A, the sums of
-/// lanes are folded at the end.
+/// One warp per row of W: lanes take N adjacent elements in turn and multiply them by all rows of A; the lanes' sums
+/// are reduced at the end.
 template <class C, class A, int N>
 __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourBitParts w) {
   const float* map = load_map(w);

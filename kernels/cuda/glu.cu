@@ -19,7 +19,7 @@ struct Forward {
   }
 };
 
-/// All inputs of an element are read before its gradients are written: dgate and dup may be any of the inputs.
+/// All inputs of an element are read before its gradients are written, so dgate and dup may be any of the inputs.
 template <class T, Activation K>
 struct Backward {
   Target<T> dgate, dup;

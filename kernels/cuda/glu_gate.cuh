@@ -26,7 +26,7 @@ struct DeviceGate {
       turn = g * (kLinear * (1.0f + 3.0f * kCubic * (g * g)));
     }
   }
-  /// The slope of g s(z(g)).
+  /// The derivative of g s(z(g)).
   __device__ __forceinline__ float slope() const { return s * (1.0f + turn * (1.0f - s)); }
 };
 

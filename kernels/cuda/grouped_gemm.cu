@@ -1,7 +1,7 @@
 #include "kernels/cuda/grouped_gemm.cuh"
 
-/// Chooses the kernels; here are those for any types, shapes and addresses: 64 x 64 elements of C by 256 threads, 16
-/// each, in f32.
+/// Selects the kernels. Those in this file handle any types, shapes and alignment: a block of 256 threads computes 64 x
+/// 64 elements of C, 16 per thread, in f32.
 namespace qtrain::ops {
 namespace {
 
@@ -84,18 +84,18 @@ __global__ void __launch_bounds__(kPlainThreads) grouped_gemm_grad_plain(Grouped
                  {t.matrix, t.row, a.M, t.column}, t.first);
 }
 
-/// Tensor cores from compute capability 8.0 on.
+/// Tensor cores require compute capability 8.0.
 struct GroupedUnits {
   explicit GroupedUnits(Device device) : mma(cuda_info(device.index).major >= 8) {}
   bool mma;
 };
 
-/// Whether 16 bytes of a matrix can be moved at once, rows `step` apart.
+/// Whether a matrix with rows `step` apart can be moved in chunks of 16 bytes.
 bool in_chunks(ConstTensor t, std::int64_t step) {
   return t.shape[-1] % 8 == 0 && step % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
 }
 
-/// The type of the tensor cores' operands: others are rounded to it. f32 where plain kernels compute the GEMM.
+/// The type that tensor cores multiply in, to which operands are rounded; f32 if the plain kernels compute the GEMM.
 DType units_type(Ctx& ctx, const GroupedArgs& args, bool chunks) {
   const DType type = gemm_operand_type(ctx.matmul(), args.a_type, args.b_type);
   const auto fits = [&](DType d) { return d == DType::f32 || d == type; };

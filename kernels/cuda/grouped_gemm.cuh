@@ -3,17 +3,17 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/grouped_gemm.h"
 
-/// One launch for all experts. What an expert's rows are is read from `offsets` by the blocks themselves: of the row
-/// tiles, which the host can only bound, expert e has those from offsets[e] / height + e on. These starts rise with e
-/// and lie at least as far apart as its rows need, so that a block finds its expert by bisection, and a tile too many
-/// ends at once.
+/// One launch for all experts. Blocks read from `offsets` which rows belong to an expert. The host only knows an upper
+/// bound on the number of row tiles; expert e has those starting at offsets[e] / height + e. These starts ascend and
+/// are at least as far apart as the expert's rows need, so a block finds its expert by binary search, and excess tiles
+/// exit immediately.
 namespace qtrain::ops {
 
-/// Elements of an operand as they lie in memory: row by row of C (column by column), with the summed index running
-/// fastest, or the other way around.
+/// The memory layout of an operand: by_row: rows (columns) of C, with the inner dimension contiguous; by_depth: the
+/// transpose.
 enum class OperandLayout : std::uint8_t { by_row, by_depth };
 
-/// One operand as a block sees it: its rows (columns) [first, end) of C, the summed index in [.., depth_end).
+/// An operand of a block: its rows (columns) [first, end) of C, and the inner dimension up to depth_end.
 struct GroupedSource {
   const void* data;
   DType dtype;
@@ -27,12 +27,12 @@ struct GroupedArgs {
   const std::int32_t* offsets;
   DType c_type, a_type, b_type;
   std::int64_t a_step, b_step, c_step;
-  int experts, M, N, K;  ///< of GroupedGemm M is not used, of its gradient K
+  int experts, M, N, K;  ///< M is unused by GroupedGemm, K by its gradient
   float alpha;
-  bool adds, by_pairs;  ///< whether two neighbors of C can be moved at once
+  bool adds, by_pairs;  ///< by_pairs: whether two adjacent elements of C can be stored together
 };
 
-/// An expert's part of GroupedGemm.
+/// A tile of an expert's rows in GroupedGemm.
 struct GroupedRows {
   int expert, first, end;
 };
@@ -59,7 +59,7 @@ __device__ __forceinline__ const void* elements(const void* data, DType dtype, s
   return static_cast<const char*>(data) + from * (dtype == DType::f32 ? 4 : 2);
 }
 
-/// Operands of the block's tile of GroupedGemm; B_e lies [E, N, K] or [E, K, N].
+/// The operands of the block's tile in GroupedGemm; B_e is [E, N, K] or [E, K, N].
 __device__ __forceinline__ GroupedSource source_of_rows(const GroupedArgs& a, const GroupedRows& tile) {
   return {a.a, a.a_type, a.a_step, tile.first, tile.end, a.K};
 }
@@ -67,15 +67,15 @@ __device__ __forceinline__ GroupedSource source_of_weight(const GroupedArgs& a, 
   return {elements(a.b, a.b_type, std::int64_t{tile.expert} * a.N * a.K), a.b_type, a.b_step, column, a.N, a.K};
 }
 
-/// Where a block's tile lies in C: rows [first, end), columns from `column` on.
+/// The block's tile in C: rows [first, end), columns starting at `column`.
 struct GroupedPlace {
-  std::int64_t expert;  ///< elements before its matrix
+  std::int64_t expert;  ///< offset of the expert's matrix in elements
   int first, end, column;
 };
 
 /// Block (x, y, z): a tile of the matrix of expert z.
 struct GroupedMatrix {
-  int row, column, first, end;  ///< of the matrix; of the expert's rows
+  int row, column, first, end;  ///< row, column: in the matrix; first, end: the expert's rows
   std::int64_t matrix;
 };
 template <int Height, int Width>
@@ -85,12 +85,12 @@ __device__ __forceinline__ GroupedMatrix grouped_matrix(const GroupedArgs& a) {
           std::int64_t{e} * a.M * a.N};
 }
 
-/// Tiles of `tile` elements that cover n.
+/// Number of tiles of `tile` elements that cover n.
 inline unsigned tiles_of(std::int64_t n, int tile) {
   return static_cast<unsigned>(ceil_div(n, std::int64_t{tile}));
 }
 
-/// The kernels of tensor cores for operands of `type`, bf16 or f16; others are rounded to it. C is f32 or of `type`.
+/// Tensor-core kernels for operands of `type`, bf16 or f16; other operands are rounded to it. C is f32 or of `type`.
 void grouped_gemm_on_units(Ctx& ctx, const GroupedArgs& args, std::int64_t rows, OperandLayout weight, DType type);
 void grouped_gemm_grad_on_units(Ctx& ctx, const GroupedArgs& args, DType type);
 

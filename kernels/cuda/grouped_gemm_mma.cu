@@ -2,8 +2,8 @@
 #include "kernels/cuda/grouped_gemm.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// On tensor cores: 64 x 128 elements of C by four warps, 32 x 64 each, 32 of the summed index in each of three stages
-/// of shared memory (36 KiB), which cp.async fills while another is multiplied.
+/// Tensor-core kernels: four warps compute 64 x 128 elements of C, 32 x 64 each. Shared memory (36 KiB) holds three
+/// stages with 32 of the inner dimension each; cp.async fills one while another is multiplied.
 namespace qtrain::ops {
 namespace {
 
@@ -21,7 +21,7 @@ struct GroupedStages {
   Stage stages[kStages];
 };
 
-/// copy_rows from another type, rounded on the way.
+/// Like copy_rows, but converts from another type with rounding.
 template <class T, class From, int Rows, int Width>
 __device__ __forceinline__ void convert_rows(Tile<T, Rows, Width>& tile, const HeadRows<From>& from, int first) {
   constexpr int kAcross = Width / kChunk;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void convert_rows(Tile<T, Rows, Width>& tile, const H
   }
 }
 
-/// Starts loading the part of an operand with the summed index from `depth` on.
+/// Starts loading the part of an operand whose inner dimension starts at `depth`.
 template <OperandLayout L, class T, int Rows, int Width>
 __device__ __forceinline__ void load_tile(Tile<T, Rows, Width>& tile, const GroupedSource& s, int depth) {
   const std::int64_t skipped = L == OperandLayout::by_row ? depth : s.first;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_tile(Tile<T, Rows, Width>& tile, const Grou
     copy_rows(tile, HeadRows<T>{elements<T>(s.data, skipped), s.step, end, width}, first);
 }
 
-/// Fragment [16, 16] of the left operand, rows from `row` on.
+/// A fragment [16, 16] of the left operand, with rows starting at `row`.
 template <OperandLayout L, class T, int Rows, int Width>
 __device__ __forceinline__ void left_fragment(std::uint32_t (&f)[4], const Tile<T, Rows, Width>& tile, int row, int k) {
   const int lane = lane_id();
@@ -63,7 +63,7 @@ __device__ __forceinline__ void left_fragment(std::uint32_t (&f)[4], const Tile<
   else
     ptx::ldmatrix_transposed(f, tile.v + tile.offset(16 * k + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
 }
-/// Two fragments [16, 8] of the right operand side by side, columns from `column` on.
+/// Two adjacent fragments [16, 8] of the right operand, with columns starting at `column`.
 template <OperandLayout L, class T, int Rows, int Width>
 __device__ __forceinline__ void right_fragments(std::uint32_t (&f)[4], const Tile<T, Rows, Width>& tile, int column,
                                                 int k) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void right_fragments(std::uint32_t (&f)[4], const Til
 
 using WarpSums = float[kWarpM / 16][kWarpN / 8][4];
 
-/// sums = A · B over the summed index from `depth` on.
+/// sums = A · B over the inner dimension starting at `depth`.
 template <class T, OperandLayout A, OperandLayout B>
 __device__ __forceinline__ void multiply_sources(WarpSums& sums, const GroupedSource& a, const GroupedSource& b,
                                                  int depth) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void multiply_sources(WarpSums& sums, const GroupedSo
   for (int step = 0; step < kStages - 1; ++step) load(step);
   for (int step = 0; step < steps; ++step) {
     ptx::cp_async_wait<kStages - 2>();
-    __syncthreads();  // the stage is there, and the one before has been read by all
+    __syncthreads();  // this stage has arrived, and all threads have read the previous one
     load(step + kStages - 1);
     const auto& stage = shared.stages[step % kStages];
 #pragma unroll

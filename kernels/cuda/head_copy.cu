@@ -5,7 +5,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// `n` elements of each token, of `y_step` and `x_step` that there are.
+/// Copies `n` elements per token; a token has `y_step` and `x_step` elements in all.
 template <class T>
 struct HeadCopier {
   Target<T> y;

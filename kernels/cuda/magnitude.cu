@@ -8,7 +8,7 @@ namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kThreads = 256;
-/// Rows of W that a block takes together: what it reads of A serves them all.
+/// Rows of W per block, which share the block's reads of A.
 constexpr int kRows = 8;
 
 __device__ __forceinline__ float relative_to(float value, float norm) {
@@ -58,7 +58,7 @@ template <class Y, class X>
 struct Scaler {
   Target<Y> y;
   const X* x;
-  const float *magnitude, *norm, *bias;  ///< bias null: none
+  const float *magnitude, *norm, *bias;  ///< bias may be null
   float shift;
   int width;
 

@@ -1,10 +1,11 @@
 #pragma once
 #include "kernels/cuda/rows.cuh"
 
-/// The weights of a norm, weight + offset. An addition without a branch: compilers would make two loops of one.
+/// The weights of a norm, weight + offset. Always adds, without a branch: for a branch, compilers would duplicate the
+/// loop.
 namespace qtrain {
 
-/// What is added: -0 for no offset, which leaves every weight as it is (+0 would make +0 of -0).
+/// The number to add: -0 without an offset, which preserves every weight (+0 would turn -0 into +0).
 inline float added_to_weights(double offset) {
   return offset == 0 ? -0.0f : static_cast<float>(offset);
 }

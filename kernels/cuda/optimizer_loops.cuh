@@ -5,14 +5,14 @@
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/// The loops of optimizers. A rule is a struct with
+/// Loops for optimizers. A rule is a struct with
 ///   static constexpr int kStates; const double *hyperparameters, *factor;
 ///   struct Step with float operator()(float param, float grad, float (&state)[kStates]) const
-///   __device__ Step step() const, from what is on the device
-/// that gives the new parameter and changes the state. Nothing changes where factor[1] is 0.
+///   __device__ Step step() const, which reads from device memory
+/// The step returns the new parameter and updates the state. Nothing changes if factor[1] is 0.
 namespace qtrain {
 
-/// Parameter, gradient and state of n values.
+/// Parameter, gradient and state, n values each.
 template <class Rule>
 struct ElementUpdate {
   float* param;
@@ -52,7 +52,7 @@ void update_elements(Ctx& ctx, const char* name, const ElementUpdate<Rule>& upda
   dispatch_packs<float>(together ? Packs::yes : Packs::no, [&]<int N>() { launch_elements<N>(ctx, name, n, update); });
 }
 
-/// One state in 8 bits.
+/// A state tensor in 8 bits.
 struct CodedPointers {
   std::uint8_t* codes;
   float* absmax;
@@ -70,7 +70,7 @@ struct CodedUpdate {
   Rule rule;
 };
 
-/// A thread of a warp has 8 of the 256 values of a block.
+/// Each lane of a warp holds 8 of the 256 values of a block.
 inline constexpr int kCodedThreads = 256, kOfLane = static_cast<int>(ops::kCodeBlock) / kWarp;
 
 template <int States>
@@ -88,7 +88,7 @@ __device__ __forceinline__ std::uint8_t nearest(const ops::CodeTable& table, flo
   return static_cast<std::uint8_t>(x > table.limits[first] ? first + 1 : first);
 }
 
-/// The values of a lane: packs of N at positions (slot * 32 + lane) * N of the block.
+/// Iterates over the values of a lane: packs of N at positions (slot * 32 + lane) * N of the block.
 template <int N, class F>
 __device__ __forceinline__ void for_lane_packs(std::int64_t count, const F& f) {
 #pragma unroll
@@ -98,7 +98,7 @@ __device__ __forceinline__ void for_lane_packs(std::int64_t count, const F& f) {
   }
 }
 
-/// A step of one block by one warp.
+/// One warp updates one block of values.
 template <int N, class Rule>
 __device__ __forceinline__ void update_block(const CodedUpdate<Rule>& a, const ops::CodeTable* tables,
                                              std::int64_t block, std::int64_t n) {
@@ -143,7 +143,7 @@ __device__ __forceinline__ void update_block(const CodedUpdate<Rule>& a, const o
   }
 }
 
-/// Warp w of all takes blocks w, w + warps, ... Three blocks of threads at a time leave registers enough for a block.
+/// Warp w takes blocks w, w + warps, ... Limited to three resident thread blocks, which leaves enough registers.
 template <int N, class Rule>
 __global__ void __launch_bounds__(kCodedThreads, 3) update_coded(CodedUpdate<Rule> a, std::int64_t n) {
   if (a.rule.factor[1] == 0) return;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kCodedThreads, 3) update_coded(CodedUpdate<Rul
 
 template <class Rule>
 void update_blocks(Ctx& ctx, const char* name, const CodedUpdate<Rule>& update, std::int64_t n) {
-  // Loading the tables costs as much as a few blocks, so a warp takes several where there is enough to do.
+  // Loading the tables costs as much as a few blocks, so a warp takes several blocks if there are enough of them.
   constexpr std::int64_t kWarps = kCodedThreads / kWarp, kBusy = 8192, kMax = 8;
   const std::int64_t blocks = ceil_div(n, ops::kCodeBlock), of_warp = std::clamp<std::int64_t>(blocks / kBusy, 1, kMax);
   bool together = packable<float>(0, update.param, update.grad) == Packs::yes && n % 4 == 0;

@@ -6,12 +6,12 @@ namespace {
 /// Halves with an activation, or clamped pairs.
 enum class Form : std::uint8_t { silu, gelu_tanh, clamped };
 
-/// Gates and ups of N elements of y [T, F] in x [T, 2 F], from element i on; they are in one row.
+/// Locations in x [T, 2 F] of the gates and ups of N elements of y [T, F] in one row, starting at element i.
 template <Form K>
 struct Places {
   std::int64_t width;
 
-  /// Of the first gate, and in halves how far its up is behind it.
+  /// The index of the first gate; with halves, its up is `width` elements later.
   __device__ __forceinline__ std::int64_t gate(std::int64_t i) const {
     return K != Form::clamped ? i + i / width * width : 2 * i;
   }
@@ -45,7 +45,7 @@ struct Places {
 struct Clamp {
   float alpha, limit;
 
-  /// A NaN stays one.
+  /// Keeps NaN.
   __device__ __forceinline__ float gate(float g) const { return g > limit ? limit : g; }
   __device__ __forceinline__ float up(float u) const { return u > limit ? limit : u < -limit ? -limit : u; }
 };

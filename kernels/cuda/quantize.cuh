@@ -5,18 +5,18 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/quantize.h"
 
-/// 4-bit blocks inside kernels.
+/// Access to 4-bit blocks in kernels.
 namespace qtrain {
 
 struct MapOfFour {
   float values[16];
 };
 
-/// ops::Blocks4 as a kernel's parameter.
+/// ops::Blocks4 as a kernel parameter.
 struct FourBitParts {
-  const std::uint8_t *codes, *absmax_codes;  ///< absmax_codes null: scales are not nested
+  const std::uint8_t *codes, *absmax_codes;  ///< absmax_codes is null if scales are not nested
   const float *absmax, *map, *nested_map, *offset;
-  int block_bits, nested_bits;  ///< block sizes are 2 to the power of these
+  int block_bits, nested_bits;  ///< log2 of the block sizes
 
   explicit FourBitParts(const ops::Blocks4& w)
       : codes(w.codes.as<std::uint8_t>()),
@@ -39,7 +39,7 @@ struct FourBitParts {
   }
 };
 
-/// The map in shared memory, for all threads of the block, which call it together.
+/// Loads the map to shared memory; all threads of the block must call it together.
 __device__ __forceinline__ const float* load_map(const FourBitParts& w) {
   auto& map = shared_memory<MapOfFour>();
   if (threadIdx.x < 16) map.values[threadIdx.x] = w.map[threadIdx.x];
@@ -47,7 +47,7 @@ __device__ __forceinline__ const float* load_map(const FourBitParts& w) {
   return map.values;
 }
 
-/// The bytes of N elements; for 8 of them at a multiple of 4.
+/// Loads the codes of N elements; for N = 8, p must be a multiple of 4.
 template <int N>
 __device__ __forceinline__ Pack<std::uint8_t, N / 2> load_codes(const std::uint8_t* p) {
   if constexpr (N == 2)

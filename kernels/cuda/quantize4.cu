@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kThreads = 256, kWarps = kThreads / kWarp;
 
-/// A thread expands N neighboring elements, which have one scale: 8, or the 2 of a byte.
+/// Each thread expands N adjacent elements with a common scale: 8, or the 2 of a byte.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) dequantize4_elements(T* y, std::int64_t n, FourBitParts w) {
   const float* map = load_map(w);
@@ -38,7 +38,7 @@ struct Coding {
   std::int64_t n;
   int blocksize;
   float bounds[15];
-  std::uint64_t order;  ///< sixteen codes of four bits, the first lowest
+  std::uint64_t order;  ///< sixteen 4-bit codes, the first in the lowest bits
 };
 
 __device__ __forceinline__ unsigned code_of(const Coding& a, float v) {
@@ -49,21 +49,21 @@ __device__ __forceinline__ unsigned code_of(const Coding& a, float v) {
   return static_cast<unsigned>(a.order >> (4 * place)) & 15u;
 }
 
-/// A warp per block of elements, a lane for the two of a byte.
+/// One warp per block of elements; each lane takes the two of a byte.
 template <class T>
 __global__ void __launch_bounds__(kThreads) quantize4_blocks(Coding a, const T* x) {
   const std::int64_t block = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, begin = block * a.blocksize;
   if (begin >= a.n) return;
   const int count = static_cast<int>(min(a.n - begin, std::int64_t{a.blocksize}));
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  std::uint32_t bits = 0;  // of the largest magnitude: those of a NaN are larger than any other's
+  std::uint32_t bits = 0;  // bits of the largest magnitude; NaN has larger bits than any other value
   for (int i = lane; i < count; i += kWarp) bits = max(bits, __float_as_uint(to_float(x[begin + i])) & 0x7fffffffu);
   const float absmax = __uint_as_float(warp_reduce(bits, Most{}));
   const float scale = absmax < kLeastScale ? kLeastScale : absmax, inverse = 1.0f / scale;
   const bool full = count == a.blocksize;
   const auto scaled = [&](int i) {
     const float v = i < count ? to_float(x[begin + i]) : 0.0f;
-    return full ? v * inverse : v / scale;  // the last block divides if it is shorter
+    return full ? v * inverse : v / scale;  // a shorter last block divides by its scale
   };
   for (int i = 2 * lane; i < count; i += 2 * kWarp)
     a.codes[(begin + i) / 2] = static_cast<std::uint8_t>(code_of(a, scaled(i)) << 4 | code_of(a, scaled(i + 1)));

@@ -11,7 +11,7 @@ constexpr unsigned kThreads = 256, kWarps = kThreads / kWarp, kSumThreads = 1024
 struct Coding8 {
   std::uint8_t* codes;
   float* absmax;
-  const float *x, *map, *offset;  ///< offset null: 0
+  const float *x, *map, *offset;  ///< offset may be null: 0
   std::int64_t n;
   int blocksize;
   CodeRule rule;
@@ -22,7 +22,7 @@ struct MapOfEight {
 };
 static_assert(kThreads == 256, "each thread loads a value of the map");
 
-/// A warp per block of elements.
+/// One warp per block of elements.
 __global__ void __launch_bounds__(kThreads) quantize8_blocks(Coding8 a) {
   auto& map = shared_memory<MapOfEight>();
   map.values[threadIdx.x] = a.map[threadIdx.x];
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) quantize8_blocks(Coding8 a) {
   if (lane == 0) a.absmax[block] = largest;
 }
 
-/// One block: the mean, summed in f64.
+/// Runs in one block: the mean, summed in f64.
 __global__ void __launch_bounds__(kSumThreads) absmax_mean(const float* absmax, std::int64_t n, float* mean) {
   auto& partials = shared_memory<BlockPartials<double>>();
   double sum = 0;
@@ -75,7 +75,7 @@ struct RowDecoder {
 
   template <int N>
   __device__ void at(std::int64_t i) const {
-    constexpr float kUnit = 7.874015718698502e-3f;  // 1 / 127 as bitsandbytes has it
+    constexpr float kUnit = 7.874015718698502e-3f;  // 1 / 127 as in bitsandbytes
 #pragma unroll
     for (int j = 0; j < N; ++j)
       y[i + j] = from_float<T>(static_cast<float>(codes[i + j]) * scale[(i + j) / width] * kUnit);

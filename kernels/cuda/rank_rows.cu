@@ -5,7 +5,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// Elements are those of the first half of the rows: `n` in a row.
+/// Processes the elements of the first half of the rows; a row has `n` elements.
 template <class T>
 struct Reverser {
   T* x;

@@ -31,7 +31,7 @@ __device__ __forceinline__ double term(T x, bool square) {
 
 enum class Term : std::uint8_t { value, square };
 
-/// Block b sums elements b * stride, ... of the grid's stride; f64 throughout.
+/// Block b sums its elements in a grid-stride loop, all in f64.
 template <class T, Term K>
 __global__ void __launch_bounds__(kThreads) sum_parts(double* parts, const T* x, std::int64_t n) {
   auto& partials = shared_memory<BlockPartials<double>>();
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) add_sum_parts(double* out, bool adds
   if (threadIdx.x == 0) *out = adds ? *out + sum : sum;
 }
 
-/// Block b: segment b; f64 throughout.
+/// Block b sums segment b, all in f64.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     segment_square_sums(double* out, const T* x, std::int64_t n, std::int64_t segment) {

@@ -1,7 +1,7 @@
 #pragma once
 #include "kernels/cuda/device.cuh"
 
-/// Sums and maxima over warps and blocks, in an order that depends on the number of threads only.
+/// Sums and maxima over warps and blocks, in an order that depends only on the number of threads.
 namespace qtrain {
 
 struct Plus {
@@ -10,12 +10,12 @@ struct Plus {
     return a + b;
   }
 };
-/// NaN if any value is.
+/// The maximum; NaN if any value is NaN.
 struct Larger {
   __device__ __forceinline__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
 };
 
-/// The value of the lane whose number differs in `bit`, for any type of whole words.
+/// The value of the lane whose index differs in `bit`, for any type that consists of whole words.
 template <class T>
 __device__ __forceinline__ T from_lane_across(T v, int bit) {
   if constexpr (std::is_arithmetic_v<T>) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ T from_lane_across(T v, int bit) {
   }
 }
 
-/// Every lane gets the result of all 32.
+/// Every lane gets the result over all 32.
 template <class Op, class T>
 __device__ __forceinline__ T warp_reduce(T v, Op op) {
 #pragma unroll
@@ -44,14 +44,14 @@ __device__ __forceinline__ T warp_sum(T v) {
   return warp_reduce(v, Plus{});
 }
 
-/// A place in shared memory for the partial results of up to 32 warps.
+/// Shared memory for the partial results of up to 32 warps.
 template <class T>
 struct BlockPartials {
   T v[kWarp];
 };
 
-/// Every thread gets the result of the block, whose threads are a multiple of 32. `identity` leaves others unchanged.
-/// All threads call it; it ends with a barrier, after which `partials` may be used again.
+/// Every thread gets the result over the block, whose size must be a multiple of 32. `identity` is the neutral element
+/// of `op`. All threads must call it; it ends with a barrier, after which `partials` may be reused.
 template <class Op, class T>
 __device__ __forceinline__ T block_reduce(T v, BlockPartials<T>& partials, Op op, T identity) {
   const unsigned warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;

@@ -10,15 +10,15 @@ namespace {
 
 template <class T>
 struct Forward {
-  T *y, *sum;  ///< `sum` null without a residual
+  T* y;
   float* inv_rms;
-  const T *x, *residual;
+  const T* x;
   const float* weight;
   int width;
   float eps, weight_offset;
 };
 
-/// A block per row.
+/// One block per row.
 template <class T, int N>
 __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
@@ -27,15 +27,6 @@ __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   float squares = 0;
   for_packs<N>(a.width, [&](int slot, int column) {
     load_floats(v[slot], a.x + begin + column);
-    if (a.sum) {
-      Pack<T, N> rounded, r = load_pack<N>(a.residual + begin + column);
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        rounded.v[j] = from_float<T>(v[slot][j] + to_float(r.v[j]));
-        v[slot][j] = to_float(rounded.v[j]);
-      }
-      store_pack<N>(a.sum + begin + column, rounded);
-    }
 #pragma unroll
     for (int j = 0; j < N; ++j) squares += v[slot][j] * v[slot][j];
   });
@@ -56,12 +47,12 @@ struct Backward {
   Target<T> dx;
   const T *dy, *x;
   const float *weight, *inv_rms;
-  ColumnParts dweight;  ///< data null: not wanted
+  ColumnParts dweight;  ///< null data: not wanted
   int rows;
   float weight_offset;
 };
 
-/// Block b does rows b, b + blocks, ... and keeps its share of dweight in registers.
+/// Block b processes rows b, b + blocks, ... and accumulates its part of dweight in registers.
 template <class T, int N>
 __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
@@ -105,10 +96,8 @@ template <class T>
 void forward(Ctx& ctx, const RmsNorm& a) {
   const std::int64_t C = a.x.shape[-1];
   const Forward<T> args{.y = a.y.as<T>(),
-                        .sum = a.residual ? a.sum.as<T>() : nullptr,
                         .inv_rms = a.inv_rms.as<float>(),
                         .x = a.x.as<T>(),
-                        .residual = a.residual ? a.residual.as<T>() : nullptr,
                         .weight = a.weight.as<float>(),
                         .width = static_cast<int>(C),
                         .eps = static_cast<float>(a.eps),
@@ -117,7 +106,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
     launch(ctx, "rms_norm", rms_norm_rows<T, N>,
            {static_cast<unsigned>(a.x.shape.rows()), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
   };
-  dispatch_packs<T>(packable<T>(C, args.y, args.sum, args.x, args.residual, args.weight), run);
+  dispatch_packs<T>(packable<T>(C, args.y, args.x, args.weight), run);
 }
 
 template <class T>

@@ -8,7 +8,7 @@ namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kWarps = 4;
-constexpr int kPairs = 8;  ///< of elements a lane holds at most: heads of up to 512 elements
+constexpr int kPairs = 8;  ///< maximum pairs of elements per lane: heads of up to 512 elements
 
 struct Angles {
   const float *cos, *sin;
@@ -20,7 +20,7 @@ Angles angles_of(const Op& a) {
   return {a.cos.template as<float>(), a.sin.template as<float>(), a.positions.template as<std::int32_t>()};
 }
 
-/// One head of one token by one warp: lane l holds elements l + 32 s and their partners half a head away.
+/// One head of one token per warp: lane l holds elements l + 32 s and their partners half a head away.
 struct HeadRow {
   int half, lane;
 
@@ -81,7 +81,7 @@ struct Backward {
   const T *dy, *x;
   const float *weight, *inv_rms;  ///< null: no norm
   Angles angles;
-  ColumnParts dweight;  ///< of width 2 half; data null: not wanted
+  ColumnParts dweight;  ///< of width 2 half; null data: not wanted
   std::int64_t rows;
   int heads, half;
   float weight_offset;
@@ -89,7 +89,7 @@ struct Backward {
   __device__ __forceinline__ float weight_of(int i) const { return weight[i] + weight_offset; }
 };
 
-/// g = dy rotated back, for the elements of the lane.
+/// Rotates dy back, for the elements of the lane.
 template <class T>
 __device__ __forceinline__ void rotate_back(const Backward<T>& a, const HeadRow& row, std::int64_t r,
                                             float (&u)[kPairs], float (&v)[kPairs]) {
@@ -120,9 +120,9 @@ struct WarpSums {
   float v[kWarps][2 * kPairs * kWarp];
 };
 
-/// With a norm: block b does rows 4 b, ..., 4 b + 3 of each stride, and adds the shares of dweight of its warps.
+/// With a norm: block b processes rows 4 b, ..., 4 b + 3 of each stride, and sums its warps' parts of dweight.
 template <class T>
-// Of which 5 blocks run at a time: to make room for more, the compiler would spill.
+// Limited to 5 resident blocks: for more, the compiler would spill registers.
 __global__ void __launch_bounds__(kWarps* kWarp, 5) normed_rope_rows_grad(Backward<T> a) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, width = 2 * a.half;
   const HeadRow row{a.half, static_cast<int>(threadIdx.x % kWarp)};

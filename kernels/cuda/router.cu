@@ -6,7 +6,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/sample.h"
 
-/// A warp for each token: lane l holds experts l, l + 32, ... in registers.
+/// One warp per token: lane l holds experts l, l + 32, ... in registers.
 namespace qtrain::ops {
 namespace {
 
@@ -16,7 +16,7 @@ struct LargerKey {
   __device__ __forceinline__ std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a > b ? a : b; }
 };
 
-/// Larger for experts that are chosen first.
+/// A sort key: larger for experts that are chosen first.
 __device__ __forceinline__ std::uint64_t choice_key(float logit, int expert) {
   if (logit != logit) return std::uint64_t{0xffffffffu} << 32 | ~static_cast<std::uint32_t>(expert);
   return sample_key(logit, static_cast<std::uint32_t>(expert));
@@ -31,7 +31,7 @@ struct RouteArgs {
   bool divided;
 };
 
-/// N experts a lane. The probability of a choice is computed by every lane, so that each has the sum in order.
+/// N experts per lane. Every lane computes the probabilities of all choices, so that each has the sum in order.
 template <int N, class L>
 __global__ void __launch_bounds__(kRouteThreads) route_tokens(RouteArgs<L> a) {
   const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -79,7 +79,7 @@ template <class L>
 struct RouteGradArgs {
   Target<L> dlogits;
   const float *dweights, *weights, *probs, *factor;
-  const std::int32_t *experts, *real;  ///< real: how many of the tokens have the factor, or null
+  const std::int32_t *experts, *real;  ///< real: number of tokens that are not padding; null: all
   int tokens, count, choices;
   bool divided;
 };
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kRouteThreads) route_tokens_grad(RouteGradArgs
     if (lane + i * kWarp < a.count) a.dlogits.put(row + lane + i * kWarp, p[i] * (g[i] - mean));
 }
 
-/// Calls f.operator()<N>() with the experts that a lane holds.
+/// Calls f.operator()<N>() with the number of experts per lane.
 template <class F>
 void dispatch_experts(std::int64_t count, const F& f) {
   constexpr int kFew = 4, kMax = static_cast<int>(kMaxExperts) / kWarp;
@@ -138,17 +138,17 @@ Grid route_grid(std::int64_t tokens) {
   return {static_cast<unsigned>(ceil_div(tokens, std::int64_t{kRouteTokens})), kRouteThreads};
 }
 
-/// Counts and sums of part p, the rows p, p + parts, ...: [parts, 2, count].
+/// Counts and sums of part p, which are rows p, p + parts, ...: [parts, 2, count].
 struct LoadParts {
   double* data;
   int parts, count;
 };
-/// Rows of choices; real: how many of them count, or null for all.
+/// Rows of choices; real: number of rows that count; null: all.
 struct LoadRows {
   const std::int32_t* real;
   int tokens, choices;
 };
-/// A thread for each expert.
+/// One thread per expert.
 __global__ void __launch_bounds__(kRouteThreads)
     router_load_parts(LoadParts out, const std::int32_t* experts, const float* probs, LoadRows rows) {
   const int e = static_cast<int>(blockIdx.y * kRouteThreads + threadIdx.x);
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kRouteThreads) add_load_parts(double* counts, 
 }
 
 struct BalanceArgs {
-  double* loss;  ///< or null
+  double* loss;  ///< may be null
   bool adds;
   float* factor;
   const double *counts, *sums, *scale;
@@ -184,7 +184,7 @@ struct BalanceArgs {
   int count, layers;
   double coefficient;
 };
-/// One block.
+/// Runs in one block.
 __global__ void __launch_bounds__(kRouteThreads) balance_experts(BalanceArgs a) {
   auto& partials = shared_memory<BlockPartials<double>>();
   const double rows = static_cast<double>(std::int64_t{a.layers} * max(*a.tokens, 1));

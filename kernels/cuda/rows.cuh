@@ -6,11 +6,11 @@
 /// One block per row, with the row in registers: thread t holds packs t, t + threads, ... of N elements.
 namespace qtrain {
 
-/// Packs of a thread; single elements take more registers for their addresses.
+/// Packs per thread; single elements take more registers for their addresses.
 template <int N>
 inline constexpr int kSlots = N == 1 ? 8 : 16 / N;
 
-/// Threads for rows of `width` elements: enough to hold them, and 8 elements each where that is enough.
+/// Number of threads for rows of `width` elements: enough to hold them, with 8 elements each if that suffices.
 template <int N>
 unsigned row_threads(std::int64_t width) {
   constexpr std::int64_t kMax = 1024, kElements = N * kSlots<N>, kFew = 8;

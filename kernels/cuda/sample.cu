@@ -4,8 +4,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/// A block for each row. Candidates are not sorted: where a sum over the ranking ends is found digit by digit of the
-/// keys, from sums of whole numbers, which are the same in any order.
+/// One block per row. Candidates are not sorted: the end of a cumulative sum over the ranking is found digit by digit
+/// of the keys, from integer sums, which are the same in any order.
 namespace qtrain::ops {
 namespace {
 
@@ -18,15 +18,15 @@ struct Args {
   std::int32_t* tokens;
   float* logits;
   const std::int64_t* place;
-  const std::int32_t *seen, *ends;  ///< null: nothing is penalized
+  const std::int32_t *seen, *ends;  ///< null: no repetition penalty
   SampleRule rule;
-  int stride, width;  ///< logits of a row, and how many of them are candidates
+  int stride, width;  ///< logits per row, and number of candidates among them
 };
 
 struct Shared {
-  Weight sums[kDigits];  ///< by digit
+  Weight sums[kDigits];  ///< per digit
   BlockPartials<Weight> partials;
-  Weight before;  ///< sum of the digits above the found one
+  Weight before;  ///< sum over the digits above the one found
   int digit;
 };
 
@@ -41,7 +41,8 @@ __device__ __forceinline__ void for_keys(const float* logits, int width, const F
     f(sample_key(logits[i], static_cast<std::uint32_t>(i)));
 }
 
-/// The digit in which the sum from the largest digit down first exceeds `point`; by the first warp.
+/// Finds the digit at which the cumulative sum, from the largest digit down, first exceeds `point`. Called by the first
+/// warp.
 __device__ void find_digit(Shared& s, Weight point) {
   const int lane = static_cast<int>(threadIdx.x), first = kDigits - 1 - lane * kDigitsOfLane;
   Weight own = 0;
@@ -59,7 +60,7 @@ __device__ void find_digit(Shared& s, Weight point) {
   s.before = sum;
 }
 
-/// The key at which the sum of `measure` over the ranking first exceeds `point`, which is below the whole sum.
+/// The key at which the cumulative sum of `measure` over the ranking first exceeds `point`, which is below the total.
 template <class Measure>
 __device__ std::uint64_t key_at(Shared& s, const Args& a, const float* logits, Weight point, const Measure& measure) {
   constexpr int kKeyBits = 64;
@@ -67,7 +68,7 @@ __device__ std::uint64_t key_at(Shared& s, const Args& a, const float* logits, W
   for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
     for (int i = static_cast<int>(threadIdx.x); i < kDigits; i += static_cast<int>(blockDim.x)) s.sums[i] = 0;
     __syncthreads();
-    // Neighbors often have the same digit: few sums go through shared memory.
+    // Adjacent candidates often have the same digit, so sums are combined before they go to shared memory.
     int digit = 0;
     Weight sum = 0;
     for_keys(logits, a.width, [&](std::uint64_t key) {

@@ -3,15 +3,15 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
-/// A block for each token, in packs of N pairs: of elements half of what is turned apart, and of the rest half of that
-/// apart. So each element is read and written once, N in a row.
+/// One block per token, in packs of N pairs. The elements of a rotated pair are half of the rotated part apart; the
+/// other elements are paired likewise. So each element is read and written once, N at a time.
 namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kThreads = 128;
 
 struct Sizes {
-  int queries, keys, half, turned;  ///< heads of each kind; pairs of a head, and how many of them are turned
+  int queries, keys, half, turned;  ///< heads of each kind; pairs per head, and how many of them are rotated
 
   __device__ __forceinline__ int heads() const { return queries + 2 * keys; }
 };
@@ -21,7 +21,7 @@ struct Tables {
   const std::int32_t* positions;
 };
 
-/// Pairs p, ..., p + N - 1 of a head: their places in it, and their angles.
+/// Pairs p, ..., p + N - 1 of a head: their indices, and their angles.
 template <int N>
 struct PairsOf {
   int first, second;
@@ -37,7 +37,7 @@ struct PairsOf {
   }
 };
 
-/// Where a head of token t lies in the tensor of its kind.
+/// The location of a head of token t in the tensor of its kind.
 template <class T>
 struct OwnRows {
   T *q, *k, *v;
@@ -50,7 +50,7 @@ struct OwnRows {
   }
 };
 
-/// body(token, head, pairs) for the packs of a block's token; `pairs` (PairsOf) of a thread at a time.
+/// Calls body(token, head, pairs) for the packs of the block's token; `pairs` is a PairsOf of the calling thread.
 template <int N, class Body>
 __device__ __forceinline__ void each_pack(const Sizes& n, const Tables& tables, const Body& body) {
   const std::int64_t t = blockIdx.x, row = std::int64_t{tables.positions[t]} * n.turned;
@@ -122,7 +122,7 @@ template <class Op>
 Tables tables_of(const Op& a) {
   return {a.cos.template as<float>(), a.sin.template as<float>(), a.positions.template as<std::int32_t>()};
 }
-/// Packs are of pairs that are turned, or of pairs that are not.
+/// A pack consists of rotated pairs only or of other pairs only.
 template <class T, class... P>
 Packs packs_of(const Sizes& n, const P*... pointers) {
   return n.turned % kPackOf<T> == 0 ? packable<T>(n.half, pointers...) : Packs::no;

@@ -1,21 +1,21 @@
 #pragma once
 #include "model/layer/builder.h"
 
-/// What layers of many families are made of. Names of parameters are those of transformers.
+/// Building blocks that many families share. Parameters are named as in transformers.
 namespace qtrain::blocks {
 
-/// self_attn: o_proj(attention(q, k, v)) of x, with the config's biases, norms of queries and keys, rotation, window,
-/// scale, cap and sinks for this layer.
+/// self_attn: o_proj(attention(q, k, v)) of x, with this layer's biases, norms of queries and keys, rotation, window,
+/// scale, softcap and sinks.
 TensorId self_attention(LayerBuilder& b, TensorId x);
 
 /// mlp: down_proj(activation(gate_proj x) * up_proj x).
 TensorId gated_mlp(LayerBuilder& b, TensorId x);
 
-/// mlp: the same by experts in layers that have them. Each token goes to a few of them, which a router chooses and
-/// weighs.
+/// mlp: a mixture of experts in layers that have one (each token goes to a few experts, chosen and weighted by a
+/// router), else gated_mlp.
 TensorId sparse_mlp(LayerBuilder& b, TensorId x);
 
-/// x + self_attention(norm(x)), then the same with gated_mlp or sparse_mlp: Llama and most of its kin.
+/// x + self_attention(norm(x)), then likewise with gated_mlp or sparse_mlp: Llama and most similar families.
 Layer pre_norm_layer(const ModelConfig& config, std::int64_t index);
 
 }  // namespace qtrain::blocks

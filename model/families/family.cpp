@@ -66,7 +66,7 @@ std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields,
   const Json* types = fields.get("layer_types");
   if (!types) return {};
   if (!types->is_array() || types->size() != config.attention.size())
-    fields.refuse("\"layer_types\" must be a list with one entry for each of \"num_hidden_layers\"");
+    fields.refuse("\"layer_types\" must be a list with \"num_hidden_layers\" entries");
   std::vector<bool> slides;
   for (const Json& entry : *types) {
     const std::string type = entry.is_string() ? entry.get<std::string>() : entry.dump();

@@ -13,19 +13,19 @@
 
 namespace qtrain {
 
-/// A model type of transformers: its fields of config.json beyond the common ones, and its layers.
+/// A model type of transformers: how its config.json is read beyond the common fields, and its layers.
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
   void (*read)(const ConfigReader& fields, ModelConfig& config);
   Layer (*layer)(const ModelConfig& config, std::int64_t index);
-  /// What transformers takes for keys that a config.json leaves out, a JSON object: of its configuration class, where
-  /// that has other values than parse_model_config.
+  /// JSON object of the values that transformers' configuration class uses for missing keys, where they differ from
+  /// those of parse_model_config.
   const char* defaults = "{}";
   const char *activation_key = "hidden_act", *activation = "silu";
-  bool partial_rotary = false;  ///< whether partial_rotary_factor counts
+  bool partial_rotary = false;  ///< whether partial_rotary_factor is supported
   bool old_longrope = false;    ///< rope_type "su" and "yarn" mean longrope
-  bool mxfp4_experts = false;   ///< whether experts may be in MXFP4, which is made dense when it is loaded
+  bool mxfp4_experts = false;   ///< whether experts may be stored in MXFP4, which is expanded when it is loaded
   GgufFamily gguf = {};
 };
 
@@ -34,27 +34,28 @@ std::span<const Family* const> families();
 /// The tables of all layers of a model.
 std::vector<Layer> make_layers(const ModelConfig& config);
 
-/// The modules of all linear layers ("model.layers.0.self_attn.q_proj", ...), and the ends of their names, each once.
+/// The modules of all linear layers ("model.layers.0.self_attn.q_proj", ...), and the distinct last parts of their
+/// names.
 std::vector<std::string> linear_modules(const ModelConfig& config);
 std::vector<std::string> linear_names(const ModelConfig& config);
-/// Routers and experts, which adapters reach as parameters: "model.layers.0.mlp.gate",
+/// Routers and experts, which adapters treat as parameters: "model.layers.0.mlp.gate",
 /// "model.layers.0.mlp.experts.gate_proj".
 std::vector<std::string> expert_modules(const ModelConfig& config);
 
-/// The parameters of routers and experts as transformers has them: "model.layers.0.mlp.gate.weight",
+/// The parameters of routers and experts as named in transformers: "model.layers.0.mlp.gate.weight",
 /// "model.layers.0.mlp.experts.gate_up_proj".
 std::vector<std::string> expert_parameters(const ModelConfig& config);
 
-/// Whether each layer slides, from `layer_types`; nothing without it. Other kinds of layers than full_attention and
-/// sliding_attention are an input error.
+/// Whether each layer has a sliding window, from `layer_types`; nothing if that is missing. Throws an input error for
+/// kinds of layers other than full_attention and sliding_attention.
 std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields, const ModelConfig& config);
-/// Windows of every layer from `layer_types`, or `window` on the layers from `first` on.
+/// Sets the windows of all layers from `layer_types`, or `window` for layers from `first` on if that is missing.
 void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first);
-/// `sliding_window`, or `otherwise` where there is none; 0: null.
+/// `sliding_window`, or `otherwise` if it is missing; 0 if it is null.
 std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise);
 
-/// The experts of a model whose sizes are in range, with the loss that balances them; an input error otherwise, and for
-/// noise in routers.
+/// Sets the model's experts, with the load-balancing loss. Throws an input error for sizes out of range and for router
+/// noise.
 void set_experts(const ConfigReader& fields, ModelConfig& config, ExpertsConfig experts);
 
 }  // namespace qtrain

@@ -25,13 +25,14 @@ Layer gemma_layer(const ModelConfig& config, std::int64_t index) {
 
 constexpr std::int64_t kUsualWindow = 4096;
 
-// null: none.
+// A softcap; null in the file means none.
 double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
   const bool none = r.json.contains(key) ? !r.get(key) : otherwise == 0;
   return none ? 0 : r.positive_number(key, otherwise);
 }
 
-// All layers slide but every `full`-th, unless layer_types says otherwise. Whether each does.
+// Sets the windows: all layers except every `full`-th slide, unless layer_types says otherwise. Returns whether each
+// does.
 std::vector<bool> read_sliding_layers(const ConfigReader& r, ModelConfig& c, std::size_t full) {
   std::vector<bool> slides;
   for (std::size_t l = 1; l <= c.attention.size(); ++l) slides.push_back(l % full != 0);
@@ -63,24 +64,24 @@ const Json* table_of(const ConfigReader& r, const char* key) {
   return v;
 }
 
-// The table of one kind of layer in the rope_parameters of version 5.
+// One kind of layer's table in the rope_parameters of version 5.
 Json table_of_kind(const ConfigReader& r, const char* kind) {
   const Json* both = table_of(r, "rope_parameters");
   if (!both) return Json::object();
   for (const auto& [key, value] : both->items())
     if (key != "full_attention" && key != "sliding_attention")
-      r.refuse(fmt::format("\"rope_parameters\" has \"{}\" beside the tables of the kinds of layers", key),
-               "it holds full_attention and sliding_attention");
+      r.refuse(fmt::format("\"rope_parameters\" has an unknown key \"{}\"", key),
+               "it must hold full_attention and sliding_attention only");
   const Json* table = table_of({*both, r.name}, kind);
   return table ? *table : Json::object();
 }
 
-// Layers that slide turn by a base of their own. The rope_scaling of version 4 is that of the others.
+// Sliding layers rotate with a base of their own. The rope_scaling of version 4 applies to the other layers.
 std::vector<RopeConfig> read_gemma3_ropes(const ConfigReader& r, const ModelConfig& c) {
   Json full = table_of_kind(r, "full_attention");
   if (const Json* scaling = table_of(r, "rope_scaling")) {
     if (full.empty() && scaling->contains("type") && !scaling->contains("rope_type"))
-      r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "call it rope_type");
+      r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "rename it to rope_type");
     full.update(*scaling);
   }
   const std::string place = r.name + ": rotary parameters of ";
@@ -101,7 +102,8 @@ void read_gemma3(const ConfigReader& r, ModelConfig& c) {
   for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].rope = slides[l] ? 1 : 0;
 }
 
-// llama.cpp knows query_pre_attn_scalar by the size of the model: another one in 27B, which it knows by its layers.
+// llama.cpp derives query_pre_attn_scalar from the size of the model: the 27B models, recognized by their number of
+// layers, use another value.
 constexpr std::int64_t kLayersOf27B = 46, kLayersOf27B3 = 62;
 
 template <std::int64_t kLargest>
@@ -122,7 +124,7 @@ bool has_scalar_of_files(const ModelConfig& c) {
   return std::abs(c.score_scale() * std::sqrt(scalar) - 1) <= 1e-9;
 }
 
-// llama.cpp's base of the layers that slide is 10000 where the file has none.
+// If the file has no base for sliding layers, llama.cpp uses 10000.
 void assume_gemma3(Json& config) {
   if (!config.contains("rope_local_base_freq")) config["rope_local_base_freq"] = 1e4;
   assume_scalar<kLayersOf27B3>(config);
@@ -170,7 +172,7 @@ extern const Family kGemma2{.model_type = "gemma2",
                                      .assume = assume_scalar<kLayersOf27B>,
                                      .inexpressible = what_gemma2_files_lack}};
 
-// Published configs leave out sizes too.
+// Published configs also omit sizes.
 extern const Family kGemma3{.model_type = "gemma3_text",
                             .architecture = "Gemma3ForCausalLM",
                             .read = read_gemma3,

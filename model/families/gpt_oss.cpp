@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-// A router and experts with biases; gate and up of an expert are one matrix, its rows in turns.
+// A router and experts with biases; gate and up of an expert are one matrix with interleaved rows.
 TensorId gpt_oss_mlp(LayerBuilder& b, TensorId x) {
   const ModelConfig& c = b.config();
   const ExpertsConfig& e = *c.experts;
@@ -59,7 +59,7 @@ Layer gpt_oss_layer(const ModelConfig& config, std::int64_t index) {
   return b.finish(stages::add(b, mid, fed));
 }
 
-// Every other layer slides, the first among them, unless layer_types says otherwise.
+// The first and then every other layer slides, unless layer_types says otherwise.
 void read_gpt_oss_windows(const ConfigReader& r, ModelConfig& c) {
   set_windows(r, c, read_window(r, 128), 0);
   if (r.get("layer_types")) return;
@@ -79,7 +79,7 @@ RopeConfig read_gpt_oss_rope(const ConfigReader& r, const ModelConfig& c) {
 void read_gpt_oss(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", true);
   c.attention_sinks = true;
-  c.activation = ops::Activation::silu;  // whatever the file says
+  c.activation = ops::Activation::silu;  // the file's value is ignored
   c.ropes = {read_gpt_oss_rope(r, c)};
   read_gpt_oss_windows(r, c);
   set_experts(r, c,

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-// Llama with scales: of embeddings, of scores, of what is added to the residual stream, and of logits.
+// Llama with scales for embeddings, attention scores, branches added to the residual stream, and logits.
 void read_granite(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   c.mlp_bias = r.flag("mlp_bias", false);
@@ -22,7 +22,7 @@ constexpr GgufKey kGraniteKeys[] = {
     {"residual_scale", "residual_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::residual_scale>},
     {"logit_scale", "logits_scaling", GgufKey::Kind::number, [](const ModelConfig& c) { return 1 / c.logit_scale; }}};
 
-// llama.cpp scales scores by the size of a head where the file does not say.
+// If the file has no scale, llama.cpp scales scores by the head size.
 void assume_scale(Json& config) {
   if (!config.contains("attention_multiplier"))
     config["attention_multiplier"] = 1 / std::sqrt(config.at("head_dim").get<double>());

@@ -4,8 +4,8 @@
 namespace qtrain {
 namespace {
 
-// Mistral with experts in every layer. Files call their matrices as Mistral does, transformers' memory and adapters as
-// other mixtures.
+// Mistral with experts in every layer. Files name the matrices as Mistral does; transformers in memory, and adapters,
+// as in other mixtures of experts.
 void read_mixtral(const ConfigReader& r, ModelConfig& c) {
   for (LayerAttention& layer : c.attention) layer.window = read_window(r, 0);
   const char* count = r.get("num_experts") ? "num_experts" : "num_local_experts";

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-// Norms after each branch and none before: x + norm(attention(x)), then the same with the MLP.
+// Norms after each branch and none before: x + norm(attention(x)), then likewise with the MLP.
 Layer olmo2_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();

@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-// Queries, keys and values are one linear layer, and so are gate and up.
+// Queries, keys and values are one linear layer, as are gate and up.
 TensorId phi3_attention(LayerBuilder& b, TensorId x) {
   const ModelConfig& c = b.config();
   const LayerAttention& here = c.attention[static_cast<std::size_t>(b.index())];

@@ -4,7 +4,7 @@
 namespace qtrain {
 namespace {
 
-// The window counts only with use_sliding_window, and only from layer max_window_layers on.
+// The window applies only with use_sliding_window, and only from layer max_window_layers on.
 void read_windows(const ConfigReader& r, ModelConfig& c) {
   if (!r.flag("use_sliding_window", false)) return;
   const double first = r.number("max_window_layers", 28);
@@ -12,7 +12,7 @@ void read_windows(const ConfigReader& r, ModelConfig& c) {
   set_windows(r, c, read_window(r, 4096), static_cast<std::int64_t>(first));
 }
 
-// Files name one window, that of all layers.
+// GGUF files hold one window, which applies to all layers.
 void assume_windows(Json& config) {
   const bool slides = !config.at("sliding_window").is_null();
   config["use_sliding_window"] = slides;

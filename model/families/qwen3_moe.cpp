@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-// Layers have experts but for those of mlp_only_layers and those that decoder_sparse_step leaves out.
+// All layers have experts except those in mlp_only_layers and those that decoder_sparse_step skips.
 std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
   const std::int64_t step = r.positive("decoder_sparse_step", 1);
   std::vector<bool> layers;
@@ -26,7 +26,8 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   if (r.flag("use_sliding_window", false))
     for (LayerAttention& layer : c.attention) layer.window = read_window(r, 4096);
-  const char* count = r.get("num_local_experts") ? "num_local_experts" : "num_experts";  // since version 5, before it
+  // the key since version 5, and before it
+  const char* count = r.get("num_local_experts") ? "num_local_experts" : "num_experts";
   set_experts(r, c,
               {.count = r.positive(count, 128),
                .per_token = r.positive("num_experts_per_tok", 8),
@@ -35,7 +36,7 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
                .layers = sparse_layers(r, c)});
 }
 
-// Readers of the file give every layer experts, whose choices count by what they share of 1.
+// Readers of GGUF files assume experts in every layer, with weights that sum to 1.
 const char* what_moe_files_lack(const ModelConfig& c) {
   if (c.qkv_bias) return "attention_bias";
   if (c.experts->norm != ops::TopKNorm::sum_to_one) return "norm_topk_prob: false";

@@ -11,7 +11,7 @@ std::vector<bool> rotated_layers(const ConfigReader& r, const ModelConfig& c) {
   const std::int64_t interval = r.positive("no_rope_layer_interval", 4);
   const Json* given = r.get("no_rope_layers");
   if (given && (!given->is_array() || given->size() < c.attention.size()))
-    r.refuse("\"no_rope_layers\" must be a list with an entry for each of \"num_hidden_layers\"");
+    r.refuse("\"no_rope_layers\" must be a list with \"num_hidden_layers\" entries");
   std::vector<bool> rotated;
   for (std::size_t l = 0; l < c.attention.size(); ++l) {
     if (given && !(*given)[l].is_number_integer()) r.refuse("\"no_rope_layers\" must hold 0 and 1");
@@ -26,7 +26,7 @@ void read_smollm3(const ConfigReader& r, ModelConfig& c) {
   const std::vector<bool> rotated = rotated_layers(r, c);
   const std::int64_t window = r.flag("use_sliding_window", false) ? read_window(r, 0) : 0;
   const auto slides = sliding_layer_types(r, c);
-  // Its attention and its mask would disagree in transformers.
+  // In transformers, attention and mask would disagree about the window.
   if (slides && window == 0 && std::ranges::find(*slides, true) != slides->end())
     r.refuse("\"layer_types\" has sliding_attention without \"use_sliding_window\" and \"sliding_window\"");
   for (std::size_t l = 0; l < c.attention.size(); ++l) {
@@ -35,7 +35,7 @@ void read_smollm3(const ConfigReader& r, ModelConfig& c) {
   }
 }
 
-// Readers of the file leave out the rotation of every fourth layer.
+// Readers of GGUF files skip the rotation in every fourth layer.
 const char* what_smollm3_files_lack(const ModelConfig& c) {
   if (c.qkv_bias) return "attention_bias";
   for (std::size_t l = 0; l < c.attention.size(); ++l)

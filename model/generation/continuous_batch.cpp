@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-// Tokens, positions, cache rows and wanted rows of one step, and the table of blocks.
+// Bytes of the tokens, positions, cache rows and wanted rows of one step, and of the block table.
 std::size_t input_bytes(const BatchLimits& n) {
   constexpr std::int64_t kRoundingUp = 64;
   const std::int64_t tokens = n.prefill_tokens + n.sequences, table = n.sequences * BatchLimits::blocks(n.context);
@@ -78,8 +78,8 @@ void ContinuousBatch::give_back(Sequence& s) {
   s.done = 0;
 }
 
-// Embeddings that depend on the length turn a sequence by what is right for its own, whatever it runs beside. Beyond
-// the length of pre-training LongRoPE turns what is cached by other angles too, so that it is computed again.
+// Rotary embeddings that depend on the length use the sequence's own length, whatever it runs with. When LongRoPE
+// switches factors beyond the pre-training length, the cached keys have the wrong angles and are recomputed.
 void ContinuousBatch::settle_angles(Sequence& s) const {
   const auto length = static_cast<std::int64_t>(s.all.size());
   std::vector<std::int64_t> angles;
@@ -93,8 +93,8 @@ void ContinuousBatch::settle_angles(Sequence& s) const {
   s.angles = std::move(angles);
 }
 
-// Blocks for the tokens that the sequence is about to take. Others give theirs back where there are too few, or this
-// one itself; then false.
+// Reserves blocks for the tokens that the sequence is about to process. If there are too few, other sequences are
+// preempted, or this one; then it returns false.
 bool ContinuousBatch::reserve(Sequences::iterator s) {
   const auto needed = static_cast<std::size_t>(BatchLimits::blocks(s->done + s->take));
   while (s->blocks.size() < needed) {
@@ -111,7 +111,7 @@ bool ContinuousBatch::reserve(Sequences::iterator s) {
   return true;
 }
 
-// How many tokens each sequence takes: one of an answer, of prompts as many as there is room for.
+// Plans the tokens of each sequence: one for an answer, and as many prompt tokens as fit.
 void ContinuousBatch::plan() {
   for (Sequence& s : active_) settle_angles(s);
   std::vector<std::uint64_t> ids;
@@ -119,7 +119,7 @@ void ContinuousBatch::plan() {
   const std::vector<std::int64_t> shares = shares_of_prefill();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto s = std::ranges::find(active_, ids[i], &Sequence::id);
-    if (s == active_.end()) continue;  // it has given its place back
+    if (s == active_.end()) continue;  // it was preempted
     s->take = shares[i];
     reserve(s);
   }
@@ -175,8 +175,8 @@ void ContinuousBatch::run(const std::vector<Sequence*>& group) {
   if (!answering.empty()) sample(answering, logits);
 }
 
-// The log-probabilities of one row of logits [1, V]: of the first of the ranking, among the tokens that may be chosen.
-// `logprob` is the logarithm of what they are divided by.
+// The log-probability of the highest-ranked allowed token in one row of logits [1, V]. `logprob` is the logarithm of
+// the softmax denominator.
 AnswerToken ContinuousBatch::weigh(Tensor logits, const SequenceRequest& request) {
   const std::span<const float> row = copy_.of(ctx_, logits).span<float>();
   const double highest = *std::max_element(row.begin(), row.end());
@@ -194,7 +194,7 @@ AnswerToken ContinuousBatch::weigh(Tensor logits, const SequenceRequest& request
   return out;
 }
 
-// Rows of logits are in the order of the sequences; those in a row that are drawn from alike are drawn together.
+// Rows of logits are in the order of the sequences; consecutive rows with the same sampling options are drawn together.
 void ContinuousBatch::sample(const std::vector<Sequence*>& group, Tensor logits) {
   std::vector<AnswerToken> drawn(group.size());
   std::vector<std::vector<float>> rows(group.size());
@@ -203,7 +203,7 @@ void ContinuousBatch::sample(const std::vector<Sequence*>& group, Tensor logits)
     const Tensor row = logits.slice(static_cast<std::int64_t>(i), 1);
     drawn[i] = weigh(row, group[i]->request);
     const std::span<const float> values = copy_.of(ctx_, row).span<float>();
-    rows[i].assign(values.begin(), values.end());  // drawing changes them
+    rows[i].assign(values.begin(), values.end());  // sampling overwrites them
   }
   for (std::size_t begin = 0, end; begin < group.size(); begin = end) {
     const SamplingOptions& rule = group[begin]->request.sampling;

@@ -15,19 +15,20 @@ struct BatchLimits {
   std::int64_t context = 4096;        ///< longest prompt plus answer
   std::int64_t cache_tokens = 4096;   ///< of all sequences; at least `context`
 
-  static constexpr std::int64_t kBlock = 16;  ///< tokens of a block of the cache
-  /// Blocks that hold so many tokens.
+  static constexpr std::int64_t kBlock = 16;  ///< tokens per block of the cache
+  /// Number of blocks that hold this many tokens.
   static constexpr std::int64_t blocks(std::int64_t tokens) { return (tokens + kBlock - 1) / kBlock; }
 };
 
-/// A token of an answer. Log-probabilities are those of the model, before any filter; only where they are asked for.
+/// A token of an answer. Log-probabilities are the model's, before any filter; they are only set if requested.
 struct AnswerToken {
   std::int32_t id = 0;
   double logprob = 0;
-  std::vector<std::pair<std::int32_t, double>> top = {};  ///< the most likely ones, first of equal ones first
+  std::vector<std::pair<std::int32_t, double>> top = {};  ///< the most likely tokens; the lower id comes first on a tie
 };
 
-/// Among whom places are shared: sequences of one request have one number, and so have requests of one client.
+/// Who shares places: sequences of one request have the same request number, requests of one client the same client
+/// number.
 struct Share {
   std::uint64_t request = 0, client = 0;
 };
@@ -39,35 +40,35 @@ struct SequenceRequest {
   std::int64_t max_new_tokens = 256;
   std::vector<std::int32_t> stop_tokens = {};
   SamplingOptions sampling = {};
-  std::uint64_t number = 0;        ///< of the sequence among those of a seed: see SamplePosition
-  std::int64_t top_logprobs = -1;  ///< so many beside that of each token; -1: no log-probabilities
-  /// Called with each token but the end token; returning true ends the answer.
+  std::uint64_t number = 0;        ///< index of the sequence among those with the same seed: see SamplePosition
+  std::int64_t top_logprobs = -1;  ///< number of alternatives returned with each token's log-probability; -1: no log-
+                                   ///< probabilities
+  /// Called with each token except the end token; returning true ends the answer.
   std::function<bool(const AnswerToken& token)> on_token = {};
   std::function<void(FinishReason reason)> on_finished = {};
 };
 
-/// Sequences that join and leave a batch at each step (continuous batching: Orca, Yu et al. 2022), of one model or of
-/// several that differ in their adapters only, over one paged key/value cache: blocks of tokens, and for each sequence
-/// a table of its blocks (Kwon et al. 2023). Places go to the requests that have the fewest of them, among those to
-/// clients that have the fewest, and then to whoever waits longest. A sequence gives its place and its blocks back, and
-/// is computed again later, where another request or client that waits has at least two places less, and where blocks
-/// run out: the one that joined last of the request that has the most. On a processor a sequence has the same tokens
-/// alone and in any batch.
+/// Continuous batching (Orca, Yu et al. 2022): sequences join and leave the batch at each step. They may use one model
+/// or several that differ only in their adapters, and share one paged key/value cache of blocks of tokens, with a table
+/// of blocks per sequence (Kwon et al. 2023). Free places go to the requests with the fewest places, among those to the
+/// clients with the fewest, then to the sequence that has waited longest. A sequence is preempted, and recomputed
+/// later, if a waiting request or client has at least two places fewer; if blocks run out, the most recent sequence of
+/// the request with the most places is preempted. On a CPU a sequence gets the same tokens alone and in any batch.
 class ContinuousBatch {
  public:
-  /// The models have their memory, planned with `largest`, and outlive this.
+  /// The models must have their memory, planned with `largest`, and outlive this.
   ContinuousBatch(Ctx& ctx, std::vector<Transformer*> models, const BatchLimits& limits);
 
-  /// What each model has to be planned for.
+  /// The batch size that each model must be planned for.
   static BatchSize largest(const BatchLimits& limits);
-  /// Bytes of the cache for each token of it.
+  /// Cache bytes per token.
   static std::size_t bytes_per_token(const Transformer& model);
 
-  /// Lets a sequence wait for its place; the prompt is shorter than the context. Returns what `cancel` calls it.
+  /// Queues a sequence; its prompt must be shorter than the context. Returns its id for `cancel`.
   std::uint64_t add(SequenceRequest request);
-  /// Takes a sequence out; nothing of it is called any more.
+  /// Removes a sequence; its callbacks are not called again.
   void cancel(std::uint64_t id);
-  /// Runs the next token of every answer and as much of the new prompts as fits.
+  /// Computes the next token of every active answer, and as much of the new prompts as fits.
   void step();
 
   bool empty() const { return waiting_.empty() && active_.empty(); }
@@ -77,14 +78,14 @@ class ContinuousBatch {
   const BatchLimits& limits() const { return limits_; }
 
  private:
-  /// `done` tokens of prompt and answer are in the cache.
+  /// `done` counts tokens of prompt and answer that are in the cache.
   struct Sequence {
     std::uint64_t id = 0;
     SequenceRequest request;
     std::vector<std::int32_t> all;  ///< prompt and answer
     std::int64_t done = 0, room = 0, answered = 0;
     std::vector<std::int32_t> blocks = {};
-    std::vector<std::int64_t> angles = {};  ///< of the rotary embeddings that its keys were turned by
+    std::vector<std::int64_t> angles = {};  ///< rope_state of each rotary embedding that its keys were rotated with
     std::int64_t take = 0;                  ///< tokens in this step
     bool finished = false;
 
@@ -118,7 +119,7 @@ class ContinuousBatch {
   TokenSampler sampler_;
   HostCopy copy_;
   std::vector<std::int32_t> free_;  ///< blocks
-  Sequences waiting_, active_;      ///< in the order of joining
+  Sequences waiting_, active_;      ///< in joining order
   std::uint64_t next_id_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Who has a place in a batch, and how the prompts of those who have one share a step.
+// Who gets a place in a batch, and how the prompts in it share a step.
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -16,7 +16,7 @@ std::int64_t ContinuousBatch::places_of_client(const Sequence& s) const {
   return std::ranges::count(active_, s.request.share.client, [](const Sequence& a) { return a.request.share.client; });
 }
 
-// Its blocks and its place; a sequence that is computed again later goes on where it was.
+// Frees the blocks and the place; a preempted sequence resumes later where it was.
 void ContinuousBatch::put_back(Sequences::iterator s) {
   give_back(*s);
   s->take = 0;
@@ -35,7 +35,7 @@ ContinuousBatch::Sequences::iterator ContinuousBatch::last_of_the_most() {
   return most;
 }
 
-// With two places less on the other side a change makes the shares more equal and is not undone by the next one.
+// With a difference of at least two places, the change makes the shares more equal and the next one does not undo it.
 ContinuousBatch::Sequences::iterator ContinuousBatch::one_that_yields_to(const Sequence& waits) {
   const std::int64_t of_request = places_of_request(waits), of_client = places_of_client(waits);
   const auto last = last_of_the_most();
@@ -48,7 +48,8 @@ ContinuousBatch::Sequences::iterator ContinuousBatch::one_that_yields_to(const S
   return found;
 }
 
-// There are a place and blocks for all that it has, beside what the others still need for what they have.
+// Whether there are a place and blocks for all of its tokens, besides the blocks that active sequences still need for
+// theirs.
 bool ContinuousBatch::fits(const Sequence& s) const {
   if (active_.empty()) return true;
   std::int64_t spare = free_blocks() - BatchLimits::blocks(static_cast<std::int64_t>(s.all.size()));
@@ -69,7 +70,7 @@ void ContinuousBatch::admit() {
   }
 }
 
-// One token of an answer; of prompts, an equal part of a step for each request, and what others leave of theirs.
+// One token for an answer; for prompts, an equal part of a step per request, plus what other requests leave.
 std::vector<std::int64_t> ContinuousBatch::shares_of_prefill() const {
   std::set<std::uint64_t> requests;
   for (const Sequence& s : active_)

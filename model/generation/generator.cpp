@@ -7,7 +7,7 @@
 namespace qtrain {
 namespace {
 
-// Tokens, positions, cache rows and wanted rows of one step.
+// Bytes of the tokens, positions, cache rows and wanted rows of one step.
 std::size_t input_bytes(const GeneratorOptions& o) {
   constexpr std::int64_t kRoundingUp = 64;
   const std::int64_t tokens = o.prefill_tokens + o.batch;
@@ -19,14 +19,14 @@ std::size_t input_bytes(const GeneratorOptions& o) {
 Generator::Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
     : ctx_(ctx), model_(model), options_(std::move(options)), inputs_(ctx.device(), input_bytes(options_)) {}
 
-// A sequence in the batch. `done` tokens of prompt + answer are in the cache.
+// A sequence in the batch. `done` counts tokens of prompt + answer that are in the cache.
 struct Generator::Sequence {
   std::size_t request;
   std::int32_t cache_row;
   std::vector<std::int32_t> all;  // prompt and answer
   std::size_t done = 0;
   std::int64_t room;         // tokens that may still be added
-  std::int64_t wanted = -1;  // row of its logits in this step, -1 while the prompt is not through
+  std::int64_t wanted = -1;  // row of its logits in this step, -1 while the prompt is being processed
   bool finished = false;
   GenerationResult result;
 };
@@ -67,8 +67,8 @@ void Generator::accept(Sequence& s, std::int32_t token) {
   }
 }
 
-// The longest sequence in the batch. LongRoPE turns all by other angles once that is beyond the length of pre-training
-// and once it is back: what is cached is then computed again, as transformers does.
+// Returns the longest sequence in the batch. LongRoPE rotates all sequences with other factors when that exceeds the
+// pre-training length, and again when it no longer does: cached keys are then recomputed, as transformers does.
 std::int64_t Generator::settle_angles(std::vector<Sequence>& active) {
   std::int64_t longest = 0;
   for (const Sequence& s : active) longest = std::max(longest, static_cast<std::int64_t>(s.all.size()));
@@ -80,7 +80,7 @@ std::int64_t Generator::settle_angles(std::vector<Sequence>& active) {
   return longest;
 }
 
-// Runs the next token of every answer and as much of the new prompts as fits.
+// Computes the next token of every answer, and as much of the new prompts as fits.
 void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler& sampler) {
   std::vector<std::int32_t> tokens, positions, rows, wanted;
   std::int64_t prefill = options_.prefill_tokens;
@@ -108,7 +108,7 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler
   if (!wanted.empty()) sample(active, logits, sampler);
 }
 
-// The sequences with logits have them in their order.
+// Sequences with logits are in the order of their rows.
 void Generator::sample(std::vector<Sequence>& active, Tensor logits, TokenSampler& sampler) {
   std::vector<TokenSampler::Draw> draws;
   for (const Sequence& s : active)
@@ -122,11 +122,11 @@ void require_known_tokens(std::span<const std::int32_t> ids, const ModelConfig& 
   const auto unknown = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= config.vocab_size; });
   if (unknown != ids.end())
     fail(ErrorKind::input,
-         {.cause = fmt::format("there is token id {}, and the model's vocabulary has {} entries", *unknown,
+         {.cause = fmt::format("token id {} is out of range: the model's vocabulary has {} entries", *unknown,
                                config.vocab_size),
           .place = place,
-          .remedy = "the tokenizer does not belong to this model, or has tokens that were added without making the "
-                    "embeddings larger"});
+          .remedy = "the tokenizer does not belong to this model, or tokens were added to it without resizing "
+                    "the embeddings"});
 }
 
 std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest>& requests, const OnToken& on_token) {
@@ -147,11 +147,12 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
       const GenerationRequest& r = requests[next];
       const auto size = static_cast<std::int64_t>(r.prompt.size());
       if (size == 0)
-        fail(ErrorKind::input, {.cause = "a prompt without tokens", .place = fmt::format("prompt {}", next + 1)});
+        fail(ErrorKind::input, {.cause = "the prompt has no tokens", .place = fmt::format("prompt {}", next + 1)});
       if (size >= limit)
-        fail(ErrorKind::input, {.cause = fmt::format("the prompt has {} tokens, the model takes {}", size, limit),
-                                .place = fmt::format("prompt {}", next + 1),
-                                .remedy = "shorten it"});
+        fail(ErrorKind::input,
+             {.cause = fmt::format("the prompt has {} tokens, but the model's context is {}", size, limit),
+              .place = fmt::format("prompt {}", next + 1),
+              .remedy = "shorten it"});
       if (r.max_new_tokens < 1) continue;
       active.push_back({.request = next,
                         .cache_row = free_rows.back(),

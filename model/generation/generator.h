@@ -32,8 +32,8 @@ struct GeneratorOptions {
   std::function<void()> on_finished = {};  ///< called after each answer
 };
 
-/// Decodes sequences with a key/value cache. A finished sequence gives its place in the batch to the next request, so a
-/// file of prompts keeps the batch full. Owns the model's activation plan: use a model that was not committed yet.
+/// Decodes sequences with a key/value cache. When a sequence finishes, the next request takes its place in the batch,
+/// so that a file of prompts keeps the batch full. Requires a model that was planned with `largest`.
 class Generator {
  public:
   /// Called after each token with the request's index and its answer so far; returning true ends that answer.
@@ -41,14 +41,15 @@ class Generator {
 
   Generator(Ctx& ctx, Transformer& model, GeneratorOptions options);
 
-  /// What `run` needs the model to be planned for, before Transformer::commit.
+  /// The batch size that the model must be planned for before Transformer::commit.
   static BatchSize largest(const GeneratorOptions& options, std::int64_t longest_sequence);
   BatchSize largest(std::int64_t longest_sequence) const { return largest(options_, longest_sequence); }
-  /// What a generator and its `run` take on the device beside the model's plan, for requests that fill its batch.
+  /// Device memory in bytes that a generator and its `run` need beyond the model's plan, for requests that fill its
+  /// batch.
   static std::size_t bytes(const ModelParts& model, const GeneratorOptions& options, std::int64_t longest_sequence);
 
-  /// Answers in the order of the requests. A prompt that leaves no room below max_position_embeddings is an input
-  /// error.
+  /// Returns answers in the order of the requests. Throws an input error for a prompt that leaves no room below
+  /// max_position_embeddings.
   std::vector<GenerationResult> run(const std::vector<GenerationRequest>& requests, const OnToken& on_token = {});
 
  private:
@@ -64,12 +65,12 @@ class Generator {
   GeneratorOptions options_;
   OnToken on_token_;
   StagingBuffer inputs_;
-  bool long_angles_ = false;  ///< whether what is cached was turned by the long factors of LongRoPE
+  bool long_angles_ = false;  ///< whether the cached keys were rotated with the long factors of LongRoPE
 };
 
-/// Fails with ErrorKind::input for an id that the model has no embedding of.
+/// Throws ErrorKind::input if the model has no embedding for an id.
 void require_known_tokens(std::span<const std::int32_t> ids, const ModelConfig& config, const std::string& place);
-/// The longest prompt plus answer of the requests, at most max_position_embeddings.
+/// The largest prompt plus answer length of the requests, at most max_position_embeddings.
 std::int64_t longest_sequence(const std::vector<GenerationRequest>& requests, const ModelConfig& config);
 
 }  // namespace qtrain

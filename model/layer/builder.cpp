@@ -38,7 +38,7 @@ TensorId LayerBuilder::tensor(TensorSpec spec) {
   return static_cast<TensorId>(layer_.tensors.size() - 1);
 }
 
-// Its width is the sum of the ranks, which the layout knows.
+// Its width is the sum of the ranks, which the activation layout computes.
 TensorId LayerBuilder::lora(std::span<const LinearId> layers) {
   const TensorId t =
       tensor({.name = spec(layers.front()).module + ".lora", .shape = {kTokens, {}}, .gradient = HasGradient::no});

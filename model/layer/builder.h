@@ -6,8 +6,8 @@
 
 namespace qtrain {
 
-/// What a family writes a layer with: functions of model/stages/ declare parameters and tensors here and append the
-/// stages that read and write them. Parameters are in files in the order of their declaration.
+/// Builds a layer: the functions of model/stages/ declare parameters and tensors here and append the stages that read
+/// and write them. Files hold the parameters in the order of their declaration.
 class LayerBuilder {
  public:
   /// Layer `index` of the model; its input is the residual stream [T, hidden_size].
@@ -16,7 +16,7 @@ class LayerBuilder {
   const ModelConfig& config() const { return config_; }
   std::int64_t index() const { return index_; }
   TensorId input() const { return layer_.input; }
-  /// Elements of a row of `t`.
+  /// Elements per row of `t`.
   std::int64_t width(TensorId t) const { return layer_.spec(t).shape.back().fixed; }
   const std::vector<Extent>& shape(TensorId t) const { return layer_.spec(t).shape; }
   const std::string& name(TensorId t) const { return layer_.spec(t).name; }
@@ -28,13 +28,13 @@ class LayerBuilder {
   const ExpertsSpec& spec(ExpertsId id) const { return layer_.spec(id); }
   const VectorSpec& spec(VectorId id) const { return layer_.spec(id); }
   TensorId tensor(TensorSpec spec);
-  /// The A x of the adapters of layers that read one input.
+  /// Declares A x of the adapters of layers that read the same input.
   TensorId lora(std::span<const LinearId> layers);
   TensorId lora(const std::string& parameter, std::span<const ExpertsId> layers);
-  /// `a` and `b` share the gradient of the residual stream, as the operands and the result of a sum do.
+  /// Makes tensors share the gradient of the residual stream, as the operands and the result of a sum do.
   void share_residual_gradient(std::initializer_list<TensorId> tensors);
   void set_key_value(KeyValueShape shape) { layer_.key_value = shape; }
-  /// What the recompute policy "selective" computes again.
+  /// Marks a tensor that the recompute policy "selective" recomputes.
   void recompute_selectively(TensorId t) {
     layer_.tensors[static_cast<std::size_t>(t)].selective = Selective::recompute;
   }
@@ -44,8 +44,8 @@ class LayerBuilder {
     layer_.stages.push_back(std::move(stage));
   }
 
-  /// The layer whose result is `output`. Throws an internal error when a tensor has two writers or a stage reads what
-  /// nobody wrote.
+  /// Returns the layer whose result is `output`. Throws an internal error if a tensor has two writers or a stage reads
+  /// a tensor that has not been written.
   Layer finish(TensorId output);
 
  private:
@@ -54,7 +54,7 @@ class LayerBuilder {
   Layer layer_;
 };
 
-/// Throws an internal error when a tensor has two writers or a stage reads what nobody wrote.
+/// Throws an internal error if a tensor has two writers or a stage reads a tensor that has not been written.
 void require_order(const Layer& layer);
 
 }  // namespace qtrain

@@ -23,7 +23,7 @@ enum class LinearId : std::int32_t {};
 enum class ExpertsId : std::int32_t {};
 using ParamId = std::variant<VectorId, LinearId, ExpertsId>;
 
-/// Tensors of one layer.
+/// A set of tensors of one layer.
 class TensorSet {
  public:
   static constexpr std::size_t kCapacity = 128;
@@ -46,7 +46,7 @@ class TensorSet {
   std::bitset<kCapacity> bits_;
 };
 
-/// The size of a dimension: so many for each token, and so many in any case.
+/// The size of a dimension, as per_token * tokens + fixed.
 struct Extent {
   std::int64_t per_token = 0, fixed = 0;
 
@@ -54,19 +54,19 @@ struct Extent {
 };
 inline constexpr Extent kTokens{.per_token = 1};
 
-/// How the elements of a tensor are held.
+/// The dtype of a tensor's elements.
 enum class Precision : std::uint8_t {
-  activation,  ///< in the type of the model's activations
-  full,        ///< f32, or f64 with f64 activations: statistics and weights of sums
+  activation,  ///< the dtype of the model's activations
+  full,        ///< f32, or f64 with f64 activations: statistics and mixing weights
   index,       ///< i32
 };
-/// Whether a tensor has a gradient, and where.
+/// Whether a tensor has a gradient.
 enum class HasGradient : std::uint8_t { no, yes };
 /// What the "selective" recompute policy does with a tensor.
 enum class Selective : std::uint8_t { keep, recompute };
 
 struct TensorSpec {
-  std::string name;  ///< unique in its layer: the module that writes it, or what it is to that module
+  std::string name;  ///< unique in its layer: the module that writes it, or its role in that module
   std::vector<Extent> shape;
   Precision precision = Precision::activation;
   HasGradient gradient = HasGradient::yes;
@@ -75,40 +75,40 @@ struct TensorSpec {
   Shape shape_for(std::int64_t tokens) const;
 };
 
-/// A vector parameter, kept in the precision of the sums: weights of norms, sinks of attention.
+/// A vector parameter, kept in full precision: weights of norms, sinks of attention.
 struct VectorSpec {
-  std::string name;  ///< behind "model.layers.N.": "input_layernorm.weight"
+  std::string name;  ///< without the prefix "model.layers.N.": "input_layernorm.weight"
   std::int64_t size = 0;
   Init init = {Init::Kind::ones, 0};
-  std::string gguf = {};  ///< its name in GGUF files behind "blk.N.": "attn_norm.weight"
+  std::string gguf = {};  ///< its name in GGUF files without the prefix "blk.N.": "attn_norm.weight"
   Decay decay = Decay::no;
 };
 
 enum class Bias : std::uint8_t { no, yes };
-/// Routers of transformers are not linear layers to bitsandbytes and PEFT: they are not quantized, and adapted as
-/// parameters only.
+/// bitsandbytes and PEFT do not treat transformers' routers as linear layers: they are not quantized, and are only
+/// adapted as parameters.
 enum class LinearKind : std::uint8_t { plain, router };
 
-/// A linear layer [out, in]: quantized where that is asked for, and a target of adapters.
+/// A linear layer [out, in], which may be quantized and is a potential adapter target.
 struct LinearSpec {
-  std::string module;  ///< behind "model.layers.N.": "self_attn.q_proj"
+  std::string module;  ///< without the prefix "model.layers.N.": "self_attn.q_proj"
   std::int64_t out = 0, in = 0;
   Bias bias = Bias::no;
   std::string gguf = {};          ///< "attn_q"
-  std::int64_t rotary_heads = 0;  ///< heads that its results are rotated in, 0: none
+  std::int64_t rotary_heads = 0;  ///< number of heads if its output is rotated, else 0
   LinearKind kind = LinearKind::plain;
-  /// What transformers calls it in memory, where adapters are on parameters: "mlp.gate". Empty: `module`.
+  /// Its parameter in transformers, for adapters on parameters: "mlp.gate". Empty: `module`.
   std::string parameter = {};
   Init bias_init = {};
 };
 
 /// How files hold the matrices of all experts.
 enum class ExpertFiles : std::uint8_t {
-  apart,   ///< each as a tensor of its own: mlp.experts.N.gate_proj.weight [out, in]
-  joined,  ///< as one, mlp.experts.gate_up_proj [count, in, out], or as its MXFP4 blocks; with biases beside it
+  apart,   ///< separately: mlp.experts.N.gate_proj.weight [out, in]
+  joined,  ///< as one tensor mlp.experts.gate_up_proj [count, in, out], or its MXFP4 blocks, with separate biases
 };
 
-/// The matrices [out, in] of all experts, one tensor [count, out, in].
+/// The matrices [out, in] of all experts, stored as one tensor [count, out, in].
 struct ExpertsSpec {
   std::string module, part;  ///< "mlp.experts" and "gate_proj"
   std::int64_t count = 0, out = 0, in = 0;
@@ -116,11 +116,11 @@ struct ExpertsSpec {
   ExpertFiles files = ExpertFiles::apart;
   Bias bias = Bias::no;  ///< [count, out]
 
-  /// The name of one expert's tensor in files, behind "model.layers.N.".
+  /// The name of one expert's tensor in files, without the prefix "model.layers.N.".
   std::string tensor_of(std::int64_t expert) const;
 };
 
-/// A norm weight [C] in f32 and where its gradient goes.
+/// A norm weight [C] in f32 and the destination of its gradient.
 struct NormWeight {
   ConstTensor weight = {};
   Sink grad = discard();
@@ -128,8 +128,8 @@ struct NormWeight {
   bool present() const { return weight.shape.rank > 0; }
 };
 
-/// The matrices of experts [E, out, in] and where their gradients go. With an adapter W_e + scale * B_e A_e: A
-/// [E, r, in], which matrices that read one input share, and B [E, out, r].
+/// The matrices of experts [E, out, in] and the destinations of their gradients. With an adapter they are W_e + scale *
+/// B_e A_e: A [E, r, in], shared by matrices that read the same input, and B [E, out, r].
 struct ExpertsWeight {
   ConstTensor weight = {}, bias = {}, a = {}, b = {};  ///< bias [E, out] in f32, or none
   Sink dweight = discard(), dbias = discard(), da = discard(), db = discard();
@@ -139,7 +139,7 @@ struct ExpertsWeight {
   bool trains() const { return dweight.wanted() || dbias.wanted() || da.wanted(); }
 };
 
-/// The parameters of one layer while they are acquired, by their ids.
+/// The acquired parameters of one layer, indexed by their ids.
 struct LayerWeights {
   std::vector<NormWeight> vectors;
   std::vector<Projection> linears;
@@ -150,32 +150,31 @@ struct LayerWeights {
   const ExpertsWeight& operator[](ExpertsId id) const { return experts[static_cast<std::size_t>(id)]; }
 };
 
-/// Angles of a rotary embedding: cos and sin [positions, R/2], R of a head's elements being turned.
+/// The angles of a rotary embedding: cos and sin [positions, R/2], where R elements of a head are rotated.
 struct RotaryTable {
   Tensor cos, sin;
 };
 
-/// What routers give and get for their balance (see ops::RouterBalance): sums over the layers of a pass, f64 [E], and
-/// for gradients the factor of each expert [E]. Empty without that loss.
+/// Buffers for the load-balancing loss (see ops::RouterBalance): sums over the layers of a pass, f64 [E], and for the
+/// gradient the factor of each expert [E]. Empty without that loss.
 struct RouterBalanceRun {
-  Sink counts = discard(), sums = discard();  ///< discarded where a layer is computed once more
-  ConstTensor factor = {}, tokens = {};       ///< tokens i32 [1]: how many there are in the documents of the batch
+  Sink counts = discard(), sums = discard();  ///< discard while a layer is recomputed
+  ConstTensor factor = {}, tokens = {};       ///< tokens i32 [1]: number of non-padding tokens in the batch
 };
 
-/// What the tokens of a micro-batch bring: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation
-/// the key/value cache of the layer. Where ranks share the tokens, positions are those of this rank's and cu_seqlens
-/// those of all.
+/// Per-token inputs of a micro-batch: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation the
+/// layer's key/value cache. If ranks share tokens, positions cover this rank's tokens and cu_seqlens all ranks'.
 struct TokenContext {
   ConstTensor positions, cu_seqlens;
-  std::vector<RotaryTable> rotary = {};  ///< those of the model, by number
+  std::vector<RotaryTable> rotary = {};  ///< the model's rotary tables, by index
   ConstTensor cache_rows = {}, cache_blocks = {};
   Tensor key_cache = {}, value_cache = {};
   ConstTensor dropout_seed = {};  ///< i64 [1]; absent outside training
   RouterBalanceRun balance = {};
-  const SharedKeys* shared = nullptr;  ///< where ranks share the tokens
+  const SharedKeys* shared = nullptr;  ///< set if ranks share tokens
 };
 
-/// Everything a stage may touch: weights, activations `s`, their gradients `d`.
+/// Everything that a stage may access: weights, activations `s`, their gradients `d`.
 struct LayerRun {
   Ctx& ctx;
   const LayerWeights& w;
@@ -183,12 +182,12 @@ struct LayerRun {
   std::vector<Tensor>& s;
   std::vector<Tensor>& d;
   Tensor scratch;     ///< for projections: see projection_scratch
-  Tensor dense;       ///< for a quantized weight while it is multiplied
+  Tensor dense;       ///< for the expansion of a quantized weight
   TensorSet touched;  ///< gradients that already hold a value
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }
-  /// The first contribution to a gradient overwrites, later ones add: fan-out needs no special case.
+  /// The first contribution to a gradient overwrites it, later ones add: fan-out needs no special case.
   Sink grad(TensorId t) {
     const bool adds = touched.has(t);
     touched.add(t);
@@ -196,9 +195,9 @@ struct LayerRun {
   }
 };
 
-/// One step of a layer: its forward, its adjoint, and what each reads. A tensor has exactly one writer.
-/// `weight_reads` is read in the adjoint only for gradients of the stage's own weights, so frozen weights keep nothing
-/// alive.
+/// One step of a layer: its forward, its gradient (adjoint), and what each reads. A tensor has exactly one writer.
+/// `weight_reads` are read in the adjoint only for gradients of the stage's own weights, so a stage with frozen weights
+/// does not keep them alive.
 class Stage {
  public:
   Stage() = default;
@@ -215,37 +214,37 @@ class Stage {
   virtual void backward(LayerRun& run) const = 0;
 };
 
-/// Linear layers that read one input: the A of their adapters are one GEMM, whose results are one tensor.
+/// Linear layers that read the same input: the A of their adapters share one GEMM and one result tensor.
 struct LinearGroup {
   std::vector<LinearId> layers;
   TensorId lora;  ///< A x of all adapters [T, ranks]
 };
 
-/// Matrices of experts that read one input: transformers holds them as one parameter, and PEFT adapts them as one.
+/// Experts' matrices that read the same input: one parameter in transformers, which PEFT adapts as one.
 struct ExpertsGroup {
   std::string parameter;  ///< "mlp.experts.gate_up_proj"
   std::vector<ExpertsId> layers;
   TensorId lora;  ///< A_e x of every row [T k, r]
 };
 
-/// Sizes of a layer's keys and values, for generation.
+/// Heads of a layer's keys and values, for the cache in generation.
 struct KeyValueShape {
   std::int64_t heads = 0, head_dim = 0;
 };
 
-/// A decoder layer as a table: its tensors, its parameters, and the stages over them in order. A family makes it with a
-/// LayerBuilder; everything else (memory, recomputation, adapters, quantization, files) is derived from it.
+/// A decoder layer as a table: its tensors, its parameters, and the stages over them in order. A family builds it with
+/// a LayerBuilder; everything else (memory, recomputation, adapters, quantization, files) is derived from it.
 struct Layer {
   std::vector<TensorSpec> tensors;
   std::vector<VectorSpec> vectors;
   std::vector<LinearSpec> linears;
   std::vector<ExpertsSpec> experts;
-  std::vector<ParamId> order;  ///< of all parameters, as files have them
+  std::vector<ParamId> order;  ///< all parameters, in file order
   std::vector<LinearGroup> groups;
   std::vector<ExpertsGroup> expert_groups;
   std::vector<std::unique_ptr<const Stage>> stages;
   TensorId input{}, output{};
-  TensorSet residual;  ///< tensors whose gradient is that of the residual stream, one buffer for all
+  TensorSet residual;  ///< tensors that share the residual stream's gradient, in one buffer
   KeyValueShape key_value;
 
   const TensorSpec& spec(TensorId t) const { return tensors[static_cast<std::size_t>(t)]; }

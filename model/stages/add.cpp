@@ -5,8 +5,7 @@
 namespace qtrain::stages {
 namespace {
 
-// The gradient of the residual stream is one buffer, which a branch that is added as it is shares: then the adjoint has
-// nothing to do.
+// The residual stream has one gradient buffer. An unscaled branch shares it, and its adjoint has nothing to do.
 class AddStage final : public Stage {
  public:
   struct Tensors {

@@ -3,7 +3,7 @@
 
 namespace qtrain::stages {
 
-/// y = residual + residual_scale of the model * branch: the next state of the residual stream.
+/// y = residual + residual_scale * branch, with the model's residual_scale: the next state of the residual stream.
 TensorId add(LayerBuilder& b, TensorId residual, TensorId branch);
 
 }  // namespace qtrain::stages

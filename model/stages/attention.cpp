@@ -84,13 +84,14 @@ class AttentionStage final : public Stage {
     return {heads(s.t), s.mode};
   }
 
-  /// Tokens of this rank in a row: those of its rows [begin, begin + count), and the first of them among all.
+  /// Consecutive tokens of this rank: its rows [begin, begin + count), and the index of the first among all ranks'
+  /// tokens.
   struct Piece {
     std::int64_t begin, count, first;
 
     Tensor of(const Tensor& t) const { return t.slice(begin, count); }
     Sink of(const Sink& s) const { return {of(s.t), s.mode}; }
-    /// lse has one piece [H, count] after the other.
+    /// lse is stored piece by piece, each [H, count].
     Tensor of_lse(const Tensor& lse) const {
       const std::int64_t H = lse.shape[0];
       return lse.reshaped({lse.numel()}).slice(begin * H, count * H).reshaped({H, count});
@@ -106,26 +107,26 @@ class AttentionStage final : public Stage {
     return all;
   }
 
-  /// Keys and values that queries may see, of all tokens and some heads.
+  /// Keys and values of all ranks' tokens, for some heads.
   struct Keys {
     Tensor k, v;
   };
   struct KeyGradients {
     Sink dk, dv;
   };
-  /// The queries [T, H, D] of the tokens of this rank that read these heads: heads `first` and on.
+  /// This rank's queries [T, H, D] for those key heads: query heads `first` and following.
   struct Queries {
     Tensor q, y, dy = {};
     Sink dq = {};
     std::int64_t first = 0;
 
     std::int64_t heads() const { return q.shape[1]; }
-    /// Their rows of those of all heads.
+    /// Their heads' rows of a tensor with all heads.
     Tensor rows(const Tensor& all) const { return all.slice(first, heads()); }
     ConstTensor rows(ConstTensor all) const { return all ? all.slice(first, heads()) : all; }
   };
 
-  /// Of the key heads of a part, in memory for them, where `copy_out` brings them and `copy_back` takes results from.
+  /// The queries of a part's key heads, in buffers that `copy_out` fills and `copy_back` takes results from.
   Queries queries_of(LayerRun& r, const SharedHeads::Part& part, const Tensor& q) const {
     const KeyBuffers& memory = r.tokens.shared->buffers;
     const std::int64_t group = q.shape[1] / heads(r.value(o_.k)).shape[1];
@@ -172,7 +173,7 @@ class AttentionStage final : public Stage {
                                   .first_query = piece.first});
   }
 
-  // Gradients of keys and values come from the queries of all ranks.
+  // Gradients of keys and values come from all ranks' queries.
   void differentiate_shared(LayerRun& r, const Queries& all, const KeyGradients& to) const {
     const KeyBuffers& memory = r.tokens.shared->buffers;
     SharedHeads keys(r.ctx, *r.tokens.shared, heads(r.value(o_.k)), heads(r.value(o_.v)));

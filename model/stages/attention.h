@@ -4,7 +4,7 @@
 namespace qtrain::stages {
 
 /// y = softmax(scale * q k^T) v within each segment, causal, over the last `window` keys; in generation against the
-/// layer's key/value cache. With a cap the scores are softcap * tanh(score / softcap); a sink is one more score of each
+/// layer's key/value cache. With a softcap the scores are softcap * tanh(score / softcap); a sink is one more score per
 /// head, whose value is zero.
 struct Attention {
   TensorId q, k, v;

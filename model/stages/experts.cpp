@@ -45,7 +45,7 @@ class RouteStage final : public Stage {
   ops::TopKNorm norm_;
 };
 
-// What the loss that balances experts is made of. Its gradient is a part of RouteStage's.
+// Accumulates the sums of the load-balancing loss. Its gradient is part of RouteStage's.
 class RouterLoadStage final : public Stage {
  public:
   explicit RouterLoadStage(const Choice& t) : t_(t) {
@@ -170,7 +170,7 @@ class GroupedLinearStage final : public Stage {
     double alpha = 1;
   };
   const Tensor& offsets(const LayerRun& r) const { return r.value(g_.offsets); }
-  // Rows times the transposed matrices of their experts.
+  // c = or += alpha * (rows times the transposed matrices of their experts).
   void multiply(LayerRun& r, Sink c, const Operands& o) const {
     ops::grouped_gemm(
         r.ctx,
@@ -214,7 +214,7 @@ const ExpertsConfig& experts_of(const LayerBuilder& b) {
   return *b.config().experts;
 }
 
-/// So many rows as tokens have experts.
+/// The shape of a tensor with one row per choice: per_token rows for each token.
 std::vector<Extent> rows_of(const LayerBuilder& b, std::int64_t width) {
   return {{.per_token = experts_of(b).per_token}, {.fixed = width}};
 }

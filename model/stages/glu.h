@@ -4,7 +4,7 @@
 
 namespace qtrain::stages {
 
-/// y = activation(gate) * up, with the activation of the model.
+/// y = activation(gate) * up, with the model's activation.
 TensorId glu(LayerBuilder& b, TensorId gate, TensorId up);
 
 }  // namespace qtrain::stages

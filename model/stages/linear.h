@@ -5,7 +5,8 @@
 
 namespace qtrain::stages {
 
-/// y = x W^T + bias (+ adapter) of each layer: they read one input, so that the A of their adapters are one GEMM.
+/// y = x W^T + bias (+ adapter) for each layer. The layers read the same input, so the A of their adapters share one
+/// GEMM.
 std::vector<TensorId> linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>& layers);
 
 }  // namespace qtrain::stages

@@ -5,10 +5,10 @@
 
 namespace qtrain::stages {
 
-/// y = x / rms(x) * (weight + norm_offset of the model) per row.
+/// y = x / rms(x) * (weight + norm_offset) per row, with the model's norm_offset.
 struct Norm {
   TensorId x;
-  std::string name;       ///< of its module: "input_layernorm"
+  std::string name;       ///< module name: "input_layernorm"
   std::string gguf = {};  ///< "attn_norm"
 };
 TensorId norm(LayerBuilder& b, Norm n);

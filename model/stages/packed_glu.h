@@ -4,11 +4,11 @@
 
 namespace qtrain::stages {
 
-/// y = activation(gate) * up of both in one tensor x [rows, 2 F], with the activation of the model.
+/// y = activation(gate) * up with both in one tensor x [rows, 2 F], and the model's activation.
 struct PackedGlu {
   TensorId x;
   ops::GluOrder order = ops::GluOrder::halves;
-  double alpha = 1, limit = 0;  ///< of pairs: see ops::PackedGlu
+  double alpha = 1, limit = 0;  ///< for interleaved pairs: see ops::PackedGlu
 };
 TensorId packed_glu(LayerBuilder& b, const PackedGlu& g);
 

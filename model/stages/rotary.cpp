@@ -12,7 +12,7 @@ class RotaryStage final : public Stage {
  public:
   struct Tensors {
     TensorId x, y;
-    std::optional<TensorId> inv_rms;  // with a head norm
+    std::optional<TensorId> inv_rms;  // if there is a head norm
   };
   RotaryStage(Tensors t, const Rotary& o, const ModelConfig& c)
       : t_(t), o_(o), eps_(c.rms_norm_eps), offset_(c.norm_offset) {

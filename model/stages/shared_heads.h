@@ -3,24 +3,25 @@
 
 namespace qtrain::stages {
 
-/// Keys and values of all ranks that share the tokens, some heads after the other: while those of one part are used,
-/// those of the next are on their way.
+/// Keys and values of all ranks that share tokens, a few heads at a time: while one part is in use, the next is being
+/// gathered.
 class SharedHeads {
  public:
-  /// k, v [T / ranks, H, D]: those of this rank.
+  /// k, v [T / ranks, H, D]: this rank's keys and values.
   SharedHeads(Ctx& ctx, const SharedKeys& shared, const Tensor& k, const Tensor& v);
 
   struct Part {
     std::int64_t first, count;  ///< key heads
-    Tensor k, v;                ///< [T, count, D] of all ranks
+    Tensor k, v;                ///< [T, count, D] for all ranks' tokens
   };
   std::int64_t parts() const { return (heads() + step_ - 1) / step_; }
   bool has_all_at_once() const { return step_ == heads(); }
-  /// Part 0, then part 1 and so on; waits until it is there. What was given before is overwritten.
+  /// Returns part 0, then part 1 and so on; waits until it has arrived. Overwrites the previously
+  /// returned part.
   Part take(std::int64_t number);
 
-  /// The gradient of all ranks' keys or values, in `memory`, is added up over the ranks: this one's heads of the part
-  /// go to `own` [T / ranks, H, D]. `spare`: the keys or values of the part, which are overwritten.
+  /// Sums the gradient of all ranks' keys or values, in `memory`, over the ranks: this rank's rows for the part's heads
+  /// go to `own` [T / ranks, H, D]. `spare`: the part's keys or values, which are overwritten.
   void reduce(const Part& part, const Tensor& memory, const Tensor& spare, const Sink& own);
 
  private:
@@ -37,7 +38,7 @@ class SharedHeads {
   std::int64_t step_;
 };
 
-/// The first elements of a buffer as a tensor.
+/// The first elements of a buffer, as a tensor of the given shape.
 inline Tensor part_of(const Tensor& memory, const Shape& shape) {
   return memory.slice(0, shape.numel()).reshaped(shape);
 }

@@ -1,4 +1,4 @@
-// The registry of cases: each runs, on every instruction set the same call, and no two have one name.
+// The benchmark cases: each runs, makes the same call on every instruction set, and has a unique name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(BenchCases, UnknownOpsAndMissingArgumentsAreNamed) {
   const auto message = [&](const OpCall& call) {
     return std::string(test::error_of([&] { call_op(ctx, call); }).what());
   };
-  EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("there is no op copie"));
+  EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("unknown op copie"));
   EXPECT_THAT(message({.op = "copy", .tensors = {}}), HasSubstr("the op takes more tensors"));
 }
 

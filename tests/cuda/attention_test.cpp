@@ -1,4 +1,4 @@
-// What attention must not see. Tolerances hide one key too many among a hundred; bits do not.
+// What attention must not depend on. Tolerances hide one key too many among a hundred; bitwise comparison does not.
 #include "kernels/attention.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/parted_attention.h"
@@ -17,7 +17,7 @@ struct AttentionInputs {
   }
 };
 
-/// Other values for the tokens from `first` to before `end`.
+/// Changes the values of tokens [first, end).
 void replace(Array& a, std::int64_t first, std::int64_t end) {
   const std::int64_t width = a.size() / kTokens;
   for (std::int64_t i = first * width; i < end * width; ++i) a.set(i, -8 * a.get(i) - 1);
@@ -26,7 +26,7 @@ void replace(Array& a, std::int64_t first, std::int64_t end) {
 struct AttentionResults {
   Array y, dq, dk, dv;
 };
-/// Of two documents, the second of which begins at `border`; 0: of one.
+/// Two documents, the second of which starts at `border`; 0: one document.
 AttentionResults attention_of(AttentionInputs in, std::int32_t border, std::int64_t window = 0) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
@@ -80,7 +80,7 @@ TEST_P(CausalMask, HidesWhatComesLater) {
   }
 }
 
-// Borders one token behind those of tiles and one before them.
+// Boundaries one token after and one token before those of tiles.
 TEST_P(CausalMask, HidesTheOtherDocument) {
   const AttentionInputs in(GetParam());
   for (const std::int32_t border : {1, 2, 95, 127}) {
@@ -98,13 +98,13 @@ TEST_P(CausalMask, HidesTheOtherDocument) {
   }
 }
 
-// A window whose end is that of a tile of queries but one, for the first keys of some warp at either width.
+// A window that ends one token before the end of a tile of queries, for the first keys of some warp at either width.
 TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
   constexpr std::int64_t kWindow = 127;
   const AttentionInputs in(GetParam());
   const AttentionResults want = attention_of(in, 0, kWindow);
   for (const std::int64_t query : {kWindow, kWindow + 16, kWindow + 33}) {
-    const std::int64_t key = query - kWindow;  // the last that no query from here on sees
+    const std::int64_t key = query - kWindow;  // no query from here on sees it
     AttentionInputs later = in, earlier = in;
     for (Array* a : {&later.q, &later.dy}) replace(*a, query, kTokens);
     for (Array* a : {&earlier.k, &earlier.v}) replace(*a, 0, key + 1);
@@ -121,7 +121,7 @@ struct CachedForm {
   double softcap = 0;
   bool sinks = false;
 };
-/// What three tokens see of a cache of two rows: 5, 150 and 1 keys, fewer with a window.
+/// Three tokens that see 5, 150 and 1 keys of a cache of two rows, fewer with a window.
 std::vector<double> cached_attention_of(Ctx& ctx, DType d, const CachedForm& form) {
   Array q = random(d, {3, 4, 80}, 1), keys = random(d, {2, 160, 2, 80}, 2), values = random(d, {2, 160, 2, 80}, 3);
   Array y(d, {3, 4, 80}), rows = integers({1, 0, 1}), positions = integers({4, 149, 0});
@@ -192,7 +192,7 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
                          [](const auto& info) { return std::to_string(info.param); });
 
-/// Both kinds of kernels: cuts within and at the borders of documents and of tiles, and pieces of a token.
+/// Both kinds of kernels: cuts within and at the boundaries of documents and tiles, and pieces of one token.
 struct PartCase {
   AttentionSizes sizes;
   std::vector<std::int64_t> cuts;
@@ -214,7 +214,7 @@ TEST(AttentionPartOnCuda, AddsUpToTheWhole) {
       Ctx ctx(kCuda, MatmulPrecision::storage, 1);
       const PartedAttention parts(ctx, c.sizes, d, c.cuts);
       ctx.synchronize();
-      // Of sums of up to 180 terms of order 1; in bfloat16 operands are rounded, and each part where it is added.
+      // Sums of up to 180 terms of order 1; in bfloat16 operands are rounded, and each part when it is added.
       const double sums = d == DType::f32 ? 2e-4 : 0.25, means = d == DType::f32 ? 1e-5 : 0.02;
       expect_near(parts.y, exact.y, means, "y");
       expect_near(parts.lse, exact.lse, means, "lse");

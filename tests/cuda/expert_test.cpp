@@ -37,7 +37,7 @@ TEST(CudaExperts, AreOrderedByAStableSort) {
   for_each_schedule(expect_sorted);
 }
 
-// Many equal ones, both zeros, infinities and values that are no numbers.
+// Many equal values, both zeros, infinities and NaN.
 TEST(CudaExperts, AreThoseThatTheProcessorChooses) {
   const double odd[] = {0, -0.0, std::nan(""), -std::nan(""), INFINITY, -INFINITY, 1, -1};
   for (const Shape& s : {Shape{40, 5}, Shape{17, 33}, Shape{9, 128}, Shape{5, 300}})

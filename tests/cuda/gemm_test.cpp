@@ -1,4 +1,4 @@
-// GEMMs as layers and their adapters ask a CUDA device for them, against plain loops in f64.
+// GEMMs of layers and their adapters on a CUDA device, against plain loops in f64.
 #include "kernels/gemm.h"
 
 #include <cstdlib>
@@ -80,7 +80,7 @@ struct Sum {
   }
 };
 
-/// No algorithms that earlier runs have chosen: each test tries them.
+/// Starts without algorithms chosen by earlier runs, so each test autotunes.
 class OwnCache {
  public:
   OwnCache() : before_(std::getenv(kVariable) ? std::getenv(kVariable) : "") {
@@ -98,7 +98,7 @@ class OwnCache {
 
 class CudaGemm : public ::testing::Test {
  protected:
-  /// What is next to the result stays. Each GEMM runs twice: when it is new, and as it was planned then.
+  /// Memory next to the result must not change. Each GEMM runs twice: when it is new, and as it was planned then.
   void expect(Sum sum, const Columns& before, const std::string& what) {
     std::vector<double> gemm;
     for (std::int64_t i = 0; i < before.all.size(); ++i) {
@@ -145,7 +145,7 @@ TEST_F(CudaGemm, TakesEveryOrientationTypeAndShape) {
           }
 }
 
-// Beside an operand in bf16 they are rounded to it.
+// Operands combined with a bf16 operand are rounded to bf16.
 TEST_F(CudaGemm, TakesOperandsInF32) {
   const Array x = random(DType::f32, {37, 40}, 1), w = random(DType::f32, {24, 40}, 2);
   expect({{{{{x.as(DType::bf16)}}, {{w}, yes}}}}, {random(DType::bf16, {37, 24}, 3)}, "weight");
@@ -154,7 +154,7 @@ TEST_F(CudaGemm, TakesOperandsInF32) {
   expect({{{{{x}}, {{w}, yes}}}}, {random(DType::f32, {37, 24}, 3)}, "both");
 }
 
-// From places that are aligned for packs of eight, of four, of two, and not at all; the bias as well.
+// With alignment for vectors of eight, four, two and one elements; the bias as well.
 TEST_F(CudaGemm, ReadsAndWritesColumnsOfWiderMatrices) {
   for (const DType c : {DType::bf16, DType::f32})
     for (const std::int64_t first : {8, 4, 2, 1}) {
@@ -181,7 +181,7 @@ TEST_F(CudaGemm, AddsGemms) {
   }
 }
 
-// Adapters of three layers that read one input: A contiguous, what they give concatenated.
+// Adapters of three layers that read the same input: A contiguous, results concatenated.
 TEST_F(CudaGemm, ServesStackedAdapters) {
   constexpr std::int64_t kTokens = 72, kIn = 64, kOut = 96, kRank = 16, kRanks = 3 * kRank;
   const Array x = random(DType::bf16, {kTokens, kIn}, 1), dy = random(DType::bf16, {kTokens, kOut}, 2),
@@ -197,8 +197,8 @@ TEST_F(CudaGemm, ServesStackedAdapters) {
          {random(DType::bf16, {kTokens, kIn}, 10)}, "gradient of x");
 }
 
-// More than 256 rows: on a GPU the algorithms are tried, those of sums that are added to on other memory. The other
-// size is of the same class and takes what was chosen.
+// More than 256 rows: on a GPU, algorithms are autotuned, those of accumulating GEMMs in separate memory. The other
+// size is in the same class and uses the same choice.
 TEST_F(CudaGemm, TriesGemmsOfManyRows) {
   for (const std::int64_t rows : {300, 310}) {
     const Array x = random(DType::bf16, {rows, 40}, 1), w = random(DType::bf16, {24, 40}, 2);
@@ -212,8 +212,8 @@ TEST_F(CudaGemm, TriesGemmsOfManyRows) {
   EXPECT_EQ(chosen(), 8u) << "of two types, dense or not, stored or added";
 }
 
-// Of large weights, by 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also of more than the 64 MiB
-// on which GEMMs are tried, so that a part of its rows is.
+// Large weights with 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also more than the 64 MiB for
+// autotuning, so that only some of the rows are used for it.
 TEST_F(CudaGemm, AddsToLargeGradients) {
   constexpr std::int64_t kTokens = 300, kBeside = 24, kFirst = 8;
   std::vector<Shape> sizes{{1100, 2000}};

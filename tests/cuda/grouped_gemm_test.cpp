@@ -13,7 +13,7 @@ namespace {
 
 using ops::Transpose;
 
-/// Operands as an adapter's: columns of wider matrices that begin `first` elements within them, with rows behind.
+/// Operands like an adapter's: column slices of wider matrices that start at column `first`, followed by more rows.
 struct GroupedProblem {
   Choices choices;
   std::int64_t N, K, first = 8;
@@ -79,7 +79,7 @@ void multiply_gradient(Ctx& ctx, const GroupedProblem& p, GroupedArrays& x) {
   ctx.synchronize();
 }
 
-/// The same on the processor in f64 and on the device; what nobody writes keeps its bits.
+/// Runs on the CPU in f64 and on the device; memory that nobody writes must keep its bits.
 template <class Make, class Run>
 void expect_same(const GroupedProblem& p, const Make& make, const Run& run) {
   const GroupedArrays start = make(p);
@@ -125,7 +125,7 @@ TEST(CudaGroupedGemm, TakesMoreThanATile) {
   expect_all_ways({.choices = few_choices()[2], .N = 264, .K = 72, .c = DType::f32});
 }
 
-// Adapters in f32 beside activations in 16 bits; plain kernels where nothing is to be rounded.
+// Adapters in f32 with activations in 16 bits; plain kernels if nothing may be rounded.
 TEST(CudaGroupedGemm, TakesOperandsInF32) {
   for (const MatmulPrecision matmul : {MatmulPrecision::bf16, MatmulPrecision::f16, MatmulPrecision::storage})
     for (const DType c : {DType::bf16, DType::f32}) {
@@ -176,7 +176,7 @@ TEST(CudaGroupedGemm, RoundsTheOtherHalfType) {
   }
 }
 
-// Places that cp.async cannot read from, and widths that it cannot read.
+// Addresses that cp.async cannot read from, and widths that it cannot read.
 TEST(CudaGroupedGemm, ReadsFromAnyAddress) {
   for (const std::int64_t first : {4, 1}) {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .first = first});
@@ -206,7 +206,7 @@ TEST(CudaGroupedGemm, HasTheSameBitsInEveryOrder) {
   for_each_schedule([&] { EXPECT_TRUE(bits() == want); });
 }
 
-// A block's work is recorded once: what tokens choose later is read by the kernels.
+// A block's work is captured once: kernels read what tokens choose later.
 TEST(CudaExperts, CanBeRecordedAndReplayed) {
   constexpr std::int64_t T = 20, E = 6, k = 2, C = 16, N = 24;
   const OnDevice device;

@@ -63,7 +63,7 @@ TEST_P(CudaOp, SinksAddOrLeaveAlone) {
   }
 }
 
-/// The plain kernels where tensor cores cannot do it, and the largest tiles where shared memory is small.
+/// Plain kernels where tensor cores are not supported, and the largest tiles if shared memory is small.
 class CudaOpOnOlderDevice : public CudaOp {};
 TEST_P(CudaOpOnOlderDevice, FollowsDouble) {
   const DType d = DType::f16;

@@ -13,7 +13,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// What an update reads and writes. `one` and `two` are its state in f32.
+/// Everything that an update reads and writes. `one` and `two` are its state in f32.
 struct Update {
   Array param, grad, hyperparameters, factor, one, two, x;
   Array codes[2], absmax[2], tables[2];
@@ -100,7 +100,7 @@ std::vector<Case> cases() {
   const auto muon = [](Nesterov nesterov) {
     return [=](Ctx& ctx, Update& u) {
       Array squares = scalars({1.5e4});
-      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});  // of what no device has rounded
+      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});  // from values that no device has rounded
       ops::muon_momentum(ctx, {.momentum_buffer = u.one,
                                .y = u.x,
                                .grad = u.grad,
@@ -198,8 +198,8 @@ class CudaUpdate : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Values that are rounded by chance have the bits of the processor. A GPU may contract other products: where the last
-// bit of a float32 decides, its value becomes the neighbor.
+// Stochastically rounded values have the same bits as on the CPU. A GPU may contract other products: if the last bit of
+// a float32 decides, the value becomes its neighbor.
 std::int64_t rarely(const Shape& shape) {
   return cuda_info().emulated ? 0 : shape.numel() / 1000;
 }
@@ -223,7 +223,7 @@ TEST_P(CudaUpdate, IsThatOfTheCpu) {
         EXPECT_LE(other, rarely(shape)) << i << " " << to_string(shape);
       }
     }
-    for (int k = 0; k < 2; ++k) {  // the two round differently: now and then another of two codes is next
+    for (int k = 0; k < 2; ++k) {  // the two devices round differently: occasionally the neighboring code is nearest
       std::int64_t other = 0;
       for (std::size_t j = 0; j < got.codes[k].bytes().size(); ++j) {
         const int far = std::to_integer<int>(got.codes[k].bytes()[j]) - std::to_integer<int>(want.codes[k].bytes()[j]);

@@ -37,10 +37,8 @@ __global__ void multiply_once(float* d, const std::uint32_t* a, const std::uint3
   for (int i = 0; i < 2; ++i) fb[i] = b[2 * lane + i];
   if constexpr (K == MmaType::bf16)
     ptx::mma_bf16(fd, fa, fb, fc);
-  else if constexpr (K == MmaType::f16)
-    ptx::mma_f16(fd, fa, fb, fc);
   else
-    ptx::mma_tf32(fd, fa, fb, fc);
+    ptx::mma_f16(fd, fa, fb, fc);
   for (int i = 0; i < 4; ++i) d[4 * lane + i] = fd[i];
 }
 
@@ -79,10 +77,6 @@ __global__ void copy_once(std::uint32_t* y, const std::uint32_t* x, int taken) {
   for (int i = 0; i < kWords; ++i) y[other * kWords + i] = buffer.words[other * kWords + i];
 }
 
-__global__ void round_to_tf32(std::uint32_t* y, const float* x) {
-  y[threadIdx.x] = ptx::to_tf32(x[threadIdx.x]);
-}
-
 constexpr int kExchanges = 9;
 
 __global__ void exchange_all(int* y) {
@@ -100,29 +94,6 @@ __global__ void exchange_all(int* y) {
   int half = lane;
   if (lane < 16) half = __shfl_xor_sync(0x0000ffffu, lane, 1);
   *results[8] = half;
-}
-
-struct Handover {
-  float v[kWarp];
-};
-
-__global__ void hand_over(float* y, int rounds) {
-  constexpr int kFull = 1, kEmpty = 2, kBoth = 64;
-  Handover& s = shared_memory<Handover>();
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  float sum = 0;
-  for (int round = 0; round < rounds; ++round) {
-    if (warp == 0) {
-      if (round > 0) ptx::bar_sync(kEmpty, kBoth);
-      s.v[lane] = static_cast<float>(round * kWarp + lane);
-      ptx::bar_arrive(kFull, kBoth);
-    } else {
-      ptx::bar_sync(kFull, kBoth);
-      sum += s.v[kWarp - 1 - lane];
-      if (round + 1 < rounds) ptx::bar_arrive(kEmpty, kBoth);
-    }
-  }
-  if (warp == 1) y[lane] = sum;
 }
 
 __global__ void count_threads(int* y) {
@@ -146,9 +117,7 @@ Words load_in(Ctx& ctx, Layout layout, const std::vector<std::uint16_t>& rows) {
 Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in) {
   OnGpu<std::uint32_t> a(ctx, in.a), b(ctx, in.b);
   OnGpu<float> c(ctx, in.c), d(ctx, in.c.size());
-  const auto kernel = kind == MmaType::bf16  ? multiply_once<MmaType::bf16>
-                      : kind == MmaType::f16 ? multiply_once<MmaType::f16>
-                                             : multiply_once<MmaType::tf32>;
+  const auto kernel = kind == MmaType::bf16 ? multiply_once<MmaType::bf16> : multiply_once<MmaType::f16>;
   launch(ctx, "mma", kernel, {1, kWarp}, d.data(), a.data(), b.data(), c.data());
   return d.values();
 }
@@ -165,13 +134,6 @@ Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x) {
   return to.values();
 }
 
-Words rounded_to_tf32(Ctx& ctx, const Reals& x) {
-  OnGpu<float> from(ctx, x);
-  OnGpu<std::uint32_t> to(ctx, x.size());
-  launch(ctx, "to_tf32", round_to_tf32, {1, static_cast<unsigned>(x.size())}, to.data(), from.data());
-  return to.values();
-}
-
 std::vector<std::vector<int>> exchanged(Ctx& ctx) {
   OnGpu<int> y(ctx, std::size_t{kExchanges} * kWarp);
   launch(ctx, "exchange", exchange_all, {1, kWarp}, y.data());
@@ -179,12 +141,6 @@ std::vector<std::vector<int>> exchanged(Ctx& ctx) {
   std::vector<std::vector<int>> results;
   for (auto it = all.begin(); it != all.end(); it += kWarp) results.emplace_back(it, it + kWarp);
   return results;
-}
-
-Reals handed_over(Ctx& ctx, int rounds) {
-  OnGpu<float> y(ctx, kWarp);
-  launch(ctx, "named_barriers", hand_over, {1, 2 * kWarp, sizeof(Handover)}, y.data(), rounds);
-  return y.values();
 }
 
 std::vector<int> counted(Ctx& ctx, int blocks) {

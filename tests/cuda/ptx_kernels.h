@@ -9,12 +9,12 @@ namespace qtrain::testing {
 using Words = std::vector<std::uint32_t>;
 using Reals = std::vector<float>;
 
-/// The registers of a warp's lanes, one lane after the other.
+/// The registers of a warp's lanes, lane by lane.
 struct Fragments {
   Words a, b;  ///< 4 and 2 per lane
   Reals c;     ///< 4 per lane
 };
-enum class MmaType : std::uint8_t { bf16, f16, tf32 };
+enum class MmaType : std::uint8_t { bf16, f16 };
 /// d = a b + c in one instruction: 4 values per lane.
 Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in);
 
@@ -22,22 +22,16 @@ enum class Layout : std::uint8_t { plain, transposed };
 /// `count` matrices of 8 rows of 8 16-bit values from shared memory: `count` registers per lane.
 Words load_matrices(Ctx& ctx, int count, Layout layout, const std::vector<std::uint16_t>& rows);
 
-/// x copied to shared memory in chunks of `bytes` by the lanes of a warp, of each of which `taken` bytes are taken.
+/// Copies x to shared memory in chunks of `bytes` by the lanes of a warp, taking `taken` bytes of each.
 struct Chunks {
   int bytes, taken;
 };
 Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x);
 
-/// tf32 bits of f32 values.
-Words rounded_to_tf32(Ctx& ctx, const Reals& x);
-
-/// What lane l gets when it holds l, for each of a list of exchanges.
+/// What lane l receives if it holds l, for each of several exchanges.
 std::vector<std::vector<int>> exchanged(Ctx& ctx);
 
-/// Two warps hand 32 values over through barriers 1 and 2, `rounds` times; the sums that arrive.
-Reals handed_over(Ctx& ctx, int rounds);
-
-/// The sum over all threads by atomics, the largest thread number, and how many exchanged 0 for 1.
+/// The sum of thread numbers by atomics, the largest thread number, and how many threads exchanged 0 for 1.
 std::vector<int> counted(Ctx& ctx, int blocks);
 
 }  // namespace qtrain::testing

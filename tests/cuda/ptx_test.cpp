@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 
 #include "core/half.h"
 #include "tests/cuda/schedules.h"
@@ -27,31 +26,20 @@ float c_of(int row, int column) {
 }
 
 std::uint32_t bits(MmaType kind, float x) {
-  F16 h(x);
-  return kind == MmaType::bf16 ? Bf16(x).bits : kind == MmaType::f16 ? h.bits : std::bit_cast<std::uint32_t>(x);
+  return kind == MmaType::bf16 ? Bf16(x).bits : F16(x).bits;
 }
 
-/// PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type" and "for mma.m16n8k8".
+/// PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type".
 Fragments fragments(MmaType kind) {
   Fragments f{.a = Words(128), .b = Words(64), .c = Reals(128)};
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 8; ++i) {
-      if (kind == MmaType::tf32 && i >= 4) break;
-      if (kind == MmaType::tf32) {
-        const int row = i == 0 || i == 2 ? group : group + 8, column = i < 2 ? in_group : in_group + 4;
-        f.a[at(4 * lane + i)] = bits(kind, a_of(row, column));
-        continue;
-      }
       const int row = (i >= 0 && i < 2) || (i >= 4 && i < 6) ? group : group + 8;
       const int column = in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0);
       f.a[at(4 * lane + i / 2)] |= bits(kind, a_of(row, column)) << (i & 1 ? 16 : 0);
     }
     for (int i = 0; i < 4; ++i) {
-      if (kind == MmaType::tf32) {
-        if (i < 2) f.b[at(2 * lane + i)] = bits(kind, b_of(in_group + (i == 0 ? 0 : 4), group));
-        continue;
-      }
       const int row = in_group * 2 + (i & 1) + (i >= 2 ? 8 : 0);
       f.b[at(2 * lane + i / 2)] |= bits(kind, b_of(row, group)) << (i & 1 ? 16 : 0);
     }
@@ -65,15 +53,14 @@ Ctx make_ctx() {
 }
 
 TEST(Ptx, MultipliesFragments) {
-  for (const MmaType kind : {MmaType::bf16, MmaType::f16, MmaType::tf32}) {
+  for (const MmaType kind : {MmaType::bf16, MmaType::f16}) {
     Ctx ctx = make_ctx();
     const Reals d = multiply(ctx, kind, fragments(kind));
-    const int depth = kind == MmaType::tf32 ? 8 : 16;
     for (int lane = 0; lane < 32; ++lane)
       for (int i = 0; i < 4; ++i) {
         const int row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
         float want = c_of(row, column);
-        for (int k = 0; k < depth; ++k) want += a_of(row, k) * b_of(k, column);
+        for (int k = 0; k < 16; ++k) want += a_of(row, k) * b_of(k, column);
         EXPECT_EQ(d[at(4 * lane + i)], want) << static_cast<int>(kind) << " " << row << " " << column;
       }
   }
@@ -111,13 +98,6 @@ TEST(Ptx, AsynchronousCopiesFillUpWithZeros) {
     }
 }
 
-TEST(Ptx, RoundsToTf32AwayFromZero) {
-  Ctx ctx = make_ctx();
-  const Words r = rounded_to_tf32(ctx, {1.0f, 1.0f + 0x1p-11f, -1.0f - 0x1p-11f, 1.0f + 0x1.8p-12f, 3.1415927f});
-  const Reals want{1.0f, 1.0f + 0x1p-10f, -1.0f - 0x1p-10f, 1.0f, 3.140625f};
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(std::bit_cast<float>(r[i] & 0xffffe000u), want[i]) << i;
-}
-
 TEST(Ptx, ExchangesBetweenLanes) {
   for_each_schedule([] {
     Ctx ctx = make_ctx();
@@ -133,14 +113,6 @@ TEST(Ptx, ExchangesBetweenLanes) {
       EXPECT_EQ(r[7][at(l)], 1);
       EXPECT_EQ(r[8][at(l)], l < 16 ? l ^ 1 : l);
     }
-  });
-}
-
-TEST(Ptx, NamedBarriersHandOver) {
-  for_each_schedule([] {
-    Ctx ctx = make_ctx();
-    const Reals sums = handed_over(ctx, 4);
-    for (int l = 0; l < 32; ++l) EXPECT_EQ(sums[at(l)], static_cast<float>(4 * (31 - l) + 32 * (0 + 1 + 2 + 3)));
   });
 }
 

@@ -8,7 +8,7 @@
 namespace qtrain::testing {
 namespace {
 
-// Every weight and every sum is a whole number, so that nothing but the same token is right.
+// Every weight and every sum is an integer, so the token must be exactly the same.
 TEST(CudaSample, DrawsTheTokensOfTheProcessor) {
   for (const auto& [width, candidates] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {40, 0}, {1500, 0}, {40, 9}}) {
     const SampleRows rows(width < 100 ? 12 : 2, width);

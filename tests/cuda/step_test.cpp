@@ -1,4 +1,4 @@
-// What a training step does on a CUDA device alone: batches that are filled up, and updates that are decided there.
+// A training step's decisions on the CUDA device: padded batches, and updates that are skipped there.
 #include "kernels/attention.h"
 #include "kernels/clip.h"
 #include "tests/cuda/schedules.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kHeads = 2, kGroups = 1, kWidth = 64;
 
-/// y, dq, dk and dv of the first `used` tokens, and of those behind them.
+/// y, dq, dk and dv of the first `used` tokens, and of the padding after them.
 struct AttentionBytes {
   std::vector<std::byte> used, unused;
 };

@@ -26,7 +26,7 @@ class CudaSums : public ::testing::Test {
   struct Results {
     Array value, square;
   };
-  /// Stored, or added to what is there.
+  /// Stores, or adds to the previous value.
   Results on_cuda(const Array& x, Sink::Mode mode) {
     const OnDevice device;
     Results r{scalars({0.5}), scalars({0.25})};
@@ -41,7 +41,7 @@ class CudaSums : public ::testing::Test {
   Ctx ctx_{kCuda, MatmulPrecision::storage, 1};
 };
 
-// A rank that has a part of a tensor comes to what one that has all of it comes to.
+// A rank with a part of a tensor gets the same result as one with all of it.
 TEST_F(CudaSums, OfSegmentsAreTheSameInAPartOfTheTensor) {
   constexpr std::int64_t kSegment = 1024, kBegin = 2 * kSegment, kEnd = 5 * kSegment + 300;
   for (const DType d : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
@@ -64,7 +64,7 @@ TEST_F(CudaSums, OfSegmentsAreTheSameInAPartOfTheTensor) {
   }
 }
 
-// Around the borders of a thread's share, of a block's, and of what so many blocks hold as there are at most.
+// Sizes around the limits of a thread's share, of a block's, and of all blocks'.
 constexpr std::int64_t kOfBlock = 4096, kOfAllBlocks = 1024 * kOfBlock;
 
 TEST_F(CudaSums, TakeEachElementOnce) {

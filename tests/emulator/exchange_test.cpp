@@ -1,4 +1,4 @@
-// Exchanges on a stream of their own, with each wait between the two streams left out in turn.
+// Exchanges on a separate stream, skipping each wait between the two streams in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Rank 0 of so many, of which all have the same: what NCCL would read and write is copied on the context's stream.
+/// Rank 0 of several identical ranks: what NCCL would read and write is copied on the context's stream.
 class Mirror : public Collective {
  public:
   explicit Mirror(int size) : size_(size) {}
@@ -91,7 +91,7 @@ void train(const Training& t) {
   synchronize(kCuda);
 }
 
-/// The same where every rank has all, with a bucket for each unit.
+/// Likewise with all parameters on every rank, and one bucket per unit.
 void train_whole() {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Model model(ctx, {.stage = ZeroStage::none});
@@ -113,7 +113,7 @@ void train_whole() {
   synchronize(kCuda);
 }
 
-/// The waits that nothing but their cost would tell of, from 1.
+/// Waits, numbered from 1, whose absence has no effect but lower cost.
 std::vector<std::uint64_t> waits_without_need(const std::function<void()>& program) {
   const std::uint64_t count = waits_of(program);
   std::vector<std::uint64_t> found;

@@ -1,4 +1,4 @@
-// Recording work, and what must not happen in it.
+// Captured work, and what must not happen during a capture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST_F(Recorded, MistakesAreNamed) {
       {"an event is asked for", [&] { before.synchronize(); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(host, x_.data, sizeof host); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(x_.data, host, sizeof host); }},
-      {"a stream waits for work of before", [&] { ctx_.stream().wait(before); }},
+      {"a stream waits for work from before the recording", [&] { ctx_.stream().wait(before); }},
       {"the work of a second stream is not waited for",
        [&] {
          ctx_.stream().record(event);
@@ -104,7 +104,7 @@ TEST_F(Recorded, MistakesAreNamed) {
     EXPECT_THAT(said, HasSubstr(mistake.complaint + " while work is recorded, after '"));
   }
   EXPECT_THAT(complaint([] { const DeviceMemory more(kCuda, 16); }), HasSubstr("after 'add'"));
-  add();  // what follows a failed recording is not recorded
+  add();  // work after a failed recording is not recorded
   EXPECT_EQ(y(), 0);
 }
 
@@ -142,7 +142,7 @@ TEST_F(Recorded, PartsThatAreMoreOrFewerAreNamed) {
   parts = 3;
   EXPECT_THAT(test::error_of(step).what(), HasSubstr("of more or fewer parts"));
   parts = 2;
-  step();  // the record is what it was
+  step();  // the record has not changed
   EXPECT_EQ(cache.replays(), 2);
 }
 
@@ -179,7 +179,7 @@ TEST_F(Recorded, CacheKeepsWhatWasUsedLast) {
   set_x(1);
   const auto step = [&](std::int64_t key) { cache.run(ctx_.stream(), "step", {key}, [&] { add(); }); };
   step(1);
-  EXPECT_EQ(cache.size(), 0u);  // the first time it runs
+  EXPECT_EQ(cache.size(), 0u);  // its first run
   step(1);
   EXPECT_EQ(cache.size(), 1u);
   step(2);
@@ -187,7 +187,7 @@ TEST_F(Recorded, CacheKeepsWhatWasUsedLast) {
   EXPECT_EQ(cache.size(), 2u);
   EXPECT_EQ(cache.replays(), 2u);
   step(1);
-  step(3);  // in the place of 2
+  step(3);  // replaces 2
   EXPECT_EQ(cache.size(), 1u);
   step(1);
   EXPECT_EQ(cache.replays(), 4u);

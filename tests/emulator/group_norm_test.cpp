@@ -1,4 +1,4 @@
-// Groups of GPUs clip gradients by one norm, in whichever order NCCL has added it in each.
+// Groups of GPUs clip gradients by the same norm, in whichever order NCCL has summed it in each group.
 #include <gtest/gtest.h>
 
 #include "core/transfer.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kOfFirst = 0.75;
 
-/// The second of two replicas; the first has a sum of its own.
+/// The second of two replicas; the first has its own sum.
 struct Second : Solo {
   int rank() const override { return 1; }
   int size() const override { return 2; }

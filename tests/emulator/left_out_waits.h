@@ -8,17 +8,17 @@
 
 #include "emulator/driver.h"
 
-/// Programs of two streams, with each wait between them left out in turn.
+/// Runs programs with two streams, skipping each wait between them in turn.
 namespace qtrain::testing {
 
-/// How many waits a program asks for.
+/// The number of waits in a program.
 inline std::uint64_t waits_of(const std::function<void()>& program) {
   const std::uint64_t before = emulation::Driver::instance().waits().asked_for;
   program();
   return emulation::Driver::instance().waits().asked_for - before;
 }
 
-/// The error of a program without one of its waits, from 1; "none".
+/// The error of a program without one of its waits, numbered from 1; "none" without an error.
 inline std::string complaint_without(std::uint64_t wait, const std::function<void()>& program) {
   emulation::Waits& waits = emulation::Driver::instance().waits();
   waits.left_out = waits.asked_for + wait;

@@ -1,5 +1,5 @@
-// The stand-in for NCCL: what NCCL would answer with a hang or wrong values has to end with an error. And what the
-// program makes of calls that wait on a device for ever.
+// The stand-in for NCCL: what NCCL would answer with a hang or wrong values must end with an error. Also, what the
+// program does about calls that wait on a device forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -151,7 +151,7 @@ TEST(NcclStandIn, TellsOfACallThatDidNotWaitForTheOneBefore) {
     ASSERT_EQ(d.settled(), nccl::success);
     EXPECT_EQ(d.reduce(8), nccl::in_progress);
     EXPECT_EQ(d.reduce(8), nccl::invalid_argument);
-    EXPECT_THAT(d.last_error(), HasSubstr("before the one before"));
+    EXPECT_THAT(d.last_error(), HasSubstr("before the previous one"));
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -167,7 +167,7 @@ TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
       d->all_gather(d.memory(), d.memory() + 64, 8, nccl::f32, d.comm(), other.handle());
       EXPECT_EQ(d->group_end(), nccl::invalid_usage);
     });
-    EXPECT_THAT(d.last_error(), HasSubstr("streams that are recorded and streams that are not"));
+    EXPECT_THAT(d.last_error(), HasSubstr("mixes streams that are being captured with others"));
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -273,7 +273,7 @@ TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
               AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
 }
 
-// Nothing that was computed with what a rank did not bring is shared.
+// Nothing that was computed without a missing rank's data is shared.
 TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
   const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
     const DeviceMemory memory(ctx.device(), 32);

@@ -1,4 +1,4 @@
-// What waits on the host meanwhile, with each wait between the two streams left out in turn.
+// Data that is kept on the host, skipping each wait between the two streams in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// State of three chunks that comes from the device, is worked on twice, and goes back to it.
+/// State of three chunks that is copied from the host, processed twice, and copied back.
 class UpdatedState {
  public:
   UpdatedState() { std::memset(host_.data(), 0, host_.bytes()); }

@@ -70,7 +70,7 @@ std::vector<float> tail(Ctx& ctx, Variant v) {
   return y.values();
 }
 
-/// Two tensors of one arena, behind the first of which the wrong variant writes.
+/// Two tensors of one arena; the wrong variant writes past the end of the first.
 std::vector<float> tail_in_arena(Ctx& ctx, Variant v) {
   Arena arena("tensors", ctx.device());
   arena.take(DType::f32, {64});
@@ -177,7 +177,7 @@ std::vector<float> pinned_source(Ctx& ctx, Variant v) {
   return y.values();
 }
 
-/// The host reads a result that may still be under way.
+/// The host reads a result before it is complete.
 std::vector<float> early_result(Ctx& ctx, Variant v) {
   Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
   PinnedMemory pinned(ctx.device(), kThreads * sizeof(float));

@@ -4,8 +4,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "tests/emulator/planted.h"
 
-/// Missing waits where a second stream carries memory to the host and back beside the work, as for block inputs and
-/// optimizer state that wait on the host.
+/// Missing waits where a second stream copies memory to the host and back concurrently, as for block inputs and
+/// optimizer state that are kept on the host.
 namespace qtrain::testing {
 namespace {
 
@@ -15,7 +15,7 @@ __global__ void add_to(float* y, const float* x, float v) {
   y[threadIdx.x] = x[threadIdx.x] + v;
 }
 
-/// A buffer of the device, the place on the host where its contents wait, and the stream that carries them.
+/// A device buffer, the host memory where its contents are kept, and the stream that copies them.
 struct Offload {
   explicit Offload(Ctx& ctx)
       : ctx(ctx),
@@ -64,7 +64,7 @@ std::vector<float> leaves_too_early(Ctx& ctx, Variant v) {
   return o.on_host();
 }
 
-/// The next work may overwrite the buffer only when its contents have left.
+/// The next work may overwrite the buffer only after its contents were copied out.
 std::vector<float> overwritten_on_its_way(Ctx& ctx, Variant v) {
   Offload o(ctx);
   o.leave();
@@ -73,7 +73,7 @@ std::vector<float> overwritten_on_its_way(Ctx& ctx, Variant v) {
   return o.on_host();
 }
 
-/// Work has to wait until what it reads is back.
+/// Work must wait until its inputs are back.
 std::vector<float> read_before_it_is_back(Ctx& ctx, Variant v) {
   Offload o(ctx);
   o.come_back();
@@ -82,7 +82,7 @@ std::vector<float> read_before_it_is_back(Ctx& ctx, Variant v) {
   return o.y.values();
 }
 
-/// What comes back has to wait until its place is no longer read.
+/// A copy back must wait until its destination is no longer read.
 std::vector<float> comes_back_too_early(Ctx& ctx, Variant v) {
   Offload o(ctx);
   o.compute(o.y.data(), o.buffer.data());

@@ -1,4 +1,4 @@
-// Gradients of a GPU that are rounded on their way to other ranks, where NCCL adds them.
+// Gradients on a GPU that are rounded before they are sent to other ranks, where NCCL adds them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::Each;
 
-/// Rank 0 of two, whose other rank has the same gradients: sums of them are exact in any type.
+/// Rank 0 of two; the other rank has the same gradients, so their sums are exact in any type.
 class Twin : public Solo {
  public:
   int size() const override { return 2; }
@@ -48,7 +48,7 @@ float value_of(std::int64_t i) {
   return std::sin(static_cast<float>(i));
 }
 
-/// A parameter of the device and the gradient that both ranks have of it.
+/// A parameter on the device, and the gradient that both ranks have.
 struct Weights {
   explicit Weights(const Sharding& sharding)
       : store("weights", kCuda, Placement::device, sharding),
@@ -89,7 +89,7 @@ TEST(RoundedGradients, OfWholeStatesAreAddedByNccl) {
     ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;
 }
 
-// What is added to is as exact as before.
+// The accumulated value keeps its precision.
 TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
   Weights w({.stage = ZeroStage::gradients, .ranks = 2});
   ShardRanks shared(w.ranks, w.store.sharding());
@@ -126,7 +126,7 @@ struct LoneTwins : Solo {
   Twin& twin;
 };
 
-// Nothing is sent within them.
+// No data is sent within them.
 TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   Weights w({.stage = ZeroStage::gradients, .ranks = 1, .replicas = 2});
   LoneTwins ranks(w.ranks);

@@ -120,7 +120,8 @@ TEST(AdamWBf16, RoundsUpOrDownAndIsRightOnAverage) {
       mean[static_cast<std::size_t>(i)] += s.param.get(i) / kTimes;
     }
   }
-  // Each value is uniform within one step of bf16, 2^-7 of it at most: the mean of 400 is off by 0.5 / 20 of a step.
+  // Each value is uniform within one step of bf16, which is at most 2^-7 of it: the mean of 400 is off by 0.5 / 20 of a
+  // step.
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const double off =

@@ -1,4 +1,4 @@
-// Attention whose queries are a part of the tokens: parts one after the other are the whole.
+// Attention whose queries are a part of the tokens: the parts together equal the whole.
 #include "tests/kernels/each_isa.h"
 #include "tests/kernels/parted_attention.h"
 
@@ -14,7 +14,7 @@ std::vector<AttentionSizes> sizes() {
           {.name = "wide_heads", .cu = {0, 2, 270}, .Hq = 2, .Hkv = 1, .D = 256}};
 }
 
-// Pieces of equal size, one that is all but a token, and cuts at the borders of documents.
+// Pieces of equal size, a piece of all tokens but one, and cuts at document boundaries.
 std::vector<std::vector<std::int64_t>> cuts_of(const AttentionSizes& n) {
   const std::int64_t quarter = (n.T() + 3) / 4;
   std::vector<std::int64_t> documents;
@@ -53,7 +53,7 @@ TEST_P(AttentionPartOnEach, HasTheBitsOfTheWholeAndItsKeyGradientsAddUp) {
         EXPECT_EQ(parts.y.bytes(), whole.y.bytes());
         EXPECT_EQ(parts.lse.bytes(), whole.lse.bytes());
         EXPECT_EQ(parts.dq.bytes(), whole.dq.bytes());
-        // Of sums of hundreds of terms of order 1; in bfloat16 each part is rounded where it is added.
+        // Sums of hundreds of terms of order 1; in bfloat16 each part is rounded when it is added.
         const double tolerance = d == DType::f32 ? 2e-4 : 0.25;
         expect_near(parts.dk, exact.dk, tolerance, "dk");
         expect_near(parts.dv, exact.dv, tolerance, "dv");

@@ -10,7 +10,7 @@ namespace qtrain::testing {
 
 inline constexpr auto& kIsas = kCpuIsas;
 
-/// A test that runs once for each instruction set, and is skipped where the processor does not have it.
+/// A test that runs once per instruction set, and is skipped if the CPU does not support it.
 class IsaTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -19,7 +19,7 @@ class IsaTest : public ::testing::TestWithParam<const char*> {
   }
   void TearDown() override { ::unsetenv("QTRAIN_CPU_ISA"); }
 };
-/// Whether it multiplies bfloat16: the last one.
+/// Whether it multiplies bfloat16: only the last one does.
 inline bool has_bf16(const std::string& isa) {
   return isa == kIsas.back();
 }

@@ -5,7 +5,7 @@
 
 namespace qtrain::testing {
 
-/// What an op has to do, with elements of one type.
+/// What an op must do, with elements of one type.
 using CaseOfType = void (*)(Ctx& ctx, DType d);
 
 inline void in_each_type(std::initializer_list<DType> types, CaseOfType act) {

@@ -21,7 +21,7 @@ std::size_t index(std::int64_t i) {
 struct RouteSizes {
   std::int64_t T, E, k;
   TopKNorm norm = TopKNorm::sum_to_one;
-  std::int64_t filled = 0;  ///< rows at the end that are no tokens
+  std::int64_t filled = 0;  ///< padding rows at the end
 
   std::int64_t tokens() const { return T - filled; }
 };
@@ -31,7 +31,7 @@ std::string name(const RouteSizes& n) {
          (n.norm == TopKNorm::none ? "_plain" : "") + (n.filled > 0 ? "_filled" : "");
 }
 
-/// What ops::route gives, in the types that a dtype has.
+/// The outputs of ops::route, in the types that belong to a dtype.
 struct Routed {
   Array experts, weights, probs;
 
@@ -54,7 +54,7 @@ std::vector<double> row_of(const Array& x, std::int64_t row) {
   for (std::int64_t i = row * width; i < (row + 1) * width; ++i) v.push_back(x.get(i));
   return v;
 }
-/// The k largest in their order.
+/// The k largest, in order.
 std::vector<std::size_t> largest_of(const std::vector<double>& x, std::int64_t k) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -96,7 +96,7 @@ OpCase route_case(const RouteSizes& n) {
               }};
 }
 
-/// The load of all layers and what it costs.
+/// The load of all layers and its loss.
 struct Balance {
   Array counts, sums, loss, factor, tokens;
 
@@ -132,7 +132,7 @@ struct Balance {
   }
 };
 
-/// The loss of two layers; the gradient has the factors 0.5 and 2 * dy.
+/// The loss of two layers; the gradient uses the factors 0.5 and 2 * dy.
 OpCase balance_case(const RouteSizes& n) {
   const auto routed = [n](Ctx& ctx, DType d, Arrays& in) {
     std::vector<Routed> layers;
@@ -242,7 +242,7 @@ struct GroupedSizes {
   std::int64_t N, K;
 };
 
-/// The rows of all choices times the matrices of their experts.
+/// The rows of all choices multiplied by the matrices of their experts.
 OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose tb) {
   const bool transposed = tb == ops::Transpose::yes;
   const std::int64_t R = n.count(), N = s.N, K = s.K;
@@ -290,7 +290,7 @@ OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose
           }};
 }
 
-/// Rows that another row of their expert's numbers is added to.
+/// Rows with the bias of their expert added.
 OpCase expert_bias_case(const Choices& n, std::int64_t N) {
   const std::int64_t R = n.count();
   return {.name = "expert_bias_" + n.name + "_" + std::to_string(N),
@@ -374,12 +374,12 @@ std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases) {
   cases.push_back(combine_rows_case(expert_choices()[3], 24, Weighted::no));
   for (const Choices& n : expert_choices())
     for (const std::int64_t N : {std::int64_t{7}, std::int64_t{264}})
-      if (n.offsets()[1] > 0) cases.push_back(expert_bias_case(n, N));  // the first bias must be seen
+      if (n.offsets()[1] > 0) cases.push_back(expert_bias_case(n, N));  // the first bias must have an effect
   for (const Choices& n : expert_choices()) {
-    if (n.offsets()[1] == 0) continue;  // the first weight must be seen
+    if (n.offsets()[1] == 0) continue;  // the first weight must have an effect
     for (const ops::Transpose tb : {ops::Transpose::no, ops::Transpose::yes}) {
       cases.push_back(grouped_gemm_case(n, {7, 11}, tb));
-      if (n.E < 128) cases.push_back(grouped_gemm_case(n, {136, 72}, tb));  // more than a tile of a GPU
+      if (n.E < 128) cases.push_back(grouped_gemm_case(n, {136, 72}, tb));  // more than one tile on a GPU
     }
   }
   return cases;

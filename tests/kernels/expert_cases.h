@@ -4,7 +4,7 @@
 
 namespace qtrain::testing {
 
-/// Which experts the tokens of a test go to.
+/// The experts chosen by the tokens of a test.
 struct Choices {
   std::string name;
   std::int64_t T, E, k;
@@ -13,15 +13,15 @@ struct Choices {
 
   std::int64_t count() const { return T * k; }
   Array experts() const;
-  /// The flat index at each position of the order, by a stable sort.
+  /// The flat index at each position of the stable sort.
   std::vector<std::int32_t> slots() const;
-  /// Rows [offsets[e], offsets[e + 1]) are expert e's.
+  /// Expert e has rows [offsets[e], offsets[e + 1]).
   std::vector<std::int32_t> offsets() const;
 };
-/// One token, experts without any, all with one, as many as models have.
+/// One token; experts without rows; all tokens with one expert; as many experts as real models have.
 std::vector<Choices> expert_choices();
 
-/// What ops::expert_order gives for them.
+/// The outputs of ops::expert_order for them.
 struct OrderedChoices {
   Array offsets, slots, places;
 

@@ -70,7 +70,7 @@ TEST_F(SharedChoices, OfRunsBesideEachOtherAreAllKept) {
   for (int i = 0; i < kRuns; ++i) EXPECT_THAT(all.find("m" + std::to_string(i)), Optional(kOne)) << i;
 }
 
-// Others have computed with it, and may resume.
+// Others have already computed with it, and may resume.
 TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
   {
     GemmChoices later = choices();
@@ -122,7 +122,7 @@ TEST(RestoredChoices, ComeBeforeThoseThatAreShared) {
   EXPECT_THAT(resumed.find("m1"), Optional(kOne));
   EXPECT_THAT(resumed.find("m2"), Optional(kOne));
   EXPECT_THAT(resumed.find("m3"), Optional(kOther));
-  // What is used is what was restored and what was found since.
+  // The used choices are the restored ones and those found since.
   GemmChoices again("A GPU", {});
   EXPECT_TRUE(again.restore(resumed.used(), "the file"));
   EXPECT_EQ(again.used(), resumed.used());
@@ -141,7 +141,7 @@ TEST(RestoredChoices, HoldTheChoicesThatWereUsedAlone) {
   EXPECT_EQ(run.used().at("choices"), Json({{"m2", kOne}}));
 }
 
-// The size classes and what is chosen by may change: the names of a program with other rules mean other GEMMs.
+// The size classes and the selection rules may change: names written under other rules mean other GEMMs.
 TEST(RestoredChoices, UnderOtherRulesAreLeftAlone) {
   GemmChoices run("A GPU", {});
   run.remember("m1", kOne);

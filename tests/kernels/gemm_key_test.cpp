@@ -9,7 +9,7 @@ namespace {
 
 using ops::Transpose;
 
-/// Memory that starts so many bytes behind a multiple of 256.
+/// Memory that starts this many bytes after a multiple of 256.
 class Placed {
  public:
   Tensor at(std::size_t offset, DType dtype, const Shape& shape) {
@@ -22,7 +22,7 @@ class Placed {
   std::vector<std::byte> memory_{std::size_t{1} << 16};
 };
 
-// cuBLASLt is told one alignment for both; it reads a bias in packs of up to 16 bytes.
+// cuBLASLt gets one alignment for both; it reads a bias in vectors of up to 16 bytes.
 TEST(GemmKey, PromisesNoMoreThanTheBiasHas) {
   Placed memory;
   const auto written = [&](std::size_t result, std::optional<std::size_t> bias) {
@@ -52,7 +52,7 @@ TEST(GemmKey, DescribesTheGemm) {
   EXPECT_NE(to_string(key_of(g, MatmulPrecision::tf32)), to_string(key));
 }
 
-// Of the rows that follow from the batch, and of nothing else.
+// The size class depends only on the rows that come from the batch.
 TEST(GemmKey, HasFourClassesOfRowsForEachDoubling) {
   const auto rows = [](std::int64_t n) { return class_of({.m = n, .n = 9, .k = 11}).m; };
   for (std::int64_t n = 1; n <= 70'000; ++n) {
@@ -74,7 +74,7 @@ TEST(GemmKey, IsTriedForMoreThanAFewRows) {
   EXPECT_TRUE(is_tried({.m = 16, .n = 4096, .k = 8192, .transpose_a = true})) << "the gradient of an adapter";
 }
 
-// A gradient that is larger than the memory, from either orientation of A, into columns of a wider one.
+// A gradient larger than the memory, from either orientation of A, into columns of a wider matrix.
 TEST(RepeatableGemm, IsTheFirstRowsOfIt) {
   constexpr std::int64_t kRows = 700, kColumns = 24, kDepth = 16, kStride = 30;
   Ctx ctx;

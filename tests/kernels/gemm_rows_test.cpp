@@ -1,4 +1,4 @@
-// A row of a GEMM has the same bits alone and among many: answers must not depend on what is decoded beside them.
+// A row of a GEMM has the same bits alone and among many: answers must not depend on what else is decoded.
 #include "kernels/elementwise.h"
 #include "tests/kernels/each_isa.h"
 #include "tests/kernels/quantize_cases.h"
@@ -26,7 +26,7 @@ std::string describe(const RowsCase& t) {
          (t.mode == Sink::Mode::accumulate ? " accumulate" : "") + (t.adapter ? " adapter" : "");
 }
 
-/// A layer's operands for kMany rows; the adapter's rows are columns of a wider matrix.
+/// A layer's operands for kMany rows; the adapter's rows are column slices of a wider matrix.
 struct Layer {
   Array a, b, c, bias, lora_x, lora_b;
 
@@ -52,8 +52,8 @@ std::vector<std::byte> rows_of(const Array& c, std::int64_t first, std::int64_t 
   return {begin, begin + static_cast<std::ptrdiff_t>(width) * rows};
 }
 
-/// gemm(layer, first, rows) computes rows [first, first + rows) of c. All at once, they are the same as in any
-/// chunks.
+/// gemm(layer, first, rows) computes rows [first, first + rows) of c. Checks that computing all rows at once gives the
+/// same as any chunks.
 template <class Run>
 void expect_rows_stand_alone(const RowsCase& t, const Run& gemm) {
   const Layer start(t);
@@ -97,7 +97,7 @@ TEST_P(GemmRows, HaveTheSameBitsAloneAndAmongMany) {
         }
 }
 
-// Sums that are cut into chunks where there are many rows.
+// Sums that are computed in chunks if there are many rows.
 TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   for (const DType b : {DType::f32, DType::bf16}) {
     expect_same_bits({.N = 50, .K = 1601, .b = b, .adapter = true});
@@ -105,7 +105,8 @@ TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   }
 }
 
-/// Layers of codes become dense for many rows, in the type they are multiplied in, and are read as codes for few.
+/// Quantized layers are expanded for many rows, in the type they are multiplied in; for few rows their codes are read
+/// directly.
 class CodedGemmRows : public testing::IsaTest {
  protected:
   struct Case4 {
@@ -116,7 +117,7 @@ class CodedGemmRows : public testing::IsaTest {
 
   bool bf16() const { return std::string(GetParam()) == "avx512_bf16"; }
 
-  /// `w` in 4 bits, and rows of `x`, or where there is none those of the layer.
+  /// `w` in 4 bits, and rows of `x`, by default those of the layer.
   void expect_same_bits(const RowsCase& t, const ops::Blocks4& w, Array* x = nullptr) {
     expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
       const ConstTensor a = (x ? *x : l.a).tensor().slice(first, rows);
@@ -128,7 +129,7 @@ class CodedGemmRows : public testing::IsaTest {
       dense_gemm(l, {to, a, dense}, l.adapter(first, rows));
     });
   }
-  /// `scale` of codes of all sizes.
+  /// Codes of all sizes with this `scale`.
   void expect_same_bits(const RowsCase& t, Array& scale, Array* x = nullptr) {
     Array codes(DType::i8, {t.N, t.K});
     for (std::int64_t i = 0; i < t.N * t.K; ++i) codes.host<std::int8_t>()[i] = static_cast<std::int8_t>(i * 37 - 5);
@@ -144,7 +145,7 @@ class CodedGemmRows : public testing::IsaTest {
       dense_gemm(l, {to, a, dense}, adapter);
     });
   }
-  /// So large that the smallest weights count.
+  /// So large that the smallest weights matter.
   static Array large_rows(std::int64_t K) {
     Array x = random(DType::f32, {kMany, K}, 11);
     for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, x.get(i) * 1e34);
@@ -182,13 +183,14 @@ TEST_P(CodedGemmRows, Of8BitsHaveTheBitsOfDenseOnes) {
   }
 }
 
-// Values just below the smallest normal number are rounded up to it in bfloat16, where units alone take them for zero.
+// Values just below the smallest normal number round up to it in bfloat16; vector units by themselves flush them to
+// zero.
 TEST_P(CodedGemmRows, OfTheSmallestValuesHaveTheBitsOfDenseOnes) {
   const RowsCase t{.N = 33, .K = 192};
   const testing::QuantizeCase c{DType::f32, t.N * t.K};
   Array x = large_rows(t.K), scale = random(DType::f32, {t.N}, 7);
   testing::QuantizedArrays q(ctx_, c);
-  std::fill_n(q.absmax.host<float>() + 3, 3, 0x1.ffcp-127F);  // of a column
+  std::fill_n(q.absmax.host<float>() + 3, 3, 0x1.ffcp-127F);  // a column's scales
   expect_same_bits(t, q.plain(c, {t.N, t.K}), &x);
   scale.set(9, 1.7e-36);
   expect_same_bits(t, scale, &x);

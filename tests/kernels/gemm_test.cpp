@@ -138,10 +138,10 @@ TEST_P(GemmIsa, NanReachesItsRowAndColumnOnly) {
   }
 }
 
-/// A · B, the gradients of a layer with an adapter: a wide inner dimension, then narrow ones that are columns of a
-/// wider matrix, in every orientation.
+/// A · B, and the gradients of a layer with an adapter: a wide inner dimension, then narrow ones that are column slices
+/// of a wider matrix, in every orientation.
 struct Sum {
-  static constexpr std::int64_t kWide = 40;  // columns of what the operands are parts of
+  static constexpr std::int64_t kWide = 40;  // columns of the matrices that operands are slices of
   std::int64_t M, N;
   DType type = DType::f32;
   Array a = random(type, {M, 1551}, 1), b = random(type, {N, 1551}, 2), a1 = random(type, {M, kWide}, 3),

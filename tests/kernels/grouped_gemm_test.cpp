@@ -1,4 +1,4 @@
-// The GEMMs of experts have the bits of GEMMs one by one, and touch nothing else.
+// Grouped GEMMs have the same bits as separate GEMMs, and write nothing else.
 #include "kernels/grouped_gemm.h"
 
 #include "tests/kernels/each_isa.h"
@@ -36,7 +36,7 @@ constexpr std::int64_t kBeside = 3, kRowsBehind = 2;
 
 class GroupedGemmIsa : public IsaTest {
  protected:
-  /// The rows are columns of wider matrices; behind those of the last expert there are more.
+  /// The rows are column slices of wider matrices, with more rows after those of the last expert.
   static void expect_the_bits_of_single_gemms(const GroupedCase& t, Transpose tb) {
     const std::int64_t E = t.choices.E, R = t.choices.count() + kRowsBehind;
     Array a = irregular(t.a, {R, t.K + kBeside}, 1), offsets = integers(t.choices.offsets());
@@ -112,7 +112,7 @@ std::vector<GroupedCase> grouped_cases() {
       cases.push_back(
           {.choices = n, .N = 18, .K = 40, .a = DType::bf16, .b = DType::bf16, .c = c, .mode = Sink::Mode::accumulate});
     }
-  // More rows of an expert, and of a gradient, than are one task.
+  // More rows per expert, and per gradient, than one task takes.
   cases.push_back({.choices = {"long", 600, 2, 1, [](std::int64_t i) { return i % 8 == 0; }}, .N = 20, .K = 12});
   cases.push_back({.choices = {"tall", 30, 5, 1, [](std::int64_t i) { return i % 5; }}, .N = 530, .K = 12});
   return cases;

@@ -2,7 +2,7 @@
 #include "kernels/head_copy.h"
 #include "tests/kernels/support.h"
 
-/// What both backends have to do with some heads of tensors of many: with and without packs, in both directions.
+/// What both backends must do with some heads of larger tensors: with and without packs, in both directions.
 namespace qtrain::testing {
 
 inline void copies_heads(Ctx& ctx, DType d) {

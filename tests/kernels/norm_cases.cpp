@@ -54,7 +54,7 @@ OpCase rms_norm_case(Shape shape, double offset) {
           }};
 }
 
-/// cos and sin of a table of `count` positions.
+/// cos and sin of a table with `count` positions.
 Arrays rope_tables(DType d, std::int64_t count, std::int64_t half) {
   Arrays tables{Array(arithmetic_of(d), {count, half}), Array(arithmetic_of(d), {count, half})};
   for (std::int64_t p = 0; p < count; ++p)
@@ -148,7 +148,7 @@ OpCase normed_rope_case(Shape shape, double offset) {
               }};
 }
 
-// L2 norms of rows, one of them 0: what no direction has is scaled to nothing.
+// L2 norms of rows, one of which is 0: a row without direction is scaled to zero.
 Array norms_of(DType d, std::int64_t N) {
   Array norm(arithmetic_of(d), {N});
   for (std::int64_t j = 0; j < N; ++j) norm.set(j, N > 2 && j == 1 ? 0 : 0.5 + static_cast<double>(j % 5) / 4);

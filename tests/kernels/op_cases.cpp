@@ -53,7 +53,7 @@ Array some_targets(std::int64_t n, std::int64_t V) {
   return integers(t);
 }
 
-/// What logits become before the loss.
+/// The transformation of logits before the loss.
 struct LogitForm {
   double scale = 1, softcap = 0;
 
@@ -158,7 +158,7 @@ OpCase add_case(Shape shape, double scale) {
               }};
 }
 
-/// Rows 0, none, none, 3, none, none, 6, ... of x [T, C]; the adjoint scatters.
+/// Gathers rows 0, none, none, 3, none, none, 6, ... of x [T, C]; the gradient scatters.
 OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
   const auto rows = [T] {
     std::vector<std::int32_t> r;

@@ -8,7 +8,7 @@
 
 namespace qtrain::testing {
 
-/// What an input is stored as when the op runs in a dtype.
+/// The type that an input is stored in when the op runs in a dtype.
 enum class Storage : std::uint8_t {
   same,        ///< the dtype
   arithmetic,  ///< f64 with f64, else f32 (norm weights, tables)
@@ -22,7 +22,8 @@ struct Input {
 
 using Arrays = std::vector<Array>;
 
-/// What inputs are drawn from: values that every dtype holds, or such that no other order of a sum has the same bits.
+/// The distribution of inputs: values that every dtype holds, or values whose sums have other bits in every other
+/// order.
 enum class Digits : std::uint8_t { of_bf16, of_dtype };
 
 /// An op with its gradient as one row of the test table. The first output is the one that is differentiated.
@@ -33,14 +34,14 @@ struct OpCase {
   std::function<Arrays(Ctx&, DType, Arrays&)> forward;
   /// The first output by its formula, in f64.
   std::function<std::vector<double>(const Arrays&)> formula;
-  /// Adds to or stores the gradients of the inputs in `gradients`, each as its sink's mode says.
+  /// Stores or adds the gradients of the inputs in `gradients`, according to the mode of each sink.
   struct Backward {
     Arrays &inputs, &outputs;
     Array& dy;
     std::vector<Sink>& gradients;
   };
   std::function<void(Ctx&, DType, const Backward&)> backward;
-  bool equal_dy = false;  ///< the gradient takes one factor for all rows (cross-entropy)
+  bool equal_dy = false;  ///< the gradient has one factor for all rows (cross-entropy)
   Digits digits = Digits::of_bf16;
 };
 inline OpCase with_all_digits(OpCase op) {
@@ -56,10 +57,10 @@ inline DType arithmetic_of(DType d) {
   return d == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// "_5x7", the end of the name of a case.
+/// "_5x7", the suffix of a case name.
 std::string shape_name(const Shape& s);
 
-/// Of norms, rotary embeddings and DoRA magnitudes.
+/// Cases of norms, rotary embeddings and DoRA magnitudes.
 std::vector<OpCase> norm_cases();
 
 struct AttentionSizes {
@@ -74,13 +75,13 @@ struct AttentionSizes {
 };
 OpCase attention_case(const AttentionSizes& n);
 std::vector<OpCase> attention_cases();
-/// And those of projections and gates that files hold as one.
+/// Cases of projections and gates that are stored in one tensor.
 std::vector<OpCase> with_packed_cases(std::vector<OpCase> cases);
-/// And the ops of mixtures of experts.
+/// Cases of the ops of mixtures of experts.
 std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases);
 
-/// Every op that has a gradient, at ordinary and odd shapes. Made once: every test of them is a process of its own,
-/// which registers all tests first.
+/// Every op that has a gradient, with regular and irregular shapes. Created only once: every test of them runs in its
+/// own process, which registers all tests first.
 std::vector<const OpCase*> op_cases();
 
 }  // namespace qtrain::testing

@@ -54,7 +54,7 @@ inline Array dy_of(const OpCase& op, DType d, const Array& y) {
 struct Pass {
   Arrays inputs, outputs, gradients;
 };
-/// Forward and backward with every gradient in `mode`, onto destinations that hold random values before.
+/// Runs forward and backward with every gradient in `mode`, on destinations that hold random values.
 inline Pass run(const OpCase& op, DType d, Ctx& ctx, Sink::Mode mode) {
   Pass p{.inputs = inputs_of(op, d)};
   p.outputs = op.forward(ctx, d, p.inputs);

@@ -61,7 +61,7 @@ TEST_P(Op, FasterDtypesFollowDouble) {
   }
 }
 
-/// Vector units have kernels of their own.
+/// Each vector extension has its own kernels.
 TEST_P(Op, NarrowerUnitsFollowDouble) {
   const Pass want = run(*GetParam(), DType::f64, ctx_, Sink::Mode::store);
   for (const char* isa : kIsas) {

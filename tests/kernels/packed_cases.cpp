@@ -66,7 +66,7 @@ OpCase packed_glu_case(std::int64_t T, std::int64_t F, const PackedForm& form) {
               }};
 }
 
-/// Heads of D elements, of which the first R are turned.
+/// Heads of D elements, of which the first R are rotated.
 struct SplitSizes {
   std::int64_t T, Hq, Hkv, D, R;
 
@@ -91,7 +91,7 @@ struct SplitTables {
   }
 };
 
-/// All three results in one array, one after the other.
+/// All three results, concatenated in one array.
 struct SplitResults {
   Tensor q, k, v;
 

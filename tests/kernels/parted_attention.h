@@ -4,7 +4,7 @@
 
 namespace qtrain::testing {
 
-/// One attention with its gradients: of all queries at once, or of parts that begin at `cuts`.
+/// Attention with its gradients, for all queries at once or in parts that start at `cuts`.
 class PartedAttention {
  public:
   PartedAttention(Ctx& ctx, const AttentionSizes& n, DType d, std::vector<std::int64_t> cuts)

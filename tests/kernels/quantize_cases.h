@@ -22,7 +22,7 @@ inline std::string describe(const QuantizeCase& c) {
          std::to_string(c.blocksize);
 }
 
-/// Sizes that are multiples of nothing, all block sizes.
+/// All block sizes, and sizes that are multiples of nothing.
 inline std::vector<QuantizeCase> quantize_cases() {
   return {{DType::f32, 64 * 5},
           {DType::bf16, 333, FourBit::fp4},
@@ -33,7 +33,7 @@ inline std::vector<QuantizeCase> quantize_cases() {
           {DType::f16, 32 * 300, FourBit::nf4, 32}};
 }
 
-/// A name for each result with its bytes.
+/// The bytes of each result, by name.
 using ByteResults = std::vector<std::pair<std::string, std::vector<std::byte>>>;
 
 inline Array floats(std::span<const float> values) {
@@ -42,7 +42,7 @@ inline Array floats(std::span<const float> values) {
   return a;
 }
 
-/// Normal values with what is hard: zeros, a subnormal block, large ones.
+/// Normal values with difficult cases: zeros, a subnormal block, large ones.
 inline Array hard_values(const QuantizeCase& c) {
   Array x = random(c.dtype, {c.n}, 5);
   for (std::int64_t i = 0; i < c.n; ++i) {

@@ -3,7 +3,7 @@
 #include "tests/kernels/each_isa.h"
 #include "tests/kernels/op_run.h"
 
-/// What block-quantized tensors have to do with each other; that they are bitsandbytes' is tested in tests/quant.
+/// Consistency of the ops on block-quantized tensors; tests/quant compares them with bitsandbytes.
 namespace qtrain::testing {
 namespace {
 

@@ -2,7 +2,7 @@
 #include "kernels/rank_rows.h"
 #include "tests/kernels/support.h"
 
-/// What both backends have to do with the rows of ranks: of even and odd numbers of rows, with and without packs.
+/// What both backends must do with the rows of ranks: even and odd numbers of rows, with and without packs.
 namespace qtrain::testing {
 
 inline void reverses_rows(Ctx& ctx, DType d) {
@@ -17,7 +17,7 @@ inline void reverses_rows(Ctx& ctx, DType d) {
     }
 }
 
-/// The sum in order, as f32 or f64 gives it; what is added to comes last.
+/// The sum in order, in f32 or f64; the previous value is added last.
 template <class Sum>
 void adds_rows_as(Ctx& ctx, DType d) {
   for (const std::int64_t rows : {1, 2, 5})

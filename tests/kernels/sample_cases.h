@@ -18,7 +18,7 @@ inline std::vector<ops::SampleRule> sample_rules() {
           {.temperature = 0.8, .top_k = 40, .top_p = 0.95, .min_p = 0.01, .repetition_penalty = 1.1}};
 }
 
-/// Rows of logits, each of which has seen some of its tokens.
+/// Rows of logits, each with some seen tokens.
 struct SampleRows {
   Array logits;
   std::vector<std::int32_t> seen, ends;
@@ -31,10 +31,10 @@ struct SampleRows {
       for (std::int64_t id = r; id < width; id += 2 + r) seen.push_back(static_cast<std::int32_t>(id));
       ends.push_back(static_cast<std::int32_t>(seen.size()));
     }
-    seen.push_back(0);  // of no row
+    seen.push_back(0);  // belongs to no row
   }
 
-  /// The tokens that the op draws; row r is number r % 3 of sequence r / 3.
+  /// The tokens that the op samples; row r is token r % 3 of sequence r / 3.
   std::vector<std::int32_t> drawn(Ctx& ctx, const ops::SampleRule& rule, std::int64_t candidates = 0) const {
     const std::int64_t rows = logits.shape()[0];
     Array own = logits, tokens(DType::i32, {rows}), ids = integers(seen), last = integers(ends);

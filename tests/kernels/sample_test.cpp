@@ -12,7 +12,7 @@ struct Candidate {
   double p;
 };
 
-/// What is left of the softmax of a row, by the definition of each filter.
+/// The softmax of a row after filtering, by the definition of each filter.
 std::vector<Candidate> filtered(std::vector<double> logits, const std::vector<std::int32_t>& seen,
                                 const ops::SampleRule& rule, std::int64_t candidates) {
   for (const std::int32_t id : seen) {

@@ -12,14 +12,14 @@
 
 namespace qtrain::testing {
 
-/// Where the tensors of all arrays lie from now on.
+/// The device that all arrays are on from now on.
 inline Device& array_device() {
   static Device device;
   return device;
 }
 
-/// A tensor with values that the host can look at. On a CUDA device the values move when they are asked for: an op gets
-/// what was set last, and the host sees what ops have written before it looks.
+/// A tensor with values that the host can access. On a CUDA device, values are transferred on demand: an op gets the
+/// latest values that the host set, and the host sees what ops have written.
 class Array {
  public:
   Array() = default;
@@ -77,7 +77,7 @@ class Array {
     for (std::int64_t i = 0; i < size(); ++i) other.set(i, get(i));
     return other;
   }
-  /// Values of any type, for writing them.
+  /// Writable values of any type.
   template <class T>
   T* host() const {
     fetch();
@@ -112,7 +112,7 @@ class Array {
 /// Standard normal values that every dtype holds exactly (rounded to bf16), so that dtypes compute on equal inputs.
 Array random(DType dtype, Shape shape, std::uint64_t seed);
 
-/// Values with all the digits of their type and of unequal sizes: another order of a sum of them has other bits.
+/// Values with all digits of their type and of different magnitudes, so that sums in another order have other bits.
 Array irregular(DType dtype, Shape shape, std::uint64_t seed);
 
 inline Array integers(const std::vector<std::int32_t>& values) {

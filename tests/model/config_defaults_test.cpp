@@ -1,4 +1,4 @@
-// Keys that a config.json leaves out, against what transformers takes for them (make_config_defaults.py).
+// Defaults for keys that a config.json omits, against those of transformers (make_config_defaults.py).
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::string describe(const std::optional<ExpertsConfig>& e) {
                      e->balance_coefficient, e->is_balanced, static_cast<int>(e->norm), fmt::join(e->layers, ""));
 }
 
-/// All that a model is, but for what says where it came from.
+/// Everything in a model config except its origin.
 std::string describe(const ModelConfig& c) {
   std::string text = fmt::format("sizes {} {} {} {} {} {} {} {}\n", c.hidden_size, c.intermediate_size, c.layers,
                                  c.heads, c.kv_heads, c.head_dim, c.vocab_size, c.max_position_embeddings);
@@ -53,7 +53,7 @@ class ConfigDefaults : public ::testing::TestWithParam<const Family*> {
   }
 };
 
-// What most families do not guess.
+// Keys that most families have no default for.
 const std::set<std::string> kSizes{"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                                    "vocab_size"};
 

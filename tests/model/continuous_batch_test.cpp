@@ -91,7 +91,7 @@ TEST_F(InBatch, HasTheAnswersOfTheGenerator) {
   for (const Ids& prompt : kAsked) EXPECT_EQ(alone(greedy(prompt, 20)), generated(prompt, 20));
 }
 
-// With a cache for all of them, and with one in which they push each other out.
+// With a cache for all of them, and with one in which they preempt each other.
 TEST_F(InBatch, AnswersAreTheSameAloneAndAmongOthers) {
   make(kRoomy);
   const std::vector<SequenceRequest> requests = mixed_requests();
@@ -103,7 +103,7 @@ TEST_F(InBatch, AnswersAreTheSameAloneAndAmongOthers) {
     std::vector<Answered> got(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
       add(got[i], requests[i]);
-      batch_->step();  // they join one after the other
+      batch_->step();  // they join one after another
     }
     finish();
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].tokens, want[i]) << i << " with a cache of " << cache;
@@ -121,7 +121,7 @@ TEST_F(InBatch, ARotaryEmbeddingForTheOwnLength) {
                       {"long_factor", std::vector<double>(half, 30)}}}};
   make(kRoomy, config);
   std::vector<SequenceRequest> requests{greedy({3, 4, 5}, 45), greedy({7}, 12), greedy(kAsked[2], 12)};
-  for (SequenceRequest& r : requests) r.sampling = {.temperature = 2};  // whose tokens depend on every logit
+  for (SequenceRequest& r : requests) r.sampling = {.temperature = 2};  // their tokens depend on every logit
   std::vector<Answered> got(requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) add(got[i], requests[i]);
   finish();
@@ -129,7 +129,7 @@ TEST_F(InBatch, ARotaryEmbeddingForTheOwnLength) {
     EXPECT_EQ(got[i].tokens, generated(requests[i].prompt, requests[i].max_new_tokens, requests[i].sampling)) << i;
 }
 
-/// Sequences that have every place when another one comes, and whether it is then answered before they are.
+/// Sequences that occupy all places when another one arrives, and whether that is answered before they are.
 struct Line {
   std::string name;
   std::vector<Share> have;
@@ -137,8 +137,7 @@ struct Line {
   bool goes_first;
 };
 
-// In a cache with room for all, and in one where blocks run out before places do. All have the tokens that they have
-// alone.
+// In a cache with room for all, and in one where blocks run out before places do. All get the same tokens as alone.
 TEST_F(InBatch, PlacesGoRoundByRequestThenByClient) {
   const std::vector<Line> lines{{"all of one request", {{1, 1}, {1, 1}, {1, 1}}, {2, 1}, true},
                                 {"more of one request", {{1, 1}, {2, 2}, {1, 1}}, {3, 3}, true},
@@ -169,7 +168,7 @@ TEST_F(InBatch, PlacesGoRoundByRequestThenByClient) {
     }
 }
 
-// A short prompt does not wait for all of a long one of another request.
+// A short prompt does not wait for a long prompt of another request.
 TEST_F(InBatch, PromptsOfRequestsShareAStep) {
   make({.sequences = 3, .prefill_tokens = 8, .context = 64, .cache_tokens = 192});
   std::vector<Answered> longs(2);

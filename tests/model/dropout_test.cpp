@@ -1,4 +1,4 @@
-// Dropout of adapters: another one in each layer, for each input, and in each chunk of the head.
+// Dropout of adapters: a different mask in each layer, for each input, and in each chunk of the head.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::unique_ptr<Transformer> dropping_model(Ctx& ctx, const Json& config, const 
                               .lora = lora},
                              batch.size());
   model->initialize_weights(ctx, 1);
-  for (const Param& p : model->adapter().all())  // also B, which would begin with zeros
+  for (const Param& p : model->adapter().all())  // including B, which would start at zero
     for (std::int64_t i = 0; i < p.value.numel(); ++i)
       p.value.as<double>()[i] = uniform(philox(1, 2, static_cast<std::uint64_t>(i))[0]) - 0.5;
   return model;
@@ -47,7 +47,7 @@ TEST(Dropout, IsForTrainingOnlyAndFollowsItsSeed) {
   EXPECT_TRUE(train_step(ctx, *with, {batch}, {.dropout_seed = 1}) == a);
 }
 
-// With one token that has a gradient, the columns of A's gradient that are zero are what dropout took from its input.
+// If only one token has a gradient, the zero columns of A's gradient are the inputs that dropout removed.
 TEST(Dropout, IsAnotherInEachLayerAndForEachInput) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch({{.ids = {3, 4}, .labels = {3, 4}}});
@@ -69,7 +69,7 @@ TEST(Dropout, IsAnotherInEachLayerAndForEachInput) {
   EXPECT_EQ(masks.size(), 2 * kLayers * 2);
 }
 
-// 64 equal rows in two chunks of 32: were the dropout of both the same, each would have half of the loss.
+// 64 equal rows in two chunks of 32: with the same mask in both, each would have half of the loss.
 TEST(Dropout, IsAnotherInEachChunkOfTheHead) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   constexpr std::int64_t kVocabulary = (std::int64_t{64} << 20) / 8 / 32;

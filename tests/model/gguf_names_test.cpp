@@ -11,7 +11,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// Names in folders, behind those of the layer, and in GGUF files; of experts the one for all.
+/// Names in folders, without the layer prefix, and in GGUF files; experts share one name.
 std::map<std::string, std::string> names_of(const Layer& layer) {
   std::map<std::string, std::string> names;
   for (const VectorSpec& v : layer.vectors) names[v.name] = v.gguf;

@@ -9,7 +9,7 @@
 
 namespace qtrain::testing {
 
-/// What of a layer has gradients.
+/// Which parameters of a layer have gradients.
 enum class Trained { nothing, adapter, everything };
 
 inline ModelConfig layer_config(const Json& more) {
@@ -63,7 +63,7 @@ class LayerBench {
       if (group.lora == t) return {kRows, kRank * static_cast<std::int64_t>(group.layers.size())};
     return layer_.spec(t).shape_for(kRows);
   }
-  /// Memory for every tensor in `with`; the others have their shape and no storage, so that touching them is an error.
+  /// Memory for every tensor in `with`; other tensors have a shape but no storage, so that accessing them is an error.
   std::vector<Tensor> tensors(TensorSet with, double value) {
     std::vector<Tensor> out;
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {

@@ -1,4 +1,4 @@
-// What a builder makes of stages: what it refuses, and what is saved and recomputed under each policy.
+// Layers that a builder makes from stages: what it refuses, and what is saved and recomputed under each policy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_F(Building, SavesAllThatAnyAdjointReadsWhenNothingIsRecomputed) {
   EXPECT_TRUE(plan.rerun.empty());
   // Results that only the next stage reads need no memory of their own.
   EXPECT_THAT(names(bench.layer(), plan.saved), ::testing::UnorderedElementsAreArray(kAllSaved));
-  // Head norms add what their adjoint reads.
+  // Head norms add tensors that their adjoint reads.
   const LayerBench normed({{"model_type", "qwen3"}, {"head_dim", 6}}, Trained::everything);
   std::vector<std::string> more = kAllSaved;
   for (const char* name :
@@ -131,7 +131,7 @@ TEST_F(Building, BlockSavesTheInputOnlyAndRepeatsInOrder) {
   const RecomputePlan plan = plan_recompute(layer, block.recomputed(layer), bench.weights());
   EXPECT_TRUE(plan.saved == TensorSet{layer.input});
   EXPECT_TRUE(std::is_sorted(plan.rerun.begin(), plan.rerun.end()));
-  // All but the last sum, whose result is the next block's input; the last projection for its adapter's part.
+  // All except the last sum, which is the next block's input; the last projection because of its adapter.
   EXPECT_EQ(plan.rerun.size(), layer.stages.size() - 1);
 }
 

@@ -1,5 +1,5 @@
-// Layers as tables: of every kind that a family makes, each stage touches what it declares and nothing else, and what
-// is saved and recomputed follows from the tables.
+// Layers as tables: in every kind of layer that a family builds, each stage accesses what it declares and nothing else;
+// saved and recomputed tensors follow from the tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<Kind> kinds() {
           {"phi3", {{"model_type", "phi3"}, {"head_dim", 8}, {"partial_rotary_factor", 0.75}}}};
 }
 
-/// What a stage says that it touches.
+/// The tensors that a stage declares to access.
 struct Declared {
   TensorSet reads, writes, adjoint_reads, weight_reads;
 
@@ -39,8 +39,8 @@ struct Declared {
       : reads(s.reads), writes(s.writes), adjoint_reads(s.adjoint_reads), weight_reads(s.weight_reads) {}
 };
 
-/// What a stage does that its declaration does not say; empty if nothing. Tensors that it may not touch have no
-/// storage, what it must write begins as NaN, and what it may only read must stay as it was.
+/// What a stage accesses without declaring it; empty if nothing. Tensors that it must not access have no storage,
+/// tensors it must write start as NaN, and tensors it may only read must not change.
 std::string forward_violation(const Stage& stage, const Declared& declared, LayerBench& bench) {
   std::vector<Tensor> s = bench.tensors(declared.reads, 0);
   const std::vector<Tensor> written = bench.tensors(declared.writes, kNan);
@@ -61,8 +61,8 @@ std::string forward_violation(const Stage& stage, const Declared& declared, Laye
   return found;
 }
 
-/// The same for the adjoint: it sees the declared activations, the gradients of what the stage wrote, and writes the
-/// gradients of what it read.
+/// Likewise for the adjoint: it reads the declared activations and the gradients of what the stage wrote, and writes
+/// the gradients of what it read.
 std::string backward_violation(const Stage& stage, const Declared& declared, LayerBench& bench) {
   TensorSet seen = declared.adjoint_reads;
   if (stage.trains(bench.weights())) seen = seen | declared.weight_reads;
@@ -93,7 +93,7 @@ TEST_P(LayerOf, StagesTouchOnlyWhatTheyDeclare) {
   }
 }
 
-// Every declaration is needed: with any tensor of it taken away, the stage touches one that it does not name.
+// Every declaration is needed: if any tensor is removed from it, the stage accesses an undeclared one.
 TEST_P(LayerOf, StagesDeclareNothingThatTheyDoNotTouch) {
   LayerBench bench(GetParam().config, Trained::everything);
   const auto without = [&](const Stage& stage, TensorSet Declared::*set, const auto& violation) {
@@ -121,7 +121,7 @@ TEST_P(LayerOf, NamesOfTensorsAndParametersAreTheirOwn) {
   for (const LinearSpec& l : bench.layer().linears) EXPECT_TRUE(names.insert(l.module + ".weight").second) << l.module;
 }
 
-// Whatever is recomputed: what a gradient reads is saved, or written by a stage that runs again.
+// Whatever is recomputed: everything a gradient reads is saved, or written by a stage that reruns.
 TEST_P(LayerOf, EveryPolicyHasWhatTheAdjointsRead) {
   for (const Trained trained : {Trained::nothing, Trained::adapter, Trained::everything})
     for (const RecomputePolicy& policy : RecomputePolicy::choices(8)) {

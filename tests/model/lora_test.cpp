@@ -48,7 +48,7 @@ TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
               1 / std::sqrt(3.0), 1e-15);
 }
 
-// PEFT: alpha / sqrt(r) with the rank and the alpha of the module, not those of the config.
+// As in PEFT: alpha / sqrt(r) with the module's rank and alpha, not the config's.
 TEST(LoraConfig, RsLoraScalesByTheRankOfTheModule) {
   const LoraConfig lora = parse({{"r", 8},
                                  {"lora_alpha", 16},
@@ -169,7 +169,7 @@ TEST(LoraConfig, TargetsMatchAsInPeft) {
   EXPECT_THAT(targets_among({"layers.[01].self_attn"}, all), ElementsAre()) << "a pattern matches the whole name";
 }
 
-// As check_target_module_exists of PEFT decides.
+// The decisions of PEFT's check_target_module_exists.
 TEST(LoraConfig, ExclusionsAndLayersChooseAsInPeft) {
   const std::string q0 = "model.layers.0.self_attn.q_proj", q1 = "model.layers.1.self_attn.q_proj",
                     q11 = "model.layers.11.self_attn.q_proj", d1 = "model.layers.1.mlp.down_proj",
@@ -305,7 +305,7 @@ TEST(LoraConfig, MixturesMayCallTheirMatricesOtherwise) {
   EXPECT_EQ(error_of([&] { for_model({.targets = {"w1"}}, model); }).kind(), ErrorKind::usage);
 }
 
-// PEFT leaves targets as they are where files hold all experts as one.
+// PEFT does not change targets if files hold all experts in one tensor.
 TEST(LoraConfig, TargetsOfJoinedExpertsStayNames) {
   const ModelConfig model = parse_model_config(small_config({{"model_type", "gpt_oss"}}), "m");
   const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_gpt_oss/adapter");

@@ -26,7 +26,7 @@ Json rope(Json fields) {
   return {{"rope_parameters", std::move(fields)}};
 }
 
-/// Fields that cannot be honored, and the key that the message must name.
+/// Fields that are not supported, and the key that the message must name.
 struct Refusal {
   Json config;
   const char* key;
@@ -268,7 +268,7 @@ TEST(ModelConfig, FillsInWhatPhi3FillsIn) {
   EXPECT_EQ(c.attention.front().window, 0);
   json["pad_token_id"] = nullptr;
   EXPECT_FALSE(parse_model_config(json, "c").pad_token_id.has_value());
-  // Its class has a length of pre-training: one inside the table does not count.
+  // Its configuration class has a pre-training length: one inside the table is ignored.
   json["rope_scaling"] = {{"type", "su"},
                           {"short_factor", {1, 1, 1}},
                           {"long_factor", {1, 2, 3}},
@@ -301,7 +301,7 @@ TEST(ModelConfig, FillsInWhatGptOssFillsIn) {
   EXPECT_EQ(rope.factor, 32);
   EXPECT_EQ(rope.original_max_position, 4096);
   EXPECT_FALSE(rope.truncate);
-  // Experts in MXFP4 become dense: what is written says no more of them.
+  // Experts in MXFP4 are expanded: the config that is written does not mention MXFP4.
   json["quantization_config"] = {{"quant_method", "mxfp4"}};
   const ModelConfig four = parse_model_config(json, "c");
   EXPECT_FALSE(four.quantization.has_value());
@@ -321,7 +321,7 @@ TEST(ModelConfig, TokensAndDtypes) {
   EXPECT_THAT(parse_model({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
 }
 
-// Gemma 3: the layers that attend to all tokens have one base and scaling, those that slide the other.
+// Gemma 3: layers with full attention have one base and scaling, sliding layers another.
 TEST(ModelConfig, RotaryEmbeddingsOfEachKindOfLayer) {
   const auto read = [](Json more) {
     more.update({{"model_type", "gemma3_text"}, {"num_hidden_layers", 3}, {"sliding_window", 5}});

@@ -1,4 +1,4 @@
-// What is said of things that are given as a model and are none.
+// Messages for paths that are given as a model but are not one.
 #include "model/model_source.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(ModelSource, FilesAndFoldersThatAreNoModelSayWhatTheyAre) {
   EXPECT_THAT(said_of(file("a/model.pt")), AllOf(HasSubstr("pickled by PyTorch"), HasSubstr("save_pretrained")));
   EXPECT_THAT(said_of(file("b/pytorch_model.bin")), HasSubstr("pickled by PyTorch"));
   EXPECT_THAT(said_of(file("meta/consolidated.00.pth").parent_path()), HasSubstr("convert_llama_weights_to_hf.py"));
-  EXPECT_THAT(said_of(file("c/model.safetensors")), HasSubstr("name the folder that it lies in"));
+  EXPECT_THAT(said_of(file("c/model.safetensors")), HasSubstr("name the folder that contains it"));
   EXPECT_THAT(said_of(file("d/notes.md").parent_path()), HasSubstr("no config.json in the folder"));
   file("e/config.json");
   EXPECT_EQ(said_of(folder / "e"), "no error");

@@ -1,4 +1,4 @@
-// Float32 weights that GEMMs read from copies in bfloat16: as weights that are rounded to it.
+// Float32 weights that GEMMs read through bfloat16 copies behave like weights rounded to bfloat16.
 #include "model/operand_copies.h"
 
 #include "tests/model/support.h"
@@ -30,7 +30,7 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
     model->commit(kKept, {{Pass::train, batch_.size()}});
     return model;
   }
-  /// A step of a model whose weights have only the digits of bfloat16.
+  /// A step of a model whose weights have only bfloat16 precision.
   Outcome rounded_step(std::uint64_t seed) {
     const auto model = planned_model(ctx_, options(), batch_.size());
     draw(*model, seed);
@@ -41,7 +41,7 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
   }
   Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
 
-  /// What a plan with copies would take.
+  /// The memory that a plan with copies needs.
   ExecutionMemory measured(const TransformerOptions& o) {
     return Transformer(ctx_, o).measure(kKept, {{Pass::train, batch_.size()}});
   }
@@ -93,7 +93,7 @@ TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
 INSTANTIATE_TEST_SUITE_P(Stores, OperandCopiesOf, ::testing::Values("base", "adapter"),
                          [](const auto& info) { return std::string(info.param); });
 
-// An embedding that is trained beside an adapter is the largest float32 weight, and no GEMM reads it.
+// An embedding that is trained along with an adapter is the largest float32 weight, and no GEMM reads it.
 TEST(GemmMemory, HoldsNoTableThatIsOnlyLookedUp) {
   TransformerOptions o{.config = parse_model_config(small_config({{"tie_word_embeddings", false}}), "llama"),
                        .weight_dtype = DType::bf16,

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kRows = 5, kIn = 8;
 
-/// Two layers with adapters that read one input, in f64; their A lie in one matrix or apart.
+/// Two layers with adapters that read the same input, in f64; their A are contiguous or separate.
 struct TwoLayers {
   enum class Memory { stacked, apart };
 
@@ -64,7 +64,7 @@ struct TwoLayers {
                        .scratch = scratch,
                        .dropout_seed = with_seed});
   }
-  /// Of layer i: w + scale B A, which without dropout is all that there is.
+  /// w + scale B A of layer i, which without dropout is the whole layer.
   double merged(std::size_t i, std::int64_t row, std::int64_t column) const {
     double sum = w[i].get(row * kIn + column);
     for (std::int64_t r = 0; r < kParts[i].rank; ++r)
@@ -119,7 +119,7 @@ TEST(Projection, DoesNotDependOnWhereAdaptersLie) {
   }
 }
 
-// With magnitudes: W x + bias + (m / norm - 1) W d + m / norm scale B A d, where d is x as dropout leaves it.
+// With magnitudes: W x + bias + (m / norm - 1) W d + m / norm scale B A d, where d is x after dropout.
 TEST(Projection, WithMagnitudesIsThatOfPeft) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const double dropout : {0.0, 0.4}) {

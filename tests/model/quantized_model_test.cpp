@@ -1,4 +1,4 @@
-// Models whose linear layers are in 4 or 8 bits: the same as dense models of the same values.
+// Models whose linear layers are in 4 or 8 bits behave like dense models with the same values.
 #include <gmock/gmock.h>
 
 #include "model/hf_folder.h"
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A model in bf16 and what transformers saved of it in nf4, fp4 and int8 (tests/quant/make_bnb_goldens.py).
+// A model in bf16, and as saved by transformers in nf4, fp4 and int8 (tests/quant/make_bnb_goldens.py).
 const fs::path kFolders = QTRAIN_SOURCE_DIR "/tests/quant/goldens";
 
 Quantization in_code(const std::string& code) {
@@ -45,12 +45,12 @@ class QuantizedModel : public ::testing::TestWithParam<std::string> {
   void fill(Transformer& model) {
     model.fill_dense_copies(ctx_);
     model.adapter().initialize(ctx_, 5);
-    for (const Param& p : model.adapter().all())  // B as PEFT begins is zero, and A then has no gradient
+    for (const Param& p : model.adapter().all())  // PEFT initializes B to zero, so A would have no gradient
       if (p.spec.name.ends_with("lora_B.weight"))
         for (float& v : p.value.span<float>()) v = 0.25F;
   }
   Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
-  /// Of the model that is quantized while it is loaded.
+  /// The model that is quantized while it is loaded.
   std::unique_ptr<Transformer> quantized() { return loaded(options_for(in_code(GetParam())), kFolders / "bnb_model"); }
 
   Ctx ctx_{{}, MatmulPrecision::storage, 1};

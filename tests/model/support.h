@@ -15,12 +15,12 @@ namespace qtrain::testing {
 
 constexpr std::int32_t kNoLabel = -100;
 
-/// A row as data sets have it: labels are not shifted, kNoLabel is no target.
+/// A row as in a data set: labels are not shifted; kNoLabel is not a target.
 struct LabeledRow {
   std::vector<std::int32_t> ids, labels;
 };
 
-/// Rows one after the other as a TokenBatch; holds the memory.
+/// Concatenated rows as a TokenBatch; owns the memory.
 class Ragged {
  public:
   explicit Ragged(const std::vector<LabeledRow>& rows) {
@@ -72,7 +72,7 @@ inline Values values_of(ConstTensor t) {
   return out;
 }
 
-/// The gradient of a parameter as files have it.
+/// The gradient of a parameter in the layout of files.
 inline Values grad_of(const Param& p) {
   Values g = values_of(p.grad);
   if (!p.spec.file_order) return g;
@@ -82,7 +82,7 @@ inline Values grad_of(const Param& p) {
   return out;
 }
 
-/// The gradients of a parameter under the names that files have.
+/// The gradients of a parameter by their names in files.
 inline void add_grads(const Param& p, NamedValues& grads) {
   const Values all = grad_of(p);
   const std::vector<std::string>& slices = p.spec.slices_in_files;
@@ -93,10 +93,10 @@ inline void add_grads(const Param& p, NamedValues& grads) {
                                     all.begin() + static_cast<std::ptrdiff_t>((i + 1) * size)));
 }
 
-/// What one step leaves behind. Compared with ==, so equal means every bit.
+/// The results of one step. Compared with ==, so all bits must be equal.
 struct Outcome {
   double loss_sum = 0;
-  double router_loss = 0;  ///< of models whose config.json asks for it
+  double router_loss = 0;  ///< if config.json asks for it
   NamedValues grads;
 
   double grad_norm() const {
@@ -108,13 +108,13 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-/// What a step is given besides the model.
+/// The settings of a step besides the model.
 struct StepInput {
   double scale = 1;  ///< gradients are those of scale * loss sum
   std::int64_t dropout_seed = 0;
 };
 
-/// The loss sum of one pass; a training pass with what `backward` needs.
+/// The loss sum of one pass; a training pass also prepares `backward`.
 inline double loss_of(Ctx& ctx, Transformer& model, const TokenBatch& batch, ForwardRun run = {}) {
   double loss = std::nan("");
   run.loss_sum = store(view_of(std::span<double>(&loss, 1), {1}));
@@ -122,7 +122,7 @@ inline double loss_of(Ctx& ctx, Transformer& model, const TokenBatch& batch, For
   return loss;
 }
 
-/// What adds the loss of the routers to `sum`, where a model has it.
+/// Adds the loss of the routers to `sum`, if the model has one.
 inline RouterLossRun router_loss_into(double& sum, const Transformer& model) {
   if (!model.config().is_balanced()) return {};
   return {.sum = accumulate(view_of(std::span<double>(&sum, 1), {1})),
@@ -148,7 +148,7 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
   return out;
 }
 
-/// A model committed for `size` in training and evaluation; its values are not set.
+/// A model committed for `size` in training and evaluation, without values.
 inline std::unique_ptr<Transformer> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size,
                                                   const ExecutionChoice& choice = {}) {
   auto model = std::make_unique<Transformer>(ctx, std::move(options));
@@ -171,7 +171,7 @@ inline Json small_config(const Json& more) {
   return c;
 }
 
-/// Ragged rows with every oddity: one token, no target, a label at the first position.
+/// Ragged rows with all special cases: one token, no target, a label at the first position.
 inline std::vector<LabeledRow> small_rows() {
   constexpr std::int32_t n = kNoLabel;
   return {{{3, 7, 7, 1, 28, 5, 9}, {3, 7, 7, 1, 28, 5, 9}},

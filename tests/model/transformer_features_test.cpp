@@ -1,4 +1,4 @@
-// Models with each feature of a config: gradients by finite differences, and the same bits under every policy.
+// Models with each config feature: gradients by finite differences, and the same bits under every recompute policy.
 #include <gmock/gmock.h>
 
 #include "tests/model/random_model.h"

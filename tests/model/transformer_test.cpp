@@ -16,7 +16,7 @@ TransformerOptions small_options(const Json& more = Json::object()) {
   return {.config = parse_model_config(small_config(more), "small"), .activation_dtype = DType::f64};
 }
 
-// Whole groups, a last one that is shorter, one that is longer than the model.
+// Whole groups, a shorter last group, and a group longer than the model.
 TEST(Transformer, GroupsOfBlocksGiveTheSameBits) {
   const Ragged batch(small_rows());
   for (const int layers : {4, 5, 7}) {
@@ -32,7 +32,7 @@ TEST(Transformer, GroupsOfBlocksGiveTheSameBits) {
   }
 }
 
-// On the processor the copies are made at once: what is tested is where they come from and go to.
+// On a CPU, copies are synchronous: this tests where they come from and go to.
 TEST(Transformer, InputsThatWaitOnTheHostGiveTheSameBits) {
   const Ragged batch(small_rows());
   for (const int layers : {1, 2, 3, 6, 7}) {
@@ -88,7 +88,7 @@ TEST(Transformer, GradientsAreProportionalToTheScale) {
     for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(half.grads.at(name)[i], 0.5 * g[i], 1e-14) << name;
 }
 
-// transformers makes the embedding with padding_idx = pad_token_id: the input does not teach that row. A tied head
+// transformers makes the embedding with padding_idx = pad_token_id: the input does not train that row, but a tied head
 // does.
 TEST(Transformer, ThePaddingRowOfTheEmbeddingIsNotLearnedFromTheInput) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
@@ -147,7 +147,7 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
   EXPECT_NEAR(together, loss_of(ctx, *model, alone.batch()) + loss_of(ctx, *model, first.batch()), 1e-12);
 }
 
-/// Writes down which units a pass comes to.
+/// Records the units that a pass enters.
 struct RecordedAccess : UnitAccess {
   explicit RecordedAccess(Transformer& of) : model(of) { model.set_access(*this); }
   void enter(Ctx&, const Entry& e) override {
@@ -167,11 +167,11 @@ struct RecordedAccess : UnitAccess {
 
   Transformer& model;
   std::vector<std::string> calls;
-  std::vector<int> entered, next;  ///< the latter as it was said
+  std::vector<int> entered, next;  ///< next: as announced
   std::vector<bool> with_gradients;
 };
 
-// Every rank has to come to the same units: one without rows too.
+// Every rank must enter the same units, including a rank without rows.
 TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch(small_rows());
@@ -187,7 +187,7 @@ TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
     const std::vector<std::string> calls = std::exchange(access.calls, {});
     EXPECT_THAT(access.with_gradients, ::testing::Each(true));
     EXPECT_THAT(calls, ::testing::IsSupersetOf({"finish 5", "finish 1", "finish 0"}));
-    // What was said to come next came; of the last block and the first again nothing is said.
+    // The announced units were entered next; after the last block, and again after the first, nothing is announced.
     for (std::size_t i = 0; i + 1 < access.next.size(); ++i)
       EXPECT_TRUE(access.next[i] == UnitAccess::kNoUnit || access.next[i] == access.entered[i + 1]) << policy << i;
     EXPECT_THAT(access.next, ::testing::Contains(UnitAccess::kNoUnit).Times(2));
@@ -197,7 +197,7 @@ TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
 }
 
 TEST(Transformer, PlansInAnyOrder) {
-  // Each pass has rotary tables for the longest row of all passes: a longer one makes the others grow.
+  // All passes share rotary tables for the longest row of any pass: a longer one makes all of them grow.
   const Ragged batch(small_rows());
   const BatchSize longer{.tokens = 4, .positions = 60, .targets = 1};
   for (const bool longer_first : {false, true}) {
@@ -238,7 +238,7 @@ TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
   const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
   EXPECT_LT(planned_bytes(full, "selective", size), planned_bytes(full, "none", size) * 85 / 100);
   EXPECT_LT(planned_bytes(full, "block", size), planned_bytes(full, "none", size) / 3);
-  // Of 9 inputs and outputs there are 4 + 1 left, and one that the groups share.
+  // Of 9 inputs and outputs, 4 + 1 are left, and one that the groups share.
   const Json& c = full.config;
   const std::size_t input = 64 * small_options(c).config.hidden_size * sizeof(double);
   EXPECT_EQ(planned_bytes(full, "block", size) - planned_bytes(full, "blocks:2", size), 3 * input);

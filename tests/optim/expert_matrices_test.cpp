@@ -1,4 +1,5 @@
-// The matrices of experts are one parameter in memory; what orthogonalizes or factors matrices takes each by itself.
+// The matrices of experts are one parameter in memory; rules that orthogonalize or factor matrices treat each
+// separately.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,7 +57,7 @@ TEST(ExpertMatrices, AreUpdatedAsMatricesOfTheirOwn) {
   }
 }
 
-// One row for each expert is no matrix.
+// One row per expert does not make a matrix.
 TEST(ExpertBiases, AreVectorsToMuon) {
   const std::vector<Shape> biases{{kExperts, kOut}};
   EXPECT_EQ(trained("muon", biases, Role::vector), trained("adamw_torch", biases, Role::vector));

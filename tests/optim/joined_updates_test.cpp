@@ -1,4 +1,4 @@
-// Parameters that lie one behind the other are updated as one, with the bits of each by itself.
+// Contiguous parameters are updated together, with the same bits as separately.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// Lengths in and between blocks of 256, decay and rates that differ, embeddings, vectors and matrices.
+/// Lengths within and across blocks of 256, different decay and rates, embeddings, vectors and matrices.
 std::vector<ParamSpec> specs(DType dtype) {
   const auto spec = [&](std::string name, Shape shape) {
     return ParamSpec{.name = std::move(name), .shape = shape, .dtype = dtype, .update = Update::trained};
@@ -84,8 +84,8 @@ TEST_P(JoinedUpdates, GiveTheBitsOfSingleOnes) {
   EXPECT_EQ(each.passes, specs(dtype).size());
 }
 
-// By themselves: what has another decay or rate; for codes the parameter behind `f`, which ends within a block, and
-// embeddings; random numbers and shapes that count.
+// Updated separately: parameters with another decay or rate; with codes, the parameter after `f`, which ends within a
+// block, and embeddings; rules with random numbers or shapes.
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, JoinedUpdates,
     ::testing::Values(JoinedCase{"adamw_torch", DType::f32, 5}, JoinedCase{"adamw_torch", DType::bf16, 11},

@@ -144,7 +144,7 @@ TEST_F(SmallOptimizers, UpdateAsTheirReferences) {
   for (const char* name : {"lion", "sgd", "sgd_momentum", "sgd_nesterov", "adafactor"}) follow(named(name), 1e-6);
 }
 
-// Its iteration rounds to bf16 several times a step; a value that falls on another side moves by 2^-8 of itself, and
+// Its iteration rounds to bf16 several times per step; a value that rounds the other way changes by 2^-8 of itself, and
 // the learning rate is at most 2e-2.
 TEST_F(SmallOptimizers, MuonFollowsTorchAsFarAsBf16Does) {
   for (const char* name : {"muon", "muon_arguments"}) follow(named(name), 4e-4);
@@ -172,8 +172,8 @@ std::int64_t count_far(const T* got, const T* want, std::int64_t n, double toler
   return far;
 }
 
-// The same arithmetic in another order: now and then a value lies so near the middle of two codes that it gets the
-// other one.
+// The same arithmetic in another order: occasionally a value is so close to the middle between two codes that it gets
+// the other one.
 TEST_F(SmallOptimizers, CodedOnesFollowBitsandbytes) {
   for (const char* name : {"adamw_8bit", "lion_8bit"}) {
     SCOPED_TRACE(name);

@@ -1,5 +1,5 @@
-// State that waits on the host changes no update. On the processor the copies are made at once: what is tested is where
-// they come from and go to.
+// State that is kept on the host does not change any update. On a CPU, copies are synchronous: this tests where they
+// come from and go to.
 #include "optim/state_offload.h"
 
 #include <gtest/gtest.h>

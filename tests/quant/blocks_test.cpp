@@ -6,7 +6,7 @@
 #include "kernels/quantize.h"
 #include "tests/quant/support.h"
 
-/// The ops on the CPU against what bitsandbytes computed: every bit.
+/// The ops on the CPU are bitwise equal to bitsandbytes.
 namespace qtrain {
 namespace {
 
@@ -87,7 +87,7 @@ TEST_P(FourBits, ZerosSubnormalsAndHugeValuesAreTheReferences) {
                              1);
 }
 
-/// Full blocks are multiplied by the inverse of the scale, a short one is divided.
+/// Full blocks are multiplied by the inverse of the scale; a short one is divided by it.
 TEST_P(FourBits, ValuesBetweenCodesAreTheReferences) {
   const std::string what = std::string("midpoints.") + name();
   expect_quantized_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32},
@@ -113,9 +113,9 @@ TEST_P(FourBits, EveryBlockSizeIsTheReferences) {
   }
 }
 
-/// Values past the caches and any alignment: the same as one by one.
+/// Streamed stores and any alignment give the same values.
 TEST_P(FourBits, LargeAndUnalignedResultsAreTheSame) {
-  constexpr std::int64_t kLarge = (std::int64_t{8} << 20) / 2 + 333;  // bf16: more than what is kept in caches
+  constexpr std::int64_t kLarge = (std::int64_t{8} << 20) / 2 + 333;  // bf16: too large for the caches
   Ctx ctx({}, MatmulPrecision::storage, 2);
   Held codes(DType::u8, (kLarge + 1) / 2), absmax(DType::f32, blocks_of(kLarge, 64)), y(DType::bf16, kLarge + 1);
   auto* code = codes.tensor().as<std::uint8_t>();

@@ -44,8 +44,8 @@ TEST(Bnb, QuantizedMatrixIsTheReferences) {
   }
 }
 
-/// 301 scales: two blocks of nested ones. Torch's mean may round otherwise on another machine; the codes are then those
-/// of neighboring values.
+/// 301 scales: two nested blocks. Torch's mean may round differently on another machine; then some codes are those of
+/// neighboring values.
 TEST(Bnb, ManyNestedScalesAreTheReferences) {
   Ctx ctx;
   const SafetensorsReader golden(kFolders + "bnb.safetensors");

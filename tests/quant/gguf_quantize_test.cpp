@@ -52,7 +52,7 @@ std::vector<float> normal_values(std::size_t count) {
   return values;
 }
 
-/// Root of the mean squared error as a share of the values' own.
+/// Root mean squared error relative to the values.
 double relative_error(std::span<const float> exact, std::span<const float> values) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -81,7 +81,7 @@ TEST(GgufQuantizeQ4K, NoValueIsFurtherOffThanAStep) {
   }
 }
 
-// Eight sub-blocks on lines of their own, all of them within the grid of the format.
+// Eight sub-blocks, each exactly on a grid of the format.
 TEST(GgufQuantizeQ4K, KeepsValuesThatTheFormatHolds) {
   std::vector<float> values(256);
   for (std::size_t i = 0; i < 256; ++i) {

@@ -23,7 +23,7 @@ assert os.environ["QTRAIN_CPU_ISA"] == "avx2" and "--toggle-collect=qtrain_count
 out = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--callgrind-out-file=")][0]
 assert sys.argv[-2] == "--run"
 if sys.argv[-1] not in COUNTS:
-    sys.exit("no case is called " + sys.argv[-1])
+    sys.exit("unknown case " + sys.argv[-1])
 open(out, "w").write("events: Ir\\nfn=qtrain_counted\\n1 2\\ntotals: %d\\n" % COUNTS[sys.argv[-1]])
 """
 
@@ -72,7 +72,7 @@ class CompareBaselines(unittest.TestCase):
     def test_a_case_that_does_not_run_fails_and_the_others_are_counted(self):
         run = self.run_script({"b": 2000})
         self.assertEqual(run.returncode, 1)
-        self.assertIn("no case is called a", run.stderr)
+        self.assertIn("unknown case a", run.stderr)
         self.assertIn("2000 ->", run.stdout)
 
     def test_a_count_of_nothing_is_no_count(self):

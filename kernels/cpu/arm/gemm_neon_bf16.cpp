@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors, kStreamed = 16;
 
-/// Eight sums, and eight pairs of bf16.
+/// Eight sums (Sums), and eight pairs of bf16 (Pairs).
 struct Sums {
   float32x4_t low, high;
 };
@@ -27,7 +27,7 @@ struct Pairs {
   const auto* bytes = static_cast<const std::uint8_t*>(p);
   return {vreinterpretq_u32_u8(vld1q_u8(bytes)), vreinterpretq_u32_u8(vld1q_u8(bytes + 16))};
 }
-/// s + x * column, of one pair of x.
+/// s + x * column for one pair of x.
 [[gnu::always_inline]] inline Sums add_products(const Sums& s, std::uint32_t pair, const Pairs& column) {
   const bfloat16x8_t x = vreinterpretq_bf16_u32(vdupq_n_u32(pair));
   return {vbfdotq_f32(s.low, x, vreinterpretq_bf16_u32(column.low)),
@@ -36,7 +36,7 @@ struct Pairs {
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
-  // Copies, because stores to the tile may alias `call`.
+  // Local copies, because stores to the tile may alias `call`.
   const std::int64_t step = call.a_group, b_step = call.b_group, groups = call.groups, tile_row = call.tile_row;
   float* tile = call.tile;
   const auto* b = static_cast<const std::uint32_t*>(call.b);  // bf16 pairs
@@ -64,7 +64,7 @@ void multiply(const TileCall& call) {
     for (int v = 0; v < Vectors; ++v) store_sums(tile + i * tile_row + v * kLanes, sum[i][v]);
 }
 
-/// Eight columns of b, 32 bytes of each: one pair of k after the other.
+/// Eight columns of b, 32 bytes of each, processed one pair of k at a time.
 template <int Rows>
 [[gnu::always_inline]] inline void add_eight(const std::byte* b, std::int64_t b_column, const std::uint32_t* (&a)[Rows],
                                              std::int64_t step, Sums (&sum)[Rows]) {

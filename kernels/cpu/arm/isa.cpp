@@ -17,7 +17,7 @@ FoundIsa find_isa() {
   return {best, best};
 }
 
-/// Linux names few of them; machines with a device tree have a name of their own.
+/// Linux knows few processor names on Arm; machines with a device tree have a model name.
 std::string processor_name() {
   std::ifstream model("/proc/device-tree/model");
   std::string name;

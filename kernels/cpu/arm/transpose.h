@@ -3,7 +3,7 @@
 
 namespace qtrain::ops {
 
-/// A 4 x 4 block, by pairs of words and then of double words.
+/// Transposes a 4 x 4 block, by pairs of words and then of double words.
 [[gnu::always_inline]] static inline void transpose_four(uint32x4_t& a, uint32x4_t& b, uint32x4_t& c, uint32x4_t& d) {
   const uint32x4x2_t ab = vtrnq_u32(a, b), cd = vtrnq_u32(c, d);
   a = vcombine_u32(vget_low_u32(ab.val[0]), vget_low_u32(cd.val[0]));
@@ -12,8 +12,8 @@ namespace qtrain::ops {
   d = vcombine_u32(vget_high_u32(ab.val[1]), vget_high_u32(cd.val[1]));
 }
 
-/// Rows 0..7 of an 8 x 8 block of 32-bit words become its columns; a row is a pair, low and high. Inlined everywhere:
-/// this header is compiled for several instruction sets.
+/// Transposes an 8 x 8 block of 32-bit words; a row is a pair of vectors, low and high. Always inlined: this header is
+/// compiled for several instruction sets.
 template <class Words>
 [[gnu::always_inline]] static inline void transpose_words(Words (&r)[8]) {
 #pragma GCC unroll 2

@@ -13,12 +13,12 @@ void put(void* y, __m512i v) {
     _mm512_storeu_si512(y, v);
 }
 
-/// The sixteen values of a block are one register, in which codes are places.
+/// The sixteen values of a block are in one register, and codes are indices into it.
 struct ToF32 {
   static constexpr int kBytes = 4;
 
   static __m512i table(__m512 values) { return _mm512_castps_si512(values); }
-  /// Sixteen elements from eight bytes: each byte becomes 64 bits, whose halves say two places by their low four bits.
+  /// Expands sixteen elements from eight bytes: each byte becomes two 32-bit indices, of which the low four bits count.
   template <Stores S>
   static void expand32(const std::uint8_t* codes, __m512i table, char* y) {
     for (int half = 0; half < 2; ++half) {
@@ -29,7 +29,7 @@ struct ToF32 {
   }
 };
 
-/// The same in 16 bits: the table is there twice, since a place is the low five bits.
+/// Likewise for 16-bit values: the table is in the register twice, since an index has five bits.
 struct ToHalf {
   static constexpr int kBytes = 2;
 

@@ -3,7 +3,7 @@
 
 namespace qtrain::ops {
 
-/// By Stores, for y of each type.
+/// Indexed by Stores, for y of each type.
 extern const ExpandBlocks4 kExpandF32Avx512[2], kExpandBf16Avx512[2], kExpandF16Avx512[2];
 
 }  // namespace qtrain::ops

@@ -18,13 +18,13 @@ void to_f32(const Row8& row, void* to) {
   for (std::int64_t i = 0; i < row.count; i += 16) _mm512_storeu_ps(y + i, sixteen(row.codes + i, scale));
 }
 
-/// Rounded to nearest even in the upper half.
+/// Rounds to nearest even bf16, in the upper half of each word.
 __m512i rounded(__m512 v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   return _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
 }
-/// NaN stays NaN.
+/// Likewise; NaN stays NaN.
 __m512i rounded_nan(__m512 v) {
   const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
   return _mm512_mask_or_epi32(rounded(v), nan, _mm512_castps_si512(v), _mm512_set1_epi32(0x400000));
@@ -32,7 +32,7 @@ __m512i rounded_nan(__m512 v) {
 
 template <auto Round>
 void round_row(const Row8& row, std::uint16_t* y) {
-  alignas(64) std::uint16_t places[32];  // of the upper halves of two vectors
+  alignas(64) std::uint16_t places[32];  // indices of the upper halves of two vectors
   for (int i = 0; i < 32; ++i) places[i] = static_cast<std::uint16_t>(2 * i + 1);
   const __m512i upper = _mm512_load_si512(places);
   const __m512 scale = _mm512_set1_ps(row.scale);
@@ -46,7 +46,7 @@ void round_row(const Row8& row, std::uint16_t* y) {
 void to_bf16(const Row8& row, void* to) {
   auto* y = static_cast<std::uint16_t*>(to);
   if (std::isfinite(row.scale)) return round_row<rounded>(row, y);
-  round_row<rounded_nan>(row, y);  // 0 times an infinity is none either
+  round_row<rounded_nan>(row, y);  // 0 times infinity is NaN too
 }
 
 }  // namespace

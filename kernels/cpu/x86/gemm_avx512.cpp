@@ -9,7 +9,7 @@ constexpr int kMaxRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVector
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
-  // Copies, because stores to the tile may alias `call`.
+  // Local copies, because stores to the tile may alias `call`.
   const std::int64_t step = call.a_group, b_step = call.b_group, groups = call.groups, tile_row = call.tile_row;
   float* tile = call.tile;
   const auto* b = static_cast<const float*>(call.b);

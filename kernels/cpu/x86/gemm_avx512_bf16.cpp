@@ -10,7 +10,7 @@ constexpr int kMaxRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVector
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
-  // Copies, because stores to the tile may alias `call`.
+  // Local copies, because stores to the tile may alias `call`.
   const std::int64_t step = call.a_group, b_step = call.b_group, groups = call.groups, tile_row = call.tile_row;
   float* tile = call.tile;
   const auto* b = static_cast<const std::int32_t*>(call.b);  // bf16 pairs
@@ -46,12 +46,12 @@ constexpr int kStreamed = 32, kLine = 64;
 __m128i part(const std::byte* b) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
 }
-/// 16 bytes of four columns that are `step` bytes apart.
+/// Loads 16 bytes from each of four columns that are `step` bytes apart.
 [[gnu::always_inline]] inline __m512i four_columns(const std::byte* b, std::int64_t step) {
   const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(part(b)), part(b + step), 1);
   return _mm512_inserti32x4(_mm512_inserti32x4(two, part(b + 2 * step), 2), part(b + 3 * step), 3);
 }
-/// In each fourth of the vectors, the words of a 4 x 4 block change rows for columns.
+/// Transposes the 4 x 4 block of words in each 128-bit lane of the vectors.
 [[gnu::always_inline]] inline void turn_words(__m512i (&v)[4]) {
   const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
   const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
@@ -59,7 +59,7 @@ __m128i part(const std::byte* b) {
   v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-/// The sums of sixteen columns, and the rows that they are multiplied by.
+/// The sums of sixteen columns for each row.
 template <int Rows>
 class Sums {
  public:
@@ -67,7 +67,7 @@ class Sums {
       : tile_(call.tile + column), tile_row_(call.tile_row) {
     for (int i = 0; i < Rows; ++i) sum_[i] = _mm512_loadu_ps(tile_ + i * tile_row_);
   }
-  /// A pair of k of all columns; `a` is that pair of all rows.
+  /// Adds one pair of k of all columns; `a` points to that pair of all rows.
   [[gnu::always_inline]] void add(const std::int32_t* a, __m512i pairs) {
 #pragma GCC unroll 2
     for (int i = 0; i < Rows; ++i)
@@ -83,14 +83,14 @@ class Sums {
   __m512 sum_[Rows];
 };
 
-/// Lines that are read later, of `Count` columns: into the second cache, or where columns are short into the first.
+/// Prefetches lines of `Count` columns into the level-2 cache, or, for short columns, into level 1.
 template <int Count, _mm_hint Into = _MM_HINT_T1>
 [[gnu::always_inline]] inline void fetch(const std::byte* b, std::int64_t b_column) {
 #pragma GCC unroll 16
   for (int c = 0; c < Count; ++c) _mm_prefetch(b + c * b_column, Into);
 }
 
-/// Rows 0..15 of a 16 x 16 block of words become its columns.
+/// Transposes a 16 x 16 block of words.
 [[gnu::always_inline]] inline void turn_lines(__m512i (&v)[4][4]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) turn_words(v[i]);
@@ -103,7 +103,7 @@ template <int Count, _mm_hint Into = _MM_HINT_T1>
   }
 }
 
-/// Lines are read whole: columns that lie a power of two apart throw each other out of the first cache.
+/// Reads whole cache lines: columns a power of two apart evict each other from the level-1 cache.
 template <int Rows>
 void stream(const StreamCall& call) {
   const std::int64_t b_column = call.b_column, depth = call.depth;
@@ -126,11 +126,11 @@ void stream(const StreamCall& call) {
   for (const Sums<Rows>& side : sums) side.write();
 }
 
-/// The values of the codes of four columns: 16 for each.
+/// The values of the codes of four columns, 16 per column.
 struct Values4 {
   __m512i low, high;
 
-  /// Of columns whose scales are `step` apart.
+  /// For columns whose scales are `step` apart.
   Values4() = default;
   [[gnu::always_inline]] Values4(__m512 map, const float* scales, std::int64_t step) {
     const auto of = [&](int i) { return _mm512_mul_ps(map, _mm512_set1_ps(scales[i * step])); };
@@ -139,7 +139,7 @@ struct Values4 {
   }
 };
 
-/// Which four bytes of a column make eight places: each byte becomes two words.
+/// Byte shuffle that turns four bytes of a column into eight indices: each byte becomes two words.
 __m512i bytes_of(int part) {
   return _mm512_broadcast_i32x4(
       _mm_add_epi8(_mm_setr_epi8(0, -128, 0, -128, 1, -128, 1, -128, 2, -128, 2, -128, 3, -128, 3, -128),
@@ -155,7 +155,7 @@ void stream4(const StreamCall4& call) {
   const float* scales = call.scales;
   const __m512 map = _mm512_loadu_ps(call.map);
   const __m512i shifts = _mm512_set1_epi32(4), nibble = _mm512_set1_epi16(15);
-  // Words of column i of four are looked up among values 16 i ...
+  // The words of column i are looked up in values starting at 16 i.
   const __m512i column = _mm512_slli_epi16(
       _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(_mm_set1_epi16(1), _mm_setzero_si128())),
                          _mm256_set_m128i(_mm_set1_epi16(3), _mm_set1_epi16(2)), 1),
@@ -171,7 +171,7 @@ void stream4(const StreamCall4& call) {
 #pragma GCC unroll 2
       for (int side = 0; side < 2; ++side) {
         const std::byte* from = b + 16 * side * b_column;
-        fetch<4, _MM_HINT_T0>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a line holds four such parts
+        fetch<4, _MM_HINT_T0>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a cache line holds four such parts
         __m512i codes[4];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) codes[j] = four_columns(from + j * b_column, 4 * b_column);
@@ -181,7 +181,7 @@ void stream4(const StreamCall4& call) {
 #pragma GCC unroll 4
           for (int j = 0; j < 4; ++j) {
             const __m512i shifted = _mm512_srlv_epi16(_mm512_shuffle_epi8(codes[j], bytes[p]), shifts);
-            const __m512i places = _mm512_ternarylogic_epi32(shifted, nibble, column, 0xea);  // and, or
+            const __m512i places = _mm512_ternarylogic_epi32(shifted, nibble, column, 0xea);  // (a and b) or c
             pairs[j] = _mm512_permutex2var_epi16(values[side][j].low, places, values[side][j].high);
           }
           turn_words(pairs);
@@ -193,8 +193,8 @@ void stream4(const StreamCall4& call) {
   for (const Sums<Rows>& side : sums) side.write();
 }
 
-/// Sixteen columns of 8-bit codes. In fourth i of a vector are columns 2 i, 2 i + 1, 2 i + 8 and 2 i + 9, so that two
-/// of its halves become pairs in the order of columns when they are rounded.
+/// Sixteen columns of 8-bit codes. 128-bit lane i of a vector holds columns 2 i, 2 i + 1, 2 i + 8 and 2 i + 9, so that
+/// rounding two halves yields pairs in column order.
 class Columns8 {
  public:
   [[gnu::always_inline]] explicit Columns8(const float* scales) {
@@ -203,14 +203,14 @@ class Columns8 {
     scale_[0] = _mm512_permutexvar_ps(twice, all);
     scale_[1] = _mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8)), all);
   }
-  /// Four values of k of each column, the codes of a column in a word, as two pairs.
+  /// Expands four values of k of each column (a word holds a column's codes) to two pairs.
   [[gnu::always_inline]] void expand(__m512i codes, __m512i (&pairs)[2]) const {
 #pragma GCC unroll 2
     for (int p = 0; p < 2; ++p) pairs[p] = (__m512i)_mm512_cvtne2ps_pbh(value<1>(codes, p), value<0>(codes, p));
   }
 
  private:
-  /// A code in the highest byte of a word is 2^24 times as large, which the scales take back.
+  /// A code in the highest byte of a word is multiplied by 2^24; the scales compensate.
   template <int Half>
   [[gnu::always_inline]] __m512 value(__m512i codes, int pair) const {
     const auto top = [&](int column, int k) {
@@ -235,7 +235,7 @@ void stream8(const StreamCall8& call) {
 #pragma GCC unroll 2
     for (int side = 0; side < 2; ++side) {
       const std::byte* from = b + 16 * side * b_column;
-      const std::int64_t fetched = k / 32 % 2 * 8;  // a line holds two such parts
+      const std::int64_t fetched = k / 32 % 2 * 8;  // a cache line holds two such parts
       fetch<8>(from + ahead + fetched * b_column, b_column);
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {

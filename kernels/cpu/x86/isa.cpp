@@ -22,7 +22,7 @@ struct Registers {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
 
-// The runtime of some compilers leaves __builtin_cpu_supports without an answer, so the processor itself is asked.
+// Queries the CPU directly, because __builtin_cpu_supports is not initialized in some compilers' runtimes.
 Registers cpuid(unsigned leaf, unsigned part) {
   Registers r;
   if (__get_cpuid_count(leaf, part, &r.a, &r.b, &r.c, &r.d) == 0) return {};
@@ -33,7 +33,7 @@ bool all_set(std::uint64_t bits, std::initializer_list<int> wanted) {
   return std::all_of(wanted.begin(), wanted.end(), [&](int bit) { return (bits >> bit & 1U) != 0; });
 }
 
-// Which registers the operating system keeps for every thread (XCR0).
+// The registers that the operating system saves for each thread (XCR0).
 std::uint64_t kept_registers() {
   constexpr int kOsxsave = 27;
   if (!all_set(cpuid(1, 0).c, {kOsxsave})) return 0;
@@ -43,10 +43,10 @@ std::uint64_t kept_registers() {
 }
 
 CpuIsa detected() {
-  constexpr int kFma = 12, kAvx = 28;                                  // leaf 1, c
-  constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;      // leaf 7, b
-  constexpr int kXmm = 1, kYmm = 2, kMasks = 5, kZmm = 6, kZmm16 = 7;  // kept registers
-  constexpr int kBf16 = 5;                                             // leaf 7 part 1, a
+  constexpr int kFma = 12, kAvx = 28;                                  // leaf 1, ecx
+  constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;      // leaf 7, ebx
+  constexpr int kXmm = 1, kYmm = 2, kMasks = 5, kZmm = 6, kZmm16 = 7;  // saved registers
+  constexpr int kBf16 = 5;                                             // leaf 7 subleaf 1, eax
   const unsigned basic = cpuid(1, 0).c, extended = cpuid(7, 0).b;
   const std::uint64_t kept = kept_registers();
   if (!all_set(basic, {kFma, kAvx}) || !all_set(extended, {kAvx2}) || !all_set(kept, {kXmm, kYmm}))
@@ -60,7 +60,7 @@ bool made_by_amd() {
   return cpuid(0, 0).b == signature_AMD_ebx;
 }
 
-// The line of a key of /proc/cpuinfo, or nothing.
+// The value of a key in /proc/cpuinfo, or an empty string.
 std::string cpu_info(std::string_view key) {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)

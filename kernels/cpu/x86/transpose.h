@@ -3,8 +3,7 @@
 
 namespace qtrain::ops {
 
-/// Rows 0..7 of an 8 x 8 block of 32-bit words become its columns. Inlined everywhere: this header is compiled for
-/// several instruction sets.
+/// Transposes an 8 x 8 block of 32-bit words. Always inlined: this header is compiled for several instruction sets.
 template <class Words>
 [[gnu::always_inline]] static inline void transpose_words(Words (&r)[8]) {
   __m256i t[8], u[8];

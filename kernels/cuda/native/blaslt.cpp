@@ -18,9 +18,9 @@ void* open_library() {
   const SharedLibrary library = open_shared_library(file_name());
   if (library.handle) return library.handle;
   fail(ErrorKind::usage,
-       {.cause = "GEMMs need cuBLASLt, which does not load: " + library.problem,
+       {.cause = "GEMMs need cuBLASLt, which cannot be loaded: " + library.problem,
         .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                  " libraries (libcublas, or the Python package nvidia-cublas beside this program) or "
+                  " libraries (libcublas, or the Python package nvidia-cublas next to this program) or "
                   "put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
 

@@ -8,8 +8,8 @@
 
 namespace qtrain::cuda {
 
-/// The functions of cuBLASLt that are used, from the shared library that is found when the first GEMM is computed:
-/// the program starts without it. Source: cuBLAS documentation, chapter "Using the cuBLASLt API".
+/// The cuBLASLt functions in use, from the shared library that is loaded for the first GEMM; the program starts without
+/// it. Source: cuBLAS documentation, chapter "Using the cuBLASLt API".
 struct BlasltFunctions {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
@@ -27,10 +27,11 @@ struct BlasltFunctions {
   decltype(&cublasLtMatmulAlgoCheck) algo_check;
 };
 
-/// One handle of the library.
+/// A handle of the library.
 class Blaslt {
  public:
-  /// A usage error that names the files that were looked for, unless the library of this toolkit's major version loads.
+  /// Throws a usage error that names the files that were tried, unless the library of this toolkit's major version
+  /// loads.
   Blaslt();
   ~Blaslt();
   Blaslt(const Blaslt&) = delete;
@@ -39,7 +40,7 @@ class Blaslt {
   const BlasltFunctions* operator->() const { return &functions_; }
   cublasLtHandle_t handle() const { return handle_; }
   std::size_t version() const { return functions_.version(); }
-  /// An internal error that says what was being done.
+  /// Throws an internal error that names the failed call, unless `status` is success.
   static void verify(cublasStatus_t status, const char* what);
 
  private:

@@ -1,4 +1,4 @@
-// gemm() over cuBLASLt.
+// gemm() with cuBLASLt.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm_workspaces.h"
-#include "kernels/recent.h"
+#include "kernels/lru_cache.h"
 
 namespace qtrain::ops {
 namespace {
@@ -21,7 +21,7 @@ using cuda::Blaslt;
 using cuda::GemmPlan;
 using cuda::Workspace;
 
-/// Device memory that grows: operands and results in another type than they are stored in.
+/// Growing device memory for operands and results that are converted to another type.
 class Converted {
  public:
   explicit Converted(Device device) : device_(device) {}
@@ -31,17 +31,17 @@ class Converted {
   }
   void reserve(std::size_t bytes) {
     if (memory_.bytes() >= bytes) return;
-    DeviceMemory larger(device_, bytes, "operands of another type");
+    DeviceMemory larger(device_, bytes, "converted GEMM operands");
     outgrown_.push_back(std::exchange(memory_, std::move(larger)));
   }
 
  private:
   Device device_;
   DeviceMemory memory_;
-  std::vector<DeviceMemory> outgrown_;  ///< recorded GEMMs may read it
+  std::vector<DeviceMemory> outgrown_;  ///< kept, since captured GEMMs may read it
 };
 
-/// What GEMMs need from one to the next.
+/// State that GEMMs of a context share.
 class GemmRunner {
  public:
   explicit GemmRunner(Device device)
@@ -73,7 +73,8 @@ class GemmRunner {
   double milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial);
   Workspace workspace() const { return {memory_.workspace.data(), memory_.workspace.bytes()}; }
 
-  /// Those of a step many times over; evaluation alone asks for thousands of sizes. What is recorded needs no plan.
+  /// Several times the number in a step; evaluation alone needs thousands of sizes. A captured GEMM does not need its
+  /// plan any more.
   static constexpr std::size_t kMaxPlans = 4096;
 
   DeviceInfo info_;
@@ -81,7 +82,7 @@ class GemmRunner {
   GemmWorkspaces memory_;
   GemmChoices choices_;
   Converted a_, b_, bias_, c_;
-  Recent<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
+  LruCache<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
 Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {
@@ -93,7 +94,7 @@ Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {
   return h;
 }
 
-/// `to` has no shape but a length: all from the first element of the operand to its last.
+/// `to` has a length but no shape: it covers the operand from its first to its last element.
 void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   ConstTensor from = operand;
   from.shape = to.shape;
@@ -104,7 +105,7 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
 
 void GemmRunner::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
-  // The library writes GEMMs of f32 in f32 only, and those of 16 bits in the same type or f32.
+  // The library writes the result of f32 GEMMs only in f32, and of 16-bit GEMMs in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
   check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
   if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
@@ -115,7 +116,7 @@ void GemmRunner::run(Ctx& ctx, const Gemm& g) {
   copy(ctx, {.y = g.c, .x = h.c.t});
 }
 
-/// Row by row.
+/// Adds the bias row by row.
 void add_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};
@@ -132,7 +133,8 @@ void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
                  "cublasLtMatmul");
 }
 
-/// Of a result or a bias at odd places: the library has GEMMs for those, but may have none that add a bias as well.
+/// For a result or a bias with unusual alignment: the library has GEMMs for those, but perhaps none that also adds a
+/// bias.
 void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
   if (!g.bias)
     fail(ErrorKind::usage,
@@ -147,13 +149,13 @@ void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
 GemmPlan& GemmRunner::plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g) {
   if (std::unique_ptr<GemmPlan>* plan = plans_.find(key)) return **plan;
   auto made = std::make_unique<GemmPlan>(library_, key);
-  made->add_bias(g.bias);  // whose alignment counts in the choice
+  made->add_bias(g.bias);  // its alignment affects the choice
   made->algorithm = chosen(ctx, *made, g);
   return *plans_.add(key, std::move(made));
 }
 
-/// What was chosen for the class. Where this one of its sizes cannot be computed so, and where nothing is tried, the
-/// library's favorite: a choice that hangs on nothing else. Nothing where there is no algorithm.
+/// The algorithm chosen for the GEMM's size class. If it does not support this size, or the GEMM is not autotuned, the
+/// library's first suggestion, which depends on nothing else. Nothing if there is no algorithm.
 std::optional<cublasLtMatmulAlgo_t> GemmRunner::chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g) {
   const GemmKey key = key_of(g, ctx.matmul());
   const std::string gemm = to_string(class_of(key));
@@ -169,7 +171,7 @@ std::optional<cublasLtMatmulAlgo_t> GemmRunner::chosen(Ctx& ctx, const GemmPlan&
   return algorithm;
 }
 
-/// The GEMM itself, or one that adds to memory that nothing needs; none where a tile of it has no room there.
+/// The GEMM itself, or one that accumulates into scratch memory; none if not even one tile of it fits there.
 std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
   if (!g.c.adds()) return g;
   Tensor sums = g.c.t;
@@ -178,10 +180,10 @@ std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
   return repeatable(g, sums);
 }
 
-/// The library's favorite, unless another is faster.
+/// The library's first suggestion, unless another is faster.
 cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
                                          const Gemm& trial) {
-  constexpr double kWorthIt = 0.97;  // of the favorite's time: below that it is no noise
+  constexpr double kWorthIt = 0.97;  // fraction of the first suggestion's time; smaller gains may be noise
   GemmPlan plan(library_, key_of(trial, ctx.matmul()));
   const cublasLtMatmulAlgo_t* best = &candidates.front();
   double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
@@ -193,13 +195,13 @@ cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMat
   return *best;
 }
 
-/// The least of three runs of two GEMMs each, after one GEMM.
+/// The minimum over three runs of two GEMMs each, after a warm-up GEMM.
 double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
   constexpr int kRuns = 3, kGemms = 2;
   const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
   Event begin(ctx.device()), end(ctx.device());
   double least = 1e30;
-  for (int run = 0; run <= kRuns; ++run) {  // the first warms up
+  for (int run = 0; run <= kRuns; ++run) {  // the first run warms up
     ctx.stream().record(begin);
     for (int i = 0; i < (run == 0 ? 1 : kGemms); ++i)
       if (plan.run(algorithm, trial, workspace(), stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
@@ -210,7 +212,7 @@ double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAl
   return least;
 }
 
-/// Without an inner dimension the GEMM is zero.
+/// A GEMM without inner dimension: the product is zero.
 void only_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};

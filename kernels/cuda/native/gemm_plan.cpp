@@ -33,7 +33,7 @@ GemmPlan::GemmPlan(const Blaslt& library, const GemmKey& key) : library_(library
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
-  // What lies row-major with `rows` rows of `columns` is column-major `columns` by `rows`.
+  // A row-major matrix with `rows` rows and `columns` columns is a column-major one of `columns` by `rows`.
   const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, const Shape& s, std::int64_t stride) {
     Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(s[1]), unsigned_of(s[0]), stride),
                    "cublasLtMatrixLayoutCreate");
@@ -73,7 +73,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::candidates(std::size_t workspace_byt
                    "cublasLtMatmulPreferenceSetAttribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // Parts of a sum that are added up in 16 bits would lose digits.
+  // Partial sums that are added in 16 bits would lose precision.
   const std::uint32_t sums =
       key_.result == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums);

@@ -14,8 +14,8 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-/// The descriptors of one GEMM and the algorithm that computes it. Row-major C = A·B is the library's column-major
-/// Cᵀ = Bᵀ·Aᵀ, so its first operand is B.
+/// The descriptors of one GEMM, and its algorithm. Row-major C = A·B is the library's column-major Cᵀ = Bᵀ·Aᵀ, so its
+/// first operand is B.
 class GemmPlan {
  public:
   GemmPlan(const Blaslt& library, const GemmKey& key);
@@ -23,16 +23,16 @@ class GemmPlan {
   GemmPlan(const GemmPlan&) = delete;
   GemmPlan& operator=(const GemmPlan&) = delete;
 
-  /// Of the next GEMM; nothing where the GEMM has none.
+  /// Sets the bias of the next GEMM; ignored for a GEMM without bias.
   void add_bias(ConstTensor bias);
-  /// Queues the GEMM; the status of the library.
+  /// Queues the GEMM; returns the library's status.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, Workspace workspace,
                      cudaStream_t stream);
-  /// The library's candidates, its favorite first; none where it has no algorithm.
+  /// The library's suggestions, best first; empty if it has no algorithm.
   std::vector<cublasLtMatmulAlgo_t> candidates(std::size_t workspace_bytes) const;
   bool usable(const cublasLtMatmulAlgo_t& algorithm, std::size_t workspace_bytes) const;
 
-  std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< the chosen one, if there is any
+  std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< the chosen one, if any
 
  private:
   const Blaslt& library_;
@@ -41,7 +41,7 @@ class GemmPlan {
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
 };
 
-/// An algorithm as it is kept, and the one that was kept.
+/// Convert an algorithm to its stored form and back.
 inline GemmChoices::Algorithm words_of(const cublasLtMatmulAlgo_t& algorithm) {
   return std::to_array(algorithm.data);
 }

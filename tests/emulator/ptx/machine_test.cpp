@@ -144,7 +144,7 @@ TEST(PtxFaults, NameRegistersWithoutAValueAndTheLine) {
 }
 
 TEST(PtxFaults, NameBadAddresses) {
-  EXPECT_THAT(fault_of("ld.global.v2.u32 {%r1, %r2}, [%x1+4];"), HasSubstr("misaligned: 8 bytes"));
+  EXPECT_THAT(fault_of("ld.global.v2.u32 {%r1, %r2}, [%x1+4];"), HasSubstr("misaligned: accesses 8 bytes"));
   EXPECT_THAT(fault_of("st.global.u32 [%x1+32], 1;"), HasSubstr("out of bounds"));
   EXPECT_THAT(fault_of("st.shared.u32 [memory+64], 1;"), HasSubstr("out of bounds"));
   EXPECT_THAT(fault_of("mov.u64 %x2, depot;\nst.local.u32 [%x2+8], 1;"), HasSubstr("bytes from 8 of 8"));
@@ -161,8 +161,8 @@ TEST(PtxPrograms, WhatIsNotKnownIsRefusedWithItsLine) {
   };
   EXPECT_THAT(refused("tanh.approx.f32 %f1, %f2;"),
               ::testing::AllOf(HasSubstr("kernel.ptx:18"), HasSubstr("unknown instruction tanh.approx.f32")));
-  EXPECT_THAT(refused("mov.u32 %r1, %r10;"), HasSubstr("no register %r10"));
-  EXPECT_THAT(refused("bra $L_9;"), HasSubstr("no label $L_9"));
+  EXPECT_THAT(refused("mov.u32 %r1, %r10;"), HasSubstr("unknown register %r10"));
+  EXPECT_THAT(refused("bra $L_9;"), HasSubstr("unknown label $L_9"));
   EXPECT_THAT(refused("mov.u32 %r1, 0z1;"), HasSubstr("'0z1'"));
   EXPECT_THAT(refused(".shared .b8 own[4];"), HasSubstr(".shared"));
   const std::string whole = kernel_of("mov.u32 %r1, 1;");

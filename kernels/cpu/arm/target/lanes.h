@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/arm/transpose.h"
 
-/// What kernels/cpu/simd.h is made of on aarch64: pairs of NEON's vectors, which have the lanes of
-/// kernels/cpu/x86/lanes.h and its names and results.
+/// Primitives of kernels/cpu/simd.h on aarch64: pairs of NEON vectors, with the same lanes, names and results as
+/// kernels/cpu/x86/target/lanes.h.
 namespace qtrain::simd {
 
 using ops::transpose_words;
@@ -22,13 +22,13 @@ struct HalfOf<double> {
   using Mask = uint64x2_t;
 };
 
-/// All bits or none, of lanes as wide as A.
+/// Per lane of A's width, either all bits set or none.
 template <class A>
 struct Mask {
   typename HalfOf<A>::Mask low, high;
 };
 
-/// Eight floats or four doubles, with arithmetic and comparisons by lanes.
+/// Eight floats or four doubles, with lane-wise arithmetic and comparisons.
 template <class A>
 struct Vec {
   using Half = typename HalfOf<A>::Half;
@@ -38,7 +38,7 @@ struct Vec {
 
   Vec() = default;
   Vec(Half l, Half h) : low(l), high(h) {}
-  Vec(A x) : low(x - Half{}), high(x - Half{}) {}  // NOLINT: a number is the same in all lanes
+  Vec(A x) : low(x - Half{}), high(x - Half{}) {}  // NOLINT: implicit broadcast to all lanes
   Vec(A x0, A x1, A x2, A x3) requires(kHalf == 2) : low{x0, x1}, high{x2, x3} {}
 
   A operator[](int i) const { return i < kHalf ? low[i] : high[i - kHalf]; }
@@ -76,7 +76,7 @@ struct Vec {
   }
 };
 
-/// Eight 32-bit words, and eight 16-bit ones.
+/// Eight 32-bit words (Words), and eight 16-bit words (Halves).
 struct Words {
   uint32x4_t low, high;
 
@@ -107,7 +107,7 @@ inline Vec<float> floats_of(Words w) {
 inline Vec<float> to_floats(Words whole) {
   return {vcvtq_f32_s32(vreinterpretq_s32_u32(whole.low)), vcvtq_f32_s32(vreinterpretq_s32_u32(whole.high))};
 }
-/// To the nearest whole number, ties to even.
+/// Rounds to the nearest integer, ties to even.
 inline Vec<float> nearest(Vec<float> v) {
   return {vrndnq_f32(v.low), vrndnq_f32(v.high)};
 }
@@ -115,7 +115,7 @@ inline Words to_whole(Vec<float> v) {
   return {vreinterpretq_u32_s32(vcvtnq_s32_f32(v.low)), vreinterpretq_u32_s32(vcvtnq_s32_f32(v.high))};
 }
 
-// Memory.
+// Loads and stores.
 inline Vec<float> load_floats(const float* p) {
   return {vld1q_f32(p), vld1q_f32(p + 4)};
 }
@@ -143,7 +143,7 @@ inline void store_widened(double* p, Vec<float> v) {
   vst1q_f64(p + 4, vcvt_f64_f32(vget_low_f32(v.high)));
   vst1q_f64(p + 6, vcvt_high_f64_f32(v.high));
 }
-// By bytes, since what lies there may have any type.
+// Through bytes, since the memory may hold any type.
 inline Words load_words(const void* p) {
   const auto* bytes = static_cast<const std::uint8_t*>(p);
   return {vreinterpretq_u32_u8(vld1q_u8(bytes)), vreinterpretq_u32_u8(vld1q_u8(bytes + 16))};
@@ -176,11 +176,11 @@ inline void store_first(std::uint32_t* p, Words w, int n) {
   for (int i = 0; i < n; ++i) p[i] = part[i];
 }
 
-// Between widths.
+// Conversions between widths.
 inline Words widen(Halves h) {
   return {vmovl_u16(vget_low_u16(h)), vmovl_high_u16(h)};
 }
-/// Words below 2^16.
+/// For words below 2^16.
 inline Halves narrow(Words w) {
   return vmovn_high_u32(vmovn_u32(w.low), w.high);
 }
@@ -194,7 +194,7 @@ inline Words widen_bytes(const std::int8_t* p) {
   const int16x8_t halves = vmovl_s8(vld1_s8(p));
   return {vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(halves))), vreinterpretq_u32_s32(vmovl_high_s16(halves))};
 }
-/// Words below 256.
+/// For words below 256.
 inline void store_bytes(std::uint8_t* p, Words w) {
   vst1_u8(p, vmovn_u16(narrow(w)));
 }
@@ -206,7 +206,7 @@ inline Halves to_f16(Vec<float> v) {
   return vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.low), v.high));
 }
 
-// Comparisons of floats become words of all bits or none.
+// Comparisons of floats yield words with all bits set or none.
 inline Words words_of(Mask<float> m) {
   return {m.low, m.high};
 }
@@ -219,14 +219,14 @@ inline Words at_least(Vec<float> a, Vec<float> b) {
 inline Words below(Vec<float> a, Vec<float> b) {
   return words_of(a < b);
 }
-/// Also where either is no number.
+/// Also true if either is NaN.
 inline Words not_below(Vec<float> a, Vec<float> b) {
   return below(a, b) ^ all_words(0xffffffffU);
 }
 inline Words is_nan(Vec<float> v) {
   return words_of(v != v);
 }
-/// Of words as signed numbers.
+/// Compares words as signed integers.
 inline Words above_signed(Words a, Words b) {
   return {vcgtq_s32(vreinterpretq_s32_u32(a.low), vreinterpretq_s32_u32(b.low)),
           vcgtq_s32(vreinterpretq_s32_u32(a.high), vreinterpretq_s32_u32(b.high))};
@@ -240,7 +240,7 @@ inline Words max_signed(Words a, Words b) {
 inline Words min_signed(Words a, Words b) {
   return choose(above_signed(a, b), b, a);
 }
-/// Copies of the highest bit come from the left.
+/// Arithmetic shift: the sign bit is replicated.
 template <int N>
 inline Words shift_signed(Words w) {
   return {vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(w.low), N)),
@@ -249,7 +249,7 @@ inline Words shift_signed(Words w) {
 inline Vec<float> choose(Words mask, Vec<float> yes, Vec<float> no) {
   return {vbslq_f32(mask.low, yes.low, no.low), vbslq_f32(mask.high, yes.high, no.high)};
 }
-/// By what == and its kind make of two Vec.
+/// `mask` is the result of comparing two Vec.
 inline Vec<float> select(Mask<float> mask, Vec<float> yes, Vec<float> no) {
   return choose(words_of(mask), yes, no);
 }
@@ -266,14 +266,14 @@ inline Vec<float> fnma(Vec<float> a, Vec<float> b, Vec<float> c) {
   return {vfmsq_f32(c.low, a.low, b.low), vfmsq_f32(c.high, a.high, b.high)};
 }
 
-/// Sum of the lanes: halves are folded onto each other.
+/// Sum of the lanes, by folding halves onto each other.
 inline float sum(Vec<float> v) {
   const float32x4_t x = v.low + v.high;
   const float32x2_t y = vget_low_f32(x) + vget_high_f32(x);
   return y[0] + y[1];
 }
 
-/// Lane by lane, `b` where the two do not compare (a NaN in `b` stays, one in `a` goes).
+/// Lane-wise; `b` if the two are unordered (a NaN in `b` is kept, one in `a` is dropped).
 template <class A>
 inline Vec<A> max(Vec<A> a, Vec<A> b) {
   return select(a > b, a, b);
@@ -288,7 +288,7 @@ inline Vec<double> sqrt(Vec<double> v) {
   return {vsqrtq_f64(v.low), vsqrtq_f64(v.high)};
 }
 
-// Tables.
+// Table lookups.
 inline Vec<float> look_up(const float* table, Words index) {
   return {float32x4_t{table[index.low[0]], table[index.low[1]], table[index.low[2]], table[index.low[3]]},
           float32x4_t{table[index.high[0]], table[index.high[1]], table[index.high[2]], table[index.high[3]]}};
@@ -297,11 +297,11 @@ inline Words look_up(const std::uint8_t* table, Words index) {
   return {uint32x4_t{table[index.low[0]], table[index.low[1]], table[index.low[2]], table[index.low[3]]},
           uint32x4_t{table[index.high[0]], table[index.high[1]], table[index.high[2]], table[index.high[3]]}};
 }
-/// The bytes of words of a table at these places.
+/// Byte indices of the words at the given indices of a table.
 inline uint8x16_t bytes_at(uint32x4_t places) {
   return vreinterpretq_u8_u32(places * 0x04040404U + 0x03020100U);
 }
-/// Of eight values, by the three lowest bits.
+/// Looks up one of eight values by the three lowest bits of each index.
 inline Vec<float> pick(const float* eight, Words places) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(eight);
   const uint8x16x2_t table{{vld1q_u8(bytes), vld1q_u8(bytes + 16)}};
@@ -309,7 +309,7 @@ inline Vec<float> pick(const float* eight, Words places) {
   return {four(places.low), four(places.high)};
 }
 
-/// The 64-bit products of words with a constant, as high and low words.
+/// The 64-bit products of words and a constant, split into high and low words.
 struct Products {
   Words high, low;
 };
@@ -325,14 +325,14 @@ inline Products multiply_wide(Words x, std::uint32_t factor) {
   four(x.high, p.high.high, p.low.high);
   return p;
 }
-/// a[0], b[0], c[0], d[0], a[1], ...: 32 words.
+/// Interleaves a[0], b[0], c[0], d[0], a[1], ...: 32 words.
 inline void store_groups(std::uint32_t* to, Words a, Words b, Words c, Words d) {
   vst4q_u32(to, {{a.low, b.low, c.low, d.low}});
   vst4q_u32(to + 16, {{a.high, b.high, c.high, d.high}});
 }
 
-// y[0, 32) from 16 bytes of codes, the upper four bits of a byte first, by sixteen values. Nothing is stored past the
-// caches: `Streamed` is for processors that can.
+// Expands 16 bytes of codes, the upper four bits of each byte first, to y[0, 32) with a table of sixteen values. NEON
+// has no streaming stores, so `Streamed` has no effect.
 template <bool Streamed>
 inline void expand_words(const float* values, const std::uint8_t* codes, float* y) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(values);
@@ -348,7 +348,7 @@ inline void expand_words(const float* values, const std::uint8_t* codes, float* 
     }
   }
 }
-/// Values of 16 bits: lower and upper bytes are looked up apart.
+/// For 16-bit values: lower and upper bytes are looked up separately.
 template <bool Streamed>
 inline void expand_halves(const void* values, const std::uint8_t* codes, void* y) {
   const uint8x16x2_t table = vld2q_u8(static_cast<const std::uint8_t*>(values));
@@ -360,7 +360,7 @@ inline void expand_halves(const void* values, const std::uint8_t* codes, void* y
   sixteen(vzip1q_u8(even, odd), to);
   sixteen(vzip2q_u8(even, odd), to + 32);
 }
-/// The codes of sixteen places in the order, two to a byte.
+/// Writes the codes order[index] of sixteen indices, two codes per byte.
 inline void store_codes(std::uint8_t* codes, const std::uint8_t* order, Words first, Words second) {
   const uint8x16_t places = vmovn_high_u16(vmovn_u16(narrow(first)), narrow(second));
   const uint8x16_t code = vqtbl1q_u8(vld1q_u8(order), places);

@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-/// The vector units that the CPU kernels know, each including those before it.
+/// The vector extensions that the CPU kernels support, each including the previous ones.
 enum class CpuIsa : std::uint8_t { avx2, avx512, avx512_bf16 };
 inline constexpr std::array kCpuIsas{"avx2", "avx512", "avx512_bf16"};
 

@@ -8,12 +8,12 @@
 
 #include "core/half.h"
 
-/// What a kernel needs beyond the CUDA language. Twin of emulator/target/intrinsics.cuh.
+/// Additions to the CUDA language for kernels. Counterpart of emulator/target/intrinsics.cuh.
 namespace qtrain {
 
 extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];
 
-/// The block's shared memory as a T, uninitialized. Launch with sizeof(T).
+/// The block's shared memory as a T, uninitialized. Launch with at least sizeof(T) bytes.
 template <class T>
 __device__ __forceinline__ T& shared_memory() {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -30,7 +30,7 @@ __device__ __forceinline__ float to_float(F16 x) {
   return __half2float(__ushort_as_half(x.bits));
 }
 
-/// a * b, which is not fused with an addition.
+/// a * b, not fused with a following addition.
 __device__ __forceinline__ float rounded_product(float a, float b) {
   return __fmul_rn(a, b);
 }
@@ -50,7 +50,7 @@ __device__ __forceinline__ T from_float(float x) {
   }
 }
 
-/// Two values as 16-bit T in one word, `low` in its lower half.
+/// Converts two values to 16-bit T in one word, `low` in its lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   union {

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 
-/// Instructions of sm_80 and later. Kernels with them compile for older GPUs too, where they must not be launched.
+/// For instructions of sm_80 and later. Kernels that use them also compile for older GPUs, but must not be launched
+/// there.
 #define QTRAIN_FROM_SM_80(...) NV_IF_TARGET(NV_PROVIDES_SM_80, (__VA_ARGS__;), (__trap();))
 
-/// Every PTX instruction that kernels use. All lanes of the warp call these together, except for cp_async. Fragments
-/// lie as in the PTX manual, "Matrix Fragments for mma".
+/// Every PTX instruction that kernels use. All lanes of a warp must call these together, except for cp_async. Fragments
+/// are laid out as in the PTX manual, "Matrix Fragments for mma".
 namespace qtrain::ptx {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
@@ -29,23 +30,8 @@ __device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
 }
-/// The same with a [16, 8], b [8, 8] in tf32 (see to_tf32).
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                                         const float (&c)[4]) {
-  QTRAIN_FROM_SM_80(asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
-}
-/// f32 rounded to tf32 (10 bits of fraction), to nearest with ties away from zero.
-__device__ __forceinline__ std::uint32_t to_tf32(float x) {
-  std::uint32_t y = 0;
-  QTRAIN_FROM_SM_80(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)));
-  return y;
-}
-
-/// N matrices [8, 8] of 16-bit elements from shared memory: lane 8 i + j gives the address of row j of matrix i, a
-/// multiple of 16. Register i holds elements (lane / 4, 2 (lane % 4) + {0, 1}) of matrix i.
+/// Loads N matrices [8, 8] of 16-bit elements from shared memory: lane 8 i + j passes the address of row j of matrix i,
+/// a multiple of 16. Register i receives elements (lane / 4, 2 (lane % 4) + {0, 1}) of matrix i.
 template <int N>
 __device__ __forceinline__ void ldmatrix(std::uint32_t (&r)[N], const void* row) {
   static_assert(N == 1 || N == 2 || N == 4);
@@ -63,7 +49,7 @@ __device__ __forceinline__ void ldmatrix(std::uint32_t (&r)[N], const void* row)
                  : "r"(address)
                  : "memory");
 }
-/// The same of the transposed matrices.
+/// Likewise for the transposed matrices.
 template <int N>
 __device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&r)[N], const void* row) {
   static_assert(N == 1 || N == 2 || N == 4);
@@ -82,9 +68,9 @@ __device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&r)[N], const
                  : "memory");
 }
 
-/// Starts copying `taken` <= Bytes bytes to shared memory and filling up with zeros. Addresses are multiples of Bytes;
-/// `global` must be valid if taken > 0. The calling thread sees the result after cp_async_wait, others after a barrier
-/// behind that.
+/// Starts copying `taken` <= Bytes bytes to shared memory and zero-filling the rest. Addresses are multiples of Bytes;
+/// `global` must be valid if taken > 0. The calling thread sees the result after cp_async_wait, other threads after a
+/// subsequent barrier.
 template <int Bytes>
 __device__ __forceinline__ void cp_async(void* shared, const void* global, unsigned taken = Bytes) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
@@ -102,7 +88,7 @@ __device__ __forceinline__ void cp_async(void* shared, const void* global, unsig
 __device__ __forceinline__ void cp_async_commit() {
   QTRAIN_FROM_SM_80(asm volatile("cp.async.commit_group;" ::: "memory"));
 }
-/// Waits until at most the latest `Pending` groups of the calling thread are under way.
+/// Waits until at most the latest `Pending` groups of the calling thread are incomplete.
 template <int Pending>
 __device__ __forceinline__ void cp_async_wait() {
   QTRAIN_FROM_SM_80(asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"));
@@ -115,19 +101,10 @@ __device__ __forceinline__ float exp2(float x) {
   return y;
 }
 
-/// Hides where a value comes from, so that what is computed from it stays where it is written: compilers otherwise keep
-/// more addresses over a loop than there are registers.
+/// Hides the origin of a value, so that what is computed from it stays where it is written: otherwise compilers keep
+/// more addresses across a loop than there are registers.
 __device__ __forceinline__ void opaque(int& x) {
   asm volatile("" : "+r"(x));
-}
-
-/// Barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads, a multiple of 32.
-__device__ __forceinline__ void bar_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-/// Counts at the barrier without waiting there.
-__device__ __forceinline__ void bar_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace qtrain::ptx

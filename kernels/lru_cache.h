@@ -6,20 +6,20 @@
 
 namespace qtrain {
 
-/// Values by their keys, at most `most` of them: where one more comes, the one that was used longest ago goes.
+/// LRU cache of at most `max` entries: when it is full, `add` evicts the least recently used one.
 template <class Key, class Value>
-class Recent {
+class LruCache {
  public:
-  explicit Recent(std::size_t max) : max_(max) {}
+  explicit LruCache(std::size_t max) : max_(max) {}
 
-  /// Null where there is none; valid until the next `add`.
+  /// Marks the entry as used. Returns null if there is none; the pointer is valid until the next `add`.
   Value* find(const Key& key) {
     const auto at = entries_.find(key);
     if (at == entries_.end()) return nullptr;
     order_.splice(order_.begin(), order_, at->second.place);
     return &at->second.value;
   }
-  /// Of a key that `find` does not find.
+  /// Adds an entry for a key that is not in the cache.
   Value& add(const Key& key, Value value) {
     if (entries_.size() == max_) {
       entries_.erase(order_.back());
@@ -28,15 +28,14 @@ class Recent {
     order_.push_front(key);
     return entries_.emplace(key, Entry{std::move(value), order_.begin()}).first->second.value;
   }
-  std::size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {
     Value value;
-    typename std::list<Key>::iterator place;  ///< in order_
+    typename std::list<Key>::iterator place;  ///< position in order_
   };
   std::size_t max_;
-  std::list<Key> order_;  ///< used last first
+  std::list<Key> order_;  ///< most recently used first
   std::map<Key, Entry> entries_;
 };
 
