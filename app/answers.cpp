@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/json_view.h"
-#include "core/paths.h"
-#include "core/stop.h"
+#include "core/formats/json_view.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
 #include "text/template/rendered.h"

@@ -7,12 +7,12 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/program.h"
-#include "core/descriptor.h"
 #include "core/error.h"
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "core/log.h"
-#include "core/paths.h"
-#include "core/stop.h"
+#include "core/os/descriptor.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 
 int main(int argc, char** argv) try {
   if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);

@@ -11,7 +11,7 @@
 
 #include "bench/cases/measure.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "kernels/cpu/isa.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"

@@ -80,7 +80,7 @@ function(qtrain_library name)
     # What most files include, parsed once for all libraries that are compiled with the same optimization.
     if(name STREQUAL headers)
       target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
-                                ${CMAKE_SOURCE_DIR}/core/json.h)
+                                ${CMAKE_SOURCE_DIR}/core/formats/json.h)
     elseif(NOT name STREQUAL "emulator")  # two units, without JSON
       target_precompile_headers(qtrain_${name} REUSE_FROM qtrain_${headers})
     endif()

@@ -11,7 +11,7 @@
 #include "config/remarks.h"
 #include "config/sections.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "optim/table.h"
 
 namespace qtrain {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 /// What the keys of other tools mean is data: config/dialects/NAME.yaml, one table for each tool, compiled in.
 ///

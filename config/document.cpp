@@ -7,7 +7,7 @@
 #include "config/dialect_table.h"
 #include "config/keys.h"
 #include "config/yaml.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "model/model_source.h"
 
 namespace qtrain {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/remarks.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
 
 /// What is said of a config: one judge collects it while the config is read, and each remark is said once.

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "config/remarks.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -7,7 +7,7 @@
 
 #include "config/keys.h"
 #include "config/launchers.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "text/template/load.h"
 
 namespace qtrain {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/context.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "model/lora.h"
 #include "model/model_config.h"
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/gguf.h"
-#include "core/paths.h"
-#include "core/safetensors.h"
+#include "core/formats/gguf.h"
+#include "core/formats/safetensors.h"
+#include "core/os/paths.h"
 #include "model/model_source.h"
 
 namespace qtrain {

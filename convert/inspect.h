@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

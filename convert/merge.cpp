@@ -10,8 +10,8 @@
 
 #include "convert/adapter_deltas.h"
 #include "convert/stoppable_job.h"
-#include "core/json_view.h"
-#include "core/paths.h"
+#include "core/formats/json_view.h"
+#include "core/os/paths.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"

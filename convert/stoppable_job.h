@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/gguf_write.h"
+#include "core/formats/gguf_write.h"
+#include "core/formats/safetensors.h"
+#include "core/os/stop.h"
 #include "core/progress.h"
-#include "core/safetensors.h"
-#include "core/stop.h"
 
 namespace qtrain {
 

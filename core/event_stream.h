@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/descriptor.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain {
 

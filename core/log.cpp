@@ -12,10 +12,10 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/stop.h"
 #include "core/plural.h"
 #include "core/secrets.h"
-#include "core/stop.h"
 #include "core/utf8.h"
 
 namespace qtrain {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/event_stream.h"
+#include "core/os/terminal.h"
 #include "core/progress.h"
-#include "core/terminal.h"
 
 namespace qtrain {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 /// What must not be written where others read it: values of keys that are called like passwords and tokens, and
 /// credentials in URLs. Both stand as kRedacted in configs, messages, reports and scripts.

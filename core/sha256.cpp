@@ -6,7 +6,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/os/file.h"
 
 namespace qtrain {
 namespace {

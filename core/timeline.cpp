@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 
 namespace qtrain::timeline {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/dataset.h"
 #include "data/shapes.h"
 #include "data/turns.h"

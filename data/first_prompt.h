@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/shapes.h"
 
 /// Of conversations the first message alone, as LLaMA-Factory pre-trains on them.

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/shapes.h"
 #include "data/source/reader.h"
 #include "text/template/chat_template.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spool.h"
+#include "core/os/spool.h"
 #include "data/dataset.h"
 #include "data/parallel_encode.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

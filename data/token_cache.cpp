@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/descriptor.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/paths.h"
-#include "core/stop.h"
+#include "core/formats/json.h"
+#include "core/os/descriptor.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "data/index.h"
 #include "data/token_file.h"
 

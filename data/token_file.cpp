@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/file.h"
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
+#include "core/os/file.h"
 #include "data/index.h"
 
 namespace qtrain {

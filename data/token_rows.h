@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "core/formats/json.h"
 #include "core/hash.h"
-#include "core/json.h"
+#include "core/os/spool.h"
 #include "core/sha256.h"
-#include "core/spool.h"
 
 namespace qtrain {
 

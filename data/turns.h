@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "text/template/rendered.h"
 
 namespace qtrain {

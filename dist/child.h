@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/descriptor.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain {
 

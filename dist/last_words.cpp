@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "dist/plain_words.h"
 
 namespace qtrain {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "dist/child.h"
 #include "dist/last_words.h"
 #include "dist/open_files.h"

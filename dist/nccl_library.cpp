@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/shared_library.h"
+#include "core/os/shared_library.h"
 
 namespace qtrain {
 namespace {

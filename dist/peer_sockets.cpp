@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "dist/call.h"
 
 namespace qtrain {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/descriptor.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/os/descriptor.h"
+#include "core/os/file.h"
 
 namespace qtrain {
 namespace {

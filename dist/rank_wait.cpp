@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

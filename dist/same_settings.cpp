@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/json.h"
-#include "core/stop.h"
+#include "core/formats/json.h"
+#include "core/os/stop.h"
 #include "dist/plain_words.h"
 
 namespace qtrain {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/descriptor.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain {
 

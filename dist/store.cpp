@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "dist/call.h"
 #include "dist/last_words.h"
 

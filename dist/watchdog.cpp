@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 
 namespace qtrain {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/descriptor.h"
-#include "core/file.h"
+#include "core/os/descriptor.h"
+#include "core/os/file.h"
 #include "kernels/dispatch.h"
 
 namespace qtrain {

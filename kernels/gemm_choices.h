@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/context.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/finite.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/formats/safetensors.h"
 #include "core/log.h"
-#include "core/safetensors.h"
 #include "model/transformer.h"
 
 namespace qtrain {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "model/weight_names.h"
 
 namespace qtrain {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 
 namespace qtrain {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "model/hf_folder.h"
 #include "model/weight_names.h"
 

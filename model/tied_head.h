@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <string>
 
+#include "core/formats/safetensors.h"
 #include "core/log.h"
-#include "core/safetensors.h"
 #include "model/model_config.h"
 
 namespace qtrain {

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain::monitor {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "monitor/gpus.h"
 #include "monitor/host.h"
 #include "monitor/quantities.h"

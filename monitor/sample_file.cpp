@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/output_place.h"
+#include "core/os/output_place.h"
 
 namespace qtrain::monitor {
 namespace {

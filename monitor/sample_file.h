@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "core/descriptor.h"
-#include "core/direct_file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/descriptor.h"
+#include "core/os/direct_file.h"
 
 namespace qtrain::monitor {
 

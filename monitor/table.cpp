@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "core/os/terminal.h"
 #include "core/plural.h"
 #include "core/progress.h"
-#include "core/terminal.h"
 #include "monitor/assessment.h"
 
 namespace qtrain::monitor {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

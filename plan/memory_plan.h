@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/loader.h"
 #include "model/transformer.h"
 #include "optim/table.h"

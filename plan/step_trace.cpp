@@ -6,8 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "core/json_view.h"
-#include "core/paths.h"
+#include "core/formats/json_view.h"
+#include "core/os/paths.h"
 #include "core/plural.h"
 #include "core/statistics.h"
 #include "core/tensor.h"

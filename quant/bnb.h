@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
 #include "kernels/quantize.h"
 
 /// Tensors of 4-bit and 8-bit matrices in model folders that bitsandbytes quantized, and `quantization_config`.

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <span>
 
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 
 namespace qtrain {
 

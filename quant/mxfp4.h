@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
 
 /// MXFP4, the format of the experts' matrices in gpt-oss checkpoints: 32 consecutive numbers share a scale, which is a
 /// power of two, and have 4 bits each (sign, 2 of exponent, 1 of mantissa).

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/dataset.h"
 
 namespace qtrain {

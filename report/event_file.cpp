@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/protobuf.h"
+#include "core/formats/protobuf.h"
 #include "report/tracker.h"
 
 namespace qtrain {

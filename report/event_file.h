@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "report/metrics.h"
 
 namespace qtrain {

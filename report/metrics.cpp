@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 
 namespace qtrain {
 namespace {

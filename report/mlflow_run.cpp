@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "core/file.h"
 #include "core/hash.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "report/metrics.h"
 #include "report/tracker.h"
 

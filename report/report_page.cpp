@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "core/version.h"
 
 namespace qtrain {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "report/run_record.h"
 
 namespace qtrain {

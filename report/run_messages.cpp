@@ -1,7 +1,7 @@
 #include "report/run_messages.h"
 
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 
 namespace qtrain {
 

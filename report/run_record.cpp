@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/plural.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/output_lock.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "core/hash.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "report/metrics.h"
 
 namespace qtrain {

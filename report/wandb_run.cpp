@@ -6,7 +6,7 @@
 #include <ctime>
 #include <optional>
 
-#include "core/protobuf.h"
+#include "core/formats/protobuf.h"
 #include "core/version.h"
 #include "report/metrics.h"
 #include "report/tracker.h"

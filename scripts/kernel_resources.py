@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What every kernel takes of a multiprocessor: compiles kernels/cuda/*.cu and holds the compiler's report against
-docs/kernel_resources.csv.
+kernels/cuda/kernel_resources.csv.
 
     scripts/kernel_resources.py --check [--arch 90a]     # ends with 1 on a spill, a warning or another table
     scripts/kernel_resources.py --check --arch 90a --build_log build/gpu/build.log
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "docs/kernel_resources.csv"
+TABLE = ROOT / "kernels/cuda/kernel_resources.csv"
 ARCHITECTURES = ("75", "80", "86", "89", "90a", "100", "120")  # as QTRAIN_CUDA_ARCHS=all (cmake/cuda.cmake)
 IN_TABLE = ("80", "90a", "120")
 COLUMNS = ("source", "kernel", "arch", "registers", "static_shared", "stack", "spill_stores", "spill_loads")

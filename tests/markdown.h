@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 
 namespace qtrain::test {
 

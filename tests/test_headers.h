@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/tensor.h"
 
 // The code of JSON values is in test_headers.cpp alone.

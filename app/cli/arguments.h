@@ -10,7 +10,7 @@
 
 #include "app/cli/command.h"
 #include "config/config.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
 
 namespace qtrain {

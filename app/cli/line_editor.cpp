@@ -11,7 +11,7 @@
 #include <iostream>
 
 #include "core/error.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 
 namespace qtrain {
 namespace {

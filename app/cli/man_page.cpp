@@ -6,7 +6,7 @@
 
 #include "app/cli/command_table.h"
 #include "app/cli/exit_codes.h"
-#include "core/terminal.h"
+#include "core/os/terminal.h"
 #include "core/version.h"
 
 namespace qtrain {

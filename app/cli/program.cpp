@@ -11,8 +11,8 @@
 #include "app/cli/help.h"
 #include "app/cli/near_path.h"
 #include "config/keys.h"
+#include "core/os/stop.h"
 #include "core/secrets.h"
-#include "core/stop.h"
 #include "core/version.h"
 #include "dist/last_words.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
 
 namespace qtrain {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
+#include "core/os/stop.h"
 #include "core/plural.h"
-#include "core/stop.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/output_lock.h"
 

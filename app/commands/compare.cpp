@@ -5,7 +5,7 @@
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/progress.h"
 #include "report/report_page.h"
 #include "text/template/python/code_points.h"

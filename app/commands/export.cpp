@@ -5,8 +5,8 @@
 #include "convert/gguf/export.h"
 #include "convert/gguf/export_adapter.h"
 #include "convert/merge.h"
-#include "core/output_place.h"
-#include "core/pending.h"
+#include "core/os/output_place.h"
+#include "core/os/pending.h"
 #include "model/model_source.h"
 
 namespace qtrain {

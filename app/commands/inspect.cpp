@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {

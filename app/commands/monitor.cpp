@@ -6,9 +6,9 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/result_place.h"
-#include "core/paths.h"
-#include "core/stop.h"
-#include "core/terminal.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
+#include "core/os/terminal.h"
 #include "monitor/assessment.h"
 #include "monitor/sample_file.h"
 #include "monitor/table.h"

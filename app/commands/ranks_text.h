@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "plan/ranks_estimate.h"
 #include "plan/step_trace.h"
 

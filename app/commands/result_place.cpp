@@ -9,9 +9,9 @@
 #include <span>
 #include <system_error>
 
-#include "core/json.h"
-#include "core/output_place.h"
-#include "core/paths.h"
+#include "core/formats/json.h"
+#include "core/os/output_place.h"
+#include "core/os/paths.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/pending_model.h"
 

@@ -8,9 +8,9 @@
 #include "app/commands/commands.h"
 #include "app/serve/cache_size.h"
 #include "app/serve/service.h"
-#include "core/file.h"
 #include "core/http/authority.h"
-#include "core/stop.h"
+#include "core/os/file.h"
+#include "core/os/stop.h"
 #include "plan/machine.h"
 #include "train/setup/compute.h"
 

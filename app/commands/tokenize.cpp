@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "app/commands/commands.h"
-#include "core/paths.h"
-#include "core/stop.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "data/source/reader.h"
 #include "model/model_source.h"
 #include "text/tokenizer/load.h"

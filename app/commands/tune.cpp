@@ -14,8 +14,8 @@
 #include "config/fields.h"
 #include "config/keys.h"
 #include "config/remarks.h"
-#include "core/file.h"
-#include "core/stop.h"
+#include "core/os/file.h"
+#include "core/os/stop.h"
 #include "train/setup/compute.h"
 
 namespace qtrain {

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "train/checkpoint/checkpoint.h"
 

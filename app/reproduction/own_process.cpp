@@ -6,7 +6,7 @@
 #include <array>
 #include <csignal>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "dist/child.h"
 #include "dist/last_words.h"
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "config/document.h"
-#include "core/file.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/parallel.h"
-#include "core/paths.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"

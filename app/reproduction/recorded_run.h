@@ -6,7 +6,7 @@
 
 #include "app/reproduction/relocation.h"
 #include "config/config.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "app/reproduction/logged_rows.h"
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/sha256.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"

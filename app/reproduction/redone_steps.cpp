@@ -9,8 +9,8 @@
 
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/redone_state.h"
-#include "core/file.h"
-#include "core/stop.h"
+#include "core/os/file.h"
+#include "core/os/stop.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "config/fields.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"

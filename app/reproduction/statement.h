@@ -3,7 +3,7 @@
 #include <set>
 
 #include "app/reproduction/verification.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 
 namespace qtrain::serve {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain::serve {

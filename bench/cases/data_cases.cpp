@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "bench/cases/cases.h"
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "core/rng.h"
 #include "data/packing.h"
 #include "data/source/row_source.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/context.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "core/log.h"
 
 namespace qtrain {

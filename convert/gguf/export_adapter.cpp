@@ -10,7 +10,7 @@
 #include "convert/gguf/export_metadata.h"
 #include "convert/gguf/layout.h"
 #include "convert/stoppable_job.h"
-#include "core/gguf_write.h"
+#include "core/formats/gguf_write.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
 #include "model/tied_head.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "core/gguf_write.h"
+#include "core/formats/gguf_write.h"
 #include "model/model_config.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -8,8 +8,8 @@
 
 #include "convert/gguf/layout.h"
 #include "convert/gguf/pre_tokenizers.h"
-#include "core/json.h"
-#include "core/paths.h"
+#include "core/formats/json.h"
+#include "core/os/paths.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
 

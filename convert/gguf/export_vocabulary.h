@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/gguf_write.h"
+#include "core/formats/gguf_write.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {

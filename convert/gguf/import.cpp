@@ -8,9 +8,9 @@
 
 #include "convert/gguf/import_model.h"
 #include "convert/stoppable_job.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "quant/gguf_blocks.h"
 #include "train/checkpoint/pending_model.h"
 

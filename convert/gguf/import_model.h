@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "convert/gguf/layout.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "core/tensor.h"
 
 namespace qtrain {

@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
-#include "core/descriptor.h"
 #include "core/http/message.h"
 #include "core/http/request_reader.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain::http {
 

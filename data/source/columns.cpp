@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "core/json_object.h"
+#include "core/formats/json_object.h"
 #include "data/source/reader.h"
 
 namespace qtrain {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/json_object.h"
-#include "core/stop.h"
+#include "core/formats/json_object.h"
+#include "core/os/stop.h"
 #include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"

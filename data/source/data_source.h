@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/source/columns.h"
 #include "data/source/files.h"
 #include "data/source/split_slice.h"

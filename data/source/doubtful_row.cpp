@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/json_object.h"
+#include "core/formats/json_object.h"
 
 namespace qtrain {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "data/source/growth_limit.h"
 #include "data/source/reader.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "data/index.h"
 #include "data/source/doubtful_row.h"
 #include "data/source/row_source.h"

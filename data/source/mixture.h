@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/source/data_source.h"
 #include "data/source/mix_strategy.h"
 #include "data/source/reader.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/source/columns.h"
 #include "data/source/files.h"
 #include "data/source/row_source.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "data/source/arrow/arrow_rows.h"
 #include "data/source/csv_rows.h"
 #include "data/source/inflate.h"

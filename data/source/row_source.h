@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/spool.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
+#include "core/os/spool.h"
 
 namespace qtrain {
 

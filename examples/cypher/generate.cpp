@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
+#include "core/os/file.h"
 #include "examples/cypher/entities.h"
 #include "examples/cypher/shapes.h"
 #include "examples/program.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
+#include "core/os/file.h"
 #include "examples/program.h"
 
 namespace qtrain::pretrain {

@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "model/model_config.h"
 
 namespace qtrain {

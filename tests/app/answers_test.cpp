@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain::testing {

@@ -12,7 +12,7 @@
 #include "app/cli/exit_codes.h"
 #include "app/cli/help.h"
 #include "app/cli/program.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "tests/errors.h"
 
 namespace qtrain {

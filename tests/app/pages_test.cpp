@@ -8,7 +8,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "config/keys.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/markdown.h"
 
 namespace qtrain {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "kernels/gemm_key.h"
 #include "kernels/op_name.h"
 #include "kernels/rms_norm.h"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "data/shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/core/temp_folder.h"

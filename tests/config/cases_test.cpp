@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "config/config.h"
-#include "core/file.h"
+#include "core/os/file.h"
 
 namespace qtrain {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "config/yaml.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/config/recipes.h"
 
 namespace qtrain {

@@ -13,7 +13,7 @@
 #include "config/fields.h"
 #include "config/reference.h"
 #include "core/device.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/config/support.h"
 #include "tests/errors.h"
 

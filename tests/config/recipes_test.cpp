@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "data/shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/core/temp_folder.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "convert/gguf/import.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

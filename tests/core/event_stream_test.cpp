@@ -11,9 +11,9 @@
 #include <sstream>
 #include <string>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/log.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <future>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "tests/errors.h"
 
 namespace qtrain {

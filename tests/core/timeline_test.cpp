@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

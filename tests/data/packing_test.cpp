@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/rng.h"
 #include "tests/data/support.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/rng.h"
 #include "tests/data/support.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/packing.h"
 #include "tests/errors.h"
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/rng.h"
 #include "data/prefetch.h"
 #include "data/token_file.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "dist/child.h"
 #include "dist/nccl_library.h"
 #include "dist/rank_group.h"

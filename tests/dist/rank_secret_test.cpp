@@ -10,7 +10,7 @@
 #include <future>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
 

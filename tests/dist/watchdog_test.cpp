@@ -6,7 +6,7 @@
 #include <atomic>
 #include <future>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "tests/dist/meetings.h"
 
 namespace qtrain {

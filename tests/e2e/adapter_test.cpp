@@ -1,5 +1,5 @@
 // Runs that go on from an adapter.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

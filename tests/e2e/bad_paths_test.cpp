@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,5 +1,5 @@
 // Which checkpoint is the best, and what becomes of it.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

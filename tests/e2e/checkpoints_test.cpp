@@ -1,5 +1,5 @@
 // Checkpoints that are saved again, and such that are not what they should be.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // Programs that are started without standard input, output or error: `qtrain ... <&- >&- 2>&-`, some daemons.
 #include <array>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

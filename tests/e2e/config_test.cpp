@@ -1,5 +1,5 @@
 // What the program says of keys of a config that have no effect.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/cuda_ranks.h"
 
 namespace qtrain::e2e {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "dist/nccl_library.h"
 #include "dist/socket.h"
 #include "tests/e2e/cuda_run.h"

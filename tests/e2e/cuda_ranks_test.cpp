@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/cuda_ranks.h"
 
 namespace qtrain::e2e {

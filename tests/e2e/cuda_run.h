@@ -1,7 +1,7 @@
 #pragma once
 #include <sstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

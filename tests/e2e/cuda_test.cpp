@@ -1,7 +1,7 @@
 // Whole runs on a CUDA device, or under the harness that stands in for one: the curves of transformers, and what must
 // not change a result there.
 #include "core/device.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/cuda_run.h"
 
 namespace qtrain::e2e {

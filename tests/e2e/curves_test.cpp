@@ -1,5 +1,5 @@
 // Training curves against those of transformers' Trainer (tests/golden/README.md), through the program.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,5 +1,5 @@
 // The masks of adapters' dropout in whole runs: another one for each step and for each micro-batch of a step.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

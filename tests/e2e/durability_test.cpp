@@ -1,7 +1,7 @@
 // What a kill, a full disk, a lost power supply or too little memory leaves behind: a run that goes on to the same end.
 #include <set>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 #include "tests/e2e/trace.h"
 

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "core/device.h"
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

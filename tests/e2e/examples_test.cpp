@@ -1,7 +1,7 @@
 // The programs that write the data of the examples.
 #include <set>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

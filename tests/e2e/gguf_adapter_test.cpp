@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/file.h"
-#include "core/gguf.h"
-#include "core/safetensors.h"
+#include "core/formats/gguf.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // import and export: GGUF files to model folders and back.
 #include <fstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,9 +1,9 @@
 // Names, keys and texts of files that hold commands for a terminal never reach it as such.
 #include <fmt/format.h>
 
-#include "core/file.h"
-#include "core/gguf_write.h"
-#include "core/safetensors.h"
+#include "core/formats/gguf_write.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "core/utf8.h"
 #include "tests/e2e/support.h"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/ranks.h"
 
 namespace qtrain::e2e {

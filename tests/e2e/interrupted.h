@@ -2,8 +2,8 @@
 // Programs that are told to stop.
 #include <fmt/format.h>
 
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

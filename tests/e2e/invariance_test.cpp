@@ -1,6 +1,6 @@
 // What must not change a result: threads, recomputation, a second run - to the bit; the split of a step into
 // micro-batches - up to the order of sums.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // Scripts for schedulers, run with stand-ins for srun and docker that start what they are given.
 #include <fmt/format.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,6 +1,6 @@
 // Of an adapter what its config names, whatever else its file holds.
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

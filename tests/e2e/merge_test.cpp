@@ -1,9 +1,9 @@
 // Adapters put into the weights of their model.
 #include <cmath>
 
-#include "core/file.h"
+#include "core/formats/safetensors.h"
 #include "core/half.h"
-#include "core/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // `qtrain monitor` as a user runs it: alone, beside a process and a run, with the GPUs of the stand-in for NVML.
 #include <signal.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/screen.h"
 #include "tests/e2e/support.h"
 

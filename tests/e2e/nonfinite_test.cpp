@@ -1,8 +1,8 @@
 // Losses that are not finite, of steps and of evaluations: what is told, saved and gone on from.
 #include <limits>
 
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

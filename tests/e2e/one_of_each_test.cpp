@@ -1,7 +1,7 @@
 // A run of one step over one row with one checkpoint: messages say "1 row", not "1 rows".
 #include <regex>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <thread>
 
-#include "core/descriptor.h"
-#include "core/file.h"
+#include "core/os/descriptor.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // README and guides: their commands run, in their order, with a tiny model in the place of a real one.
 #include <regex>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 #include "tests/markdown.h"
 

@@ -1,5 +1,5 @@
 // `qtrain preprocess` and the token cache as a user meets them.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,5 +1,5 @@
 // quantize: a folder in, the folder of bitsandbytes out.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

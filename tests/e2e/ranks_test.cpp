@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/ranks.h"
 
 namespace qtrain::e2e {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,7 +1,7 @@
 // What commands found out goes to stdout: lines for people, also with --quiet, or one document with --json.
 #include <sstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,5 +1,5 @@
 // Checkpoints of another run: what is refused by name, what is told, and what is the same after all.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -1,8 +1,8 @@
 // What a run leaves behind: files, layouts, which checkpoints stay, and that others can go on from them.
 #include <fmt/format.h>
 
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

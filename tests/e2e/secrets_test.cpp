@@ -1,5 +1,5 @@
 // Secrets of a config are written nowhere.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

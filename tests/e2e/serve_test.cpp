@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <regex>
 
-#include "core/file.h"
 #include "core/http/server.h"
+#include "core/os/file.h"
 #include "tests/core/http/client.h"
 #include "tests/e2e/support.h"
 

@@ -2,7 +2,7 @@
 // Ranks that somebody else starts.
 #include <fmt/format.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "dist/socket.h"
 #include "tests/e2e/ranks.h"
 

@@ -4,7 +4,7 @@
 
 #include <list>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/started_ranks.h"
 
 namespace qtrain::e2e {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "tests/core/temp_folder.h"
 #include "tests/e2e/process.h"
 

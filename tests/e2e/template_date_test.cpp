@@ -1,5 +1,5 @@
 // Chat templates that write the date: one day for a whole run, also where it goes on later.
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

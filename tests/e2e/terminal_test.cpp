@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/file.h"
-#include "core/terminal.h"
+#include "core/os/file.h"
+#include "core/os/terminal.h"
 #include "tests/e2e/ranks.h"
 #include "tests/e2e/screen.h"
 #include "tests/e2e/support.h"

@@ -1,6 +1,6 @@
 // Config and files that disagree about whether head and embedding are one weight: as transformers 5, the files decide.
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

@@ -15,8 +15,8 @@
 #include <map>
 #include <optional>
 
-#include "core/descriptor.h"
 #include "core/error.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain::e2e {
 namespace {

@@ -1,7 +1,7 @@
 // `qtrain tune`: what it tries, what it writes, and what it leaves alone.
 #include <signal.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

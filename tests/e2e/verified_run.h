@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "tests/e2e/support.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {

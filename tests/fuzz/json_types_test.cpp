@@ -7,8 +7,8 @@
 
 #include "app/answers.h"
 #include "config/config.h"
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/fuzz/targets.h"
 
 namespace qtrain::fuzz {

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/fuzz/targets.h"
 
 namespace qtrain::fuzz {

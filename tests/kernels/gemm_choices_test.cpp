@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain::testing {

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "model/families/family.h"
 #include "model/model_config.h"
 #include "tests/core/temp_folder.h"

@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "model/families/family.h"
 #include "tests/model/support.h"
 

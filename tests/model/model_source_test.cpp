@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "monitor/sample.h"
 #include "tests/core/temp_folder.h"
 

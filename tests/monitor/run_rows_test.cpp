@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "monitor/sample_file.h"
 #include "tests/core/temp_folder.h"
 

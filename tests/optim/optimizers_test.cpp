@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
 #include "optim/table.h"
 #include "tests/errors.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
 

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "kernels/quantize.h"
 #include "tests/quant/support.h"
 

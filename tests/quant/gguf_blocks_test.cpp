@@ -5,7 +5,7 @@
 #include <bit>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/errors.h"
 
 namespace qtrain {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "quant/gguf_blocks.h"
 
 namespace qtrain {

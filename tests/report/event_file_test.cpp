@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

@@ -40,7 +40,7 @@ std::vector<Rule> code_rules() {
       {.name = "nothing ends the process but main",
        .pattern = R"re(\b(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\()re",
        .allowed_folders = {"tests", "bench"},
-       .allowed_files = {"core/stop.cpp", "dist/child.cpp"}},  // and a process that could not become another
+       .allowed_files = {"core/os/stop.cpp", "dist/child.cpp"}},  // and a process that could not become another
       {.name = "no conditional compilation outside the build header",
        .pattern = R"re(^\s*#\s*(if|ifdef|ifndef|elif|else)\b)re",
        .allowed_files = {"core/build.h"}},
@@ -49,12 +49,12 @@ std::vector<Rule> code_rules() {
       // In C++20 the temporary is gone before the first round: give the whole a name first.
       {.name = "no loop over a part of a temporary",
        .pattern = R"re(\bfor\s*\([^;]*\s:\s\w*(read|parse|load)\w*\(.*\)\s*(\.\w+\(|\[))re"},
-      // They throw about a loop of links or a name that is too long: core/paths.h, or with an error code.
+      // They throw about a loop of links or a name that is too long: core/os/paths.h, or with an error code.
       {.name = "no question about a path that throws",
        .pattern =
            R"re(\b(filesystem|stdfs|fs)::(exists|is_directory|is_regular_file|absolute)\((?!there\)|status\)|fs::symlink_status)(?:[^(),]|\([^()]*\))*\))re",
        .allowed_folders = {"tests", "bench", "examples"},
-       .allowed_files = {"core/paths.cpp"}},
+       .allowed_files = {"core/os/paths.cpp"}},
       {.name = "no raw new or delete", .pattern = R"re((=|return|\()\s*new\b|\bdelete\s+\w|\bdelete\[\])re"},
   };
 }

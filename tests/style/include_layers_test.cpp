@@ -150,18 +150,19 @@ TEST(IncludeLayers, ARoomOfTrainingSeesThoseBelowItAlone) {
 }
 
 TEST(IncludeLayers, DataDoesNotSeeModel) {
-  EXPECT_THAT(layer_violations(code("data/x.cpp", "#include \"core/json.h\"\n#include \"model/lora.h\"\n")),
+  EXPECT_THAT(layer_violations(code("data/x.cpp", "#include \"core/formats/json.h\"\n#include \"model/lora.h\"\n")),
               ElementsAre(HasSubstr("data/x.cpp:2")));
 }
 
 TEST(IncludeLayers, CoreSeesNothingOfOursButItself) {
-  EXPECT_THAT(layer_violations(code("core/x.h", "#include \"core/json.h\"\n  #  include \"kernels/gemm.h\"\n")),
+  EXPECT_THAT(layer_violations(code("core/x.h", "#include \"core/formats/json.h\"\n  #  include \"kernels/gemm.h\"\n")),
               ElementsAre(HasSubstr("core/x.h:2")));
 }
 
 TEST(IncludeLayers, BenchSeesNothingOfTheProgram) {
-  EXPECT_THAT(layer_violations(code("bench/main.cpp", "#include \"core/json.h\"\n#include \"app/answers.h\"\n")),
-              ElementsAre(HasSubstr("bench/main.cpp:2")));
+  EXPECT_THAT(
+      layer_violations(code("bench/main.cpp", "#include \"core/formats/json.h\"\n#include \"app/answers.h\"\n")),
+      ElementsAre(HasSubstr("bench/main.cpp:2")));
 }
 
 TEST(IncludeLayers, PathsBeginAtTheRoot) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "text/template/rendered.h"
 
 namespace qtrain {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "text/template/named_templates.h"
 
 namespace qtrain {

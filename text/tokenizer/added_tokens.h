@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 
 namespace qtrain {
 

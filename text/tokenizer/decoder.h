@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 
 namespace qtrain {
 

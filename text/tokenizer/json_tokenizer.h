@@ -1,7 +1,7 @@
 #pragma once
 #include <unordered_map>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/decoder.h"
 #include "text/tokenizer/flat_tables.h"

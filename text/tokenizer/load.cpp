@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/json_items.h"
-#include "core/paths.h"
+#include "core/formats/json_items.h"
+#include "core/os/paths.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/sentencepiece.h"
 

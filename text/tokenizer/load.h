@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "text/tokenizer/pieces.h"
 
 namespace qtrain {

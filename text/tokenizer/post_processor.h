@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 
 namespace qtrain {
 

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/pieces.h"
 

@@ -2,7 +2,7 @@
 
 #include <sentencepiece_processor.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/sentencepiece_model.h"

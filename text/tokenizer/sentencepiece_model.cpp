@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/os/file.h"
 
 namespace qtrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 #include "text/tokenizer/pre_tokenizer.h"
 #include "text/tokenizer/regex.h"
 

@@ -5,9 +5,9 @@
 
 #include <initializer_list>
 
-#include "core/file.h"
-#include "core/paths.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/sha256.h"
 #include "kernels/gemm_choices.h"
 #include "model/hf_folder.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "core/file.h"
-#include "core/paths.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/gguf.h"
-#include "core/json.h"
-#include "core/paths.h"
-#include "core/weight_files.h"
-#include "core/weight_names.h"
+#include "core/formats/gguf.h"
+#include "core/formats/json.h"
+#include "core/formats/weight_files.h"
+#include "core/formats/weight_names.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 

@@ -6,11 +6,11 @@
 #include <charconv>
 #include <map>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/paths.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "core/sha256.h"
-#include "core/stop.h"
 
 namespace qtrain {
 namespace {

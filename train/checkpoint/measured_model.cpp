@@ -6,9 +6,9 @@
 
 #include "config/fields.h"
 #include "config/keys.h"
-#include "core/file.h"
-#include "core/paths.h"
-#include "core/weight_files.h"
+#include "core/formats/weight_files.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
 #include "train/checkpoint/checkpoint_folders.h"

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "core/descriptor.h"
 #include "core/error.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain {
 namespace {

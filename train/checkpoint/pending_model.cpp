@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/output_place.h"
-#include "core/paths.h"
-#include "core/pending.h"
-#include "core/stop.h"
-#include "core/weight_names.h"
+#include "core/formats/weight_names.h"
+#include "core/os/file.h"
+#include "core/os/output_place.h"
+#include "core/os/paths.h"
+#include "core/os/pending.h"
+#include "core/os/stop.h"
 #include "train/checkpoint/foreign_results.h"
 
 namespace qtrain {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/descriptor.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain {
 

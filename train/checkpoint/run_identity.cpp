@@ -9,7 +9,7 @@
 #include <set>
 
 #include "config/fields.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "optim/arguments.h"
 
 namespace qtrain {

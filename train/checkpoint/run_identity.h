@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/token_rows.h"
 #include "train/setup/model_setup.h"
 

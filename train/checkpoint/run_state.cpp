@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/json_view.h"
+#include "core/formats/json_view.h"
 
 namespace qtrain {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "optim/loss_scale.h"
 #include "train/setup/step_plan.h"
 

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/paths.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "plan/disk_plan.h"
 #include "plan/machine.h"
 

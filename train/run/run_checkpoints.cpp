@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {

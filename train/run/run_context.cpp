@@ -1,7 +1,7 @@
 #include "train/run/run_context.h"
 
 #include "config/remarks.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 
 namespace qtrain {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "train/run/run_context.h"
 #include "train/run/run_data.h"
 #include "train/setup/model_setup.h"

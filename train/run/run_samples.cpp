@@ -1,8 +1,8 @@
 #include "train/run/run_samples.h"
 
-#include "core/file.h"
+#include "core/os/file.h"
+#include "core/os/stop.h"
 #include "core/plural.h"
-#include "core/stop.h"
 #include "core/timeline.h"
 #include "model/generation/generator.h"
 

@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "core/file.h"
-#include "core/paths.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "core/plural.h"
-#include "core/stop.h"
 #include "core/timeline.h"
 #include "dist/queued_collective.h"
 #include "report/report_page.h"

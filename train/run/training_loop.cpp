@@ -1,6 +1,6 @@
 #include "train/run/training_loop.h"
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "core/timeline.h"
 
 namespace qtrain {

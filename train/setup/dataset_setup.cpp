@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "config/training_sources.h"
+#include "core/os/stop.h"
 #include "core/plural.h"
-#include "core/stop.h"
 #include "data/shapes.h"
 
 namespace qtrain {

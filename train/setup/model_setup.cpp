@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/formats/weight_files.h"
 #include "core/plural.h"
-#include "core/weight_files.h"
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"

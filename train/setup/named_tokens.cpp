@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/paths.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 
 namespace qtrain {
 namespace {

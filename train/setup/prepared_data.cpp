@@ -8,7 +8,7 @@
 
 #include "config/fields.h"
 #include "core/error.h"
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "text/template/date.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/provenance.h"

@@ -4,12 +4,12 @@
 #include <array>
 #include <map>
 
-#include "core/file.h"
+#include "core/formats/safetensors.h"
 #include "core/hash.h"
-#include "core/paths.h"
-#include "core/safetensors.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "core/sha256.h"
-#include "core/stop.h"
 #include "core/version.h"
 #include "kernels/processor.h"
 #include "model/model_source.h"

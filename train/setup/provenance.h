@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "core/parallel.h"
 #include "train/setup/model_setup.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "core/plural.h"
 #include "model/model_source.h"
 #include "text/template/chat_template.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "data/prompts.h"
 #include "data/source/reader.h"
 #include "text/template/message.h"

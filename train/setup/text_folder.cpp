@@ -1,7 +1,7 @@
 #include "train/setup/text_folder.h"
 
 #include "core/error.h"
-#include "core/paths.h"
+#include "core/os/paths.h"
 #include "model/hf_folder.h"
 #include "model/model_source.h"
 #include "text/template/date.h"

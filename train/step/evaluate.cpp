@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 
 namespace qtrain {
 

@@ -1,6 +1,6 @@
 #include "train/step/model_loss.h"
 
-#include "core/stop.h"
+#include "core/os/stop.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/prepared_data.h"
 #include "train/setup/vocabulary.h"

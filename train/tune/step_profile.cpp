@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/os/stop.h"
 #include "core/statistics.h"
-#include "core/stop.h"
 #include "dist/collective.h"
 #include "kernels/processor.h"
 #include "report/metrics.h"

@@ -7,8 +7,8 @@
 
 #include "config/check.h"
 #include "config/fields.h"
+#include "core/os/stop.h"
 #include "core/statistics.h"
-#include "core/stop.h"
 #include "dist/collective.h"
 #include "report/metrics.h"
 #include "train/setup/compute.h"

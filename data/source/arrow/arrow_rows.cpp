@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/json_object.h"
+#include "core/formats/json_object.h"
 #include "data/source/arrow/batch.h"
 #include "data/source/arrow/messages.h"
 #include "data/source/batched_rows.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/formats/json_object.h"
 #include "core/half.h"
-#include "core/json_object.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "data/source/arrow/schema.h"
 
 namespace qtrain {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/json_object.h"
+#include "core/formats/json_object.h"
 #include "data/source/batched_rows.h"
 #include "data/source/parquet/encodings.h"
 #include "data/source/parquet/leaf.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/shared_library.h"
+#include "core/os/shared_library.h"
 #include "kernels/libraries.h"
 
 namespace qtrain::cuda {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm_workspaces.h"

@@ -1,7 +1,7 @@
 #include "tests/app/serve/served_model.h"
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "model/hf_folder.h"
 
 namespace qtrain::testing {

@@ -6,7 +6,7 @@
 #include "convert/adapter_deltas.h"
 #include "convert/gguf/export_adapter.h"
 #include "convert/gguf/import.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
 

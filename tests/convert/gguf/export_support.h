@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "convert/gguf/export.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "quant/gguf_blocks.h"
 
 /// Model folders made of the files of gguf-py, and their exports.

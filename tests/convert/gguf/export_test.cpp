@@ -11,8 +11,8 @@
 
 #include "convert/gguf/import.h"
 #include "convert/quantize.h"
-#include "core/file.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
+#include "core/os/file.h"
 #include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"

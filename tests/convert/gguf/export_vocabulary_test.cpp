@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "convert/gguf/export_vocabulary.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <limits>
 
-#include "core/gguf.h"
-#include "core/gguf_write.h"
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "core/formats/gguf.h"
+#include "core/formats/gguf_write.h"
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "convert/gguf/import.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"

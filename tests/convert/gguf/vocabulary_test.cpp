@@ -2,7 +2,7 @@
 
 #include "convert/gguf/import.h"
 #include "convert/gguf/pre_tokenizers.h"
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/pre_tokenizer.h"

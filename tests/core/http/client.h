@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/descriptor.h"
 #include "core/http/message.h"
+#include "core/os/descriptor.h"
 
 namespace qtrain::http::testing {
 

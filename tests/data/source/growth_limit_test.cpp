@@ -6,8 +6,8 @@
 #include <ctime>
 
 #include "core/build.h"
-#include "core/json_object.h"
-#include "core/stop.h"
+#include "core/formats/json_object.h"
+#include "core/os/stop.h"
 #include "data/source/growth_limit.h"
 #include "data/source/reader.h"
 #include "tests/data/support.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/errors.h"
 
 namespace qtrain {

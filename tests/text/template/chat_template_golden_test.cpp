@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/text/template/golden_support.h"
 
 namespace qtrain {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "data/encode.h"
 #include "tests/data/support.h"

@@ -1,7 +1,7 @@
 // Tokenizers whose rules multiply a text, or whose files name two tokens of one id.
 #include <gmock/gmock.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"

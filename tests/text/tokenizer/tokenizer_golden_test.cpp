@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/model.h"

@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/formats/json.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "tests/core/temp_folder.h"
 

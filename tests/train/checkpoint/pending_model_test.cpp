@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
-#include "core/descriptor.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "core/pending.h"
+#include "core/os/descriptor.h"
+#include "core/os/file.h"
+#include "core/os/pending.h"
 #include "tests/core/temp_folder.h"
 #include "train/checkpoint/foreign_results.h"
 

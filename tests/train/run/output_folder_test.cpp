@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "train/checkpoint/manifest.h"
 

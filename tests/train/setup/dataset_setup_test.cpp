@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
 #include "train/setup/dataset_setup.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "config/fields.h"
-#include "core/file.h"
+#include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
 

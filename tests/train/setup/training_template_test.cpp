@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/file.h"
+#include "core/os/file.h"
 #include "core/sha256.h"
 #include "tests/core/temp_folder.h"
 #include "train/setup/prepared_data.h"

@@ -2,7 +2,7 @@
 #include <optional>
 #include <string>
 
-#include "core/json.h"
+#include "core/formats/json.h"
 #include "text/template/python/value.h"
 
 namespace qtrain {

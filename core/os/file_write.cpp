@@ -1,0 +1,166 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "core/os/descriptor.h"
+#include "core/os/direct_file.h"
+#include "core/os/file.h"
+#include "core/os/output_place.h"
+#include "core/os/pending.h"
+#include "core/os/stop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+void sync_and_close(Descriptor& out, const fs::path& file) {
+  if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // never tried again: the pages may be gone
+  if (const int error = out.close()) fail_write(file, "close", error);
+}
+
+fs::path parent_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+/// A file under a temporary name that either becomes `target` as a whole or vanishes.
+class PendingFile {
+ public:
+  explicit PendingFile(fs::path target) : target_(std::move(target)), pending_(pending_name(target_)) {
+    remove_abandoned(target_.parent_path(), target_.filename());
+    out_ = Descriptor(::open(pending_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (out_.get() < 0) fail_write(target_, "creating the file", errno);
+    lock_pending(out_.get());
+    buffer_.reserve(kBuffer);
+  }
+  ~PendingFile() {
+    if (!committed_) ::unlink(pending_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void append(std::span<const std::byte> bytes) {
+    if (buffer_.size() + bytes.size() > kBuffer) flush();
+    if (bytes.size() >= kBuffer) return write_all(bytes);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+
+  /// `before` is called right before the file gets its name.
+  void commit(void (*before)()) {
+    flush();
+    keep_mode();
+    sync_and_close(out_, target_);
+    if (before != nullptr) before();
+    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
+    committed_ = true;
+    sync_folder(parent_of(target_));
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = std::size_t{1} << 20;
+
+  void flush() {
+    write_all(buffer_);
+    buffer_.clear();
+  }
+  void write_all(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto written = ::write(out_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_write(target_, "writing", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  /// A file that only its owner may read stays one; what has become something else than a file meanwhile stays.
+  void keep_mode() {
+    struct stat before {};
+    if (::lstat(target_.c_str(), &before) != 0) return;
+    if (!S_ISREG(before.st_mode))
+      fail(ErrorKind::disk, {.cause = "is no longer a regular file", .place = target_.string()});
+    [[maybe_unused]] const int failed = ::fchmod(out_.get(), before.st_mode & 0777);  // of a disk without modes
+  }
+
+  fs::path target_, pending_;
+  Descriptor out_;
+  std::vector<std::byte> buffer_;
+  bool committed_ = false;
+};
+
+using Produce = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
+
+template <class Out>
+void write_with(Out& out, const Produce& produce) {
+  produce([&](std::span<const std::byte> bytes) { out.append(bytes); });
+}
+
+void write_through(const fs::path& file, const Produce& produce, void (*before_commit)()) {
+  const OutputPlace place = output_place(file);
+  if (place.mode == WriteMode::in_place) {
+    DirectFile out(place.file);
+    write_with(out, produce);
+    return out.close();
+  }
+  PendingFile pending(place.file);
+  write_with(pending, produce);
+  pending.commit(before_commit);
+}
+
+void append_all(std::string_view contents, const std::function<void(std::span<const std::byte>)>& append) {
+  append(std::as_bytes(std::span(contents)));
+}
+
+}  // namespace
+
+void write_file(const fs::path& file, const Produce& produce) {
+  write_through(file, produce, nullptr);
+}
+
+void write_file(const fs::path& file, std::string_view contents) {
+  write_file(file, [&](const auto& append) { append_all(contents, append); });
+}
+
+void write_result(const fs::path& file, const Produce& produce) {
+  write_through(file, produce, finish_or_stop);
+}
+
+void write_result(const fs::path& file, std::string_view contents) {
+  write_result(file, [&](const auto& append) { append_all(contents, append); });
+}
+
+SharedFile::SharedFile(const fs::path& file, std::optional<std::uint64_t> size)
+    : file_(file), out_(::open(file.c_str(), O_WRONLY | O_CLOEXEC | (size ? O_CREAT | O_TRUNC : 0), 0666)) {
+  if (out_.get() < 0) fail_write(file_, "opening", errno);
+  if (size && ::ftruncate(out_.get(), static_cast<off_t>(*size)) != 0) fail_write(file_, "making room", errno);
+}
+
+void SharedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::pwrite(out_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_write(file_, "writing", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void SharedFile::sync() {
+  sync_and_close(out_, file_);
+}
+
+void sync_folder(const fs::path& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) fail_write(path, "opening the folder", errno);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(path, "fsync of the folder", errno);
+}
+
+void rename_synced(const fs::path& from, const fs::path& to) {
+  sync_folder(from);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_write(to, "rename", errno);
+  sync_folder(parent_of(to));
+}
+
+}  // namespace qtrain
