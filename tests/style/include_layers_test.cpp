@@ -130,8 +130,11 @@ TEST(IncludeLayers, AFolderIncludesOnlyFoldersAboveIt) {
 }
 
 TEST(IncludeLayers, EveryFileOfTrainingLiesInARoom) {
-  for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR))
-    if (file.is_code() && file.folder() == "train") EXPECT_NE(room_of(file.path.generic_string()), "") << file.path;
+  for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR)) {
+    if (file.is_code() && file.folder() == "train") {
+      EXPECT_NE(room_of(file.path.generic_string()), "") << file.path;
+    }
+  }
 }
 
 TEST(IncludeLayers, ARoomOfTrainingSeesThoseBelowItAlone) {
