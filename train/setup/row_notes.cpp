@@ -18,23 +18,47 @@
 
 namespace qtrain {
 
+namespace {
+
+/// A short conversation as the template writes it; nothing where the template is for other ones.
+Rendered rendered_probe(const ChatTemplate& chat_template, const Json& messages, std::optional<std::time_t> clock) {
+  try {
+    return chat_template.render({.messages = &messages, .now = clock});
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return {};
+  }
+}
+
+Json probe_message(const char* role, std::string_view content) {
+  return {{"role", role}, {"content", content}};
+}
+
+bool leaves_system_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock) {
+  constexpr std::string_view kSystem = "qtrain-system";
+  const Json messages = {probe_message("system", kSystem), probe_message("user", "question"),
+                         probe_message("assistant", "answer")};
+  const Rendered rendered = rendered_probe(chat_template, messages, clock);
+  return !rendered.text.empty() && rendered.text.find(kSystem) == std::string::npos;
+}
+
+}  // namespace
+
+// A format may end the last answer alone.
 bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock) {
   constexpr std::string_view kAnswer = "qtrain-answer";
   if (!chat_template.has_generation_tags()) return false;
-  const Json messages = {{{"role", "user"}, {"content", "question"}},
-                         {{"role", "assistant"}, {"content", kAnswer}},
-                         {{"role", "user"}, {"content", "question"}}};
-  try {
-    const Rendered rendered = chat_template.render({.messages = &messages, .now = clock});
-    const std::size_t answer = rendered.text.find(kAnswer);
-    for (const auto& [begin, end] : rendered.generated)
-      if (rendered.ranges_known && begin <= answer && answer < end)
-        return rendered.text.find_first_not_of(" \t\r\n", answer + kAnswer.size()) >= end;
-    return false;
-  } catch (const Error& e) {  // a template for other conversations
-    if (e.kind() != ErrorKind::input) throw;
-    return false;
+  const Json question = probe_message("user", "question"), said = probe_message("assistant", kAnswer);
+  const Rendered rendered = rendered_probe(chat_template, {question, said, question, said}, clock);
+  if (!rendered.ranges_known) return false;
+  int open = 0;
+  for (const auto& [begin, end] : rendered.generated) {
+    const std::size_t answer = rendered.text.find(kAnswer, begin);
+    if (answer >= end) continue;
+    if (rendered.text.find_first_not_of(" \t\r\n", answer + kAnswer.size()) < end) return false;
+    ++open;
   }
+  return open > 0;
 }
 
 namespace {
@@ -96,6 +120,10 @@ std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Conf
     notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
                                         "stays as it is",
                                         form->name())});
+  if (text.chat_template && leaves_system_out(*text.chat_template, text.template_clock))
+    notes.push_back({true,
+                     "the chat template writes nothing of a system message where a row ends with an answer, so that "
+                     "such messages of the rows are lost. Name another template (chat_template_path) if they count"});
   if (data.assistant_only_loss && text.chat_template && !text.training_template &&
       leaves_ends_out(*text.chat_template, text.template_clock))
     notes.push_back(
@@ -111,7 +139,9 @@ std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Conf
 std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const Config& config) {
   std::vector<Note> notes;
   if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config);
-  const bool told = std::ranges::any_of(notes, &Note::warns);  // that ends are not learned at all
+  const bool told = std::ranges::any_of(notes, [](const Note& note) {  // that ends are not learned at all
+    return note.warns && note.text.find("{% generation %}") != std::string::npos;
+  });
   if (auto warning = told ? std::nullopt : warn_of_ends(s.answer_ends, text, config.model);
       warning && !std::exchange(said_of_ends_, true))
     notes.push_back({true, std::move(*warning)});
@@ -141,10 +171,11 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
   if (s.first_prompts > 0)
     notes.push_back(
         {true,
-         fmt::format("of {} of {} only the first message is learned, as a plain text (first_prompt_only, as stage pt "
-                     "of LLaMA-Factory has it): answers, further turns and system messages are left out. To learn "
-                     "conversations use stage sft (first_prompt_only: false)",
-                     s.first_prompts, counted(s.source_rows, "row"))});
+         fmt::format(
+             "of {} of {} only the first message is learned, as a plain text (first_prompt_only): answers, further "
+             "turns and system messages are left out, as by stage pt of LLaMA-Factory; stage sft learns "
+             "conversations",
+             s.first_prompts, counted(s.source_rows, "row"))});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,
