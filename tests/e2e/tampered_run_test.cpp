@@ -3,25 +3,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <thread>
 
-#include "tests/e2e/verified_run.h"
+#include "tests/e2e/tampered_run.h"
 
 namespace qtrain::e2e {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// One thing that somebody does to the files of a run.
-struct Tampering {
-  enum class Seal : std::uint8_t { kept, anew };  ///< whether manifests are made anew then
-  std::string name;
-  std::string folder, file;  ///< in the output directory
-  std::function<void(const fs::path& file)> change;
-  Seal seal = Seal::anew;
-  std::string says = {};  ///< beside the name of the file
-};
 
 std::function<void(const fs::path&)> text(const std::string& from, const std::string& to) {
   return [=](const fs::path& file) { change_text(file, from, to); };
@@ -112,43 +101,6 @@ std::vector<Tampering> without_a_new_manifest() {
            Tampering::Seal::kept, kBeside}};
 }
 
-class TamperedRun : public VerifiedRun {
- protected:
-  void tamper(const Tampering& t) const {
-    const fs::path folder = output() / t.folder;
-    t.change(folder / t.file);
-    if (t.seal == Tampering::Seal::anew) seal(folder);
-  }
-  /// Lets the result say what lies beside it now.
-  void seal_what_lies_beside() const {
-    Json results = read_json(output() / "train_results.json");
-    const std::string metrics = bytes_of(output() / "metrics.jsonl");
-    results["resolved_config_sha256"] = sha256_of_file(output() / "resolved_config.json");
-    results["metrics_jsonl"] = {{"bytes", metrics.size()}, {"sha256", sha256_of(metrics)}};
-    write_document(output() / "train_results.json", results);
-    seal(output());
-  }
-  // Whatever is done again: all of it.
-  void expect_named(const Tampering& t, const Outcome& o) const {
-    EXPECT_EQ(o.code, 3) << o.out << o.err;
-    EXPECT_THAT(o.out, HasSubstr("is not what was recorded"));
-    EXPECT_THAT(o.out, HasSubstr(fs::path(t.file).filename().string())) << o.err;
-    EXPECT_THAT(o.out, HasSubstr(t.says)) << o.err;
-  }
-  /// Each change on the same run, whose files come back then.
-  void expect_all_found(const std::vector<Tampering>& all) {
-    fs::copy(output(), at("kept"), fs::copy_options::recursive);
-    for (const Tampering& t : all) {
-      SCOPED_TRACE(t.name);
-      tamper(t);
-      expect_named(t, verify({"--steps", t.seal == Tampering::Seal::kept ? "0" : "100"}));
-      fs::remove_all(output());
-      fs::copy(at("kept"), output(), fs::copy_options::recursive);
-    }
-    EXPECT_EQ(verify().code, 0) << "the files are what they were";
-  }
-};
-
 TEST_F(TamperedRun, ThatSealedItsResultAnewIsRefused) {
   train_ok(folder_.path(), config());
   expect_all_found(of_each(""));
@@ -214,58 +166,6 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   o = verify();
   EXPECT_EQ(o.code, 3);
   EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing among what was sealed"));
-}
-
-// What is measured differs whenever steps are done again, but nothing else has a place under its names.
-TEST_F(TamperedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
-  const auto add = [](const std::string& pointer, const Json& is) {
-    return [=](const fs::path& file) {
-      Json json = read_json(file);
-      json[Json::json_pointer(pointer)] = is;
-      write_document(file, json);
-    };
-  };
-  train_ok(folder_.path(), config());
-  expect_all_found({{"Claim", "", "trainer_state.json", add("/memory", {{"eval_accuracy", 0.99}})},
-                    {"ClaimOfARow", "", "trainer_state.json", add("/log_history/0/time", 0.99)},
-                    {"ClaimOfACheckpoint", "checkpoint-2", "trainer_state.json", add("/log_history/0/seconds", 1)},
-                    {"Text", "", "train_results.json", add("/train_runtime", "short")},
-                    {"Part", "", "train_results.json", add("/memory/planned/eval_accuracy", 0.99)},
-                    {"Graphs", "", "train_results.json", add("/cuda_graphs", {{"accuracy", 0.99}})}});
-}
-
-// A stop may come before an evaluation that was due; which one was the best before is no matter of choice then.
-TEST_F(TamperedRun, AnInventedBestOfAStoppedRunIsRefused) {
-  Json c = config();
-  c.update({{"max_steps", 8}, {"load_best_model_at_end", true}, {"metric_for_best_model", "eval_loss"}});
-  write_file(at("run.json"), dump_json(c));
-  ASSERT_EQ(qtrain({.words = {at("run.json").string(), "--stop_after", "4"}, .folder = folder_.path()}).code, 75);
-  const fs::path state = output() / "checkpoint-4/trainer_state.json",
-                 training = state.parent_path() / "training_state.json";
-  const Json logged = read_json(state), before = read_json(training);
-  ASSERT_EQ(logged["best_global_step"], 4);
-  std::vector<Json> metrics = read_jsonl(output() / "metrics.jsonl");
-  const auto is_last = [](const Json& row) { return row.contains("eval_loss") && row["step"] == 4; };
-  std::erase_if(metrics, is_last);
-  write_file(output() / "metrics.jsonl", jsonl(metrics));
-  const auto pend = [&](const Json& metric, const std::string& folder) {
-    Json now = before, rows = logged;
-    now.update({{"events_pending", true}, {"best_step", 2}, {"best_metric", metric}, {"best_checkpoint", folder}});
-    rows.update({{"best_global_step", 2}, {"best_metric", metric}, {"best_model_checkpoint", folder}});
-    std::erase_if(rows["log_history"].get_ref<Json::array_t&>(), is_last);
-    write_document(training, now);
-    write_document(state, rows);
-    seal(state.parent_path());
-    return verify();
-  };
-  const Json earlier = history(state.parent_path(), "eval_loss").front()["eval_loss"];
-  const std::string folder = (output() / "checkpoint-2").string();
-  Outcome o = pend(earlier, folder);
-  EXPECT_EQ(o.code, 0) << "as a stop before the evaluation leaves it\n" << o.out << o.err;
-  o = pend(0.0001, folder);
-  EXPECT_EQ(o.code, 3) << o.out;
-  EXPECT_THAT(o.out, HasSubstr("best_metric"));
-  EXPECT_EQ(pend(earlier, (output() / "checkpoint-3").string()).code, 3);
 }
 
 // The result is done again whichever other steps are chosen, so nothing is attested that was not.
@@ -358,39 +258,6 @@ TEST_F(TamperedRun, WhatItWasMadeOfIsNotLeftOut) {
   EXPECT_EQ(verify().code, 0);
 }
 
-TEST_F(TamperedRun, RowsThatWereNotLoggedAreRefused) {
-  train_ok(folder_.path(), config());
-  const fs::path metrics = output() / "metrics.jsonl";
-  const std::vector<Json> honest = read_jsonl(metrics);
-  const auto expect_refused = [&](const std::string& says,
-                                  const std::function<void(std::vector<Json> & rows)>& change) {
-    std::vector<Json> rows = honest;
-    change(rows);
-    write_file(metrics, jsonl(rows));
-    seal_what_lies_beside();
-    const Outcome o = verify({"--steps", "0"});
-    EXPECT_EQ(o.code, 3) << o.out;
-    EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: " + says));
-  };
-  expect_refused("says", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
-  expect_refused("says", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
-  expect_refused("says", [](auto& rows) {
-    rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
-  });
-  expect_refused("says", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
-  expect_refused("lacks the first 3", [](auto& rows) { rows.erase(rows.begin(), rows.begin() + 3); });
-  write_file(metrics, jsonl(honest));
-  seal_what_lies_beside();
-  write_file(metrics, jsonl(honest) + "{\"step\": 5, \"loss\": 0.1}\n");
-  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "a run that goes on logs more";
-  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_acc");
-  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "and may be killed in the middle of a row";
-  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_accuracy\": 0.99}");
-  const Outcome o = verify({"--steps", "0"});
-  EXPECT_EQ(o.code, 3) << "a row without an end of its line is one\n" << o.out;
-  EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: "));
-}
-
 TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -402,96 +269,6 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   const Outcome o = verify();
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
-}
-
-// A statement repeats values, so that none may be invented, left out or be another one than was in force.
-TEST_F(TamperedRun, AConfigOfOtherKeysOrFormsIsRefused) {
-  struct Case {
-    std::string says;
-    std::function<void(Json& values)> change;
-  };
-  const auto invented = [](const char* origin) {
-    return [=](Json& values) { values["reviewed"] = {{"value", nullptr}, {"origin", origin}}; };
-  };
-  const auto set = [](const char* key, const Json& is) { return [=](Json& values) { values[key]["value"] = is; }; };
-  Json whole = config();
-  whole["save_strategy"] = "no";  // checkpoints have their keys as well
-  train_ok(folder_.path(), whole);
-  const fs::path resolved = output() / "resolved_config.json";
-  const Json honest = read_json(resolved);
-  for (const Case& c :
-       {Case{"reviewed was null, and is no key", invented("default (hf)")}, Case{"reviewed", invented("config.json")},
-        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
-        Case{"zero_group_size was 3, and is 0 now", set("zero_group_size", 3)},
-        Case{"max_steps was 4.0, and is 4 now", set("max_steps", 4.0)}}) {
-    SCOPED_TRACE(c.says);
-    Json json = honest;
-    c.change(json["values"]);
-    write_document(resolved, json);
-    seal_what_lies_beside();
-    const Outcome o = verify({"--statement", at("s.json").string()});
-    EXPECT_EQ(o.code, 3) << o.out << o.err;
-    EXPECT_THAT(o.out + o.err, HasSubstr(c.says));
-    EXPECT_FALSE(fs::exists(at("s.json")));
-  }
-}
-
-TEST_F(TamperedRun, RanksThatNoMachineHasAreNotStarted) {
-  train_ok(folder_.path(), config());
-  change_text(output() / "resolved_config.json", "\"ranks\": 1", "\"ranks\": 4000");
-  seal_what_lies_beside();
-  for (const fs::path& folder : {output() / "checkpoint-2", output() / "checkpoint-4"}) fs::remove_all(folder);
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"verify", output().string(), "--scratch", folder_.path().string()},
-        {"reproduce", output().string(), "--output", at("again").string()}}) {
-    const Outcome o = qtrain({.words = words});
-    EXPECT_EQ(o.code, 3) << o.out << o.err;
-    EXPECT_THAT(o.err, HasSubstr("4000 ranks are recorded"));
-  }
-  EXPECT_FALSE(fs::exists(at("again")));
-}
-
-// What was asked for there is not known from what came of it.
-TEST_F(TamperedRun, ANumberOfRanksIsAttestedAsItWas) {
-  train_ok(folder_.path(), config());
-  const fs::path resolved = output() / "resolved_config.json";
-  Json json = read_json(resolved);
-  json["values"]["nproc"]["value"] = 64;
-  write_document(resolved, json);
-  seal_what_lies_beside();
-  const Outcome o = verify({"--statement", at("s.json").string()});
-  ASSERT_EQ(o.code, 0) << o.out << o.err;
-  const Json definition = read_json(at("s.json"))["predicate"]["buildDefinition"];
-  EXPECT_EQ(definition["internalParameters"]["qtrain_ranks"], 1);
-  EXPECT_FALSE(definition["externalParameters"].contains("nproc"));
-}
-
-// The time that a file takes grows with its size, not with its square.
-TEST_F(TamperedRun, LongDocumentsAreReadInTime) {
-  Json::object_t names, values;
-  for (int i = 0; i < 200'000; ++i) {
-    names.emplace_back(fmt::format("/{}", i), "0");
-    values.emplace_back(fmt::format("key_{}", i), Json{{"value", 1}, {"origin", "config.json"}});
-  }
-  const auto widen = [&](const Json& to, const std::vector<std::string>& pointers) {
-    return [&to, pointers](const fs::path& file) {
-      Json json = read_json(file);
-      for (const std::string& pointer : pointers) json[Json::json_pointer(pointer)] = to;
-      write_document(file, json);
-    };
-  };
-  const Json of_names = names, of_values = values;
-  train_ok(folder_.path(), config());
-  const auto begin = std::chrono::steady_clock::now();
-  expect_all_found({{"Files", "", "resolved_config.json", widen(of_names, {"/run/files", "/run/files_sha256"})},
-                    {"Keys", "checkpoint-2", "training_state.json", widen(of_names, {"/identity/keys"})},
-                    {"Model", "checkpoint-4", "training_state.json", widen(of_names, {"/identity/model"})},
-                    {"Row", "checkpoint-2", "trainer_state.json", widen(of_names, {"/log_history/0"})}});
-  widen(of_values, {"/values"})(output() / "resolved_config.json");
-  const Outcome o = verify({"--steps", "0"});
-  EXPECT_EQ(o.code, 3) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("\"values\" are more than a config has"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 // A fault of the run, not of how this command was called.

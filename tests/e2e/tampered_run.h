@@ -1,0 +1,60 @@
+#pragma once
+// Runs that somebody changes after they were done.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/verified_run.h"
+
+namespace qtrain::e2e {
+
+/// One thing that somebody does to the files of a run.
+struct Tampering {
+  enum class Seal : std::uint8_t { kept, anew };  ///< whether manifests are made anew then
+  std::string name;
+  std::string folder, file;  ///< in the output directory
+  std::function<void(const fs::path& file)> change;
+  Seal seal = Seal::anew;
+  std::string says = {};  ///< beside the name of the file
+};
+
+class TamperedRun : public VerifiedRun {
+ protected:
+  void tamper(const Tampering& t) const {
+    const fs::path folder = output() / t.folder;
+    t.change(folder / t.file);
+    if (t.seal == Tampering::Seal::anew) seal(folder);
+  }
+  /// Lets the result say what lies beside it now.
+  void seal_what_lies_beside() const {
+    Json results = read_json(output() / "train_results.json");
+    const std::string metrics = bytes_of(output() / "metrics.jsonl");
+    results["resolved_config_sha256"] = sha256_of_file(output() / "resolved_config.json");
+    results["metrics_jsonl"] = {{"bytes", metrics.size()}, {"sha256", sha256_of(metrics)}};
+    write_document(output() / "train_results.json", results);
+    seal(output());
+  }
+  // Whatever is done again: all of it.
+  void expect_named(const Tampering& t, const Outcome& o) const {
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.out, ::testing::HasSubstr("is not what was recorded"));
+    EXPECT_THAT(o.out, ::testing::HasSubstr(fs::path(t.file).filename().string())) << o.err;
+    EXPECT_THAT(o.out, ::testing::HasSubstr(t.says)) << o.err;
+  }
+  /// Each change on the same run, whose files come back then.
+  void expect_all_found(const std::vector<Tampering>& all) {
+    fs::copy(output(), at("kept"), fs::copy_options::recursive);
+    for (const Tampering& t : all) {
+      SCOPED_TRACE(t.name);
+      tamper(t);
+      expect_named(t, verify({"--steps", t.seal == Tampering::Seal::kept ? "0" : "100"}));
+      fs::remove_all(output());
+      fs::copy(at("kept"), output(), fs::copy_options::recursive);
+    }
+    EXPECT_EQ(verify().code, 0) << "the files are what they were";
+  }
+};
+
+}  // namespace qtrain::e2e
