@@ -41,7 +41,7 @@ struct Verification {
 struct VerificationOptions {
   /// Values of keys that the steps up to one were done with, as somebody says who knows: the checkpoint there, from
   /// which the run went on with others, is gone.
-  std::map<std::int64_t, Json> earlier;
+  std::map<std::int64_t, Json> earlier = {};
   std::int64_t steps = 1;         ///< beside those that lead to the result, at least so many are done again; 0: none
   std::filesystem::path scratch;  ///< where there is room for an output directory
   Log& log;
