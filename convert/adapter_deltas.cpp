@@ -221,7 +221,14 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   if (const auto weight = read_factor(inner, tensor)) return tensors_[*weight].push_back(name);
   const std::string module = module_of_weight(inner);
   const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
-  if (!is_saved(config_, module) && !tied_head) return ignored_.push_back(name);
+  if (!is_saved(config_, module) && !tied_head) {
+    const auto around = saved_around(config_, module);
+    if (around && !module.ends_with(".original_module"))
+      fail(ErrorKind::input, {.cause = fmt::format("modules_to_save: \"{}\" is not a layer of the model", *around),
+                              .place = fmt::format("{}: {}", reader_.path().string(), name),
+                              .remedy = "use PEFT's merge_and_unload; adapters here name the layers themselves"});
+    return ignored_.push_back(name);
+  }
   tensors_[inner].push_back(name);
   whole_[inner] = tensor;
   shapes_[inner] = tensor.shape;

@@ -190,6 +190,15 @@ bool is_saved(const LoraConfig& lora, std::string_view module) {
   return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return module.ends_with(end); });
 }
 
+std::optional<std::string> saved_around(const LoraConfig& lora, std::string_view module) {
+  for (std::size_t dot = module.rfind('.'); dot != std::string_view::npos; dot = module.rfind('.', dot - 1)) {
+    for (const std::string& end : lora.modules_to_save)
+      if (module.substr(0, dot).ends_with(end)) return end;
+    if (dot == 0) break;
+  }
+  return {};
+}
+
 bool is_module_pattern(std::string_view target) {
   return target.find_first_of("*()[]|\\^$+?{") != std::string_view::npos;
 }

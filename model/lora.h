@@ -84,6 +84,9 @@ std::vector<std::string> expanded_targets(const std::vector<std::string>& target
                                           const std::vector<std::string>& linear_names = common_linear_names());
 /// Whether modules_to_save names the module.
 bool is_saved(const LoraConfig& lora, std::string_view module);
+/// The entry of modules_to_save that names a module around this one, as "mlp" is around "layers.0.mlp.up_proj": PEFT
+/// saves all that is in it.
+std::optional<std::string> saved_around(const LoraConfig& lora, std::string_view module);
 
 /// Reads PEFT's adapter_config.json. Throws an input error naming the key for features that are not supported (bias,
 /// layer_replication, ...).

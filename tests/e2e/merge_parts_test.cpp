@@ -1,4 +1,6 @@
 // Of an adapter what its config names, whatever else its file holds.
+#include <fmt/format.h>
+
 #include "core/formats/safetensors.h"
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
@@ -105,6 +107,31 @@ TEST(MergeOfParts, RefusesAnAdapterThatChangesNothing) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("has nothing for"));
   EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+// PEFT saves all layers of a module that modules_to_save names.
+TEST(MergeOfParts, ModulesOfSeveralLayersAreRefusedByTheirNames) {
+  const TempFolder folder;
+  const SafetensorsReader adapter(kWholeAdapter), base(kBaseOfParts);
+  NamedTensors tensors(adapter.tensors().begin(), adapter.tensors().end());
+  const std::string inside = "model.layers.0.mlp.up_proj.weight";
+  tensors.emplace_back("base_model.model." + inside, base.at(inside));
+  for (const char* name : {"mlp", "layers.0", "model"}) {
+    write_adapter(folder / "adapter", {{"target_modules", {"q_proj"}}, {"modules_to_save", {name}}}, tensors);
+    const std::string model = kBaseOfParts.string(), adapted = (folder / "adapter").string(),
+                      out = (folder / "out").string();
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"merge", "--model", model, "--adapter", adapted, "--output", out},
+          {"export", "--model", model, "--adapter", adapted, "--output", out},
+          {"export", "--merge", "--model", model, "--adapter", adapted, "--output", out},
+          {"generate", "--model", model, "--adapter", adapted, "--raw", "--prompt", "a"}}) {
+      const Outcome outcome = qtrain({.words = words});
+      EXPECT_TRUE(outcome.code == 2 || outcome.code == 3) << words[0] << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(fmt::format("modules_to_save: \"{}\" is not a layer of the model", name)))
+          << words[0];
+      EXPECT_FALSE(fs::exists(out)) << words[0];
+    }
+  }
 }
 
 }  // namespace
