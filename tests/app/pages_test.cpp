@@ -160,6 +160,12 @@ TEST(Pages, CommandsFlagsAndKeysExist) {
   for (const auto& page : pages) EXPECT_THAT(problems_of(read_text(page)), IsEmpty()) << page;
 }
 
+TEST(Pages, EachCommandIsInTheTablesOfCommands) {
+  const std::string page = read_text(std::filesystem::path(QTRAIN_SOURCE_DIR) / "docs/commands.md");
+  for (const Command& command : commands())
+    EXPECT_THAT(page, ::testing::ContainsRegex("`qtrain " + std::string(command.name) + "[ `]")) << command.name;
+}
+
 TEST(Pages, WhatDoesNotExistIsFound) {
   const auto of = [](const std::string& line) { return problems_of("```sh\n" + line + "\n```\n"); };
   EXPECT_THAT(of("qtrain a.json max_steps=2 && qtrain eval a.json --base # with it"), IsEmpty());
