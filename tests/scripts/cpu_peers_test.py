@@ -103,7 +103,7 @@ class Committed(unittest.TestCase):
 class Driver(unittest.TestCase):
     """cpu_peers.py with stand-ins for both programs."""
 
-    def measure(self, *options, load=0.1):
+    def measure(self, *options, load=0.1, float32=140):
         ran = []
 
         def result(name, values, speed):
@@ -118,7 +118,7 @@ class Driver(unittest.TestCase):
             with mock.patch.object(sys, "argv", line), mock.patch("os.getloadavg", lambda: (load, 0, 0)), \
                     mock.patch.object(cpu_peers.compare, "run_qtrain", lambda v: result("qtrain", v, 300)), \
                     mock.patch.object(cpu_peers.compare, "run_trl",
-                                      lambda v: result(v.dtype, v, 150 if v.dtype == "bfloat16" else 100)), \
+                                      lambda v: result(v.dtype, v, 150 if v.dtype == "bfloat16" else float32)), \
                     contextlib.redirect_stderr(io.StringIO()):
                 cpu_peers.main()
             return json.loads(output.read_text()), ran
@@ -132,6 +132,12 @@ class Driver(unittest.TestCase):
         self.assertEqual({isa for _, _, keys, isa in ran if not keys}, {"avx2"})
         self.assertNotIn("QTRAIN_CPU_ISA", os.environ)
         self.assertEqual([len(c["qtrain"]["runs"]) for c in results["cases"]], [2] * 4)
+
+    def test_dtype_that_is_far_behind_runs_once(self):
+        results, ran = self.measure("--rounds", "3", float32=100)
+        self.assertEqual([name for name, *_ in ran].count("float32"), 4)
+        for case in results["cases"]:
+            self.assertEqual([len(case["trl"][dtype]["runs"]) for dtype in ("float32", "bfloat16")], [1, 3])
 
     def test_results_hold_what_the_readme_says(self):
         results, _ = self.measure("--rounds", "1")
