@@ -118,7 +118,7 @@ def commit():
 def command(args):
     """The command line without the folders of this machine."""
     names = [f"--{key} {Path(getattr(args, key)).name}" for key in ("qtrain", "model", "data", "python")]
-    return " ".join(["bench/peers/cpu_peers.py", *names, f"--rounds {args.rounds} --steps {args.steps}"])
+    return " ".join(["bench/peers/cpu_peers.py", *names, f"--rounds {args.rounds} --steps {args.steps}"] + ["--busy"] * args.busy)
 
 
 def versions(runs):
