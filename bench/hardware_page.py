@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/hardware.md: the memory and speed of common models on many GPUs, from `qtrain estimate --cards`.
+"""Writes docs/hardware.md: what common models need, and which GPUs they fit on, by `qtrain estimate --cards`.
 
     bench/hardware_page.py --qtrain build/cpu/bin/qtrain [--output docs/hardware.md]
 
@@ -29,12 +29,14 @@ CARDS = ["T4", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4060", "RTX 
 HEAD = """# Hardware
 
 What common models need, and the GPUs that they fit on. All figures are **predicted, not measured**: memory is the plan
-of a run on such a GPU, and speed is derived from data sheets as described in [memory](memory.md). Speeds are ranges: the low
-end is what the instructions of today's kernels suggest for an H200, the high end is the program's goal there, and other
-GPUs are assumed to reach the same fractions of their data sheets. Rows have 2,048 tokens, one per micro-batch and eight per
-update; as little is recomputed as fits (`gradient_checkpointing=auto`); trained weights are float32, frozen ones bfloat16 or
-4 bits; adapters have rank 16 with the usual dropout of 5 % on all linear layers. A dash means that it does not fit. GPUs
-older than Turing (P100, V100, GTX 1080) are not supported; T4 has no bfloat16, so its figures are for `fp16=true`.
+that a run would have on such a GPU, and speed follows from data sheets as [memory](memory.md#time) explains. Speeds are
+ranges: the low end is what the instructions of today's kernels suggest for an H200, the high end is the goal there, and
+other GPUs are assumed to reach the same shares of their data sheets.
+
+Rows have 2,048 tokens, with one row per micro-batch and eight per update. Recomputation is as much as needed
+(`gradient_checkpointing=auto`), trained weights are float32, frozen ones bfloat16 or 4 bits, and adapters of rank 16
+with the usual dropout of 5 % are on all linear layers. A dash means that it does not fit. GPUs older than Turing (P100,
+V100, GTX 1080) are not supported; the T4 has no bfloat16, so its figures are for `fp16=true`.
 
 For your own config:
 
@@ -43,8 +45,7 @@ qtrain estimate config.json --cards
 qtrain estimate config.json --gpu "RTX 4090"
 ```
 
-This page is written by `bench/hardware_page.py` from the cards of `plan/gpus.yaml` and the models of
-`examples/hardware`.
+`bench/hardware_page.py` writes this page from the GPUs in `plan/gpus.yaml` and the models in `examples/hardware`.
 """
 
 
@@ -76,8 +77,7 @@ def table(head, rows):
 
 def page(qtrain):
     runs = {(m, w): cards_of(qtrain, m, WAYS[w]) for m in MODELS for w in WAYS}
-    text = HEAD + "\n## Memory\n\nGiB with the recompute policy that needs the least, on a GPU with just that much; the " \
-        "smallest GPU of the list that it fits on.\n\n"
+    text = HEAD + "\n## Memory\n\nMemory with the policy that needs least, and the smallest GPU of the list that it fits on.\n\n"
     rows = []
     for model in MODELS:
         for way in WAYS:
@@ -86,12 +86,12 @@ def page(qtrain):
             smallest = min(fit, key=lambda c: (c["memory"], CARDS.index(c["name"]))) if fit else None
             least = min(c["total"] for c in cards) / 2**30
             rows.append([f"{model}, {way}", f"{least:.1f}", smallest["name"] if smallest else "-"])
-    text += table(["run", "GiB", "card"], rows)
+    text += table(["run", "GiB", "GPU"], rows)
     for model in MODELS:
         text += f"\n## {model}: tokens per second\n\n"
         rows = [[name + (f" ({runs[model, 'LoRA'][name]['memory'] / 2**30:.0f} GiB)")] +
                 [cell(runs[model, way][name]) for way in WAYS] for name in CARDS]
-        text += table(["card", *WAYS], rows)
+        text += table(["GPU", *WAYS], rows)
     return text
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/scaling.svg: tokens per second per GPU over the number of GPUs, as `qtrain estimate --nodes` predicts.
+"""Draws docs/scaling.svg: tokens per second for each GPU over the number of GPUs, as `qtrain estimate --nodes` predicts them.
 
     bench/scaling_plot.py --qtrain build/release/bin/qtrain [--output docs/scaling.svg]
 
@@ -22,9 +22,9 @@ RUN = {"random_init": True, "bf16": True, "max_length": 8192, "per_device_train_
        "gradient_accumulation_steps": 1, "max_steps": 1000, "gradient_checkpointing": "selective", "zero_stage": 3}
 MFU = 0.3516  # chosen so that the prediction for 8 GPUs equals torchtitan's measurement
 NODES = (1, 2, 4, 8, 16, 32, 64, 128)
-LINES = (("as the program is", (), "a"),
+LINES = (("default", (), "a"),
          ("with deterministic_reduce", ("deterministic_reduce=true",), "b"),
-         ("exchanges in turn with the computation", ("--overlap", "no"), "c"))
+         ("no overlap of exchanges and computation", ("--overlap", "no"), "c"))
 MEASURED = (("torchtitan, torch.compile", ((8, 6667), (128, 6514))), ("torchtitan, eager", ((8, 5762), (128, 5605))))
 
 STYLE = """
@@ -65,7 +65,7 @@ def text(x, y, words, more=""):
 
 
 def axes():
-    yield text(LEFT, 20, "Llama 3.1 8B on H100, zero_stage=3: tokens a second for each GPU", 'font-weight="bold"')
+    yield text(LEFT, 20, "Llama 3.1 8B on H100, zero_stage=3: tokens per second for each GPU", 'font-weight="bold"')
     for tokens in range(0, MOST + 1, 2000):
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(tokens):.1f}" y2="{y_of(tokens):.1f}"/>'
         yield text(LEFT - 8, y_of(tokens) + 4, f"{tokens:,}", 'text-anchor="end"')

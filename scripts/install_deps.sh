@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
-# Usage: scripts/install_deps.sh [--dev]
+# Usage: scripts/install_deps.sh [--dev] [--docs]
 #   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, the shells whose
-#           completion is tested, and nginx, behind which the server is
-# Nothing is changed where everything is there. Safe to run again.
+#           completion is tested, and nginx, behind which the server is tested
+#   --docs  also what builds the documentation site: mkdocs with mkdocs-material, and doxygen
+# Installs only what is missing. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage() { sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; }
 
 dev=0
+docs=0
 for argument in "$@"; do
   case "$argument" in
     --dev) dev=1 ;;
+    --docs) docs=1 ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option '$argument' (see --help)" ;;
   esac
@@ -55,6 +58,10 @@ if [ "$dev" = 1 ]; then
   has_program zsh || missing+=(zsh)
   has_program fish || missing+=(fish)
   has_program nginx || [ -x /usr/sbin/nginx ] || missing+=(nginx-light)
+fi
+if [ "$docs" = 1 ]; then
+  has_program mkdocs || missing+=(mkdocs mkdocs-material)
+  has_program doxygen || missing+=(doxygen)
 fi
 
 if ! has_program dpkg-query; then

@@ -2,10 +2,10 @@
 # Builds qtrain, runs its tests and checks the format. The last line is "N passed, N failed, N skipped".
 # Usage: scripts/test.sh [--no-install] [--checks] [--full]
 #   --no-install  do not look for missing packages
-#   --checks      also what .ci/run holds: tests of several GPUs and of lost ranks (label long), readers of outside files
-#                 under sanitizers, the programs for a GPU and their kernels under nvcc, clang-tidy
+#   --checks      also what .ci/run checks: several GPUs and lost ranks (label long), readers of outside files under
+#                 sanitizers, the programs for a GPU and their kernels under nvcc, the documentation site, clang-tidy
 #   --full        all that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
-#                 cookbook, the kernels for every architecture that is promised, and clang-tidy over every file
+#                 cookbook, the kernels for every supported architecture, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -110,7 +110,9 @@ trap 'broke' EXIT
 
 if [ "$install" = 1 ]; then
   heading "What the build and the checks need"
-  run scripts/install_deps.sh --dev
+  packages=(--dev)
+  [ "$checks" = 0 ] || packages+=(--docs)
+  run scripts/install_deps.sh "${packages[@]}"
 fi
 choose_compiler
 
@@ -213,6 +215,14 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   fi
 else
   skip_check "nvcc is not installed: the kernels are not compiled for GPUs"
+fi
+
+# Broken links, pages that no section of the site lists, and warnings of Doxygen fail.
+heading "Documentation site"
+if command -v mkdocs >/dev/null && command -v doxygen >/dev/null; then
+  check "documentation site" make -s -f Makefile.docs
+else
+  skip_check "mkdocs or doxygen is not installed: the documentation site"
 fi
 
 # The checks that take longest are left to --full.

@@ -30,7 +30,8 @@ def parse():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of TRL's model")
+    parser.add_argument("--full", action="store_true", help="all weights instead of LoRA")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="more keys for qtrain")
     return parser.parse_args()
@@ -88,7 +89,7 @@ def run_qtrain(args):
 
 def run_trl(args):
     command = [args.python, HERE / "sft_step.py", "--model", args.model, "--data", args.data, "--steps", args.steps,
-               "--batch", args.batch, "--threads", args.threads]
+               "--batch", args.batch, "--threads", args.threads, "--dtype", args.dtype]
     command += ["--full"] * args.full + ["--packing"] * args.packing
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if done.returncode:

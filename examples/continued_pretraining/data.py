@@ -8,8 +8,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 from rows import Draw, write
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/development.md", "docs/distributed.md",
-         "docs/files.md", "docs/gpu.md", "docs/kernels.md", "docs/memory.md", "docs/optimizers.md", "docs/semantics.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/commands.md", "docs/development.md",
+         "docs/distributed.md", "docs/features.md", "docs/files.md", "docs/gpu.md", "docs/kernels.md", "docs/memory.md", "docs/optimizers.md", "docs/semantics.md"]
 SHORTEST, LONGEST = 200, 1500  # characters: a heading alone is no text, and of long ones the beginning
 
 

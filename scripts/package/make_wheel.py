@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import pathlib
+import re
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,6 +44,14 @@ def license_expression(sbom: pathlib.Path) -> str:
     return " AND ".join(sorted(licenses))
 
 
+def description(readme: str) -> str:
+    """README.md as the wheel's long description. No file of the repository is next to that: paragraphs with pictures and
+    HTML comments are left out, and links to files of the repository become plain text."""
+    paragraphs = re.sub(r"<!--.*?-->\n?", "", readme).split("\n\n")
+    texts = [p.strip("\n") for p in paragraphs if not re.search(r"!\[.*?\]\((?!\w+:)", p) and p.strip()]
+    return re.sub(r"\[([^\]]*)\]\((?!\w+:)[^)]*\)", r"\1", "\n\n".join(texts)) + "\n"
+
+
 # What the CUDA backend opens when it runs; toolkits and PyTorch bring the same files.
 CUDA_LIBRARIES = ["nvidia-cublas>=13,<14", "nvidia-nccl-cu13"]
 
@@ -61,7 +70,7 @@ def metadata(version: str, kind: str, expression: str, license_files: list[str])
     lines.append("Provides-Extra: cuda")
     if kind == "cuda":
         lines += [f'Requires-Dist: {library}; extra == "cuda"' for library in CUDA_LIBRARIES]
-    return "\n".join(lines) + "\n\n" + (ROOT / "README.md").read_text()
+    return "\n".join(lines) + "\n\n" + description((ROOT / "README.md").read_text())
 
 
 def files_of(args: argparse.Namespace) -> dict[str, bytes]:

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# A newcomer in an empty Debian, who has the wheel and README.md alone and no root: runs the commands of its section "From a
-# wheel" and then those of the quickstart, and checks what each leaves. Takes a quarter of an hour on two cores, and PyPI.
+# A newcomer in an empty Debian, without root, who has only the wheel and the documentation: runs the commands of
+# docs/guides/wheel.md and then those of docs/guides/quickstart.md, and checks what each one leaves behind. Takes a quarter of
+# an hour on two cores, and needs PyPI.
 # Usage: scripts/package/newcomer.sh [cpu|cuda]       (as root: it makes a chroot with debootstrap)
-#   SUITE=jammy    in an Ubuntu instead
-#   STEPS=230      of the quickstart's training; fewer are not measured, 0 leaves it out
+#   SUITE=jammy    use an Ubuntu instead
+#   STEPS=230      steps of the quickstart's training; with fewer its result is not checked, with 0 it is left out
 set -euo pipefail
 SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source scripts/package/chroot.sh
-package_options 2,6 "$@"
+package_options 2,7 "$@"
 wheel="$(wheel_of_kind)"
 steps="${STEPS:-230}"
 suites="$(suites_of_kind)"
@@ -17,19 +18,11 @@ place="$CHROOT/newcomer"
 rm -rf "$place"
 mkdir -p "$place/blocks"
 
-# blocks HEADING: writes the fenced blocks of a section of README.md, one after the other, as blocks/HEADING.1, .2, ...
-blocks() {
-  awk -v heading="## $1" -v file="$place/blocks/${1// /_}" '
-    /^## / { inside = $0 == heading }
-    inside && /^```/ { open = !open; if (open) ++n; next }
-    inside && open { print > (file "." n) }' README.md
-}
-blocks "From a wheel"
-blocks "What the quickstart does"
+for page in wheel quickstart; do scripts/package/page_blocks.sh "docs/guides/$page.md" "$place/blocks"; done
 
 cp "$wheel" "$place/"
 if [ "$steps" != 0 ]; then
-  # Its rows come from a program of the build, which no package has.
+  # Its rows come from a program that is in the build but in no package.
   program="$(find build -path '*/bin/cypher_dataset' | head -n 1)"
   if [ -z "$program" ]; then
     build_release cypher_dataset

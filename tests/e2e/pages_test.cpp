@@ -37,7 +37,7 @@ void write_beginning(const fs::path& folder) {
   train_ok(folder, config);
 }
 
-/// What README needs besides: the example with a short run, and a GGUF file under the name of the real one.
+/// What the quickstart needs besides: the example with a short run, and a GGUF file under the name of the real one.
 void write_example(const fs::path& folder) {
   fs::create_directories(folder / "examples/cypher");
   const std::string config = read_text(source_folder() / "examples/cypher/config.json");
@@ -51,7 +51,7 @@ class PageOf : public ::testing::TestWithParam<fs::path> {};
 TEST_P(PageOf, CommandsRun) {
   const TempFolder folder;
   write_beginning(folder.path());
-  if (GetParam().filename() == "README.md") write_example(folder.path());
+  if (GetParam().filename() == "quickstart.md") write_example(folder.path());
   std::string script = "set -e\n";
   for (const test::FencedBlock& block : test::fenced_blocks(read_text(GetParam())))
     if (block.language == "sh") script += block.text;
