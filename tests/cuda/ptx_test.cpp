@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "core/half.h"
 #include "tests/cuda/schedules.h"
 
