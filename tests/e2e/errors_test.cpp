@@ -305,7 +305,7 @@ TEST_F(Errors, AnExportToAFolderIsRefusedBeforeTheWork) {
   const std::string model = (kGoldens / "llama_gqa3_tied").string(), out = folder_.path().string();
   const Outcome outcome = qtrain({.words = {"export", "--model", model, "--output", out}});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("name a file")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("name of a file")));
 }
 
 TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {

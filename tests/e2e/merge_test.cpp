@@ -296,7 +296,7 @@ TEST(Merge, SaysWhatDoesNotFit) {
   EXPECT_THAT(own.err, HasSubstr("the output is what the command reads"));
   const Outcome count = merge(kModel, kAdapter, {"--weights", "1,2", "--output", folder / "out"});
   EXPECT_EQ(count.code, 2);
-  EXPECT_THAT(count.err, HasSubstr("2 weights for 1 adapters"));
+  EXPECT_THAT(count.err, HasSubstr("--weights has 2 numbers for 1 adapters"));
   const Outcome word = merge(kModel, kAdapter, {"--weights", "1,x", "--output", folder / "out"});
   EXPECT_EQ(word.code, 2);
   EXPECT_THAT(word.err, HasSubstr("\"x\" is not a number"));
