@@ -69,7 +69,7 @@ TEST(ModelAdvice, Float16OfABfloat16Model) {
   ModelConfig model;
   model.dtype = DType::bf16;
   const auto config = [](const char* json) { return parse_config(json, "c").value; };
-  EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), ElementsAre(HasSubstr("bf16 is safe")));
+  EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), ElementsAre(HasSubstr("use bf16=true instead")));
   EXPECT_THAT(model_advice(config(R"({"bf16": true})"), model), IsEmpty());
   model.dtype = DType::f16;
   EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), IsEmpty());
@@ -79,7 +79,8 @@ TEST(ModelAdvice, ALearningRateFarFromWhatLoraWants) {
   const auto said = [](const std::string& keys) {
     return model_advice(parse_config("{" + keys + "}", "c").value, ModelConfig{});
   };
-  EXPECT_THAT(said(R"("use_peft": true)"), ElementsAre(HasSubstr("learning_rate 2e-05 is low for LoRA: 1e-4 to 5e-4")));
+  EXPECT_THAT(said(R"("use_peft": true)"),
+              ElementsAre(HasSubstr("learning_rate=2e-05 is low for LoRA: usual values are 1e-4 to 5e-4")));
   EXPECT_THAT(said(R"("use_peft": true, "learning_rate": 0.05)"), ElementsAre(HasSubstr("0.05 is high for LoRA")));
   EXPECT_THAT(said(R"("adapter_name_or_path": "a")"), ElementsAre(HasSubstr("is low for LoRA")));
   for (const char* fine : {R"("learning_rate": 2e-5)", R"("use_peft": true, "learning_rate": 2e-4)",
@@ -100,7 +101,8 @@ std::vector<std::string> advice_on(const char* json) {
 
 TEST(DataAdvice, LengthFarAboveTheRows) {
   EXPECT_THAT(advice_on(R"({"max_length": 8192})"),
-              ElementsAre("max_length 8192 is far above the rows: 99 of 100 have at most 99 tokens, 128 would do"));
+              ElementsAre("max_length 8192 is much longer than the rows: 99 % of them have at most 99 tokens; "
+                          "max_length=128 is enough"));
   EXPECT_THAT(advice_on(R"({"max_length": 190})"), IsEmpty());
   EXPECT_THAT(advice_on(R"({"max_length": 8192, "packing": true})"), IsEmpty());
   EXPECT_THAT(advice_on(R"({"max_length": null})"), IsEmpty());
@@ -109,15 +111,16 @@ TEST(DataAdvice, LengthFarAboveTheRows) {
 TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
-              ElementsAre("max_steps 500 is 4.00 epochs of these rows, and num_train_epochs 2 has no effect"));
+              ElementsAre("max_steps=500 trains 4.00 epochs of these rows; num_train_epochs=2 has no effect"));
   EXPECT_THAT(said(R"("max_steps": 250, "num_train_epochs": 2)"), IsEmpty());
-  EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps 25 is 0.20 epochs: not all rows are seen"));
-  EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"), ElementsAre(HasSubstr("an epoch has 125 micro-batches")));
+  EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps=25 is only 0.20 epochs, so some rows are never used"));
+  EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"),
+              ElementsAre(HasSubstr("an epoch has only 125 micro-batches")));
   EXPECT_THAT(said(R"("warmup_steps": 400)"), ElementsAre(HasSubstr("never reaches its peak")));
   EXPECT_THAT(said(R"("logging_steps": 1000)"), ElementsAre(HasSubstr("no loss is logged")));
-  EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("the only checkpoint is the one at the end")));
+  EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("a checkpoint is saved only at the end")));
   EXPECT_THAT(said(R"("eval_strategy": "steps", "eval_steps": 400, "eval_split": 0.1)"),
-              ElementsAre(HasSubstr("the only evaluation is the one at the end")));
+              ElementsAre(HasSubstr("it is evaluated only at the end")));
   EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults larger than the run are nobody's mistake
 }
 
