@@ -44,9 +44,9 @@ TEST_F(EstimateOf, SaysWhereTheEvaluationIsThePeak) {
   Json small = large;
   small.update({{"per_device_train_batch_size", 20}, {"per_device_eval_batch_size", 1}});
   const auto remarks = [&](const Json& changes) { return json(config(changes), {}).at("remarks").dump(); };
-  EXPECT_THAT(remarks(large), HasSubstr("the peak is in the evaluation"));
+  EXPECT_THAT(remarks(large), HasSubstr("evaluation needs the most memory"));
   EXPECT_THAT(remarks(large), HasSubstr("per_device_eval_batch_size"));
-  EXPECT_THAT(remarks(small), ::testing::Not(HasSubstr("the peak is in the evaluation")));
+  EXPECT_THAT(remarks(small), ::testing::Not(HasSubstr("evaluation needs the most memory")));
 }
 
 TEST_F(EstimateOf, ReadsNoWeights) {
@@ -329,10 +329,10 @@ TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   EXPECT_GT(timeline.at("computing").get<double>(), 0);
   EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, median"));
   c["nproc"] = 3;
-  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("the timelines are of 2 ranks, and the config has 3"));
+  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("the timelines have 2 ranks, but the config has 3"));
   c["nproc"] = 2;
   c["zero_stage"] = 1;
-  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("not of a run with this config"));
+  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("not from a run of this config"));
 }
 
 TEST_F(EstimateOf, HoldsTheScheduleOfWholeGradientsAgainstARun) {
