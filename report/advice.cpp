@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plural.h"
 #include "report/data_report.h"
 
 namespace qtrain {
 namespace {
+
+double fraction_of(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 void advise_length(const DataSection& d, const DatasetStatistics& rows, std::vector<std::string>& out) {
   const std::int64_t p99 = rows.percentile(0.99), enough = enough_length(rows);
@@ -79,10 +84,32 @@ std::vector<std::string> model_advice(const Config& config, const ModelConfig& m
   return out;
 }
 
+std::vector<std::string> rows_advice(const DataSection& data, const DatasetStatistics& rows) {
+  constexpr double kMuch = 0.05;  // of the rows or tokens
+  const double truncated = fraction_of(rows.truncated_rows, rows.source_rows),
+               lost = fraction_of(rows.truncated_tokens, rows.tokens + rows.truncated_tokens);
+  std::vector<std::string> out;
+  if (std::max(truncated, lost) > kMuch && !rows.first_truncated.empty()) {
+    const TruncatedRow& first = rows.first_truncated.front();
+    out.push_back(fmt::format(
+        "max_length={} truncates {} of {} ({:.0f} %), which loses {:.0f} % of the tokens; the first is {} with {}. "
+        "99 % of the rows have at most {}: raise max_length, or shorten the rows",
+        data.max_length.value_or(0), rows.truncated_rows, counted(rows.source_rows, "row"), 100 * truncated, 100 * lost,
+        first.place, counted(first.length, "token"), counted(rows.percentile(0.99), "token")));
+  }
+  if (rows.dropped_rows > 0)
+    out.push_back(fmt::format("{} of {} left out, because truncation or masking leaves no target in them",
+                              rows.dropped_rows, counted(rows.source_rows, "row")));
+  if (fraction_of(rows.untargeted_rows, rows.rows) > kMuch)
+    out.push_back(fmt::format("{} of {} without a target: they do not count in the loss", rows.untargeted_rows,
+                              counted(rows.rows, "prepared row")));
+  return out;
+}
+
 std::vector<std::string> data_advice(const ResolvedConfig& config, const DatasetStatistics& rows,
                                      const StepPlan& plan) {
-  std::vector<std::string> out;
-  if (rows.source_rows == 0) return out;
+  if (rows.source_rows == 0) return {};
+  std::vector<std::string> out = rows_advice(config.value.data, rows);
   advise_length(config.value.data, rows, out);
   advise_steps(config, plan, out);
   advise_events(config, plan, out);

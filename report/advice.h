@@ -13,8 +13,11 @@ namespace qtrain {
 /// an adapter.
 std::vector<std::string> model_advice(const Config& config, const ModelConfig& model);
 
-/// Warnings that depend on the rows: max_length far above their lengths, or numbers of steps that do not match the
-/// number of rows.
+/// Warnings about rows that are lost for learning: many truncated rows, rows left out or kept without a target.
+std::vector<std::string> rows_advice(const DataSection& data, const DatasetStatistics& rows);
+
+/// Warnings that depend on the training rows: those of rows_advice, max_length far above the rows' lengths, or numbers
+/// of steps that do not match the number of rows.
 std::vector<std::string> data_advice(const ResolvedConfig& config, const DatasetStatistics& rows, const StepPlan& plan);
 
 }  // namespace qtrain

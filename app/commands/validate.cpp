@@ -287,8 +287,10 @@ class Validation {
     const DatasetStatistics& s = into.statistics();
     for (RowNotes::Note& note : notes_.of(s, *text_, config_.value))
       note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
+    if (split == Split::evaluation)  // `check_steps` covers the training rows
+      for (std::string& advice : rows_advice(config_.value.data, s)) findings_.warn(std::move(advice));
     const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
-    return fmt::format("{}{}, {}, {}, {} cut", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
+    return fmt::format("{}{}, {}, {}, {} truncated", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
                        counted(s.target_tokens, "target"), counted(s.truncated_rows, "row"));
   }
 

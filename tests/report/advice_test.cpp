@@ -108,6 +108,42 @@ TEST(DataAdvice, LengthFarAboveTheRows) {
   EXPECT_THAT(advice_on(R"({"max_length": null})"), IsEmpty());
 }
 
+TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
+  const TruncatedRow first{.place = "rows.jsonl:65", .length = 65};
+  const struct {
+    const char* name;
+    std::int64_t truncated_rows, truncated_tokens, dropped, untargeted;
+    const char* warning;  // "": none
+  } cases[] = {
+      {"whole rows", 0, 0, 0, 0, ""},
+      {"many truncated rows", 360, 6'660, 0, 0,
+       "max_length=64 truncates 360 of 1000 rows (36 %), which loses 12 % of the tokens; the first is rows.jsonl:65 "
+       "with 65 tokens. 99 % of the rows have at most 99 tokens: raise max_length, or shorten the rows"},
+      {"a few truncated rows", 50, 1'000, 0, 0, ""},
+      {"a few rows with many tokens", 1, 10'000, 0, 0, "which loses 17 % of the tokens"},
+      {"rows without a target left out", 0, 0, 1, 0, "1 of 1000 rows left out"},
+      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows without a target"},
+      {"a few rows kept without a target", 0, 0, 0, 50, ""}};
+  for (const auto& c : cases) {
+    DatasetStatistics rows;
+    rows.source_rows = rows.rows = 1000;
+    rows.tokens = 50'000;
+    for (std::int32_t i = 0; i < 1000; ++i) rows.lengths.push_back(i % 100 + 1);
+    rows.truncated_rows = c.truncated_rows;
+    rows.truncated_tokens = c.truncated_tokens;
+    if (c.truncated_rows > 0) rows.first_truncated = {first};
+    rows.dropped_rows = c.dropped;
+    rows.untargeted_rows = c.untargeted;
+    DataSection data;
+    data.max_length = 64;
+    const std::vector<std::string> said = rows_advice(data, rows);
+    if (*c.warning == '\0')
+      EXPECT_THAT(said, IsEmpty()) << c.name;
+    else
+      EXPECT_THAT(said, ElementsAre(HasSubstr(c.warning))) << c.name;
+  }
+}
+
 TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
