@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kGenerationFile = "generation_config.json";
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 
-// One id, or a list of them.
+// Reads one token id or a list of ids.
 std::vector<std::int32_t> token_ids(const JsonView& value) {
   const auto one = [](const JsonView& id) { return static_cast<std::int32_t>(id.integer({0, kMaxTokens})); };
   if (!value.json().is_array()) return {one(value)};
@@ -31,13 +31,13 @@ std::vector<std::int32_t> token_ids(const JsonView& value) {
   return ids;
 }
 
-/// A key of generation_config.json that is not read here, and the values with which it changes nothing.
+/// A key of generation_config.json that is not supported, and the values that have no effect.
 struct UnusedKey {
   const char* key;
   std::vector<Json> neutral;
 };
-// Of GenerationConfig in transformers, and two of vLLM. Lengths are those that a command or a request asks for,
-// settings of beams count where there are several, and speculation and caches do not change answers.
+// Keys of transformers' GenerationConfig, and two of vLLM. Left out are lengths, which commands and requests set,
+// settings that only matter with several beams, and speculation and caches, which do not change answers.
 const UnusedKey kUnusedKeys[] = {{"bad_words_ids", {Json::array()}},
                                  {"begin_suppress_tokens", {Json::array()}},
                                  {"constraints", {Json::array()}},
@@ -77,7 +77,7 @@ std::vector<std::string> unused_keys(const JsonView& config) {
   return unused;
 }
 
-// The first place where one of the stop strings begins.
+// The first position at which one of the stop strings begins.
 std::size_t find_stop(const std::string& text, const std::vector<std::string>& stop) {
   std::size_t first = std::string::npos;
   for (const std::string& s : stop) first = std::min(first, s.empty() ? std::string::npos : text.find(s));
@@ -185,7 +185,7 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
   const Tokenizer& tokenizer = *model_.text.tokenizer;
   options.sampling.vocabulary = tokenizer.size();
   prepare(longest_sequence(requests, model_.setup.model->config()), options);
-  std::optional<ProgressBar> bar;  // several answers are waited for, a single one is read as it grows
+  std::optional<ProgressBar> bar;  // for several answers; a single one is shown while it is generated
   if (requests.size() > 1) bar.emplace(log_, ProgressBar::Job{"answering", static_cast<std::int64_t>(requests.size())});
   if (bar) options.on_finished = [&] { bar->advance(); };
   const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {

@@ -10,12 +10,12 @@
 
 namespace qtrain {
 
-/// What a generation_config.json says, or would say if it were there. Its end tokens go before those of config.json, as
+/// Contents of a generation_config.json, or the defaults without one. Its end tokens override those of config.json, as
 /// in transformers.
 struct GenerationDefaults {
   std::optional<std::vector<std::int32_t>> stop_tokens = {};
   SamplingOptions sampling;
-  std::vector<std::string> unused = {};  ///< keys that would change answers in transformers, and have no effect here
+  std::vector<std::string> unused = {};  ///< keys that change answers in transformers, but have no effect here
 };
 GenerationDefaults load_generation_defaults(const std::filesystem::path& file);
 
@@ -26,29 +26,29 @@ struct AnswerModel {
   SamplingOptions sampling;
   std::int64_t max_new_tokens = 256;
   std::vector<std::int32_t> stop_tokens;
-  std::uint64_t seed = 42;          ///< of weights that start at random
-  std::vector<std::string> unused;  ///< of GenerationDefaults
+  std::uint64_t seed = 42;          ///< for random initial weights
+  std::vector<std::string> unused;  ///< see GenerationDefaults
 };
-/// Says what of its generation_config.json has no effect.
+/// Warns of keys of its generation_config.json that have no effect.
 void warn_of_unused_settings(const AnswerModel& model, Log& log);
 struct AnswerModelRequest {
   std::string model;
   std::optional<std::string> adapter;
   std::string dtype = "auto";
   std::optional<Quantization> quantization = {};
-  const Config* config = nullptr;  ///< whose tokenizer, template and random_init count, instead of the folder's alone
+  const Config* config = nullptr;  ///< gives tokenizer, template and random_init in place of the folder's
 };
-/// How its answers are computed where `choice` leaves that open: in the type of the weights, whatever the training was
-/// in. A float32 model answers in float32.
+/// Completes `choice` for generating answers: computes in the type of the weights, independent of the training's type.
+/// A float32 model answers in float32.
 ComputeChoice answer_compute(const AnswerModelRequest& request, ComputeChoice choice);
-/// The model is declared; `commit_for_answers` gives it memory and weights.
+/// Declares the model; it has no memory or weights yet.
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request);
 
-/// One prompt as tokens.
+/// A prompt as tokens.
 struct Prompt {
   std::vector<std::int32_t> ids;
 };
-/// Through the chat template with a generation prompt; `tools` and `extra` may be null.
+/// A conversation for the chat template, with a generation prompt; `tools` and `extra` may be null.
 struct ChatPrompt {
   Json messages;
   Json tools;
@@ -56,9 +56,9 @@ struct ChatPrompt {
 };
 std::string render_chat(const TextFolder& text, const ChatPrompt& prompt);
 std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt);
-/// Its tokens.
+/// The tokens of a rendered prompt.
 std::vector<std::int32_t> encode_rendered(const TextFolder& text, const std::string& rendered);
-/// Plain text, with the tokenizer's BOS.
+/// The tokens of plain text, with the tokenizer's BOS.
 std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt);
 
 struct Answer {
@@ -69,30 +69,30 @@ struct Answer {
 struct AnswerOptions {
   SamplingOptions sampling;
   std::int64_t max_new_tokens = 256;
-  std::vector<std::string> stop;  ///< strings that end an answer; not part of it
+  std::vector<std::string> stop;  ///< strings that end an answer and are not part of it
   std::int64_t batch = 64;
   Generator::OnToken on_token = {};
 };
 
-/// Answers to all prompts, in order. Plans, commits and fills the model on the first call.
+/// Answers prompts, in order. Plans the model, allocates its memory and loads its weights on the first call.
 class Answerer {
  public:
   Answerer(Ctx& ctx, AnswerModel model, Log& log) : ctx_(ctx), model_(std::move(model)), log_(log) {}
   std::vector<Answer> answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
-  /// The same for commands that write their answers at the end: a stop ends the program at once.
+  /// The same for commands that write their answers at the end: a stop request ends the program immediately.
   std::vector<Answer> answer_all(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
   const AnswerModel& model() const { return model_; }
 
-  /// Before anything else: the base weights are those of another one, which is ready and outlives this.
+  /// Shares the base weights of another, ready Answerer, which must outlive this one. Must be called first.
   void share_weights_of(const Answerer& base) { base_ = base.model_.setup.model.get(); }
-  /// Plans for answers of sequences up to `longest` tokens, if the model has no memory yet.
+  /// Allocates memory for sequences of up to `longest` tokens, unless the model already has memory.
   void prepare(std::int64_t longest, const GeneratorOptions& options);
 
  private:
   Ctx& ctx_;
   AnswerModel model_;
   Log& log_;
-  const Transformer* base_ = nullptr;  ///< if its base weights are another one's
+  const Transformer* base_ = nullptr;  ///< owner of shared base weights, else null
   bool ready_ = false;
 };
 

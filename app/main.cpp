@@ -25,9 +25,8 @@ int main(int argc, char** argv) try {
   } catch (const qtrain::Error& e) {
     return qtrain::report_error(e, *log);
   } catch (const nlohmann::json::exception& e) {
-    return qtrain::report_error({qtrain::ErrorKind::input,
-                                 {.cause = "a file holds something else than was expected: " + qtrain::plain_text(e)}},
-                                *log);
+    return qtrain::report_error(
+        {qtrain::ErrorKind::input, {.cause = "a file has unexpected contents: " + qtrain::plain_text(e)}}, *log);
   } catch (const std::filesystem::filesystem_error& e) {
     return qtrain::report_error(qtrain::path_error(e), *log);
   } catch (const std::bad_alloc&) {
@@ -36,6 +35,6 @@ int main(int argc, char** argv) try {
     return qtrain::report_error({qtrain::ErrorKind::internal, {.cause = std::string("internal error: ") + e.what()}},
                                 *log);
   }
-} catch (const std::bad_alloc&) {  // not even what is wrong could be put into words
+} catch (const std::bad_alloc&) {  // no memory for the error message
   return static_cast<int>(qtrain::ErrorKind::memory);
 }

@@ -7,24 +7,24 @@
 
 namespace qtrain {
 
-/// A finished run as its user sees it.
+/// A finished run, as the user started it.
 struct FinishedOutput {
   const ResolvedConfig& config;
   std::string config_file;
-  Overrides overrides;  ///< that were given after it
+  Overrides overrides;  ///< overrides on the command line
   std::filesystem::path folder;
 };
 
-/// What lies in the output folder: "adapter_model.safetensors (9 kB), 2 checkpoints".
+/// Summary of the output folder: "adapter_model.safetensors (9 kB), 2 checkpoints".
 std::string saved_files(const std::filesystem::path& folder);
 
-/// Commands that make sense with the result, ready for a shell.
+/// Commands to try next with the result, ready for a shell.
 std::vector<std::string> next_commands(const FinishedOutput& output);
 
-/// "key=value" of a command line as others may read it: without what is secret.
+/// "key=value" for the command line, with secrets removed.
 std::string shown_override(const std::string& key, const std::string& value);
 
-/// A word for a shell, quoted where it has to be.
+/// A word for a shell, quoted if necessary.
 std::string shell_word(const std::string& word);
 
 }  // namespace qtrain

@@ -13,22 +13,22 @@
 namespace qtrain {
 namespace {
 
-/// The names that the factors of a module have: of a linear layer A [r, in] and B [out, r] for its weight [out, in], of
-/// an embedding A [r, rows] and B [width, r] for its weight [rows, width].
+/// Name endings of a module's factors: A [r, in] and B [out, r] of a linear layer [out, in], or A [r, rows] and B
+/// [width, r] of an embedding [rows, width].
 struct FactorNames {
   std::string_view a, b;
 };
 constexpr FactorNames kLinearFactors{".lora_A.weight", ".lora_B.weight"},
     kEmbeddingFactors{".lora_embedding_A", ".lora_embedding_B"};
 constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
-// The embedding itself, which PEFT saves beside an adapter on it.
+// The embedding itself, which PEFT saves along with an adapter on it.
 constexpr std::string_view kBaseLayer = ".base_layer.weight";
 
 std::string module_of_weight(const std::string& weight) {
   return weight.substr(0, weight.rfind('.'));
 }
 
-// A matrix of a file in f32.
+// A matrix converted to f32.
 struct Matrix {
   std::vector<float> values;
   Shape shape;
@@ -41,7 +41,7 @@ Matrix in_f32(Ctx& ctx, ConstTensor t) {
   return m;
 }
 
-/// What of a parameter of transformers a file holds as a matrix of each expert.
+/// The part of a transformers parameter that a file stores as one matrix per expert.
 struct ExpertPart {
   std::string_view name, parameter;
   std::int64_t part, parts;
@@ -50,8 +50,8 @@ constexpr ExpertPart kExpertParts[] = {
     {"gate_proj", "gate_up_proj", 0, 2}, {"up_proj", "gate_up_proj", 1, 2}, {"down_proj", "down_proj", 0, 1}};
 constexpr std::string_view kInnerFactors = ".base_layer", kExperts = ".experts", kRouterWeight = ".gate.weight";
 
-// The parameter of transformers that a weight of a file is, or is a part of: "model.layers.0.mlp.experts.gate_up_proj"
-// of "model.layers.0.mlp.experts.3.up_proj.weight".
+// The transformers parameter that contains a weight of a file: "model.layers.0.mlp.experts.gate_up_proj" for
+// "model.layers.0.mlp.experts.3.up_proj.weight".
 std::string parameter_of(const std::string& weight) {
   const std::string module = module_of_weight(weight);
   const std::size_t experts = module.find(std::string(kExperts) + "."), leaf = module.rfind('.');
@@ -62,7 +62,8 @@ std::string parameter_of(const std::string& weight) {
   return weight;
 }
 
-// A weight of a mixture of experts, "X.mlp.experts.3.up_proj.weight", from names of one kind to those of another.
+// Renames a weight of a mixture of experts, such as "X.mlp.experts.3.up_proj.weight", from one naming scheme to
+// another.
 std::string renamed(const std::string& weight, const ExpertNames& from, const ExpertNames& to) {
   const std::string module = "." + from.module + ".";
   const std::size_t at = weight.find(module);
@@ -87,7 +88,7 @@ void rename_keys(Map& map, const ExpertNames& to) {
   map = std::move(others);
 }
 
-// B [out, r] of one expert in f32.
+// B [out, r] of one expert, in f32.
 Matrix expert_b(const AdapterFactors& f) {
   const AdapterFactors::Expert& e = *f.expert;
   const std::int64_t out = f.out(), r = f.rank();
@@ -100,7 +101,7 @@ Matrix expert_b(const AdapterFactors& f) {
   return m;
 }
 
-// w [out, in] whose rows get the L2 norms m [out].
+// Scales the rows of w [out, in] to the L2 norms m [out].
 void set_row_norms(Tensor w, const Matrix& m) {
   const std::int64_t in = w.shape[1];
   for (std::int64_t row = 0; row < w.shape[0]; ++row) {
@@ -118,10 +119,10 @@ AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder, const ExpertNa
     : folder_(folder), experts_(experts), config_(load_lora_config(folder)), reader_(folder) {
   if (!reader_.unusable().empty()) refuse(reader_.unusable().begin()->first, reader_.unusable().begin()->second);
   if (config_.dora && !config_.target_parameters.empty())
-    fail(ErrorKind::input, {.cause = "adapters of routers and experts (\"target_parameters\") have no magnitudes, "
-                                     "adapter_config.json says use_dora",
+    fail(ErrorKind::input, {.cause = "adapters on routers and experts (\"target_parameters\") have no magnitudes, but "
+                                     "adapter_config.json sets use_dora",
                             .place = reader_.path().string(),
-                            .remedy = "PEFT refuses it too: train without one of them"});
+                            .remedy = "PEFT refuses it too; train without one of them"});
   for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
   split_experts();
   ignore_untargeted();
@@ -152,8 +153,9 @@ void AdapterDeltas::leave_out(const std::string& weight) {
   shapes_.erase(weight);
 }
 
-// PEFT wraps the parameters of a module around one another, the last outside: gate_up_proj and then down_proj. Their
-// pairs stand under the name of the module, which has no weight, and become those of each expert's matrices.
+// PEFT nests the wrappers of a module's parameters, with the last one outermost: gate_up_proj, then down_proj. Their
+// pairs have the name of the module, which has no weight of its own, and are split into pairs of each expert's
+// matrices.
 void AdapterDeltas::split_experts() {
   std::map<std::string, AdapterFactors> modules;
   for (auto it = pairs_.begin(); it != pairs_.end();) {
@@ -170,7 +172,7 @@ void AdapterDeltas::split_experts() {
     const bool has_first = names_parameter(config_, first), has_second = names_parameter(config_, second);
     const bool nested = modules.contains(container + std::string(kInnerFactors));
     if (has_first && has_second && !nested)
-      refuse(container, "does not have the factors that \"target_parameters\" of adapter_config.json names");
+      refuse(container, "lacks the factors that \"target_parameters\" of adapter_config.json names");
     const bool is_named = has_first || has_second, is_wrapped = has_first && has_second;
     if (!is_named || (inner && !is_wrapped))
       ignore(name + ".weight");
@@ -188,7 +190,7 @@ void AdapterDeltas::split(const std::string& parameter, const AdapterFactors& al
   const std::int64_t experts = all.a.shape[0] / r;
   for (const ExpertPart& p : kExpertParts) {
     if (parameter.substr(dot + 1) != p.parameter) continue;
-    if (all.b.shape[0] % p.parts != 0) refuse(parameter, "has a lora_B that is not those of two matrices");
+    if (all.b.shape[0] % p.parts != 0) refuse(parameter, "has a lora_B that cannot be split into two matrices");
     for (std::int64_t e = 0; e < experts; ++e)
       pairs_[fmt::format("{}.{}.{}.weight", parameter.substr(0, dot), e, p.name)] = {
           .a = all.a.slice(e * r, r),
@@ -234,7 +236,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   shapes_[inner] = tensor.shape;
 }
 
-// A part of what is added to a weight: the name of that.
+// Reads a factor or magnitude, and returns the name of its weight; empty for other tensors.
 std::optional<std::string> AdapterDeltas::read_factor(const std::string& inner, ConstTensor tensor) {
   const auto weight_of = [&](std::string_view end) { return inner.substr(0, inner.size() - end.size()) + ".weight"; };
   for (const FactorNames& names : {kLinearFactors, kEmbeddingFactors}) {
@@ -258,16 +260,17 @@ void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) 
   if (!pair.a || !pair.b) refuse(module, fmt::format("has no {}", pair.a ? "lora_B" : "lora_A"));
   const std::int64_t ranks = pair.expert ? pair.rank() * pair.expert->experts : pair.a.shape[0];
   if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || ranks != pair.b.shape[1])
-    refuse(module, fmt::format("lora_A {} and lora_B {} do not fit", to_string(pair.a.shape), to_string(pair.b.shape)));
+    refuse(module, fmt::format("has lora_A {} and lora_B {}, which do not match", to_string(pair.a.shape),
+                               to_string(pair.b.shape)));
   const std::string parameter = parameter_of(weight);
   const std::string named = names_parameter(config_, parameter) ? parameter : module;
   pair.scale = config_.scale_of(named);
   if (const std::int64_t rank = config_.rank_of(named); pair.a.shape[0] != rank)
-    refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
+    refuse(module, fmt::format("has rank {}, but adapter_config.json says {}", pair.a.shape[0], rank));
   const std::int64_t in = pair.a.shape[1], out = pair.out();
   if (config_.dora && (pair.embedding || !(pair.magnitude.shape == Shape{out})))
     refuse(module,
-           fmt::format("has no lora_magnitude_vector of {} magnitudes, adapter_config.json says use_dora", out));
+           fmt::format("has no lora_magnitude_vector of {} magnitudes, but adapter_config.json sets use_dora", out));
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
@@ -309,9 +312,9 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double
 void require_effect(const AdapterDeltas& deltas) {
   if (!deltas.shapes().empty()) return;
   fail(ErrorKind::input,
-       {.cause = "the adapter has nothing for a weight of the model that its adapter_config.json names",
+       {.cause = "the adapter has no tensors for any weight of the model that its adapter_config.json names",
         .place = deltas.folder().string(),
-        .remedy = "adapter and model must belong together"});
+        .remedy = "use an adapter that was trained on this model"});
 }
 
 }  // namespace qtrain

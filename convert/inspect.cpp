@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a header says about a tensor.
+/// A tensor as described in a file's header.
 struct TensorFacts {
   std::string name, dtype;
   std::vector<std::int64_t> shape;
@@ -78,7 +78,7 @@ void put_safetensors(Json& report, const fs::path& file, TensorList list) {
   for (const auto& [key, value] : reader.metadata()) report["metadata"][key] = value;
 }
 
-/// The named members of `from` that are there and not null.
+/// The members of `from` with these keys that exist and are not null.
 Json chosen(const Json& from, std::initializer_list<const char*> keys) {
   Json json = Json::object();
   for (const auto* key : keys)
@@ -145,7 +145,7 @@ bool put_checkpoint(Json& report, const fs::path& folder) {
   return true;
 }
 
-/// Safetensors files beside the weights: optimizer and other training state.
+/// Adds safetensors files other than the weights: optimizer and other training state.
 void put_other_files(Json& report, const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -186,8 +186,8 @@ Json inspect_folder(const fs::path& folder, TensorList list) {
   const bool content = adapter || report.contains("model") || report.contains("weights");
   if (!content && !state && !report.contains("checkpoints")) {
     refuse_weights(folder);
-    fail(ErrorKind::input, {.cause = "is not a model, adapter or checkpoint: no config.json, adapter_config.json, "
-                                     "trainer_state.json or safetensors file is in it",
+    fail(ErrorKind::input, {.cause = "is not a model, adapter or checkpoint: it has no config.json, "
+                                     "adapter_config.json, trainer_state.json or safetensors file",
                             .place = folder.string()});
   }
   const bool checkpoint = state && folder.filename().string().starts_with("checkpoint-");

@@ -28,7 +28,7 @@ std::string weights_text(const Json& w) {
   return text;
 }
 
-/// A value for people: the members of an object one after the other.
+/// A value as text; an object as the list of its members.
 std::string value_words(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.7g}", value.get<double>());

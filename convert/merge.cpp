@@ -40,21 +40,20 @@ struct WeightedDeltas {
 
 void check_folders(const MergeOptions& options) {
   if (!path_exists(options.model / "config.json"))
-    fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = options.model.string()});
+    fail(ErrorKind::input, {.cause = "the folder has no config.json", .place = options.model.string()});
   std::error_code same;
   if (fs::equivalent(options.model, options.output, same))
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
-                            .remedy = "name another folder: the unmerged weights would be lost"});
+                            .remedy = "choose another folder, or the unmerged weights would be lost"});
   const Json config = read_json(options.model / "config.json");
   if (reading(options.model / "config.json", [&] { return JsonView(config).find("quantization_config").has_value(); }))
-    fail(ErrorKind::input,
-         {.cause = "the weights are quantized: a merge into them would be rounded to their few values",
-          .place = options.model.string(),
-          .remedy = "name the 32- or 16-bit model that they were made from with --model"});
+    fail(ErrorKind::input, {.cause = "the weights are quantized, so merging into them would lose most of the adapter",
+                            .place = options.model.string(),
+                            .remedy = "give the 32- or 16-bit model that they were made from with --model"});
 }
 
-/// A weight of the merged model: its name in the file and its full one, and what adapters start from.
+/// A weight of the merged model: its name in the file, its full name and its value before the merge.
 struct MergedWeight {
   std::string name, full;
   ConstTensor base;
@@ -66,13 +65,13 @@ bool changes_apart(const AdapterDeltas& deltas) {
   return embedding || head;
 }
 
-/// The weights of a model folder as a merge needs them. A tied head that adapters change without the embedding, or the
-/// other way round, becomes a weight of its own.
+/// The weights of a model folder to merge into. If adapters change a tied head or embedding without the other, the head
+/// becomes a separate weight.
 class MergedModel {
  public:
   MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
       : config_(read_json(folder / "config.json")), source_(folder) {
-    if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
+    if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // throws the reason
     ModelConfig model = load_model_config(folder);
     has_own_head_ = untie_by_weights(model, folder);
     const bool tied = model.tie_word_embeddings;
@@ -88,11 +87,11 @@ class MergedModel {
     if (untied_ || has_own_head_) config_["tie_word_embeddings"] = false;
   }
 
-  /// Whether the folder holds a head that its config.json says is the embedding.
+  /// Whether the folder has a separate head although its config.json ties it to the embedding.
   bool has_own_head() const { return has_own_head_; }
   const SafetensorsReader& source() const { return source_; }
   const std::vector<MergedWeight>& weights() const { return weights_; }
-  /// config.json as it was where nothing in it changes.
+  /// The text of config.json, unchanged if no value changes.
   std::string config_text(const MergeOptions& options) const {
     Json config = config_;
     const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
@@ -108,7 +107,7 @@ class MergedModel {
   bool untied_ = false, has_own_head_ = false;
 };
 
-// A file that was cut off, or saved without some layers, would be merged in part.
+// Refuses an incomplete adapter file, which would be merged only partly.
 void require_whole(const MergedModel& model, const AdapterDeltas& deltas) {
   std::vector<std::string> missing;
   for (const MergedWeight& w : model.weights())
@@ -117,20 +116,20 @@ void require_whole(const MergedModel& model, const AdapterDeltas& deltas) {
   constexpr std::size_t kNamed = 4;
   const std::string more = missing.size() > kNamed ? fmt::format(" and {} more", missing.size() - kNamed) : "";
   missing.resize(std::min(missing.size(), kNamed));
-  fail(ErrorKind::input, {.cause = fmt::format("the adapter has nothing for {}{}, which its config names",
+  fail(ErrorKind::input, {.cause = fmt::format("the adapter has no tensors for {}{}, which its config names",
                                                fmt::join(missing, ", "), more),
                           .place = deltas.folder().string(),
-                          .remedy = "the adapter was not saved whole: save or copy it again"});
+                          .remedy = "the adapter is incomplete: save or copy it again"});
 }
 
 void require_fit(const MergedModel& model, AdapterDeltas& deltas) {
-  constexpr const char* kRemedy = "adapter and model must belong together";
+  constexpr const char* kRemedy = "use an adapter that was trained on this model";
   std::map<std::string, Shape> shapes;
   for (const MergedWeight& w : model.weights()) shapes[w.full] = w.base.shape;
   const std::map<std::string, Shape> changed = deltas.shapes();
   for (const auto& [name, shape] : changed) {
     const auto weight = shapes.find(name);
-    if (weight == shapes.end() && name == kHeadWeight) continue;  // tied, and the same as the embedding
+    if (weight == shapes.end() && name == kHeadWeight) continue;  // tied: the same as the embedding
     if (weight == shapes.end() && !deltas.replaces(name)) {
       deltas.leave_out(name);
       continue;
@@ -140,22 +139,23 @@ void require_fit(const MergedModel& model, AdapterDeltas& deltas) {
                               .place = deltas.folder().string(),
                               .remedy = kRemedy});
     if (!(weight->second == shape))
-      fail(ErrorKind::input, {.cause = fmt::format("the adapter changes a weight of shape {}, the model's is {}",
-                                                   to_string(shape), to_string(weight->second)),
-                              .place = fmt::format("{}: {}", deltas.folder().string(), name),
-                              .remedy = kRemedy});
+      fail(ErrorKind::input,
+           {.cause = fmt::format("the adapter changes a weight of shape {}, but the model's has shape {}",
+                                 to_string(shape), to_string(weight->second)),
+            .place = fmt::format("{}: {}", deltas.folder().string(), name),
+            .remedy = kRemedy});
   }
   require_whole(model, deltas);
   require_effect(deltas);
 }
 
-// The L2 norms that DoRA gives rows are those of one adapter's sum.
+// DoRA defines row norms for the sum with a single adapter.
 void require_addable(const std::deque<WeightedDeltas>& adapters) {
   for (const WeightedDeltas& a : adapters)
     if (a.deltas.config().dora && (adapters.size() > 1 || a.weight != 1))
-      fail(ErrorKind::usage, {.cause = "an adapter with DoRA is merged alone and with weight 1",
+      fail(ErrorKind::usage, {.cause = "an adapter with DoRA can only be merged alone and with weight 1",
                               .place = a.deltas.folder().string(),
-                              .remedy = "merge it first, then train or merge on the result"});
+                              .remedy = "merge it first, then train on the result or merge other adapters into it"});
 }
 
 struct MergeRun {
@@ -163,7 +163,7 @@ struct MergeRun {
   const MergedModel& model;
   const std::deque<WeightedDeltas>& adapters;
   std::optional<DType> dtype;
-  MergeReport squares = {};  // sums of squares, until the end
+  MergeReport squares = {};  // sums of squares until the end
 
   bool changes(const MergedWeight& w) const {
     return std::any_of(adapters.begin(), adapters.end(),
@@ -184,10 +184,10 @@ double squared_difference(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-// W with everything that adapters make of it.
+// W with the changes of all adapters.
 std::vector<float> merged_values(const MergeRun& run, const MergedWeight& w, std::vector<float> sum) {
   const Tensor in_f32 = view_of(std::span(sum), w.base.shape);
-  double kept = 1;  // of W: whole weights take its place by their share
+  double kept = 1;  // remaining share of W: replaced weights take their share
   for (const WeightedDeltas& a : run.adapters)
     if (a.deltas.replaces(w.full)) kept -= a.weight;
   if (kept != 1)
@@ -235,7 +235,7 @@ TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
           }};
 }
 
-/// The first adapter's folder of which that is true, else the model's.
+/// The folder of the first adapter for which `has` is true, else the model's.
 template <class Has>
 fs::path first_with(const MergeOptions& options, const Has& has) {
   for (const MergedAdapter& a : options.adapters)
@@ -243,7 +243,7 @@ fs::path first_with(const MergeOptions& options, const Has& has) {
   return options.model;
 }
 
-/// Special tokens of a folder that the model's own folder has not, or others in their place.
+/// Special tokens of a folder that are missing or different in the model's folder.
 NamedTokens other_tokens(const fs::path& folder, const fs::path& model) {
   const NamedTokens theirs = special_tokens(folder), before = special_tokens(model);
   NamedTokens others;
@@ -254,8 +254,7 @@ NamedTokens other_tokens(const fs::path& folder, const fs::path& model) {
   return others;
 }
 
-// Beside the weights: what the model's folder has, with tokenizer and chat template as an adapter was trained with
-// them.
+// Writes the other files of the model folder, with tokenizer and chat template that the adapter was trained with.
 void write_companions(const MergeOptions& options, const fs::path& to) {
   const fs::path words = first_with(options, has_tokenizer), chat = first_with(options, has_chat_template);
   copy_generation_config(options.model, to);
@@ -271,7 +270,7 @@ void write_companions(const MergeOptions& options, const fs::path& to) {
   write_named_tokens(others, *tokenizer, to);
 }
 
-// What the model's files call experts, for an adapter on some.
+// Names of experts in the model's files, for an adapter on experts.
 ExpertNames expert_names(const fs::path& model, const fs::path& adapter) {
   const std::string type = read_json(model / "config.json").value("model_type", "");
   if (std::ranges::none_of(families(), [&](const Family* f) { return f->model_type == type; })) return {};
@@ -280,8 +279,8 @@ ExpertNames expert_names(const fs::path& model, const fs::path& adapter) {
   if (!config.experts) return {};
   if (!config.experts->named_apart && !load_lora_config(adapter).target_parameters.empty())
     fail(ErrorKind::input,
-         {.cause = fmt::format("adapters on experts of {} (\"target_parameters\") cannot be merged yet: "
-                               "its files hold all experts as one tensor",
+         {.cause = fmt::format("adapters on experts of {} (\"target_parameters\") cannot be merged yet, because "
+                               "its files store all experts in one tensor",
                                config.model_type),
           .place = adapter.string(),
           .remedy = "use PEFT's merge_and_unload"});

@@ -36,7 +36,7 @@ TensorSource copied(const SafetensorsReader& reader, const std::string& name, Co
       }};
 }
 
-/// A part that is kept until it is written.
+/// A small tensor that stays in memory until it is written.
 template <class T>
 TensorSource kept(const std::string& name, std::vector<T> values) {
   const auto size = static_cast<std::int64_t>(values.size());
@@ -46,7 +46,7 @@ TensorSource kept(const std::string& name, std::vector<T> values) {
           .produce = [values = std::move(values)](const Append& append) { append(std::as_bytes(std::span(values))); }};
 }
 
-/// What a folder of 4-bit matrices has in place of one tensor each of the model's.
+/// Builds the tensors of a folder of 4-bit matrices from those of the model.
 class Conversion {
  public:
   Conversion(Ctx& ctx, const SafetensorsReader& reader, const QuantizeOptions& options)
@@ -57,7 +57,7 @@ class Conversion {
     ++report_.matrices;
     report_.parameters += matrix.numel();
     const std::string json = quant_state_json(q.state);
-    // Half a byte for each value is too much to keep: the codes are made again when they are written.
+    // The codes are recomputed when they are written, because keeping all of them would take too much memory.
     add(matrix, {.name = name,
                  .dtype = DType::u8,
                  .shape = {static_cast<std::int64_t>(q.codes.size()), 1},
@@ -108,21 +108,21 @@ class Conversion {
 BnbConfig bnb_config_of(const QuantizeOptions& options, const ModelConfig& model) {
   for (const std::string& name : options.skip_modules)
     if (!is_module_name(name))
-      fail(ErrorKind::usage, {.cause = fmt::format("--skip_modules: \"{}\" is not a name of a module", name),
+      fail(ErrorKind::usage, {.cause = fmt::format("--skip_modules: \"{}\" is not a module name", name),
                               .remedy = "give names or prefixes, such as mlp.up_proj or model.layers.0"});
   BnbConfig bnb{.bits = BnbConfig::Bits::four,
                 .quant_type = options.matrices.type,
                 .double_quant = options.matrices.nested,
                 .compute_dtype = options.compute_dtype.value_or(model.dtype),
                 .skip_modules = options.skip_modules};
-  // Where layers are named, transformers leaves out its own default, which is the head.
+  // If layers are given, transformers drops its own default, which is the head.
   auto& skip = bnb.skip_modules;
   if (!skip.empty() && std::find(skip.begin(), skip.end(), kHeadName) == skip.end())
     skip.emplace(skip.begin(), kHeadName);
   return bnb;
 }
 
-/// With the key where it stands among sorted ones.
+/// Inserts the key at its sorted place.
 Json with_quantization(const Json& config, const BnbConfig& bnb) {
   constexpr const char* kKey = "quantization_config";
   Json out = Json::object();
@@ -145,11 +145,11 @@ void check_folders(const QuantizeOptions& options, const ModelConfig& model) {
   if (fs::equivalent(options.model, options.output, same))
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
-                            .remedy = "name another folder: the unquantized weights would be lost"});
+                            .remedy = "choose another folder, or the unquantized weights would be lost"});
   if (bnb_config(model.json, options.model.string()))
-    fail(ErrorKind::input, {.cause = "the weights are quantized already",
+    fail(ErrorKind::input, {.cause = "the weights are already quantized",
                             .place = options.model.string(),
-                            .remedy = "name the 32- or 16-bit model that they were made from with --model"});
+                            .remedy = "give the 32- or 16-bit model that they were made from with --model"});
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
   if (conversion.report().matrices == 0)
     fail(ErrorKind::usage, {.cause = "no linear layer is left to quantize",
                             .place = options.model.string(),
-                            .remedy = "name fewer layers in --skip_modules"});
+                            .remedy = "give fewer layers in --skip_modules"});
   PendingModel output(options.output, "qtrain quantize");
   job.reset();
   job.emplace(options.log,

@@ -14,10 +14,10 @@
 
 namespace qtrain {
 
-/// A job that leaves nothing behind when it is stopped: a bar, and the places where ErrorKind::stopped is thrown.
+/// Progress of a job that can be stopped at any time: shows a bar and throws ErrorKind::stopped.
 class StoppableJob {
  public:
-  /// Without a log there is no bar.
+  /// Shows no bar if `log` is null.
   StoppableJob(Log* log, ProgressBar::Job job) {
     if (log != nullptr) bar_.emplace(*log, std::move(job));
   }
@@ -30,7 +30,7 @@ class StoppableJob {
   std::optional<ProgressBar> bar_;
 };
 
-/// Of all tensors that are to be written.
+/// Bytes of all tensors to write.
 inline std::int64_t bytes_of(const std::vector<TensorSource>& tensors) {
   std::int64_t bytes = 0;
   for (const TensorSource& t : tensors) bytes += t.shape.numel() * static_cast<std::int64_t>(size_of(t.dtype));
@@ -49,7 +49,8 @@ inline std::int64_t bytes_of(const std::vector<GgufTensorSource>& tensors) {
 
 inline constexpr std::size_t kWatchedChunk = std::size_t{1} << 22;
 
-/// Tensors for a writer (TensorSource, GgufTensorSource) whose bytes move `job` on, a few MB at a time.
+/// Wraps tensors for a writer (TensorSource, GgufTensorSource) so that writing their bytes advances `job`, a few MB at
+/// a time.
 template <class Source>
 std::vector<Source> watched(std::vector<Source> tensors, StoppableJob& job) {
   using Append = std::function<void(std::span<const std::byte>)>;

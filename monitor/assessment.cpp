@@ -11,19 +11,19 @@ namespace qtrain::monitor {
 namespace {
 
 constexpr double kSoon = 600;                                                     // seconds
-constexpr double kNearlyFull = 0.97, kGrowth = 0.01;                              // of what there is
+constexpr double kNearlyFull = 0.97, kGrowth = 0.01;                              // of the total
 constexpr double kOftenLimited = 0.1, kMostlyLimited = 0.5;                       // of the samples
-constexpr double kLowClock = 0.85;                                                // of the maximum
+constexpr double kLowClock = 0.85;                                                // of the maximum clock
 constexpr double kMuchWaiting = 10, kOftenStopped = 10;                           // percent
 constexpr double kBusyGpu = 80, kIdleGpu = 5, kSlackGpu = 60, kMuchTraffic = 60;  // percent
-constexpr double kBusyCores = 0.7, kIdleCores = 0.1;                              // of those that may be used
+constexpr double kBusyCores = 0.7, kIdleCores = 0.1;                              // of the usable cores
 
 double mean_of(const Series& series, std::string_view key) {
   const Statistics* s = find(series, key);
   return s != nullptr ? s->mean() : 0;
 }
 
-/// Memory that is nearly full, or will be soon if it grows on as it did.
+/// A warning if memory is nearly full, or will be soon if it keeps growing.
 std::optional<std::string> memory_warning(const std::string& whose, const Statistics* used, double total) {
   if (used == nullptr || total <= 0) return {};
   const std::string level =
@@ -32,7 +32,7 @@ std::optional<std::string> memory_warning(const std::string& whose, const Statis
   const double slope = used->slope(), left = (total - used->last()) / slope;
   const bool grows = used->count() >= 5 && slope > 0 && used->last() - used->first() > kGrowth * total;
   if (!grows || left > kSoon) return {};
-  return fmt::format("{} and grows by {}: full in about {}", level, in_unit(slope, Unit::bytes_per_second),
+  return fmt::format("{} and grows by {}: it will be full in about {}", level, in_unit(slope, Unit::bytes_per_second),
                      format_duration(left));
 }
 
@@ -41,7 +41,7 @@ void judge_memory(const Summary& s, std::vector<Finding>& findings) {
     if (warning) findings.push_back({"out_of_memory_soon", "out of memory soon: " + *warning});
   };
   add(memory_warning("memory in use", find(s.host, "memory_used_bytes"), s.usable_memory));
-  for (const Summary::Gpu& gpu : s.gpus)  // runs fill a GPU as planned, so only growth is a sign
+  for (const Summary::Gpu& gpu : s.gpus)  // runs fill a GPU as planned, so only growth matters
     if (const Statistics* used = find(gpu.series, "memory_used_bytes"); used != nullptr && used->most() > used->least())
       add(memory_warning(fmt::format("memory of GPU {}", gpu.index), used, gpu.memory_total));
 }
@@ -58,25 +58,25 @@ void judge_throttling(const Summary& s, std::vector<Finding>& findings) {
     if (heat >= kOftenLimited)
       findings.push_back(
           {"throttled", fmt::format("throttled: heat or the power supply limits GPU {} in {:.0f} % of the "
-                                    "samples, at {} and up to {:.0f} C",
+                                    "samples; it runs at {} and reaches {:.0f} C",
                                     gpu.index, 100 * heat, clocks,
                                     find(gpu.series, "temperature_celsius") != nullptr
                                         ? find(gpu.series, "temperature_celsius")->most()
                                         : 0)});
     else if (power >= kMostlyLimited && clock < kLowClock * gpu.max_clock)
       findings.push_back(
-          {"throttled", fmt::format("throttled: its power limit holds GPU {} at {} in {:.0f} % of the samples "
+          {"throttled", fmt::format("throttled: the power limit keeps GPU {} at {} in {:.0f} % of the samples "
                                     "({:.0f} W)",
                                     gpu.index, clocks, 100 * power, mean_of(gpu.series, "power_watts"))});
   }
   if (const double stopped = mean_of(s.host, "cpu_throttled_percent"); stopped >= kOftenStopped)
     findings.push_back(
-        {"throttled", fmt::format("throttled: the container's limit of {:.1f} cores stops it in {:.0f} % of "
-                                  "its periods",
+        {"throttled", fmt::format("throttled: the container's limit of {:.1f} cores stops its processes in {:.0f} % "
+                                  "of the scheduling periods",
                                   s.usable_cores, stopped)});
 }
 
-/// GPUs that anything ran on.
+/// GPUs that did any work.
 std::vector<const Summary::Gpu*> active_gpus(const Summary& s) {
   std::vector<const Summary::Gpu*> active;
   for (const Summary::Gpu& gpu : s.gpus)
@@ -90,7 +90,7 @@ double mean_over(const std::vector<const Summary::Gpu*>& gpus, std::string_view 
   return gpus.empty() ? 0 : sum / static_cast<double>(gpus.size());
 }
 
-/// Cores that work: of the watched process, else of the machine.
+/// Busy cores, of the watched process or else of the machine.
 double working_cores(const Summary& s) {
   return s.watches_process ? mean_of(s.host, "process_cpu_cores") : mean_of(s.host, "cpu_percent") / 100 * s.processors;
 }
@@ -101,23 +101,23 @@ Finding judge_gpus(const Summary& s, const std::vector<const Summary::Gpu*>& gpu
       gpus.size() == 1 ? fmt::format("GPU {}", gpus[0]->index) : fmt::format("{} GPUs", gpus.size());
   if (busy >= kBusyGpu && traffic >= kMuchTraffic)
     return {"memory_bound",
-            fmt::format("memory-bound: {} busy {:.0f} % of the time, moving data in {:.0f} % of it: larger "
-                        "batches or fewer bits raise what each byte does",
+            fmt::format("memory-bound: {} busy {:.0f} % of the time and moving data {:.0f} % of the time: larger "
+                        "batches or smaller data types do more work per byte",
                         which, busy, traffic)};
   if (busy >= kBusyGpu) return {"healthy", fmt::format("healthy: {} busy {:.0f} % of the time", which, busy)};
   if (const double cores = working_cores(s); busy < kSlackGpu && cores >= 0.9)
     return {"starved",
-            fmt::format("starved by data: {} busy {:.0f} % of the time while the host works on {:.1f} cores: what "
-                        "prepares its work does not keep up",
+            fmt::format("starved for data: {} busy only {:.0f} % of the time while {:.1f} cores of the host are busy: "
+                        "the host does not prepare work fast enough",
                         which, busy, cores)};
-  return {"underused",
-          fmt::format("underused: {} busy {:.0f} % of the time: larger batches would use more of it", which, busy)};
+  return {"underused", fmt::format("underused: {} busy only {:.0f} % of the time: larger batches would use more of it",
+                                   which, busy)};
 }
 
 Finding judge_processors(const Summary& s) {
   const double cores = working_cores(s), used = cores / s.usable_cores;
   const std::string figures = fmt::format(
-      "{}{:.2f} of {:.{}f} cores at work{}", s.watches_process ? "the process has " : "", cores, s.usable_cores,
+      "{}{:.2f} of {:.{}f} cores busy{}", s.watches_process ? "the process keeps " : "", cores, s.usable_cores,
       s.usable_cores == static_cast<int>(s.usable_cores) ? 0 : 1, s.gpus.empty() ? "" : ", no GPU busy");
   if (used >= kBusyCores) return {"healthy", "healthy: " + figures};
   if (used < kIdleCores) return {"idle", "idle: " + figures};
@@ -129,15 +129,15 @@ Finding judge_processors(const Summary& s) {
 std::vector<Finding> assess(const Summary& s) {
   if (!s.ended.empty()) return {{"ended", "ended: " + s.ended}};
   std::vector<Finding> findings;
-  if (s.samples == 0) return {{"idle", "nothing was measured: it ended before the first sample"}};
+  if (s.samples == 0) return {{"idle", "nothing was measured: monitoring ended before the first sample"}};
   judge_memory(s, findings);
   judge_throttling(s, findings);
   const Statistics* wait = find(s.run, "data_wait_percent");
   const bool waits = wait != nullptr && wait->mean() >= kMuchWaiting;
   if (waits)
     findings.push_back(
-        {"starved", fmt::format("starved by data: the run waits for rows {:.0f} % of the time; preparing them "
-                                "beforehand (qtrain preprocess) or more dataloader_num_workers helps",
+        {"starved", fmt::format("starved for data: the run waits for rows {:.0f} % of the time; prepare them in "
+                                "advance (qtrain preprocess), or raise dataloader_num_workers",
                                 wait->mean())});
   const auto active = active_gpus(s);
   const Finding work = active.empty() ? judge_processors(s) : judge_gpus(s, active);

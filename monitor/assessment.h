@@ -7,14 +7,14 @@
 
 namespace qtrain::monitor {
 
-/// One thing that the samples show: a word for programs and a sentence with the figures that it rests on.
+/// One conclusion from the samples: a machine-readable kind, and a sentence with the numbers behind it.
 struct Finding {
   std::string_view kind;  ///< out_of_memory_soon, throttled, starved, memory_bound, healthy, underused,
                           ///< idle or ended
   std::string text;
 };
 
-/// What the samples show, the most urgent first; never empty. The limits that it judges by are in docs/monitor.md.
+/// The conclusions from the samples, most urgent first; never empty. docs/monitor.md lists the thresholds.
 std::vector<Finding> assess(const Summary& summary);
 Json assessment_json(const std::vector<Finding>& findings);
 

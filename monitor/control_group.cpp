@@ -9,15 +9,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kNoLimit = 1e18;  // version 1 says "none" with about 2^63
+constexpr double kNoLimit = 1e18;  // version 1 writes about 2^63 for "no limit"
 
 std::optional<double> number_in(const fs::path& file) {
   std::ifstream in(file);
   double value = 0;
-  return in >> value ? std::optional(value) : std::nullopt;  // not of "max"
+  return in >> value ? std::optional(value) : std::nullopt;  // empty for "max"
 }
 
-/// The value behind a word in a file of lines "word value".
+/// The value after a word in a file of lines "word value".
 std::optional<double> word_in(const fs::path& file, std::string_view word) {
   std::ifstream in(file);
   double value = 0;
@@ -26,7 +26,7 @@ std::optional<double> word_in(const fs::path& file, std::string_view word) {
   return {};
 }
 
-/// The part of a line "0::/path" or "4:cpu,cpuacct:/path" behind the controller, which is empty in version 2.
+/// The path in a line "0::/path" or "4:cpu,cpuacct:/path" with that controller, which is empty in version 2.
 std::string path_in(const std::string& membership, std::string_view controller) {
   std::istringstream lines(membership);
   for (std::string line; std::getline(lines, line);) {
@@ -40,7 +40,7 @@ std::string path_in(const std::string& membership, std::string_view controller) 
   return "/";
 }
 
-/// The folder of a group and of all above it. Inside a container the path may be that of the host, which is not there.
+/// The folders of a group and its parents. In a container, the path may be that of the host, which does not exist.
 std::vector<fs::path> groups(const fs::path& mount, const std::string& path) {
   std::vector<fs::path> found;
   std::error_code error;

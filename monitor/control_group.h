@@ -6,9 +6,9 @@
 
 namespace qtrain::monitor {
 
-/// The limits of a process whose /proc/PID/cgroup reads `membership`, in the file system of control groups at `mount`:
-/// version 2, or 1 where that is mounted. Of a group and those above it the tightest limit counts; used memory leaves
-/// out files that nobody has touched for long.
+/// Limits and usage of a process whose /proc/PID/cgroup contains `membership`, from the cgroup file system at `mount`
+/// (version 2, or version 1 if that is mounted). The tightest limit of a group and its parents counts. Used memory
+/// excludes inactive file pages.
 GroupReading read_control_group(const std::filesystem::path& mount, const std::string& membership);
 
 }  // namespace qtrain::monitor

@@ -17,7 +17,7 @@ constexpr std::pair<nvml::ClockLimit, const char*> kLimits[] = {
     {nvml::power_brake, "power brake"}, {nvml::application_clocks, "application clocks"},
     {nvml::sync_boost, "sync boost"},   {nvml::display_clocks, "display clocks"}};
 
-/// The first of the names that the library has, or null: newer drivers have other names for the same.
+/// Loads the first of the names that the library has, because newer drivers renamed functions; null if it has none.
 template <class F>
 void load(void* library, F& function, std::initializer_list<const char*> names) {
   for (const char* name : names)
@@ -46,7 +46,7 @@ nvml::Functions functions_of(void* library) {
   return f;
 }
 
-/// What a function writes to its last argument; nothing where it is missing or fails.
+/// The value that a function writes to its last argument; empty if the function is missing or fails.
 template <class T, class F, class... A>
 std::optional<T> got(F function, A... arguments) {
   T value{};
@@ -66,7 +66,7 @@ std::vector<GpuProcess> processes_of(const nvml::Functions& f, nvml::Device* dev
   unsigned count = 0;
   nvml::Return result = f.processes(device, &count, nullptr);
   std::vector<nvml::ProcessInfo> infos;
-  while (result == nvml::insufficient_size && count < kMost) {  // there may be more by now
+  while (result == nvml::insufficient_size && count < kMost) {  // the number may have grown meanwhile
     infos.resize(count + 8);
     count = static_cast<unsigned>(infos.size());
     result = f.processes(device, &count, infos.data());
@@ -110,7 +110,7 @@ Gpus::Gpus(const std::string& file) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* error = dlerror();
-    problem_ = fmt::format("NVML does not load: {}", error != nullptr ? error : file);
+    problem_ = fmt::format("NVML cannot be loaded: {}", error != nullptr ? error : file);
     return;
   }
   nvml_ = functions_of(library);
@@ -119,14 +119,14 @@ Gpus::Gpus(const std::string& file) {
     return;
   }
   if (const nvml::Return result = nvml_.init(); result != nvml::success) {
-    problem_ = "NVML does not start: " + reason(result);
+    problem_ = "NVML cannot be initialized: " + reason(result);
     return;
   }
   started_ = true;
   if (nvml_.driver_version) driver_ = text_of(nvml_.driver_version);
   unsigned count = 0;
   if (const nvml::Return result = nvml_.device_count(&count); result != nvml::success)
-    problem_ = "NVML does not count GPUs: " + reason(result);
+    problem_ = "NVML cannot count the GPUs: " + reason(result);
   else if (count == 0)
     problem_ = "NVML finds no GPU";
 }

@@ -19,14 +19,14 @@ struct GpuProcess {
 struct GpuReading {
   int index = 0;
   std::string name;
-  Values values;                        ///< by the keys of gpu_quantities(); what the driver does not tell is missing
-  std::vector<std::string> limited_by;  ///< what keeps its clocks down: "power cap", "temperature", ...
+  Values values;  ///< by the keys of gpu_quantities(), without those that the driver does not report
+  std::vector<std::string> limited_by;  ///< reasons for reduced clocks: "power cap", "temperature", ...
   std::vector<GpuProcess> processes;
-  std::string problem;  ///< why nothing can be told of it; empty: it can
+  std::string problem;  ///< why it cannot be read; empty if it can
 };
 
-/// The GPUs of this machine through the driver's NVML, which is opened while the program runs. Without it there are
-/// none, and `problem` says why.
+/// The GPUs of this machine, read through the driver's NVML, which is loaded at run time. Without NVML there are none,
+/// and `problem` says why.
 class Gpus {
  public:
   explicit Gpus(const std::string& file = "libnvidia-ml.so.1");

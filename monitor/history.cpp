@@ -32,7 +32,7 @@ void History::add(double seconds, double value) {
 
 double History::bar_seconds(const Look& look) {
   double bar = look.interval;
-  while (bar * (look.bars - 1) < std::min(look.now, kSeconds)) bar *= 2;  // the newest time has only begun
+  while (bar * (look.bars - 1) < std::min(look.now, kSeconds)) bar *= 2;  // the newest bar is not full yet
   return bar;
 }
 

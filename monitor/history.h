@@ -5,25 +5,26 @@
 
 namespace qtrain::monitor {
 
-/// The values of the last minutes as a row of bars, one for each of equal times, the newest last. Times begin at
-/// multiples of their length, so that a bar stays as it is while later ones come.
+/// Draws the values of the last minutes as a row of bars, one per time interval, the newest last. Intervals begin at
+/// multiples of their length, so that a finished bar does not change.
 class History {
  public:
-  static constexpr double kSeconds = 300;  ///< what is older is forgotten
+  static constexpr double kSeconds = 300;  ///< older values are dropped
 
-  /// Times do not decrease.
+  /// Adds a value. Times must not decrease.
   void add(double seconds, double value);
 
   struct Look {
-    double now = 0, interval = 1;  ///< seconds: of the newest sample, and from one to the next
+    double now = 0, interval = 1;  ///< seconds: time of the newest sample, and between samples
     int bars = 0;                  ///< columns
-    double full = 0;               ///< the value of the highest bar; 0: that of the largest value
-    bool unicode = false;          ///< else bars are ASCII characters
+    double full = 0;               ///< value of a full bar; 0 for the largest value
+    bool unicode = false;          ///< draw bars with block characters instead of ASCII
   };
-  /// `bars` columns. A time without a value has the bar of the one before, and blanks stand before the first value.
+  /// The row of `bars` columns. An interval without a value repeats the bar before; there are blanks before the first
+  /// one.
   std::string drawn(const Look& look) const;
 
-  /// Seconds of a bar: the interval times a power of two, so that all samples since the start, or kSeconds, fit.
+  /// Seconds per bar: the interval times a power of two, so that all samples since the start, or kSeconds, fit.
   static double bar_seconds(const Look& look);
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What could be read of a file: a file of /proc can be opened and then not be read, of another user or of a process
-/// that has ended meanwhile.
+/// The readable part of a file: a file in /proc may open but fail to read if it belongs to another user or if the
+/// process has just ended.
 std::string contents(const fs::path& file) {
   std::ostringstream out;
   out << std::ifstream(file).rdbuf();
@@ -30,7 +30,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// "name: value" of a line of that file; files of /proc give sizes in kB.
+/// The value in a line "name: value"; files in /proc give sizes in kB.
 std::optional<std::uint64_t> value_in(const std::string& text, std::string_view name) {
   const auto at = ("\n" + text).find("\n" + std::string(name) + ":");
   if (at == std::string::npos) return {};
@@ -43,7 +43,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-/// A line of /proc/PID/stat. The name is in parentheses and may have any character. Source: proc(5).
+/// Parses /proc/PID/stat. The name is in parentheses and may contain any character. Source: proc(5).
 std::optional<ProcessReading> process_of(const std::string& line, double page) {
   const auto open = line.find('('), close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return {};
@@ -93,7 +93,7 @@ std::optional<ProcessReading> Host::process(std::int64_t pid) const {
   const fs::path folder = root_ / "proc" / std::to_string(pid);
   std::optional<ProcessReading> found = process_of(contents(folder / "stat"), page_);
   if (!found || found->ended) return {};
-  const std::string io = contents(folder / "io");  // of another user it cannot be read
+  const std::string io = contents(folder / "io");  // not readable for another user's process
   found->read_bytes = value_in(io, "read_bytes");
   found->written_bytes = value_in(io, "write_bytes");
   return found;
@@ -103,7 +103,7 @@ std::vector<ProcessReading> Host::all_processes() const {
   std::vector<ProcessReading> all;
   for (const std::int64_t pid : numbers_in(root_ / "proc"))
     if (auto p = process_of(contents(root_ / "proc" / std::to_string(pid) / "stat"), page_); p && !p->ended)
-      all.push_back(std::move(*p));  // others have ended since the folder was read
+      all.push_back(std::move(*p));  // some may have ended since the folder was read
   return all;
 }
 
@@ -124,9 +124,9 @@ std::vector<ProcessReading> Host::family_of(std::int64_t pid) const {
   return found;
 }
 
-// Parts of disks, and what is made of other disks or of memory, would count twice.
+// Skips partitions and devices on top of other disks or memory, which would count twice.
 void Host::read_disks(HostReading& reading) const {
-  constexpr std::uint64_t kSector = 512;  // whatever that of the disk is
+  constexpr std::uint64_t kSector = 512;  // independent of the disk's own sector size
   std::ifstream in(root_ / "proc/diskstats");
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
@@ -143,7 +143,7 @@ void Host::read_disks(HostReading& reading) const {
   }
 }
 
-// Bridges and tunnels pass on what a device has counted; a container may have nothing but those.
+// Skips bridges and tunnels, whose bytes a device also counts, unless there is nothing else, as in a container.
 void Host::read_network(HostReading& reading) const {
   struct Counters {
     std::uint64_t in = 0, out = 0;
@@ -186,7 +186,7 @@ HostReading Host::read(double seconds, std::optional<std::int64_t> watched) cons
     }
     std::istringstream words(line.substr(4));
     std::vector<std::uint64_t> ticks{std::istream_iterator<std::uint64_t>(words), {}};
-    ticks.resize(8);  // user nice system idle iowait irq softirq steal; what follows is in user and nice already
+    ticks.resize(8);  // user nice system idle iowait irq softirq steal; the rest is already in user and nice
     for (const std::uint64_t t : ticks) reading.cpu_all += t;
     reading.cpu_busy = reading.cpu_all - ticks[3] - ticks[4];
   }

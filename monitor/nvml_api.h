@@ -1,7 +1,7 @@
 #pragma once
-/// The part of NVML's C interface that is used. It is declared here because the library comes with the driver, is
-/// opened while the program runs and need not be there when it is built. Source: NVML API Reference, and nvml.h of
-/// CUDA 13. tests/monitor/nvml_api_native_test.cpp holds it against an installed nvml.h.
+/// The part of NVML's C interface that qtrain uses. Declared here because the library comes with the driver, is loaded
+/// at run time and need not exist at build time. Source: NVML API Reference, and nvml.h of CUDA 13.
+/// tests/monitor/nvml_api_native_test.cpp compares it with an installed nvml.h.
 namespace qtrain::nvml {
 
 struct Device;
@@ -10,22 +10,22 @@ enum Return : int { success = 0, not_supported = 3, insufficient_size = 7 };
 enum ClockType : int { sm_clock = 1 };
 enum TemperatureSensor : int { gpu_sensor = 0 };
 
-/// Percent of the time of the last sample period in which a kernel ran; in which memory was read or written.
+/// Percent of the last sample period in which a kernel ran, and in which memory was read or written.
 struct Utilization {
   unsigned gpu, memory;
 };
-/// Bytes.
+/// Device memory in bytes.
 struct Memory {
   unsigned long long total, free, used;
 };
-/// Of nvmlDeviceGetComputeRunningProcesses_v3; `used` is all ones where the driver does not know.
+/// Result of nvmlDeviceGetComputeRunningProcesses_v3; `used` is all ones if the driver does not know.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used;
   unsigned gpu_instance, compute_instance;
 };
 
-/// What keeps clocks below their maximum: bits of nvmlDeviceGetCurrentClocksEventReasons.
+/// Reasons for clocks below the maximum: bits of nvmlDeviceGetCurrentClocksEventReasons.
 enum ClockLimit : unsigned long long {
   idle = 0x1,
   application_clocks = 0x2,
@@ -38,7 +38,7 @@ enum ClockLimit : unsigned long long {
   display_clocks = 0x100,
 };
 
-/// A function is null where the library lacks it.
+/// Functions of the library; null if it lacks one.
 struct Functions {
   Return (*init)();
   Return (*shutdown)();

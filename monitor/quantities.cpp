@@ -28,7 +28,7 @@ constexpr Quantity kRun[] = {{"tokens_per_second", "tokens", Unit::per_second},
                              {"data_wait_percent", "data wait", Unit::percent},
                              {"loss", "loss", Unit::number}};
 
-/// What a prefix stands for, and how it is written.
+/// Unit prefixes and the factor between them.
 struct Prefixes {
   double step;
   std::array<const char*, 6> names;
@@ -96,7 +96,7 @@ void Statistics::add(double seconds, double value) {
   const double t = seconds - origin_;
   times_ += t;
   squares_ += t * t;
-  products_ += t * (value - first_);  // from the first value on, which may be large beside the changes
+  products_ += t * (value - first_);  // relative to the first value, which may be large compared with the changes
 }
 
 double Statistics::slope() const {

@@ -14,7 +14,7 @@ bool RunRows::update() {
   std::ifstream in(file_);
   in.seekg(static_cast<std::streamoff>(read_));
   bool is_new = false;
-  for (std::string line; std::getline(in, line) && !in.eof();) {  // the last line may not be whole yet
+  for (std::string line; std::getline(in, line) && !in.eof();) {  // the last line may be incomplete
     read_ += line.size() + 1;
     is_new = take(line) || is_new;
   }

@@ -8,17 +8,17 @@
 
 namespace qtrain::monitor {
 
-/// The newest row of a run's training, of its metrics.jsonl.
+/// The newest training row in a run's metrics.jsonl.
 struct RunRow {
   std::int64_t step = 0;
   Values values;  ///< by the keys of run_quantities()
 };
 
-/// Follows the metrics.jsonl of a run as it grows, also where the run starts anew and the file with it.
+/// Follows a run's metrics.jsonl as it grows, even if the run starts over and rewrites the file.
 class RunRows {
  public:
   explicit RunRows(std::filesystem::path folder) : file_(std::move(folder) / "metrics.jsonl") {}
-  /// Reads what has come; whether that was a new row of training.
+  /// Reads new lines. Returns whether there was a new training row.
   bool update();
   const std::optional<RunRow>& last() const { return last_; }
   /// Whether the run has written its totals.

@@ -7,8 +7,8 @@
 namespace qtrain::monitor {
 namespace {
 
-/// Processor time of the processes together. One that is new has begun since; one that is gone takes its last time
-/// along.
+/// Processor time of all processes since the reading before. New processes count from 0; the last time of ended ones is
+/// lost.
 double family_ticks(const HostReading& before, const HostReading& now) {
   std::uint64_t ticks = 0;
   for (const ProcessReading& p : now.processes) {
@@ -19,7 +19,7 @@ double family_ticks(const HostReading& before, const HostReading& now) {
   return static_cast<double>(ticks);
 }
 
-/// Bytes of those processes whose counters could be read both times; nothing if there were none.
+/// Bytes of the processes whose counters could be read both times; empty if there are none.
 std::optional<double> family_bytes(const HostReading& before, const HostReading& now,
                                    std::optional<std::uint64_t> ProcessReading::*counter) {
   std::optional<double> bytes;

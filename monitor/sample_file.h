@@ -10,15 +10,15 @@
 
 namespace qtrain::monitor {
 
-/// A file {"samples": [...], ...} that is one whole JSON document after every sample, so that one who is killed leaves
-/// all that there was. A device or FIFO gets the same document piece by piece, and is whole after the last one.
-/// Errors: ErrorKind::disk.
+/// A file {"samples": [...], ...} that is a complete JSON document after every sample, so that nothing is lost if the
+/// program is killed. A device or FIFO gets the same document piece by piece, complete only after the last one. Throws
+/// ErrorKind::disk.
 class SampleFile {
  public:
   explicit SampleFile(std::filesystem::path file);
-  /// `rest`: an object, whose members stand behind the samples and take the place of the former ones.
+  /// Adds a sample. `rest` is an object whose members follow the samples and replace the former ones.
   void add(const Json& sample, const Json& rest);
-  /// The same without another sample; the last call about a device or FIFO.
+  /// Replaces only the rest; for a device or FIFO this must be the last call.
   void set_rest(const Json& rest);
 
  private:
@@ -27,8 +27,8 @@ class SampleFile {
 
   std::filesystem::path path_;
   Descriptor file_;
-  std::optional<DirectFile> direct_;  ///< instead of it: what is written there stays
-  std::int64_t end_ = 0;              ///< of the samples, in bytes
+  std::optional<DirectFile> direct_;  ///< used instead of file_ for a device or FIFO
+  std::int64_t end_ = 0;              ///< end of the samples in the file, in bytes
   bool any_ = false;
 };
 

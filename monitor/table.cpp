@@ -17,7 +17,7 @@ constexpr const char* kGpuRow = "{:<4}{:>5}{:>8}{:>9}{:>6}{:>7}{:>9}  {}";
 constexpr int kCell = 11, kLabel = 15, kWidestLabel = 24;
 constexpr int kGap = 2, kMinBars = 16, kMaxBars = 40, kGpuBars = 12;
 
-/// Widths of a table, and of the last minutes beside it where there is room for them.
+/// Widths of a table and, if there is room, of the bars beside it.
 struct Layout {
   int label = kWidestLabel, bars = 0;
   History::Look look = {};
@@ -35,7 +35,7 @@ struct Layout {
     its.bars = width;
     return fmt::format("{:<{}}", "last " + format_duration(History::bar_seconds(its) * width), width);
   }
-  /// `full`: the value of the highest bar; 0: the largest.
+  /// `full`: value of a full bar; 0 for the largest value.
   std::string bars_of(const Statistics& s, int width, double full) const {
     History::Look its = look;
     its.bars = width;
@@ -107,7 +107,7 @@ const Series& series_of(const Summary& s, int gpu) {
   return std::ranges::find(s.gpus, gpu, &Summary::Gpu::index)->series;
 }
 
-// For several GPUs: one line each.
+// One line per GPU, for several GPUs.
 std::vector<std::string> gpu_lines(const std::vector<GpuReading>& gpus, const Summary& s, const Layout& layout) {
   const auto beside = [&](const std::string& bars, const std::string& text) {
     return layout.bars > 0 ? fmt::format("{}  {}", bars, text) : text;
@@ -134,7 +134,7 @@ std::vector<std::string> gpu_lines(const std::vector<GpuReading>& gpus, const Su
 std::string processes_of(const GpuReading& gpu) {
   std::string text;
   for (const GpuProcess& p : gpu.processes)
-    text += fmt::format("{}{}{}", text.empty() ? "processes there: " : ", ", p.pid,
+    text += fmt::format("{}{}{}", text.empty() ? "processes: " : ", ", p.pid,
                         p.bytes ? " " + in_unit(*p.bytes, Unit::bytes) : "");
   return text;
 }
@@ -160,10 +160,11 @@ void append_findings(std::vector<std::string>& lines, const Summary& s, int colu
 std::vector<std::string> live_view(const Heading& heading, const Sample& now, const Summary& s, int columns) {
   const Layout layout(heading, s, columns);
   std::vector<std::string> lines = wrapped(title(heading, s), columns);
-  append(lines, wrapped(machine(s) + (heading.no_gpu.empty() ? "" : "; no GPU to be seen"), columns));
+  append(lines, wrapped(machine(s) + (heading.no_gpu.empty() ? "" : "; no GPU found"), columns));
   const std::vector<Finding> findings = assess(s);
   const std::string others = findings.size() > 1 ? fmt::format(" (and {} more)", findings.size() - 1) : "";
-  append(lines, wrapped(findings.front().text + others, columns));  // not below, where a low terminal ends
+  append(lines,
+         wrapped(findings.front().text + others, columns));  // at the top, because a short terminal cuts off the bottom
   lines.push_back(head_row("now", layout));
   append_rows(lines, {host_quantities(), s.host}, layout);
   append_gpus(lines, now, s, layout);

@@ -6,24 +6,24 @@
 
 namespace qtrain::monitor {
 
-/// What a view is about, for its first lines.
+/// Contents of a view's first lines.
 struct Heading {
-  std::string watched;   ///< "process 4242 (qtrain)"; empty: the machine
+  std::string watched;   ///< "process 4242 (qtrain)"; empty for the whole machine
   double interval = 1;   ///< seconds
-  double duration = 0;   ///< seconds; 0: until it is stopped
-  std::string no_gpu;    ///< why there is none to be seen; empty: there is
-  bool unicode = false;  ///< the terminal shows characters beyond ASCII
+  double duration = 0;   ///< seconds; 0 to run until stopped
+  std::string no_gpu;    ///< why no GPU can be read; empty if one can
+  bool unicode = false;  ///< whether the terminal shows non-ASCII characters
 };
 
-/// Lines of at most `columns` (60 and more): how things stand now beside mean, min and max of all samples, and the
-/// assessment up to now. Several GPUs have a line each. From 80 columns on the last minutes are drawn beside the
-/// numbers: percentages between 0 and 100, the rest between 0 and the largest value that is shown.
+/// The live view in lines of at most `columns` (at least 60): current values with mean, min and max over all samples,
+/// and the assessment so far. With several GPUs, each has one line. From 80 columns on, bars show the last minutes:
+/// percentages from 0 to 100, other values from 0 to the largest one shown.
 std::vector<std::string> live_view(const Heading& heading, const Sample& now, const Summary& summary, int columns);
 
-/// The same of the whole time, with everything of each GPU, and what it shows in words.
+/// The final summary, with all values of each GPU and the assessment.
 std::string summary_text(const Heading& heading, const Summary& summary, int columns);
 
-/// One line of a sample, for where no view can be drawn again.
+/// A sample in one line, for outputs that cannot be redrawn.
 std::string sample_line(const Sample& sample);
 
 }  // namespace qtrain::monitor

@@ -3,10 +3,10 @@
 namespace qtrain {
 namespace {
 
-/// Layers with an adapter that read one input.
+/// Layers with adapters that share an input.
 struct Adapted {
   double in = 0, out = 0, ranks = 0;
-  double decomposed = 0;  ///< results with a magnitude
+  double decomposed = 0;  ///< outputs with a DoRA magnitude
 
   void add(const Shape& shape, std::int64_t rank) {
     in = static_cast<double>(shape[1]);
@@ -20,7 +20,7 @@ struct Adapted {
   }
 };
 
-// Forward and backward of one group.
+// Forward and backward traffic of one group of layers.
 AdapterPasses passes_of(const Adapted& a, const Transformer& model) {
   const bool apart = model.device().kind == DeviceKind::cuda;
   const bool drops = model.options().lora && model.options().lora->dropout > 0;

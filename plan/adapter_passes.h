@@ -3,17 +3,17 @@
 
 namespace qtrain {
 
-/// Elements of a token's activations that GEMMs of adapters read and write beside those of their layers, in all blocks
-/// and the head. An adapter's GEMMs have too few columns to be bound by anything else.
+/// Activation elements per token that the GEMMs of adapters read and write in addition to their layers' own, in all
+/// blocks and the head. An adapter's GEMMs have so few columns that only memory traffic limits them.
 struct AdapterPasses {
-  double forward = 0, backward = 0;  ///< of all blocks, once
-  double head = 0;                   ///< of the head, both ways, for a token that reaches it
+  double forward = 0, backward = 0;  ///< one pass through all blocks
+  double head = 0;                   ///< forward and backward of the head, for a token that reaches it
 };
 
-/// Of layers that read one input of `in` elements and give `out`: forward A reads the input, B reads and writes the
-/// results; backward B and its gradient read theirs, A reads the input, and reads and writes its gradient. On a
-/// processor B and the gradient of the input are in the layers' own pass (see model/projection.h). Dropout and
-/// magnitudes have passes of their own.
+/// Counts, for layers that share an input of `in` elements and have `out` outputs: in the forward pass A reads the
+/// input and B reads and writes the outputs; in the backward pass B and its gradient read the output gradients, and A
+/// reads the input and reads and writes its gradient. On a processor, B and the gradient of the input are part of the
+/// layers' own pass (see model/projection.h). Dropout and magnitudes add passes of their own.
 AdapterPasses adapter_passes(const Transformer& model);
 
 }  // namespace qtrain

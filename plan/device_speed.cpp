@@ -14,19 +14,20 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-/// Shares of a card's peak that passes through models of one width reach. Nothing of it was measured.
+/// Fractions of a GPU's peak that training reaches for models of one width. These are not measured.
 struct PeakShares {
   std::int64_t width;
   Ranged<double> flops;
 };
-// The least is what the instructions of today's kernels say for an H200 (75,000 tokens/s of Qwen3-0.6B and 11,300 of
-// Qwen3-8B are 32 and 54 % with the update, and with adapters less), the most what the goals ask for (105,000 and
-// 12,400 tokens/s). Small models reach less: each FLOP of their GEMMs comes with more bytes of norms and rotations.
+// The slow case follows from the instruction counts of the current kernels on an H200 (75,000 tokens/s for Qwen3-0.6B
+// and 11,300 for Qwen3-8B, which is 32 and 54 % including the update, and less with adapters), the fast case from the
+// goals (105,000 and 12,400 tokens/s). Small models reach less, because they move more bytes per GEMM FLOP for norms
+// and rotary embeddings.
 constexpr PeakShares kNarrow{.width = 2048, .flops = {.slow = 0.29, .usual = 0.30, .fast = 0.47}};
 constexpr PeakShares kWide{.width = 4096, .flops = {.slow = 0.50, .usual = 0.55, .fast = 0.62}};
-// Of the bandwidth: GEMMs of an adapter's rank are taken to reach half of it, copies reach four fifths.
+// Fractions of the bandwidth: 1/2 is assumed for GEMMs with an adapter's few columns, copies reach 4/5.
 constexpr Ranged<double> kBandwidth{.slow = 0.5, .usual = 0.65, .fast = 0.8};
-// Of a step on a processor, that GEMMs take; four fifths where little is beside them.
+// Fraction of a step on a processor that GEMMs take; 4/5 if there is little other work.
 constexpr Ranged<double> kProcessor{.slow = 0.5, .usual = 0.6, .fast = 0.8};
 
 Tensor matrix(Ctx& ctx, const DeviceMemory& memory, Shape shape) {
@@ -60,7 +61,7 @@ double measured_flops(Ctx& ctx) {
   return 2.0 * kRows * kWidth * kWidth / least;
 }
 
-// Of a sum of two vectors that no cache holds: two are read, and one is written.
+// Bandwidth of adding two vectors that are too large for the caches: two reads and one write.
 double measured_bandwidth(Ctx& ctx) {
   constexpr std::int64_t kElements = 8 << 20;
   const std::size_t bytes = kElements * sizeof(float);

@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// A prediction with the least, the usual and the most that a device is taken to reach.
+/// A prediction for a slow, a usual and a fast case.
 template <class T>
 struct Ranged {
   T slow, usual, fast;
@@ -24,33 +24,33 @@ Ranged<T> alike(const T& value) {
   return {value, value, value};
 }
 
-/// What a device is taken to reach.
+/// Speed that a device is assumed to reach.
 struct DeviceSpeed {
-  double flops = 0;               ///< floating-point operations a second, in GEMMs and what is between them
-  double bandwidth = 0;           ///< bytes a second of its memory
-  std::optional<double> loading;  ///< tokens a second that the host prepares; none: not known
+  double flops = 0;               ///< FLOP/s over GEMMs and the work between them
+  double bandwidth = 0;           ///< memory bandwidth, bytes/s
+  std::optional<double> loading;  ///< tokens/s that the host prepares; empty if unknown
 };
 
-/// Shares of a card's data sheet that runs reach.
+/// Fractions of a GPU's data-sheet peaks that runs reach.
 struct SheetShares {
   double flops = 0, bandwidth = 0;
 };
-/// Of a model so wide; of all three cases the same where the share of the operations is given.
+/// Fractions for a model of this width. With `mfu`, all three cases are the same.
 Ranged<SheetShares> sheet_shares(std::int64_t hidden_size, std::optional<double> mfu = {});
 
-/// A processor as it is measured now; a card by its data sheet.
+/// Speed of this processor, measured now; of a GPU, from its data sheet.
 Ranged<DeviceSpeed> measured_speed(MatmulPrecision matmul, int threads);
 Ranged<DeviceSpeed> published_speed(const GpuModel& gpu, MatmulPrecision matmul, const Ranged<SheetShares>& shares);
 
-/// What runs on a device.
+/// The work that a device does.
 struct ComputedThere {
   MatmulPrecision matmul;
   int threads = 1;
   std::int64_t hidden_size = 0;
 };
-/// Of a device that is here: none for a card that is not known.
+/// Speed of a device of this machine; empty for an unknown GPU.
 std::optional<Ranged<DeviceSpeed>> speed_here(const TargetDevice& target, const ComputedThere& computed);
-/// Tokens a second that one thread puts into micro-batches of so many of these rows.
+/// Tokens/s at which one thread makes micro-batches of `micro_batch_size` of these rows.
 double loading_speed(const Dataset& rows, std::int64_t micro_batch_size);
 
 }  // namespace qtrain

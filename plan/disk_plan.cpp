@@ -21,7 +21,7 @@ std::int64_t max_checkpoints(const TrainingSection& t, const StepPlan& steps) {
       between = t.eval_strategy == EvalStrategy::epoch ? epoch : every(t.eval_steps.value_or(t.logging_steps));
   }
   const std::int64_t saved = (steps.max_steps + between - 1) / between;
-  // Those that are kept, and one in the making.
+  // The checkpoints that are kept, and one being written.
   return t.save_total_limit ? std::min(saved, std::max<std::int64_t>(*t.save_total_limit, 1) + 1) : saved;
 }
 
@@ -37,10 +37,10 @@ DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const Step
   if (!setup.model->options().lora)
     for (const Param& p : setup.model->weights().all()) {
       plan.result += bytes_of(p, setup.saved_dtype);
-      if (setup.saved_dtype != DType::f32) state += bytes_of(p, p.spec.dtype);  // the weights as they are trained
+      if (setup.saved_dtype != DType::f32) state += bytes_of(p, p.spec.dtype);  // the master weights
     }
   const auto rule = make_rule(optimizer_options(t));
-  for (const Param* p : setup.model->trained())  // that of all ranks
+  for (const Param* p : setup.model->trained())  // the state of all ranks
     for (const StateSpec& s : rule->state_of(p->spec))
       state += static_cast<double>(s.shape.numel()) * static_cast<double>(size_of(s.dtype));
   plan.checkpoint = t.save_only_model ? plan.result : plan.result + state;
@@ -51,17 +51,17 @@ DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const Step
 DiskVerdict judge_disk(const DiskPlan& plan, std::optional<double> free) {
   constexpr double kMb = 1e6;
   if (!free || plan.total() <= *free) return {};
-  const std::string there = fmt::format("{:.1f} MB are free", *free / kMb);
+  const std::string there = fmt::format("only {:.1f} MB are free", *free / kMb);
   if (plan.least() <= *free)
     return {.problem = {},
-            .warning = fmt::format("about {:.1f} MB will be written ({} of {:.1f} MB), and {}", plan.total() / kMb,
+            .warning = fmt::format("the run will write about {:.1f} MB ({} of {:.1f} MB), but {}", plan.total() / kMb,
                                    counted(plan.checkpoints, "checkpoint"), plan.checkpoint / kMb, there)};
   const std::string beside =
-      plan.checkpoints > 0 ? fmt::format(" and a checkpoint beside it {:.1f} MB", plan.checkpoint / kMb) : "";
+      plan.checkpoints > 0 ? fmt::format(", plus {:.1f} MB for a checkpoint", plan.checkpoint / kMb) : "";
   return {.problem =
-              ErrorText{.cause = fmt::format("the result takes {:.1f} MB{}, and {}", plan.result / kMb, beside, there),
+              ErrorText{.cause = fmt::format("the result needs {:.1f} MB{}, but {}", plan.result / kMb, beside, there),
                         .place = {},
-                        .remedy = "make room, or name another output_dir"},
+                        .remedy = "free some disk space, or choose another output_dir"},
           .warning = {}};
 }
 

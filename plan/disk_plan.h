@@ -9,26 +9,27 @@
 
 namespace qtrain {
 
-/// What a run writes to its output_dir, in bytes.
+/// Bytes that a run writes to its output_dir.
 struct DiskPlan {
   double result = 0;             ///< the final model or adapter
   double checkpoint = 0;         ///< one checkpoint
-  std::int64_t checkpoints = 0;  ///< that are there at once at the most, the one in the making among them
+  std::int64_t checkpoints = 0;  ///< maximum number at the same time, including one being written
 
   double total() const { return result + static_cast<double>(checkpoints) * checkpoint; }
-  /// The result, and where checkpoints are saved the first of them.
+  /// The result, and one checkpoint if the run saves any.
   double least() const { return result + (checkpoints > 0 ? checkpoint : 0); }
 };
 DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const StepPlan& steps);
 
-/// How many checkpoints of a run are there at once at the most, the one in the making among them; 0: it saves none.
+/// Maximum number of checkpoints that exist at the same time, including one being written; 0 if the run saves none.
 std::int64_t max_checkpoints(const TrainingSection& t, const StepPlan& steps);
 
-/// What is said of a plan where so many bytes are `free` (none: not known).
+/// Problem or warning about a disk plan.
 struct DiskVerdict {
-  std::optional<ErrorText> problem;    ///< the run could not even write `least`
-  std::optional<std::string> warning;  ///< it could not keep all that it wants to keep
+  std::optional<ErrorText> problem;    ///< even `least` does not fit
+  std::optional<std::string> warning;  ///< not all of `total` fits
 };
+/// Judges a plan against the `free` bytes; nothing if they are unknown.
 DiskVerdict judge_disk(const DiskPlan& plan, std::optional<double> free);
 
 }  // namespace qtrain

@@ -17,14 +17,14 @@
 namespace qtrain {
 namespace {
 
-constexpr int kUnknownGpu = 9;  // its compute capability
-constexpr double kFull = 0.9;   // of a device's memory; with more a run has little room
+constexpr int kUnknownGpu = 9;  // compute capability assumed for it
+constexpr double kFull = 0.9;   // fraction of the memory above which there is little room
 
 struct SplitRows {
   Dataset train, evaluation;
 };
 
-/// Where the run computes, asking no device that need not be here.
+/// Where the run computes; does not query a device that need not be installed.
 struct Place {
   ComputePlan compute;
   TargetDevice target;
@@ -40,7 +40,7 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
     return {compute, target_gpu(gpu->name, gpu->major, usable_memory(*gpu))};
   }
   if (choice.device == "cuda" && !cuda_problem().empty())
-    return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};
+    return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not installed", kUnknownGpu, 0)};
   const ComputePlan compute = plan_compute(choice);
   require_optimizer(config, compute.device);
   return {compute, target_here(compute.device, threads)};
@@ -53,10 +53,10 @@ SplitRows read_splits(const Config& config, DataPreparation&& preparation) {
   return rows;
 }
 
-/// How the tokens of a run come.
+/// Lengths of the documents and micro-batches of a run.
 struct Course {
   TokenMix mix;
-  double micro_batch_tokens = 0;  ///< of a rank, in the mean
+  double micro_batch_tokens = 0;  ///< mean of a rank's micro-batches
 
   StepWork step(const TrainingSection& t) const {
     return {.mix = mix,
@@ -91,7 +91,7 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
           .micro_batch_tokens = static_cast<double>(e.work.train.tokens) / e.sharing};
 }
 
-// Null: a processor, or a card that is not known.
+// Null for a processor or an unknown GPU.
 const GpuModel* gpu_of(const Place& place, const EstimateOptions& options) {
   if (options.gpu || place.compute.device.kind == DeviceKind::cpu) return options.gpu;
   return find_gpu(place.target.name);
@@ -111,23 +111,23 @@ bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision mat
     require_precision(matmul, gpu.name, gpu.major);
     require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
     return true;
-  } catch (const Error&) {  // what it says is for a run on that GPU
+  } catch (const Error&) {  // its message is meant for a run on that GPU
     return false;
   }
 }
 
-/// What runs on cards that are compared.
+/// The run to predict on each GPU.
 struct ComparedRun {
   StepWork step;
   std::optional<double> mfu;
 };
 
-/// Whether each kind of GPU can do the run, by the plan that it would have there; wherever it runs now.
+/// Whether each GPU model can do the run, by the memory plan it would have there.
 std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const ComparedRun& compared) {
   const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
   const ModelSetup setup = set_up_model(compute, training_request(config));
   const std::string& wanted = config.training.gradient_checkpointing.policy;
-  const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
+  const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // keeps only the copies that the config requests
   PlannedRun asked = planned_run(config, *setup.model, e.work, unknown);
   choose_copies(asked, {});
   const Ranged<SheetShares> shares = sheet_shares(setup.model->config().hidden_size, compared.mfu);
@@ -156,7 +156,7 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const 
   return gpus;
 }
 
-/// The keys of copies that the plan chose by itself.
+/// The keys of optional copies that the plan chose automatically.
 std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& run) {
   std::vector<std::string> keys;
   if (run.choice.operand_copies == KeepCopies::yes && config.training.operand_copies == CopyChoice::automatic)
@@ -178,7 +178,7 @@ RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course
 void add_ranks(Estimate& e, const ResolvedConfig& resolved, const RanksWork& work) {
   const Config& config = resolved.value;
   e.of_ranks = estimate_ranks(resolved, work);
-  const std::vector<StageEstimate>& stages = e.of_ranks->stages;  // one where weights are on the host
+  const std::vector<StageEstimate>& stages = e.of_ranks->stages;  // only one if the weights are on the host
   const auto stage = static_cast<ZeroStage>(config.run.zero_stage);
   const StageEstimate& own =
       stages.size() == 1 ? stages.front() : *std::ranges::find(stages, stage, &StageEstimate::stage);
@@ -193,13 +193,13 @@ TracedRun trace_run(const Config& config, const PlannedRun& run, const std::file
   const StepTrace trace = StepTrace::read(folder);
   if (trace.ranks() != run.ranks)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("the timelines are of {} ranks, and the config has {}", trace.ranks(), run.ranks),
+         {.cause = fmt::format("the timelines have {} ranks, but the config has {}", trace.ranks(), run.ranks),
           .place = folder.string(),
-          .remedy = fmt::format("give the config of that run, or nproc={} nnodes=1", trace.ranks())});
+          .remedy = fmt::format("give the config of that run, or set nproc={} nnodes=1", trace.ranks())});
   return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run));
 }
 
-/// Where the largest batch of an evaluation takes more than a step of the training.
+/// Adds a remark if the largest evaluation batch needs more memory than a training step.
 void remark_on_evaluation(Estimate& e, PlanQuestion question) {
   question.work = [work = std::move(question.work)](const Config& c) {
     Workload training = work(c);
@@ -210,8 +210,8 @@ void remark_on_evaluation(Estimate& e, PlanQuestion question) {
   const std::size_t without = plan_of(question, question.config).memory.total();
   if (static_cast<double>(without) > kWorthSaying * static_cast<double>(e.memory.total())) return;
   e.remarks.push_back(fmt::format(
-      "the peak is in the evaluation: its largest batch has {}, and training alone takes {:.0f} MiB less; a "
-      "smaller per_device_eval_batch_size saves that and gives the same loss",
+      "evaluation needs the most memory: its largest batch has {}, and training alone needs {:.0f} MiB less; a "
+      "smaller per_device_eval_batch_size saves that memory and gives the same loss",
       counted(e.work.evaluation->tokens, "token"),
       static_cast<double>(e.memory.total() - without) / static_cast<double>(std::size_t{1} << 20)));
 }
@@ -248,7 +248,7 @@ bool Estimate::has_little_room() const {
 Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options, Log& log) {
   const Config& config = resolved.value;
   ThreadPool pool(static_cast<int>(config.run.threads));
-  // The ranks of a machine share its processors.
+  // The ranks on a machine share its processors.
   const int threads =
       config.run.threads > 0 ? pool.size() : std::max<int>(1, pool.size() / static_cast<int>(config.run.nproc));
   const Place place = place_of(config, options, threads);

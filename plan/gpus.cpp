@@ -15,7 +15,7 @@
 
 namespace qtrain {
 
-/// The text of gpus.yaml by its name without an ending.
+/// The text of gpus.yaml, by file name without extension.
 const std::map<std::string_view, std::string_view>& gpu_texts();
 
 namespace {
@@ -41,7 +41,7 @@ std::vector<GpuModel> read_models() {
   return models;
 }
 
-/// Lower-case words of letters and digits.
+/// The words of a name, made of letters and digits, in lower case.
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words;
   bool inside = false;
@@ -59,7 +59,7 @@ bool contains_all(const std::vector<std::string>& all, const std::vector<std::st
                      [&](const std::string& w) { return std::find(all.begin(), all.end(), w) != all.end(); });
 }
 
-// Words that make it another card with another memory.
+// Whether the name has a word that makes it another GPU with other memory.
 bool is_variant(const std::vector<std::string>& asked, const std::vector<std::string>& words) {
   constexpr std::array<std::string_view, 3> kVariants{"ti", "super", "laptop"};
   const auto has = [](const std::vector<std::string>& all, std::string_view word) {
@@ -96,9 +96,9 @@ std::string GpuModel::lacks() const {
 void require_kernels(const GpuModel& gpu) {
   if (gpu.has_kernels()) return;
   fail(ErrorKind::usage,
-       {.cause = fmt::format("{} has compute capability {}.{} ({}), and the kernels need 7.5 (Turing)", gpu.name,
-                             gpu.major, gpu.minor, gpu.lacks()),
-        .remedy = "take a newer card, or train on the processor (device=cpu)"});
+       {.cause = fmt::format("{} has compute capability {}.{} ({}), but the kernels need 7.5 (Turing) or newer",
+                             gpu.name, gpu.major, gpu.minor, gpu.lacks()),
+        .remedy = "use a newer GPU, or train on the processor (device=cpu)"});
 }
 
 const GpuModel* find_gpu(std::string_view name) {
@@ -106,17 +106,17 @@ const GpuModel* find_gpu(std::string_view name) {
   if (asked.empty()) return nullptr;
   const GpuModel* best = nullptr;
   std::size_t most = 0;
-  for (const GpuModel& gpu : gpu_models()) {  // the driver says more than the name: "NVIDIA A100-SXM4-40GB"
+  for (const GpuModel& gpu : gpu_models()) {  // names from the driver are longer: "NVIDIA A100-SXM4-40GB"
     const std::vector<std::string> words = words_of(gpu.name);
     if (!contains_all(asked, words) || is_variant(asked, words) || words.size() <= most) continue;
     best = &gpu;
     most = words.size();
   }
   if (best) return best;
-  for (const GpuModel& gpu : gpu_models())  // people say less
+  for (const GpuModel& gpu : gpu_models())  // names that users type are shorter
     if (contains_all(words_of(gpu.name), asked)) return &gpu;
   const auto joined = [](std::string_view words) { return fmt::format("{}", fmt::join(words_of(words), "")); };
-  for (const GpuModel& gpu : gpu_models())  // or leave out blanks, and the maker's words before the number
+  for (const GpuModel& gpu : gpu_models())  // or lack blanks and the words before the number
     if (joined(name).size() >= 4 && joined(gpu.name).ends_with(joined(name))) return &gpu;
   return nullptr;
 }

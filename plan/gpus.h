@@ -13,45 +13,45 @@ namespace qtrain {
 /// A GPU as its data sheet describes it: a row of gpus.yaml.
 struct GpuModel {
   std::string name;
-  double memory_gib = 0;     ///< that the driver reports, about
-  double half = 0;           ///< TFLOP/s of dense GEMMs of 16-bit floats with f32 sums on tensor cores; 0: it has none
-  double tf32 = 0;           ///< the same in TF32; 0: it has none
-  double float32 = 0;        ///< TFLOP/s outside of tensor cores
-  double bandwidth = 0;      ///< of its memory, GB/s
+  double memory_gib = 0;     ///< approximate memory that the driver reports
+  double half = 0;           ///< TFLOP/s of dense 16-bit GEMMs with f32 accumulation on tensor cores; 0 if none
+  double tf32 = 0;           ///< the same for TF32; 0 if none
+  double float32 = 0;        ///< TFLOP/s of float32 outside tensor cores
+  double bandwidth = 0;      ///< memory bandwidth, GB/s
   int major = 0, minor = 0;  ///< compute capability
-  int nvlink = 0;            ///< generation that joins all GPUs of a machine; 0: PCIe
-  double peer = 0;           ///< that it sends to other GPUs of its machine at most, GB/s, while as much comes
+  int nvlink = 0;            ///< NVLink generation between all GPUs of a machine; 0 for PCIe
+  double peer = 0;           ///< maximum GB/s to other GPUs of the machine, per direction
   std::string source;
 
-  /// Whether the program's kernels run on it: they are made for Turing and what came after it.
+  /// Whether qtrain's kernels run on it: they need Turing or newer.
   bool has_kernels() const { return major * 10 + minor >= 75; }
   bool has_bf16() const { return major >= 8; }
-  /// TFLOP/s of GEMMs at most.
+  /// Peak TFLOP/s of GEMMs.
   double teraflops(MatmulPrecision precision) const;
-  /// What it lacks, in words: "no bfloat16, no TF32"; empty where that is nothing.
+  /// Missing features in words: "no bfloat16, no TF32"; empty if there are none.
   std::string lacks() const;
 };
 std::span<const GpuModel> gpu_models();
-/// A usage error for one that the kernels do not run on.
+/// Throws ErrorKind::usage if the kernels do not run on the GPU.
 void require_kernels(const GpuModel& gpu);
 
-/// Where the ranks of a run are.
+/// How the ranks of a run are spread over nodes.
 struct RankLayout {
   int nodes = 1, ranks_per_node = 1;
 
   int ranks() const { return nodes * ranks_per_node; }
 };
 
-/// The model that a name means: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if there is none, also for a variant
-/// of one that is here ("RTX 4090 Laptop GPU").
+/// The GPU model with that name: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if it is unknown, also for a variant
+/// of a known one ("RTX 4090 Laptop GPU").
 const GpuModel* find_gpu(std::string_view name);
 
-/// How so many ranks are connected that each have such a GPU: as fast as NCCL takes NVLink, PCIe and networks to be,
-/// which is 75 to 96 % of what data sheets say. `network_gbps`: Gb/s of each GPU to other machines; without it 400 with
-/// NVLink 4 and 5, 200 with NVLink 3, and a share of 100 with PCIe. Source: NCCL 2.2x, src/graph/topo.h and tuning.cc.
+/// Links between ranks that each have such a GPU, with the speeds that NCCL assumes for NVLink, PCIe and networks: 75
+/// to 96 % of the data sheets. `network_gbps`: Gb/s per GPU to other machines; the default is 400 with NVLink 4 and 5,
+/// 200 with NVLink 3, and a share of 100 with PCIe. Source: NCCL 2.2x, src/graph/topo.h and tuning.cc.
 Interconnect interconnect_of(const GpuModel& gpu, const RankLayout& ranks, std::optional<double> network_gbps = {});
 
-/// Bytes of a GPU that a run may take: what the driver and the CUDA context need is left out.
+/// Bytes of GPU memory that a run can use, without what the driver and the CUDA context need.
 std::size_t usable_memory(const GpuModel& gpu);
 
 }  // namespace qtrain

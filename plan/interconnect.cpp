@@ -6,17 +6,17 @@
 namespace qtrain {
 namespace {
 
-/// Steps in which a tree reaches so many.
+/// Levels of a binary tree over n nodes.
 int levels(int n) {
   return std::bit_width(static_cast<unsigned>(n) - 1);
 }
 
-/// The share of the bytes that a rank does not begin with.
+/// The fraction of the bytes that belongs to other ranks.
 double others(int n) {
   return static_cast<double>(n - 1) / n;
 }
 
-// Rings cross from node to node over the links of all ranks there.
+// Rings cross between nodes over the links of all ranks of a node.
 double ring_bandwidth(const Interconnect& net) {
   if (net.nodes == 1) return net.inside.bandwidth;
   const double across = net.ranks_per_node * net.between.bandwidth;
@@ -32,7 +32,7 @@ Interconnect within_group(const Interconnect& net, int size) {
   return group;
 }
 
-// Each of a node's ranks sends to its own counterparts.
+// Each rank of a node exchanges with its own counterparts.
 Interconnect over_groups(const Interconnect& net, int size) {
   Interconnect replicas = net;
   replicas.ranks_per_node = std::max(1, net.ranks_per_node / size);

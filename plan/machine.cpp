@@ -13,7 +13,7 @@ double kilobytes_of(const std::map<std::string, std::string>& values, const char
   return it == values.end() ? 0 : std::strtod(it->second.c_str(), nullptr) * 1024;
 }
 
-/// 0 where the file is missing or says "max".
+/// The memory limit in bytes; 0 if the file is missing or says "max".
 double cgroup_limit() {
   std::ifstream in("/sys/fs/cgroup/memory.max");
   double limit = 0;

@@ -7,20 +7,20 @@
 
 namespace qtrain {
 
-/// "key : value" lines of a /proc file; the first value of each key.
+/// The "key : value" lines of a /proc file; the first value of each key.
 std::map<std::string, std::string> proc_values(const char* file);
 
-/// Bytes of memory; 0 where unknown.
+/// Bytes of host memory; 0 if unknown.
 struct MachineMemory {
   double total = 0, available = 0;
-  double limit = 0;  ///< of the control group (a container); 0: none
+  double limit = 0;  ///< limit of the control group (container); 0 if none
 
-  /// What a run may still take.
+  /// Bytes that a run can still use.
   double usable() const { return limit > 0 && limit < available ? limit : available; }
 };
 MachineMemory machine_memory();
 
-/// Bytes that may still be written below `path`, or below the nearest folder above it that is there; none: not known.
+/// Free bytes on the disk of `path` or of its nearest existing parent folder; empty if unknown.
 std::optional<double> free_disk(std::filesystem::path path);
 
 }  // namespace qtrain

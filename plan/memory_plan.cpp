@@ -16,27 +16,27 @@
 namespace qtrain {
 namespace {
 
-// For what a driver loads when it is first used: kernels, libraries, recorded work.
+// Memory that the driver takes on first use: kernels, libraries, recorded graphs.
 constexpr std::size_t kDriverBytes = std::size_t{512} << 20;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / kMib;
 }
 
-// Rows of unequal length: a micro-batch of fewer rows may hold the longest ones.
+// Bounds for a micro-batch of fewer rows, which may contain the longest ones.
 BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
   const std::int64_t tokens = std::min(largest.tokens, rows * largest.positions);
   return {.tokens = tokens, .positions = largest.positions, .targets = std::min(largest.targets, tokens)};
 }
 
-// What is sent to the device for each step, and what comes back.
+// Bytes sent to the device in each step, and sent back.
 std::size_t input_bytes(const Workload& work, const ContextShare& share) {
   std::size_t bytes = TrainStep::bytes(work.train.tokens, share);
   if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens, share);
   return bytes;
 }
 
-// What ranks need to add their gradients.
+// Memory that ranks need to sum their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
@@ -46,10 +46,10 @@ std::size_t communication_bytes(const PlannedRun& run) {
 /// One way to save memory.
 struct Remedy {
   std::string setting;
-  std::size_t bytes;  ///< of the run with it
+  std::size_t bytes;  ///< of the run with this setting
 };
 
-// Of the same run with a model of these options.
+// Memory of the same run with other model options.
 std::size_t bytes_with(const PlannedRun& run, const TransformerOptions& options) {
   Transformer model(run.model.device(), options);
   PlannedState state = run.optimizer;
@@ -66,7 +66,7 @@ std::size_t bytes_with(const PlannedRun& run, const TransformerOptions& options)
       .total();
 }
 
-// With its frozen weights in 4 bits, if they can be.
+// Memory with frozen weights in 4 bits; empty if that is not possible.
 std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
   TransformerOptions options = run.model.options();
   if (!options.lora || options.quantization) return {};
@@ -74,7 +74,7 @@ std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
   return bytes_with(run, options);
 }
 
-// With its weights on the host.
+// Memory with the weights on the host.
 std::size_t bytes_with_weights_on_host(const PlannedRun& run) {
   TransformerOptions options = run.model.options();
   options.sharding.stage = ZeroStage::weights;
@@ -82,7 +82,7 @@ std::size_t bytes_with_weights_on_host(const PlannedRun& run) {
   return bytes_with(run, options);
 }
 
-// With several ranks: to share tokens, or to have fewer keys of each other at a time.
+// With several ranks: sharing tokens, or holding fewer of each other's keys at a time.
 std::optional<Remedy> sharing_remedy(const PlannedRun& run) {
   constexpr int kSharing = 2;
   TransformerOptions options = run.model.options();
@@ -167,7 +167,7 @@ std::size_t MemoryPlan::total() const {
 
 std::size_t MemoryPlan::bytes_of(std::string_view name) const {
   const auto part = std::ranges::find(parts, name, &Part::name);
-  check(part != parts.end(), "a part of a memory plan is asked for that there is not");
+  check(part != parts.end(), "unknown part of a memory plan");
   return part->bytes;
 }
 
@@ -369,14 +369,14 @@ ErrorText does_not_fit(const PlannedRun& run) {
       ways.push_back(fmt::format("{} saves {:.0f} MiB{}", r.setting, mib(plan.total() - r.bytes),
                                  r.bytes <= run.target.memory ? " and fits" : ""));
   ways.emplace_back(run.model.options().lora ? "lower max_length" : "lower max_length, or train an adapter (use_peft)");
-  return {.cause = fmt::format("the run does not fit into memory: {:.0f} MiB needed ({}), {:.0f} MiB there",
+  return {.cause = fmt::format("the run does not fit in memory: it needs {:.0f} MiB ({}), but {:.0f} MiB are available",
                                mib(plan.total()), plan.table(), mib(run.target.memory)),
           .remedy = fmt::format("{}", fmt::join(ways, "; "))};
 }
 
-// Those of operands first: they cost less for what they save.
+// Operand copies first: they gain more time per byte.
 void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
-  if (run.model.options().sharding.divides_weights()) return;  // there is no whole weight to copy
+  if (run.model.options().sharding.divides_weights()) return;  // no rank has whole weights to copy
   const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
   const auto choose = [&](CopyChoice wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
     PlannedRun with = run;

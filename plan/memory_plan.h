@@ -17,45 +17,45 @@ namespace qtrain {
 
 inline constexpr double kMib = 1 << 20;
 
-/// What a run puts into the memory of its device, in bytes.
+/// Planned device memory of a run by component, in bytes.
 struct MemoryPlan {
   struct Part {
     std::string name;
     std::size_t bytes;
   };
   std::vector<Part> parts;
-  std::vector<Part> pinned = {};  ///< page-locked memory of the host, for what is kept there instead
+  std::vector<Part> pinned = {};  ///< pinned host memory of components that are offloaded
 
   std::size_t total() const;
   /// "weights 12 MiB, gradients 12 MiB, ...", largest first, without empty parts.
   std::string table() const;
-  /// Of the part of that name.
+  /// Bytes of the part with that name.
   std::size_t bytes_of(std::string_view name) const;
-  /// Every part and "total", in bytes; `pinned_json` those of the host.
+  /// Every part and "total", in bytes; `pinned_json` has the parts in host memory.
   Json json() const;
   Json pinned_json() const;
 };
 
-/// The device that a run is planned for; it need not be here.
+/// The device that a run is planned for; need not be installed.
 struct TargetDevice {
   Device device;
   std::string name;
-  std::size_t memory = 0;     ///< bytes that a run may take; 0: unknown
-  std::size_t workspace = 0;  ///< bytes that ops take, whatever the model is
-  bool converts = false;      ///< operands of GEMMs are converted in memory of their own (cuBLASLt)
+  std::size_t memory = 0;     ///< bytes that a run can use; 0 if unknown
+  std::size_t workspace = 0;  ///< bytes of ops' workspace, independent of the model
+  bool converts = false;      ///< GEMM operands are converted into separate memory (cuBLASLt)
 };
-/// This machine's processor or GPU, with what is free on it and what this process has already.
+/// This machine's processor or GPU, with its free memory and what this process already uses.
 TargetDevice target_here(Device device, int threads);
-/// A GPU that has so many bytes for a run.
+/// A GPU with `memory` bytes for a run.
 TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 
-/// The micro-batches of an optimizer step: rows in each, and how many accumulate their gradients.
+/// The micro-batches of an optimizer step: rows per micro-batch and number of micro-batches.
 struct MicroBatching {
   std::int64_t micro_batch_size = 1, gradient_accumulation_steps = 1;
 };
-/// Answers to the prompts of a run.
+/// Work of answering a run's sample prompts.
 struct SampleWork {
-  BatchSize step = {};  ///< tokens 0: there are none
+  BatchSize step = {};  ///< tokens is 0 if there are no prompts
   GeneratorOptions generation = {};
 };
 SampleWork sample_work(const SamplePrompts& prompts, const ModelConfig& model);
@@ -64,15 +64,15 @@ SampleWork sample_work(const SamplePrompts& prompts, const ModelConfig& model);
 struct Workload {
   BatchSize train;  ///< the largest micro-batch
   std::optional<BatchSize> evaluation = {};
-  MicroBatching micro_batching;  ///< that the config asks for
+  MicroBatching micro_batching;  ///< as in the config
   SampleWork samples = {};
 
-  /// As one of the ranks has them that share their tokens.
+  /// The passes of one of the ranks that share the tokens.
   std::vector<PlannedPass> passes(const ContextShare& share) const;
 };
-/// Of these rows; without evaluation rows nothing is evaluated.
+/// Batches of these rows; without evaluation rows there is no evaluation.
 Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation);
-/// Of rows that are not known: all as long as `longest`.
+/// Batches of unknown rows, all assumed to be `longest` tokens long.
 Workload longest_workload(const Config& config, std::int64_t longest);
 
 /// The state of a run's optimizer.
@@ -80,54 +80,54 @@ struct PlannedState {
   OptimizerOptions options;
   OptimizerMemory memory;
   Placement placement = Placement::device;
-  Pages pages = Pages::never;  ///< whether it may go to the host
+  Pages pages = Pages::never;  ///< whether it may be moved to the host
 
   std::size_t on_device() const { return memory.on_device(placement); }
 };
-/// As the config asks; on a processor it is all one.
+/// The state as configured; on a processor, placement makes no difference.
 PlannedState plan_state(const TrainingSection& t, Transformer& model);
 
-/// A run whose model is declared; it need not have memory.
+/// A run to plan. Its model is declared, but need not have memory.
 struct PlannedRun {
   Transformer& model;
   PlannedState optimizer;
   Workload work;
   TargetDevice target;
-  BlockInputs inputs = BlockInputs::device;  ///< as the config asks
+  BlockInputs inputs = BlockInputs::device;  ///< as configured
   CopyChoice dense_copies = CopyChoice::automatic, operand_copies = CopyChoice::automatic;
   int ranks = 1;
   ReductionOptions reduction = {};
-  ExecutionChoice choice = {};  ///< what became of that: see plan_run
+  ExecutionChoice choice = {};  ///< the decisions made: see plan_run
 
   const RecomputePolicy& policy() const { return choice.recompute.policy; }
 };
-/// The run of a config with a model that was declared for it.
+/// The run of a config with a model declared for it.
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target);
-/// With the copies of the run's choice, under this recompute policy; or under its own.
+/// Memory with this recompute policy, or with the run's own, and with the copies chosen for the run.
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy);
 MemoryPlan memory_plan(const PlannedRun& run);
-/// Whether a plan fits, as far as that is known.
+/// Whether a plan fits; true if the device's memory is unknown.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);
 
-/// Chooses to keep 16-bit copies of float32 weights and dense copies of quantized ones where the config asks for them
-/// or, on a GPU whose memory is known, where they fit beside the run under this recompute policy.
+/// Decides whether to keep 16-bit copies of float32 weights and dense copies of quantized ones: if the config requests
+/// them or, on a GPU with known memory, if they fit with this recompute policy.
 void choose_copies(PlannedRun& run, const RecomputePolicy& policy);
 
-/// The policies that a run can choose from, the fastest first.
+/// The recompute policies of a run, fastest first.
 std::vector<RecomputePolicy> policies_of(const PlannedRun& run);
-/// The fastest recompute policy that fits; the one that needs least where none does.
+/// The fastest recompute policy that fits; if none does, the one that needs the least memory.
 RecomputePolicy fastest_policy(const PlannedRun& run);
-/// Optimizer steps of as many rows that fit: those with the largest micro-batches below that of the config.
-/// gradient_accumulation_steps 0 if there are none.
+/// The largest micro-batch size below the config's that fits, with the same number of rows per optimizer step.
+/// gradient_accumulation_steps is 0 if there is none.
 MicroBatching fitting_micro_batching(const PlannedRun& run);
-/// What to say where the plan is larger than the memory: the table, micro-batches that fit, and what else saves memory.
+/// The error if the plan is larger than the memory: its parts, micro-batches that fit, and other ways to save memory.
 ErrorText does_not_fit(const PlannedRun& run);
 
-/// The policy that `wanted` stands for: itself, or for Recompute::kAuto the fastest that fits. Where no such plan
-/// fits, the state of a paged optimizer goes to the host first.
+/// The policy named `wanted`, or the fastest that fits for Recompute::kAuto. If no plan fits, moves the state of a
+/// paged optimizer to the host first.
 RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted);
 
-/// Makes the run's choice: that policy, and copies. Throws ErrorKind::memory where the run does not fit.
+/// Decides on the recompute policy and the copies, and plans the memory. Throws ErrorKind::memory if it does not fit.
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted);
 
 }  // namespace qtrain

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNoUnit = UnitAccess::kNoUnit;
 
-/// The lanes, and the memory in which units are made whole.
+/// State of the simulation: the lanes, and the buffers for unsharded units.
 class StepSimulation {
  public:
   StepSimulation(const StepShape& shape, std::span<const StepCosts> ranks)
@@ -41,7 +41,7 @@ class StepSimulation {
  private:
   struct Buffer {
     int unit = kNoUnit;
-    double gathered = 0, reduced = 0;  ///< when they are
+    double gathered = 0, reduced = 0;  ///< times when this is done
   };
 
   bool divides_weights() const { return shape_.stage == ZeroStage::weights; }
@@ -65,7 +65,7 @@ class StepSimulation {
     for (double& now : now_) now = std::max(now, time);
   }
 
-  // When it is done.
+  // Runs a collective and returns when it is done.
   double exchange(std::string name, double seconds, int u = kNoUnit) {
     const double begin = std::max(std::ranges::max(now_), exchanged_);
     exchanged_ = begin + seconds;
@@ -135,7 +135,7 @@ class StepSimulation {
     finish_gradients(kOuterUnit);
   }
 
-  // What is added at once is waited for.
+  // Reduces all units and waits for each.
   void reduce_all() {
     if (shape_.stage == ZeroStage::optimizer)
       for (int u = 0; u < units(); ++u) wait_until(reduce(u));
@@ -168,12 +168,12 @@ class StepSimulation {
     wait_until(all);
   }
 
-  // What is left of that in the update before.
+  // The buffers still hold the units gathered in the step before.
   void find_gathered() {
     for (int u = 0; u < units(); ++u) buffer_for(u).unit = u;
   }
 
-  // As Transformer::for_each_adapted; what was there has changed.
+  // As Transformer::for_each_adapted; the buffers are outdated after the update.
   void gather_again() {
     if (!shape_.gathers_again) return;
     for (Buffer& buffer : buffers_) buffer.unit = kNoUnit;
@@ -184,13 +184,13 @@ class StepSimulation {
 
   const StepShape& shape_;
   std::span<const StepCosts> ranks_;
-  const StepCosts& costs_;  ///< whose exchanges are those of all
+  const StepCosts& costs_;  ///< of the first rank, whose collectives count for all
   std::vector<Buffer> buffers_;
-  std::vector<double> added_;  ///< when the gradients of a unit are that every rank has whole
+  std::vector<double> added_;  ///< when the unsharded gradients of a unit are reduced
   SimulatedStep step_;
-  std::vector<double> now_;  ///< until when a rank computes or waits
-  double exchanged_ = 0;     ///< until when something is exchanged
-  bool last_ = false;        ///< the micro-batch is the last one of the update
+  std::vector<double> now_;  ///< time up to which a rank is busy or waiting
+  double exchanged_ = 0;     ///< time up to which the communication lane is busy
+  bool last_ = false;        ///< whether this is the last micro-batch of the step
 };
 
 }  // namespace
@@ -207,10 +207,10 @@ SimulatedStep simulate_step(const StepShape& shape, const StepCosts& costs) {
 }
 
 SimulatedStep simulate_step(const StepShape& shape, std::span<const StepCosts> ranks) {
-  check(!ranks.empty() && shape.buffers >= 1 && shape.group >= 1, "a schedule needs ranks, and memory for a block");
+  check(!ranks.empty() && shape.buffers >= 1 && shape.group >= 1, "a schedule needs at least one rank and one buffer");
   for (const StepCosts& c : ranks)
     check(c.units.size() == c.blocks.size() + 1 && c.blocks.size() == ranks[0].blocks.size(),
-          "a schedule needs the exchanges of every block, and of the rest");
+          "a schedule needs the costs of every block and of the outer unit");
   return StepSimulation(shape, ranks).run();
 }
 

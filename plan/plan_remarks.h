@@ -6,9 +6,9 @@
 
 namespace qtrain {
 
-/// What a config pays for and does not need, by the plans without it: recomputation, memory of the host, quantized
-/// weights and smaller states where all of it would fit in nine tenths of the memory. A sentence each: key, cause,
-/// remedy.
+/// Remarks on memory-saving settings that the run does not need, because the plan without them fits in nine tenths of
+/// the memory: recomputation, offloading, quantized weights, smaller optimizer states. Each is a sentence with key,
+/// reason and remedy.
 std::vector<std::string> plan_remarks(const PlanQuestion& question);
 
 }  // namespace qtrain

@@ -16,7 +16,8 @@ double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
   return bytes.host / kHostBandwidth + bytes.device / (gpu.bandwidth * kGiga);
 }
 
-// Of attention in a block where ranks share tokens: keys and values come, for the gradients once more, and those go.
+// Communication of attention in a block if ranks share tokens: keys and values are gathered in the forward pass and
+// again in the backward pass, and their gradients are reduced.
 struct KeySeconds {
   double gather = 0, reduce = 0;
 };
@@ -28,14 +29,14 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
   const auto& [heads, head_dim] = run.model.layers().front().key_value;
   const double bytes = work.micro_batch_tokens * ranks * static_cast<double>(heads * head_dim) *
                        static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
-  const auto seconds = [&](Exchange what) {  // each piece of both, with the comparison before
+  const auto seconds = [&](Exchange what) {  // each piece of keys and values, and the comparison before it
     const std::vector<ExchangeCall> calls(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes});
     return seconds_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
   };
   return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
 }
 
-// Of losses and of squares of gradients.
+// All-reduces of the losses and of the squared gradients.
 std::vector<ExchangeCall> sums_of_update(const PlannedRun& run) {
   const Sharding& sharding = run.model.options().sharding;
   std::vector<ExchangeCall> calls(2, {.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)});
@@ -97,10 +98,10 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
 
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const ConnectedGpu& gpu) {
   const TrainingFlops flops = training_flops(run.model, work.mix, run.policy());
-  const double token = work.micro_batch_tokens / gpu.speed.flops;  // seconds for an operation of each token
+  const double token = work.micro_batch_tokens / gpu.speed.flops;  // seconds per FLOP per token
   const AdapterPasses adapters = adapter_passes(run.model);
   const double element = static_cast<double>(size_of(run.model.options().activation_dtype)) * work.micro_batch_tokens /
-                         gpu.speed.bandwidth;  // seconds for an element of each token
+                         gpu.speed.bandwidth;  // seconds per element per token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const RankNets nets = nets_of(gpu.net, run.model.options().sharding);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };

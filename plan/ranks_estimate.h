@@ -15,19 +15,19 @@
 
 namespace qtrain {
 
-/// What is taken for granted of the connections between ranks.
+/// Assumptions about the network between ranks.
 struct NetworkOptions {
-  std::optional<double> gbps;  ///< of each GPU between nodes, Gb/s; none: usual for the card
+  std::optional<double> gbps;  ///< Gb/s per GPU between nodes; empty for the GPU's usual value
   Collectives collectives = Collectives::usual;
-  std::optional<ExchangeLane> lane = {};  ///< none: that of a run
+  std::optional<ExchangeLane> lane = {};  ///< empty for the lane that a run uses
 };
 
-/// What the ranks of a run compute.
+/// The work of a run's ranks.
 struct RanksWork {
   ComputePlan compute;
   TargetDevice target;
-  const GpuModel* gpu = nullptr;             ///< null: how ranks are connected is not known
-  std::optional<Ranged<DeviceSpeed>> speed;  ///< of each
+  const GpuModel* gpu = nullptr;             ///< null if the links between ranks are unknown
+  std::optional<Ranged<DeviceSpeed>> speed;  ///< of each rank
   Workload batches;
   double micro_batch_tokens = 0;  ///< mean of a rank's micro-batches
   TokenMix mix;
@@ -35,37 +35,38 @@ struct RanksWork {
   NetworkOptions network;
 };
 
-/// A run with one zero_stage.
+/// Estimate of the run with one zero_stage.
 struct StageEstimate {
   ZeroStage stage;
   RecomputePolicy recompute;
   MemoryPlan memory;                  ///< of each rank
-  bool fits = true;                   ///< as far as is known
-  std::optional<SimulatedStep> step;  ///< an update, as is usual; none: not known
-  Ranged<double> seconds = {};        ///< that it takes, where that is known
-  std::string refused;                ///< why a run with it would be; empty: it would not
+  bool fits = true;                   ///< true if the memory size is unknown
+  std::optional<SimulatedStep> step;  ///< usual case of an optimizer step; empty if unknown
+  Ranged<double> seconds = {};        ///< per optimizer step, if known
+  std::string refused;                ///< why such a run is refused; empty if it is not
 
   bool can() const { return fits && refused.empty(); }
 };
 
-/// The same run with each zero_stage.
+/// Estimate of the run with each zero_stage.
 struct RanksEstimate {
   RankLayout layout;
   std::optional<Interconnect> net;
   ExchangeLane lane = ExchangeLane::own;
-  double tokens = 0;  ///< of an update, on all ranks
+  double tokens = 0;  ///< per optimizer step, on all ranks
   std::vector<StageEstimate> stages;
 
   Ranged<double> tokens_per_second(const StageEstimate& s) const {
     return s.seconds.map([this](double seconds) { return tokens / seconds; });
   }
-  /// The fastest one that can be; one with less memory where two are as fast. Null where there is none, or no time.
+  /// The fastest stage that fits; of two equally fast ones, the one with less memory. Null if none fits or times are
+  /// unknown.
   const StageEstimate* fastest() const;
 };
-/// Memory is exact, that of a run; time is a model: see docs/scaling.md. Of a config with several ranks.
+/// For a config with several ranks. Memory is exact; time comes from a model: see docs/scaling.md.
 RanksEstimate estimate_ranks(const ResolvedConfig& config, const RanksWork& work);
 
-/// How ranks are connected that an exchange is between.
+/// The interconnect by the ranks that take part in a collective.
 struct RankNets {
   Interconnect all, group, replicas;
 
@@ -75,16 +76,16 @@ struct RankNets {
 };
 RankNets nets_of(const Interconnect& net, const Sharding& sharding);
 
-/// Of calls that follow each other, on GPUs.
+/// Seconds of consecutive collectives on GPUs.
 double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
-/// What the schedule of this run is made of. Its order: see simulate_step.
+/// The structure of this run's optimizer step, for simulate_step.
 StepShape step_shape(const Config& config, const PlannedRun& run);
-/// A GPU among others.
+/// Speed and links of one GPU.
 struct ConnectedGpu {
   DeviceSpeed speed;
   Interconnect net;
 };
-/// A run with this recompute policy on such GPUs.
+/// Durations of the run's optimizer step on such GPUs.
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const ConnectedGpu& gpu);
 
 }  // namespace qtrain

@@ -8,7 +8,8 @@
 namespace qtrain {
 namespace {
 
-// Of a token in a block forward: norms with residual sums, rotation, the MLP's gate, operands and results of GEMMs.
+// Elements per token that a block's forward pass reads and writes: norms with residual sums, rotary embedding, the
+// MLP's gate, and operands and results of GEMMs.
 double block_elements(const ModelConfig& c) {
   const auto d = static_cast<double>(c.hidden_size);
   const auto q = static_cast<double>(c.heads * c.head_dim), kv = static_cast<double>(c.kv_heads * c.head_dim);
@@ -19,7 +20,7 @@ double block_elements(const ModelConfig& c) {
   return norms + rotation + attention + gate + gemms;
 }
 
-// Of frozen weights that are quantized each pass writes a dense copy and reads it, unless there is one already.
+// Each pass writes and reads a dense copy of quantized weights, unless a copy is kept.
 double weight_bytes(const PlannedRun& run, double element) {
   const auto weights = static_cast<double>(run.model.params().linear_elements() + run.model.params().expert_elements());
   const bool coded = !run.model.quantized().empty() && run.choice.dense_copies == KeepCopies::no;

@@ -7,24 +7,23 @@
 
 namespace qtrain {
 
-/// Bytes a second between a host and its GPU.
+/// Bandwidth between host and GPU, bytes/s.
 inline constexpr double kHostBandwidth = 24e9;
 
-/// Seconds of an optimizer step. What passes compute, read and write, exchange with the host and load is beside each
-/// other, so that the longest of these counts; the GEMMs of adapters are between those of their layers, and the update
-/// of the weights is behind them.
+/// Seconds of an optimizer step. Computation, memory traffic, host transfers and data loading overlap, so the longest
+/// of them counts; the GEMMs of adapters and the update of the weights come on top.
 struct StepTime {
   double computing = 0, memory = 0, host = 0, loading = 0;
   double adapters = 0, update = 0;
 
   double seconds() const;
-  /// What most of it hangs on: "compute", "memory bandwidth", "data loading", "the link to the host", "the passes of
-  /// adapters" or "the update of the weights".
+  /// The largest part: "compute", "memory bandwidth", "data loading", "the link to the host", "the passes of adapters"
+  /// or "the update of the weights".
   std::string_view limit() const;
 };
 
-/// Of so many micro-batches with so many tokens each. Source: floors of memory traffic of each op, GEMMs by
-/// training_flops.
+/// Size of an optimizer step: number of micro-batches and tokens in each. Times are computed from the minimum memory
+/// traffic of each op and from training_flops.
 struct StepWork {
   TokenMix mix;
   double micro_batch_tokens = 0;
@@ -32,14 +31,15 @@ struct StepWork {
 
   double tokens() const { return micro_batch_tokens * micro_batches; }
 };
-/// Of these rows in the micro-batches of a config.
+/// The steps of these rows with the micro-batches of a config.
 StepWork step_work(const Dataset& rows, const TrainingSection& t);
-/// The same rows in micro-batches of another size.
+/// The same number of tokens in the micro-batches of another config.
 StepWork rebatched(StepWork work, const TrainingSection& t);
 StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpeed& speed);
 Ranged<StepTime> step_time(const PlannedRun& run, const StepWork& work, const Ranged<DeviceSpeed>& speed);
 
-/// Bytes that an update reads and writes where the weights are, and where they or the state are on the host, there.
+/// Bytes that an update of the weights reads and writes on the device and, for offloaded weights or states, on the
+/// host.
 struct UpdateTraffic {
   double device = 0, host = 0;
 };

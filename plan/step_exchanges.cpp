@@ -12,21 +12,21 @@
 namespace qtrain {
 namespace {
 
-// Named after the elements of one rank.
+// Its name has the elements of one rank.
 ExchangeCall gather_call(int ranks, DType dtype, std::int64_t row) {
   return {.what = Exchange::all_gather,
           .name = fmt::format("all_gather of {} {}", row, name_of(dtype)),
           .bytes = static_cast<double>(ranks * row) * static_cast<double>(size_of(dtype))};
 }
 
-// Of rows that are not of one length each by itself.
+// Rows of unequal length are broadcast one by one.
 ExchangeCall broadcast_call(DType dtype, std::int64_t row) {
   return {.what = Exchange::broadcast,
           .name = fmt::format("broadcast of {} {}", row, name_of(dtype)),
           .bytes = static_cast<double>(row) * static_cast<double>(size_of(dtype))};
 }
 
-// Named after those of all.
+// Its name has the elements of all ranks.
 ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
   const std::int64_t all = ranks * row;
   return {.what = Exchange::reduce,
@@ -34,14 +34,14 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-// Named after those of this rank.
+// Its name has the elements of this rank.
 ExchangeCall all_reduce_call(DType dtype, std::int64_t elements) {
   return {.what = Exchange::all_reduce,
           .name = fmt::format("all_reduce of {} {}", elements, name_of(dtype)),
           .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype))};
 }
 
-// Of a group of ranks.
+// Within a group of ranks.
 ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
   return {.what = Exchange::reduce_scatter,
           .name = fmt::format("reduce_scatter of {} {}", elements, name_of(dtype)),
@@ -62,7 +62,7 @@ struct GroupExchange {
   bool rounds() const { return ShardExchange::rounds(exchange(), group); }
   bool rounds_sums() const { return ShardExchange::rounds_sums(exchange(), group); }
   std::int64_t replicas() const { return sharding.replicas; }
-  /// Of a row, in order.
+  /// Elements per replica of a row, for sums in order.
   std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
 };
 
@@ -87,7 +87,7 @@ ExchangeCall of_replicas(ExchangeCall call) {
   return call;
 }
 
-// Sums of the first rank's row, or the pieces of it; and its values.
+// Sums of the first rank's row, or of its pieces, and the broadcast of its weights.
 void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   const std::int64_t row = e.group.row_size(0);
   const DType dtype = *e.group.grad_dtype;
@@ -98,7 +98,7 @@ void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   if (!e.in_order() && !e.rounds_sums()) return add(all_reduce_call(dtype, row));
   const auto replicas = static_cast<int>(e.replicas());
   const std::int64_t part = (row + replicas - 1) / replicas, columns = ShardExchange::max_columns(e.device, replicas);
-  for (std::int64_t begin = 0; begin < part && !e.in_order(); begin += columns) {  // as all_reduce of a bucket
+  for (std::int64_t begin = 0; begin < part && !e.in_order(); begin += columns) {  // like the all_reduce of a bucket
     const std::int64_t n = std::min(columns, part - begin);
     add(reduce_call(replicas, e.reduction.wire, n));
     add(gather_call(replicas, e.reduction.wire, n));
@@ -126,7 +126,7 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
   add_settling(unit, e);
 }
 
-// As GradientReducer on a GPU, for which gradients of one type are about one piece of memory.
+// Like GradientReducer on a GPU, where the gradients of one type are nearly contiguous.
 void add_in_place(StepExchanges& all, const GradientBucket& bucket, const ReductionOptions& reduction) {
   std::map<DType, std::int64_t> elements;
   for (const GradientParts& p : bucket.parts) elements[p.gradient.dtype] += p.gradient.numel();
@@ -140,7 +140,7 @@ void add_in_place(StepExchanges& all, const GradientBucket& bucket, const Reduct
   }
 }
 
-// What is exchanged beside the pass has no name: the ranks choose the size of their buckets.
+// Collectives during the pass have no name, because the ranks choose the size of their buckets.
 void add_beside(StepExchanges& all, const std::vector<Param*>& trained, DType wire) {
   for (const Param* p : trained)
     all.units[static_cast<std::size_t>(p->unit)].reduce.push_back(

@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 struct TracedSpan {
   std::string name;
   double begin, end;
-  double waited = 0;  ///< of an exchange: before `begin`, for ranks that came to it later
+  double waited = 0;  ///< of a collective: waiting before `begin` for ranks that reached it later
 
   double seconds() const { return end - begin; }
   bool is_in(const TracedSpan& other) const { return begin >= other.begin && end <= other.end; }
 };
 
-/// The lanes of a rank.
+/// The spans of a rank by lane.
 struct RankTrace {
   std::vector<TracedSpan> host, exchanges;  ///< in the order in which they began
 };
@@ -39,7 +39,7 @@ struct TracedUpdate {
   double seconds() const { return end - begin; }
 };
 
-/// Begin and duration in whole microseconds.
+/// Begin and duration in microseconds.
 struct EventTime {
   std::int64_t begin, duration;
 
@@ -49,7 +49,7 @@ struct EventTime {
   }
 };
 
-// Counted from the first one: as seconds since 1970 doubles are no microseconds any more.
+// Times are relative to the first event, because doubles since 1970 do not resolve microseconds.
 std::int64_t first_begin(const JsonView& events) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   events.each([&](const JsonView& e) {
@@ -58,11 +58,11 @@ std::int64_t first_begin(const JsonView& events) {
   return first;
 }
 
-// On a GPU spans say when work was queued.
+// On a GPU, spans show when work was queued.
 void require_exchange_lane(bool found, const fs::path& file) {
   if (found) return;
-  fail(ErrorKind::input, {.cause = "there is no lane of exchanges: on GPUs timelines have when the host queued work, "
-                                   "which does not say how long that took",
+  fail(ErrorKind::input, {.cause = "the timeline has no communication lane: on GPUs it shows only when the host queued "
+                                   "work, not how long the work took",
                           .place = file.string(),
                           .remedy = "give the timelines of several ranks on processors (device=cpu)"});
 }
@@ -72,9 +72,9 @@ void require_whole(const JsonView& trace, const fs::path& file) {
   const auto count = other ? other->find("dropped_spans") : std::nullopt;
   const std::int64_t dropped = count ? count->integer({0, std::numeric_limits<std::int64_t>::max()}) : 0;
   if (dropped == 0) return;
-  fail(ErrorKind::input, {.cause = fmt::format("the timeline is full: {} were dropped", counted(dropped, "span")),
+  fail(ErrorKind::input, {.cause = fmt::format("the timeline overflowed: {} were dropped", counted(dropped, "span")),
                           .place = file.string(),
-                          .remedy = "run fewer updates with profile=true: max_steps=20"});
+                          .remedy = "train fewer steps with profile=true, such as max_steps=20"});
 }
 
 RankTrace read_rank(const fs::path& file) {
@@ -116,7 +116,7 @@ std::vector<RankTrace> read_ranks(const fs::path& folder) {
   if (ranks.size() > 1) return ranks;
   fail(ErrorKind::input, {.cause = "there are no timelines of several ranks (trace-rank-0.json, trace-rank-1.json)",
                           .place = folder.string(),
-                          .remedy = "name the output_dir of a run with profile=true and nproc above 1"});
+                          .remedy = "give the output_dir of a run with profile=true and nproc above 1"});
 }
 
 std::vector<TracedUpdate> updates_of(const RankTrace& rank) {
@@ -135,7 +135,7 @@ bool does_more(const RankTrace& rank, const TracedUpdate& u) {
       rank.host, [&](const TracedSpan& s) { return u.holds(s) && (s.name == "save" || s.name == "evaluate"); });
 }
 
-// Of each rank, those in which all ranks do nothing but train.
+// By rank, the steps in which all ranks only train.
 std::vector<std::vector<TracedUpdate>> plain_updates(const std::vector<RankTrace>& ranks) {
   std::vector<std::vector<TracedUpdate>> all, plain(ranks.size());
   for (const RankTrace& rank : ranks) all.push_back(updates_of(rank));
@@ -148,12 +148,12 @@ std::vector<std::vector<TracedUpdate>> plain_updates(const std::vector<RankTrace
   return plain;
 }
 
-// How long an exchange takes is what it took the rank that came to it last: the others waited for that one.
+// The duration of a collective is that of the rank that reached it last; the others waited for that rank.
 void leave_out_waiting(std::vector<RankTrace>& ranks, const fs::path& folder) {
   std::vector<TracedSpan>& first = ranks.front().exchanges;
   for (const RankTrace& other : ranks)
     if (!std::ranges::equal(other.exchanges, first, {}, &TracedSpan::name, &TracedSpan::name))
-      fail(ErrorKind::input, {.cause = "the timelines are not of one run: the ranks exchange different things",
+      fail(ErrorKind::input, {.cause = "the timelines are from different runs: the ranks' collectives differ",
                               .place = folder.string(),
                               .remedy = "run again with profile=true"});
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -168,7 +168,7 @@ void leave_out_waiting(std::vector<RankTrace>& ranks, const fs::path& folder) {
   }
 }
 
-// Of an update, by spans of a lane, of which some may lie in others.
+// Seconds of a step that spans of the lane cover; spans may be nested.
 double covered(const std::vector<TracedSpan>& lane, const TracedUpdate& update) {
   double sum = 0, until = update.begin;
   for (const TracedSpan& s : lane) {
@@ -182,11 +182,11 @@ double covered(const std::vector<TracedSpan>& lane, const TracedUpdate& update) 
 const TracedSpan& find_span(const RankTrace& rank, const TracedUpdate& update, std::string_view name) {
   const auto found = std::ranges::find_if(
       rank.host, [&](const TracedSpan& s) { return s.name == name && s.end > update.begin && s.end <= update.end; });
-  check(found != rank.host.end(), "an update without the spans of one");
+  check(found != rank.host.end(), "a step lacks an expected span");
   return *found;
 }
 
-/// How often something was done, and for how long.
+/// Number and total duration of spans.
 struct SpanSum {
   std::int64_t count = 0;
   double seconds = 0;
@@ -202,12 +202,12 @@ std::map<std::string, SpanSum> sum_spans(const std::vector<TracedSpan>& lane, co
   return sums;
 }
 
-// Only sums of the loss and of squares of gradients are in float64; groups of GPUs take those of the first.
+// Only the sums of the loss and of squared gradients are float64; groups of GPUs take them from the first group.
 bool is_norm(const TracedSpan& s) {
   return (s.name.starts_with("all_reduce") || s.name.starts_with("broadcast")) && s.name.ends_with(name_of(DType::f64));
 }
 
-// How often the schedule has each exchange of a unit.
+// How often the schedule runs each collective.
 std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchanges, const StepShape& shape) {
   StepCosts nothing;
   nothing.units.resize(exchanges.units.size());
@@ -247,7 +247,7 @@ struct PartReader {
             .update = own.seconds() - exchanging,
             .step_sum = sum_of([&](const TracedSpan& s) { return s.is_in(sums) && !is_norm(s); }),
             .micro_batch_sum = sum_of(ends_micro_batch),
-            // Ranks agree on a stop in the same way, before an update begins: that is a part of `between`.
+            // Ranks also agree on a stop this way, before a step begins; that is part of `between`.
             .norm = sum_of([&](const TracedSpan& s) { return is_norm(s) && (s.is_in(sums) || s.is_in(own)); })};
   }
 
@@ -265,9 +265,9 @@ StepTrace StepTrace::read(const fs::path& folder) {
   leave_out_waiting(ranks, folder);
   const std::vector<std::vector<TracedUpdate>> updates = plain_updates(ranks);
   if (updates.front().empty())
-    fail(ErrorKind::input, {.cause = "there is no second update in the timelines",
+    fail(ErrorKind::input, {.cause = "the timelines have no second step",
                             .place = folder.string(),
-                            .remedy = "run more updates with profile=true: max_steps=20"});
+                            .remedy = "train more steps with profile=true, such as max_steps=20"});
   StepTrace t;
   t.folder_ = folder;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -279,14 +279,14 @@ StepTrace StepTrace::read(const fs::path& folder) {
 
 void StepTrace::refuse(const std::string& cause) const {
   fail(ErrorKind::input,
-       {.cause = cause + ": the timelines are not of a run with this config",
+       {.cause = cause + ": the timelines are not from a run of this config",
         .place = folder_.string(),
         .remedy = "give the config of that run, with its nproc, zero_stage and gradient_accumulation_steps"});
 }
 
 double StepTrace::of(const std::map<std::string, Mean>& lane, const std::string& name) const {
   const auto found = lane.find(name);
-  if (found == lane.end()) refuse(fmt::format("there is no \"{}\"", name));
+  if (found == lane.end()) refuse(fmt::format("they have no span \"{}\"", name));
   return found->second.seconds;
 }
 
@@ -314,7 +314,7 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
 
 StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shape, const UpdateOf& at) const {
   const Part& p = part(at);
-  // What has no name took its share of all that was exchanged.
+  // Unnamed collectives get their share of the total time, by bytes.
   double unnamed = 0;
   for (const StepExchanges::Unit& unit : exchanges.units)
     for (const ExchangeCall& call : unit.reduce) unnamed += call.name.empty() ? call.bytes : 0;
@@ -362,7 +362,7 @@ TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, con
     computing.push_back(step.total(Lane::computing));
     waiting.push_back(step.waiting());
   }
-  if (predicted.empty()) trace.refuse("no update has the exchanges of its schedule");
+  if (predicted.empty()) trace.refuse("no step matches the predicted schedule");
   return {.ranks = trace.ranks(),
           .updates = std::ssize(predicted),
           .measured = median(std::move(measured)),

@@ -9,45 +9,45 @@
 
 namespace qtrain {
 
-/// What the timelines of a run's ranks (`profile`) say of its updates, in seconds. The first update is left out, and
-/// those in which the run was saved or evaluated.
+/// Times of optimizer steps from the timelines of a run's ranks (`profile`), in seconds. Leaves out the first step and
+/// steps that include a save or an evaluation.
 class StepTrace {
  public:
-  /// One of a rank, by their numbers.
+  /// An optimizer step of a rank, by number.
   struct UpdateOf {
     int rank = 0;
     std::int64_t update = 0;
   };
-  /// trace-rank-N.json of all ranks in a folder. Errors: ErrorKind::input where one is missing, is no such timeline, is
-  /// of a GPU or ends before the run does.
+  /// Reads trace-rank-N.json of all ranks in a folder. Throws ErrorKind::input if a file is missing or is not a
+  /// timeline, is from a GPU, or ends before the run.
   static StepTrace read(const std::filesystem::path& folder);
 
   int ranks() const { return static_cast<int>(parts_.size()); }
   std::int64_t updates() const { return std::ssize(parts_.front()); }
-  /// From the end of the update before to that of this one.
+  /// Seconds from the end of the previous update to the end of this one.
   double measured(const UpdateOf& at) const { return part(at).whole; }
-  /// Of the parts of an update, in the mean where there are several of a name. An exchange is taken to last as long as
-  /// for the rank that came to it last. An input error where the run did something that it has no duration of, as it is
-  /// where the timeline is of another config.
+  /// Durations of the parts of a step; the mean if a name occurs several times. A collective counts from when the last
+  /// rank reached it. Throws ErrorKind::input if a duration is missing, as in the timeline of another config.
   StepCosts costs(const StepExchanges& exchanges, const StepShape& shape, const UpdateOf& at) const;
-  /// An input error about the timelines: they are of another run.
+  /// Throws ErrorKind::input: the timelines are from another run.
   [[noreturn]] void refuse(const std::string& cause) const;
-  /// Whether all ranks computed and exchanged in an update what the schedule has; the last one of an epoch may have
-  /// fewer micro-batches.
+  /// Whether all ranks did in this step what the schedule expects; the last step of an epoch may have fewer
+  /// micro-batches.
   bool follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const;
 
  private:
-  /// Of those with one name.
+  /// Mean over the spans with one name.
   struct Mean {
     double seconds = 0;
     std::int64_t count = 0;
   };
-  /// An update of a rank.
+  /// One step of a rank.
   struct Part {
-    std::map<std::string, Mean> spans, exchanges;  ///< by their names: of the lane that computes, and of the other
+    std::map<std::string, Mean> spans, exchanges;  ///< by name: of the computing and of the communication lane
     double whole, between;
-    /// The computation of the optimizer without exchanges; all exchanges before the update but of a few numbers, those
-    /// of gradients just before it, and at the ends of micro-batches; of a few numbers.
+    /// The optimizer's computation; all collectives before the update except reductions of single numbers; the
+    /// reductions of gradients just before the update, and at the ends of micro-batches; the reductions of single
+    /// numbers.
     double update, exchanged, step_sum, micro_batch_sum, norm;
   };
   friend struct PartReader;
@@ -58,19 +58,19 @@ class StepTrace {
   double of(const std::map<std::string, Mean>& lane, const std::string& name) const;
 
   std::filesystem::path folder_;
-  std::vector<std::vector<Part>> parts_;  ///< of each rank
+  std::vector<std::vector<Part>> parts_;  ///< by rank
 };
 
-/// Updates of a run that has written timelines, in the median: what was measured, and what the schedule comes to with
-/// the durations of each rank's blocks and exchanges in each of them.
+/// Median over the optimizer steps of a run's timelines: the measured time, and the time that the schedule predicts
+/// from the durations of each rank's blocks and collectives in that step.
 struct TracedRun {
   int ranks = 0;
   std::int64_t updates = 0;
   double measured = 0, predicted = 0;
-  double norm = 0;                    ///< sums of a few numbers
-  double computing = 0, waiting = 0;  ///< of rank 0, as predicted; what the host does between blocks is computation
+  double norm = 0;                    ///< reductions of single numbers
+  double computing = 0, waiting = 0;  ///< predicted for rank 0; host work between blocks counts as computing
 };
-/// An input error where no update goes as the schedule has it: the timelines are of another config.
+/// Throws ErrorKind::input if no step follows the schedule: the timelines are from another config.
 TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, const StepShape& shape);
 
 }  // namespace qtrain

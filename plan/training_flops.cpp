@@ -7,7 +7,7 @@ bool is_of_experts(const Param& p) {
   return p.spec.name.find(".experts.") != std::string::npos;
 }
 
-// Elements of weights with a magnitude: the gradient of that multiplies the input by them again.
+// Elements of weights with a DoRA magnitude, whose gradient needs another product with the input.
 double decomposed_elements(const Transformer& model) {
   double elements = 0;
   for (const LayerParams& layer : model.params().layers())

@@ -15,17 +15,17 @@
 namespace qtrain {
 namespace {
 
-/// One thing that can be changed. What it has in common with others stands in `about`: one of each is taken.
+/// A possible change. A combination takes at most one option with the same `about`.
 struct Option {
   std::string about;
   std::vector<KeyChange> changes;
-  double price = 0;  ///< of another result, in shares of the time of a step
+  double price = 0;  ///< penalty for changing the result, as a fraction of a step's time
   std::string costs = {};
 };
 
 constexpr double kOtherNumbers = 0.25, kOtherWeights = 1;
 
-// From half of those of the config down to single rows.
+// Micro-batch sizes from half of the config's down to 1.
 void add_micro_batches(const Config& config, std::vector<Option>& out) {
   const TrainingSection& t = config.training;
   const std::int64_t rows = t.per_device_train_batch_size * t.gradient_accumulation_steps;
@@ -39,7 +39,8 @@ void add_micro_batches(const Config& config, std::vector<Option>& out) {
 void add_policies(const PlanQuestion& q, std::int64_t layers, std::vector<Option>& out) {
   const TrainingSection& t = q.config.training;
   for (const RecomputePolicy& policy : RecomputePolicy::choices(layers)) {
-    const bool automatic = t.gradient_checkpointing.policy == Recompute::kAuto;  // has tried them all
+    const bool automatic =
+        t.gradient_checkpointing.policy == Recompute::kAuto;  // "auto" has already tried all policies
     if (policy == RecomputePolicy{} || (t.activation_offloading && !policy.whole_blocks())) continue;
     const bool block = policy == RecomputePolicy(RecomputePolicy::Kind::block);
     const Json value = block ? Json(true) : Json(policy.name());
@@ -58,7 +59,7 @@ void add_states(const PlanQuestion& q, std::vector<Option>& out) {
     out.push_back({.about = "optim",
                    .changes = {{"optim", "adamw_8bit"}},
                    .price = kOtherNumbers,
-                   .costs = "states of the optimizer in 8 bits"});
+                   .costs = "keeps the optimizer's state in 8 bits"});
   if (q.target.device.kind == DeviceKind::cpu) return;
   if (!t.optimizer_offload && !t.weight_offload)
     out.push_back({.about = "host", .changes = {{"optimizer_offload", true}}});
@@ -73,17 +74,17 @@ void add_weights(const Config& config, std::vector<Option>& out) {
     out.push_back({.about = "weights",
                    .changes = {codes},
                    .price = kOtherNumbers,
-                   .costs = "the frozen weights are rounded to 4 bits (QLoRA)"});
+                   .costs = "rounds the frozen weights to 4 bits (QLoRA)"});
   if (adapts) return;
   const KeyChange adapter{"use_peft", true}, layers{"lora_target_modules", "all-linear"};
   out.push_back({.about = "weights",
                  .changes = {adapter, layers},
                  .price = kOtherWeights,
-                 .costs = "an adapter is trained instead of all weights"});
+                 .costs = "trains an adapter instead of all weights"});
   out.push_back({.about = "weights",
                  .changes = {adapter, layers, codes},
                  .price = kOtherWeights + kOtherNumbers,
-                 .costs = "an adapter is trained, on weights in 4 bits (QLoRA)"});
+                 .costs = "trains an adapter on 4-bit weights (QLoRA)"});
 }
 
 std::vector<Option> options_of(const PlanQuestion& q, std::int64_t layers, const Workload& work) {
@@ -126,7 +127,7 @@ class Search {
     std::vector<std::size_t> options;
   };
 
-  // Whether there is any combination that fits: that of the options of each kind which save most alone.
+  // Whether any combination can fit: tries the options of each kind that save the most on their own.
   bool smallest_fits() const {
     std::map<std::string, std::pair<std::size_t, const Option*>> smallest;
     for (const auto& [option, bytes] : alone_)
@@ -139,7 +140,7 @@ class Search {
     return plan && plan->memory.total() <= room_;
   }
 
-  // The cheapest of each kind, and among them the cheapest that changes no result.
+  // The cheapest way of each kind, always including the cheapest one that does not change the result.
   std::vector<WayToFit> choose(std::size_t most) {
     std::vector<Found*> chosen;
     for (Found& f : found_)
@@ -183,7 +184,7 @@ class Search {
     }
   }
 
-  // What fits already with fewer changes, or with a larger micro-batch, is no way of its own.
+  // Whether fewer changes or a larger micro-batch already fit.
   bool is_more_than_needed(const std::vector<std::size_t>& chosen) const {
     return std::ranges::any_of(found_, [&](const Found& f) {
       return std::ranges::all_of(f.options, [&](std::size_t needed) {
@@ -194,11 +195,11 @@ class Search {
     });
   }
 
-  // None where the model or the device refuses the changes.
+  // Empty if the model or the device does not support the changes.
   std::optional<AnsweredPlan> possible_plan(const Config& config) const {
     try {
       return plan_of(q_, config);
-    } catch (const Error& e) {  // a change that is none
+    } catch (const Error& e) {  // an unsupported change
       if (e.kind() == ErrorKind::stopped) throw;
       return {};
     }
@@ -232,7 +233,7 @@ class Search {
   AnsweredPlan now_;
   std::vector<Option> options_;
   std::vector<Found> found_;
-  std::vector<std::pair<const Option*, std::size_t>> alone_;  // bytes with one option
+  std::vector<std::pair<const Option*, std::size_t>> alone_;  // memory in bytes with a single option
   int tried_ = 0;
 };
 

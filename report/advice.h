@@ -9,11 +9,15 @@
 
 namespace qtrain {
 
-/// What is said about a config beside its model: 16-bit GEMMs of another kind than those it was trained with, a
-/// learning rate far from what an adapter wants.
+/// Warnings about a config and its model: float16 for a model made in bfloat16, or a learning rate that is unusual for
+/// an adapter.
 std::vector<std::string> model_advice(const Config& config, const ModelConfig& model);
 
-/// What only the rows show: a max_length far above their lengths, steps that do not match their number.
+/// Warnings about rows that are lost for learning: many truncated rows, rows left out or kept without a target.
+std::vector<std::string> rows_advice(const DataSection& data, const DatasetStatistics& rows);
+
+/// Warnings that depend on the training rows: those of rows_advice, max_length far above the rows' lengths, or numbers
+/// of steps that do not match the number of rows.
 std::vector<std::string> data_advice(const ResolvedConfig& config, const DatasetStatistics& rows, const StepPlan& plan);
 
 }  // namespace qtrain

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kBars = 16, kMultiple = 64;
 
-/// Equal steps up to the longest row.
+/// Histogram of row lengths with bins of equal width.
 std::vector<DataReport::Bar> histogram_of(const DatasetStatistics& s) {
   const std::int64_t width = std::max<std::int64_t>(1, (s.max() + kBars) / kBars);
   std::vector<DataReport::Bar> bars;
@@ -23,7 +23,7 @@ std::vector<DataReport::Bar> histogram_of(const DatasetStatistics& s) {
   return bars;
 }
 
-/// Of the first epoch, in the order of the run.
+/// Share of padding in the first epoch, with the batches that the run would use.
 double padding_of(const Dataset& rows, const Config& config, Split split) {
   const TrainingSection& t = config.training;
   const bool training = split == Split::train;
@@ -116,7 +116,7 @@ std::vector<std::string> DataReport::lines() const {
   const DatasetStatistics& s = statistics;
   std::vector<std::string> out{
       fmt::format("source rows           {}", count),
-      fmt::format("tokens of a row       min {}, mean {:.1f}, p50 {}, p95 {}, p99 {}, max {}", min, mean, p50, p95, p99,
+      fmt::format("tokens per row        min {}, mean {:.1f}, p50 {}, p95 {}, p99 {}, max {}", min, mean, p50, p95, p99,
                   max),
       fmt::format("recommended           max_length {} (p99.5 rounded up to {})", recommended_max_length, kMultiple)};
   std::int64_t most = 1;
@@ -125,7 +125,7 @@ std::vector<std::string> DataReport::lines() const {
   for (const Bar& bar : std::span(first, histogram.end()))
     out.push_back(fmt::format("  {:>7} to {:>7}  {:>9}  {}", bar.from, bar.to - 1, bar.rows,
                               std::string(static_cast<std::size_t>(bar.rows * 40 / most), '#')));
-  out.push_back(fmt::format("cut to max_length     {} ({:.2f} %), {} lost", counted(s.truncated_rows, "row"),
+  out.push_back(fmt::format("truncated             {} ({:.2f} %), {} lost", counted(s.truncated_rows, "row"),
                             100 * share_of(s.truncated_rows, count), counted(s.truncated_tokens, "token")));
   for (const TruncatedRow& row : s.first_truncated)
     out.push_back(fmt::format("  {}: {}", row.place, counted(row.length, "token")));
@@ -134,19 +134,20 @@ std::vector<std::string> DataReport::lines() const {
   if (s.dropped_rows > 0)
     out.push_back(fmt::format("dropped               {} without a target", counted(s.dropped_rows, "row")));
   if (s.unplaced.count > 0)
-    out.push_back(fmt::format("left out              {} without a known answer, the first {}: {}",
+    out.push_back(fmt::format("left out              {} without a known answer, first {}: {}",
                               counted(s.unplaced.count, "row"), s.unplaced.place, s.unplaced.reason));
   if (s.broken.count > 0)
-    out.push_back(fmt::format("skipped               {} with broken turns, the first {}: {}",
+    out.push_back(fmt::format("skipped               {} with broken turns, first {}: {}",
                               counted(s.broken.count, "row"), s.broken.place, s.broken.reason));
   if (s.too_long.count > 0)
-    out.push_back(fmt::format("skipped               {} longer than max_length, the first {}: {}",
+    out.push_back(fmt::format("skipped               {} longer than max_length, first {}: {}",
                               counted(s.too_long.count, "row"), s.too_long.place, s.too_long.reason));
   if (s.unanswered.count > 0)
-    out.push_back(fmt::format("skipped               {} with an empty answer, the first {}: {}",
+    out.push_back(fmt::format("skipped               {} with an empty answer, first {}: {}",
                               counted(s.unanswered.count, "row"), s.unanswered.place, s.unanswered.reason));
   out.push_back(packing_density ? fmt::format("packing density       {:.2f} %", 100 * *packing_density)
-                                : fmt::format("padding, if padded    {:.2f} %", 100 * padding_waste));
+                                : fmt::format("padding               {:.2f} % of the tokens in padded micro-batches",
+                                              100 * padding_waste));
   return out;
 }
 

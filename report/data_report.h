@@ -9,8 +9,7 @@
 
 namespace qtrain {
 
-/// What there is to know about prepared rows before they are trained on. Lengths are those of source rows in tokens,
-/// before truncation.
+/// Statistics of prepared rows. Lengths are in tokens, of source rows before truncation.
 struct DataReport {
   struct Bar {
     std::int64_t from = 0, to = 0;  ///< lengths in [from, to)
@@ -21,15 +20,15 @@ struct DataReport {
   double mean = 0;
   std::vector<Bar> histogram;
   std::int64_t recommended_max_length = 0;  ///< p99.5 rounded up to a multiple of 64
-  double padding_waste = 0;  ///< share of padding, if the micro-batches of an epoch were padded to their longest rows
-  std::optional<double> packing_density;  ///< tokens per place in the rows, when packing
+  double padding_waste = 0;  ///< share of padding if the micro-batches of an epoch are padded to their longest rows
+  std::optional<double> packing_density;  ///< tokens divided by rows * max_length; only with packing
   DatasetStatistics statistics;
 
   Json json() const;
-  /// Lines for people.
+  /// The report as lines of text.
   std::vector<std::string> lines() const;
 };
-/// The max_length that nearly no row exceeds: p99.5 rounded up to a multiple of 64.
+/// A max_length that is enough for nearly all rows: p99.5 rounded up to a multiple of 64.
 std::int64_t enough_length(const DatasetStatistics& rows);
 DataReport report_on(const Dataset& rows, const Config& config, Split split);
 

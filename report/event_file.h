@@ -7,14 +7,14 @@
 
 namespace qtrain {
 
-/// Logged rows as scalars that TensorBoard shows, under the tags of transformers (train/loss, eval/loss).
-/// The format is that of TensorBoard's EventFileWriter: records {length, crc, Event, crc}, crc being a masked CRC-32C.
+/// TensorBoard event file of logged rows, as scalars with the tags of transformers (train/loss, eval/loss).
+/// Format of TensorBoard's EventFileWriter: records {length, crc, Event, crc}, with masked CRC-32C.
 class EventFile {
  public:
-  /// Begins a file in `folder`, which is made. What earlier files there say of `first_step` and later steps is taken
-  /// back: a run that goes on, or starts over, logs them anew.
+  /// Creates a file in `folder`, and the folder if needed. Makes TensorBoard drop what earlier files there hold for
+  /// `first_step` and later steps, because a run that resumes or starts over logs these steps again.
   EventFile(const std::filesystem::path& folder, std::int64_t first_step);
-  /// `row` as in metrics.jsonl: step, time, numbers. Errors: ErrorKind::disk.
+  /// Appends a row of metrics.jsonl (step, time, numbers). Throws ErrorKind::disk.
   void append(const Json& row);
 
  private:

@@ -19,7 +19,7 @@
 namespace qtrain {
 namespace {
 
-// The last of the lines, where it tells the totals of a run of `step` steps.
+// The last line, if it holds the totals of a run of `step` steps.
 std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
   if (lines.empty()) return {};
   lines.remove_suffix(1);
@@ -28,7 +28,7 @@ std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
   return row;
 }
 
-// From row to row the tokens, and how many of them were done in a second.
+// Sums up the time of the logged rows from their token counts and tokens per second.
 Pace pace_of(std::string_view lines) {
   Pace pace;
   for (std::size_t begin = 0, end; (end = lines.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
@@ -102,7 +102,7 @@ AppendedFile::~AppendedFile() {
 void AppendedFile::fail_write() const {
   fail(ErrorKind::disk, {.cause = std::strerror(errno),
                          .place = path_.string(),
-                         .remedy = "the last checkpoint is whole; free some space and run again"});
+                         .remedy = "the last checkpoint is intact; free some disk space and run the command again"});
 }
 
 void AppendedFile::append(std::string_view bytes) {

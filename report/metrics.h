@@ -10,24 +10,24 @@
 
 namespace qtrain {
 
-/// Resident memory of this process in MiB: now, and the most it ever was. Source: /proc/self/status.
+/// Resident memory of this process in MiB, current and peak. Source: /proc/self/status.
 struct ResidentMemory {
   double now_mb = 0, peak_mb = 0;
 };
 ResidentMemory resident_memory();
 
-/// Seconds since this process was started. Source: /proc/self/stat, /proc/uptime.
+/// Seconds since this process started. Source: /proc/self/stat, /proc/uptime.
 double process_seconds();
 
-/// Seconds since 1970.
+/// Seconds since the Unix epoch.
 double unix_time();
 
-/// A measured number in a document: JSON has neither NaN nor infinity, null takes their place.
+/// The number as JSON, or null for NaN and infinity, which JSON does not have.
 Json finite_or_null(double x);
-/// The same for people, of a number or such a null: with so many digits behind the point, or "not finite".
+/// Text of such a number with `digits` decimals, or "not finite" for null.
 std::string finite_or_words(const Json& x, int digits);
 
-/// A file that grows at its end and is flushed at once. Errors: ErrorKind::disk.
+/// A file opened for appending; every append is flushed. Throws ErrorKind::disk.
 class AppendedFile {
  public:
   explicit AppendedFile(const std::filesystem::path& file);
@@ -35,7 +35,7 @@ class AppendedFile {
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
   void append(std::string_view bytes);
-  /// Returns when all of it is on the disk.
+  /// Waits until everything is on the disk.
   void sync();
 
  private:
@@ -45,30 +45,33 @@ class AppendedFile {
   std::FILE* file_ = nullptr;
 };
 
-/// The whole lines of a file of rows ({"step", ...}) up to this step; a torn last line is left out.
+/// The complete lines of a file of rows ({"step", ...}) up to this step, without an incomplete last line.
 std::string rows_until(const std::filesystem::path& file, std::int64_t step);
 
-/// So much work in so much time.
+/// An amount of work and the time it took.
 struct Pace {
   double seconds = 0;
   std::int64_t steps = 0, tokens = 0;
 };
 
-/// metrics.jsonl: every logged row as it happens. On a resume rows of later steps and a torn last line are cut off.
+/// metrics.jsonl: every logged row, written immediately. On a resume, rows of later steps and an incomplete last line
+/// are removed.
 class MetricsFile {
  public:
-  /// Of a rank that writes none.
+  /// Writes nothing, for ranks that keep no file.
   MetricsFile() = default;
   MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
-  /// The totals that an earlier part of the run logged after its last step, which was the resumed one.
+  /// The totals logged by an earlier part of the run, if it ended with the resumed step.
   const std::optional<Json>& totals() const { return totals_; }
-  /// What the rows of earlier parts of the run say of the time that it took.
+  /// Time and work of the earlier parts of the run, from their logged rows.
   const Pace& logged() const { return logged_; }
   /// Errors: ErrorKind::disk.
   void append(const Json& row) {
     if (file_) file_->append(dump_json(row) + "\n");
   }
-  /// Before a checkpoint or a final model has its name: what they say was logged survives a loss of power.
+  /// Waits until all rows are on the disk. Called before a checkpoint gets its final name, so that the rows it relies
+  /// on
+  /// survive a power failure.
   void sync() {
     if (file_) file_->sync();
   }

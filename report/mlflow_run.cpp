@@ -31,7 +31,7 @@ std::string uri_of(const fs::path& path) {
   return uri;
 }
 
-// A number as MLflow makes them, always the same of a name.
+// An experiment id in MLflow's format, derived from the name.
 std::string id_of_experiment(const std::string& name) {
   constexpr std::uint64_t kDigits = 900000000000000000u;
   return std::to_string(kDigits / 9 + std::stoull(digest_of(name).hex().substr(0, 15), nullptr, 16) % kDigits);
@@ -43,12 +43,12 @@ void make_folder(const fs::path& folder) {
   if (failed) fail(ErrorKind::disk, {.cause = failed.message(), .place = folder.string()});
 }
 
-// Strings of JSON are strings of YAML.
+// A JSON string is also a YAML string.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// MLflow cuts long values too; the whole config is an artifact. No character is cut in two.
+// Truncates long values as MLflow does, at a character boundary. The whole config is also stored as an artifact.
 std::string cut(const std::string& text) {
   constexpr std::string_view kMark = "...";
   if (text.size() <= kLongestParam) return text;
@@ -112,7 +112,7 @@ class MlflowRun final : public Tracker {
                            quoted(uri_of(folder)), now, id, now, quoted(name)));
   }
 
-  // The one that was written to last.
+  // The run that was written to last.
   static std::string earlier_run(const fs::path& experiment) {
     std::string last;
     fs::file_time_type written{};

@@ -10,14 +10,13 @@
 namespace qtrain {
 namespace {
 
-/// Losses this near to that of a guess are those of logits that are all the same: those of a model with random weights
-/// are farther away.
+/// A loss this close to log(vocabulary) comes from logits that are all equal; random weights are farther away from it.
 constexpr double kGuess = 1e-4;
-/// Nats above the start by which no noise of batches explains a loss.
+/// Increase of the loss in nats that noise between batches cannot explain.
 constexpr double kWorse = 0.5;
-/// From this share of a guess's loss on a model knows as good as nothing.
+/// Fraction of log(vocabulary) above which a model is hardly better than guessing.
 constexpr double kNearGuess = 0.9;
-/// As many steps make a loss that stays at a guess no accident.
+/// Minimum number of steps for a loss that stays at log(vocabulary) to mean something.
 constexpr std::int64_t kSteps = 4;
 
 enum class Kind : std::uint8_t { a, b, magnitude, other };
@@ -67,8 +66,9 @@ std::optional<std::string> advice_on_losses(const LossCourse& course, const Loss
   const bool stays = by.rate_is_high && course.steps() >= kSteps && *last > kNearGuess * guess;
   if (!guesses && !worse && !stays) return {};
   return fmt::format(
-      "the updates destroyed the model: its loss was {:.4f} at the first step and is {:.4f} at the end, and a guess "
-      "among its {} tokens has {:.4f}; lower learning_rate, and check the data",
+      "training destroyed the model: its loss was {:.4f} at the first step and is {:.4f} at the end; guessing among "
+      "its "
+      "{} tokens gives {:.4f}. Lower learning_rate and check the data.",
       *first, *last, by.vocabulary, guess);
 }
 
@@ -81,8 +81,8 @@ std::optional<std::string> advice_on_adapter(Ctx& ctx, Transformer& model, Colle
   }
   for (const std::string& of_rank : gather_texts(ctx, ranks, idle ? "idle" : ""))
     if (of_rank.empty()) return {};
-  return "the adapter changes nothing: every value of its B matrices is zero, as at the start; learning_rate may be "
-         "zero or too low, or no step was an update";
+  return "the adapter has no effect: its B matrices are still all zero, as at the start; learning_rate may be zero or "
+         "too low, or all updates were skipped";
 }
 
 }  // namespace qtrain

@@ -20,7 +20,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kNicer = 5;  // below the run, and still awake where others are busy
+constexpr int kNicer = 5;  // lower priority than the run, but still served on a busy machine
 constexpr http::Limits kLimits{.connections = 16,
                                .body_bytes = 0,
                                .header_time = std::chrono::seconds(2),
@@ -28,7 +28,7 @@ constexpr http::Limits kLimits{.connections = 16,
                                .idle_time = std::chrono::seconds(5),
                                .write_time = std::chrono::seconds(2)};
 
-/// A value between quotes.
+/// A label value, escaped for use between quotes.
 std::string label(const std::string& value) {
   std::string out;
   for (const char c : value) {
@@ -52,24 +52,24 @@ std::string sample_text(double x) {
 
 std::string prometheus_text(const RunGauges& g, const std::string& output_dir) {
   std::string text = fmt::format(
-      "# HELP qtrain_run_info The run and the program.\n# TYPE qtrain_run_info gauge\n"
+      "# HELP qtrain_run_info Output folder of the run and version of qtrain.\n# TYPE qtrain_run_info gauge\n"
       "qtrain_run_info{{output_dir=\"{}\",version=\"{}\"}} 1\n",
       label(output_dir), kVersion);
   const auto add = [&](const char* name, const char* help, const std::optional<double>& value) {
     const std::string_view type = std::string_view(name).ends_with("_total") ? "counter" : "gauge";
     if (value) text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, sample_text(*value));
   };
-  add("qtrain_step", "Updates done.", static_cast<double>(g.step));
-  add("qtrain_max_steps", "Updates of the whole run.", static_cast<double>(g.max_steps));
-  add("qtrain_tokens_total", "Tokens trained on.", static_cast<double>(g.tokens));
+  add("qtrain_step", "Optimizer steps done.", static_cast<double>(g.step));
+  add("qtrain_max_steps", "Optimizer steps of the whole run.", static_cast<double>(g.max_steps));
+  add("qtrain_tokens_total", "Tokens trained on so far.", static_cast<double>(g.tokens));
   add("qtrain_epoch", "Passes over the training rows.", g.epoch);
   add("qtrain_loss", "Mean training loss since the last logged row.", g.loss);
   add("qtrain_eval_loss", "Loss of the last evaluation.", g.eval_loss);
-  add("qtrain_learning_rate", "Learning rate of the last update.", g.learning_rate);
-  add("qtrain_grad_norm", "Norm of the gradients of the last update, before clipping.", g.grad_norm);
-  add("qtrain_tokens_per_second", "Mean of this start of the program.", g.tokens_per_second);
-  add("qtrain_eta_seconds", "Time left at this pace.", g.eta_seconds);
-  add("qtrain_data_wait_ratio", "Share of the time since the last row in which steps waited for data.", g.data_wait);
+  add("qtrain_learning_rate", "Learning rate of the last optimizer step.", g.learning_rate);
+  add("qtrain_grad_norm", "Gradient norm of the last optimizer step, before clipping.", g.grad_norm);
+  add("qtrain_tokens_per_second", "Mean training speed since this process started.", g.tokens_per_second);
+  add("qtrain_eta_seconds", "Estimated time left.", g.eta_seconds);
+  add("qtrain_data_wait_ratio", "Share of the time since the last logged row spent waiting for data.", g.data_wait);
   add("qtrain_resident_memory_bytes", "Resident memory of the process.", g.resident_bytes);
   add("qtrain_device_memory_bytes", "Memory allocated on the device.", g.device_bytes);
   return text;
@@ -109,14 +109,16 @@ PrometheusEndpoint::PrometheusEndpoint(Place place) : server_(std::make_unique<S
   try {
     port_ = server_->server.bind(at.host, at.port);
   } catch (const std::system_error&) {
-    fail(ErrorKind::usage, {.cause = fmt::format("Prometheus' endpoint cannot listen at {}:{}", at.host, at.port),
-                            .place = "prometheus_port",
-                            .remedy = "another program has that port, or the address is not of this machine: name "
-                                      "another (prometheus_port, prometheus_host), or null for none"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("the Prometheus endpoint cannot listen on {}:{}", at.host, at.port),
+          .place = "prometheus_port",
+          .remedy = "another program uses the port, or this machine does not have the address: change "
+                    "prometheus_port or prometheus_host, or set prometheus_port=null to turn it off"});
   }
   server_->thread = std::thread([server = server_.get()] {
     const auto self = static_cast<id_t>(::syscall(SYS_gettid));
-    ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + kNicer);  // of those it starts too
+    ::setpriority(PRIO_PROCESS, self,
+                  ::getpriority(PRIO_PROCESS, self) + kNicer);  // inherited by the threads it starts
     server->server.listen(*server);
   });
 }

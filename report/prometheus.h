@@ -6,20 +6,19 @@
 
 namespace qtrain {
 
-/// Where a run stands, for those who ask from outside. What is not known yet is left out.
+/// Current state of a run for monitoring. Values that are not known yet are empty.
 struct RunGauges {
   std::int64_t step = 0, max_steps = 0, tokens = 0;  ///< of the whole run
   std::optional<double> epoch, loss, eval_loss, learning_rate, grad_norm, tokens_per_second, eta_seconds;
-  std::optional<double> data_wait;  ///< share of the time in which the steps waited for rows
+  std::optional<double> data_wait;  ///< share of the time that steps spent waiting for rows
   std::optional<double> resident_bytes, device_bytes;
 };
 
-/// In Prometheus' text exposition format, version 0.0.4. `output_dir` names the run.
+/// The gauges in Prometheus' text exposition format, version 0.0.4. `output_dir` names the run.
 std::string prometheus_text(const RunGauges& gauges, const std::string& output_dir);
 
-/// `GET /metrics` of a run as long as this lives, for those who ask for this machine by its own name or address. Its
-/// threads have a lower priority and only copy what `set` left,
-/// so that whoever asks, and how often, neither slows nor changes the run.
+/// Serves `GET /metrics` of a run while this object lives; requests must name this machine as the host. Its threads run
+/// at a lower priority and only copy what `set` stored, so that requests do not slow the run down.
 class PrometheusEndpoint {
  public:
   struct Place {
@@ -27,7 +26,7 @@ class PrometheusEndpoint {
     int port = 0;
     std::string output_dir;
   };
-  /// Errors: ErrorKind::usage where the address cannot be had.
+  /// Throws ErrorKind::usage if it cannot listen on the address.
   explicit PrometheusEndpoint(Place place);
   ~PrometheusEndpoint();
   PrometheusEndpoint(const PrometheusEndpoint&) = delete;

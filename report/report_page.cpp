@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPoints = 24000;      // of all curves of a page, 30 bytes each
-constexpr std::size_t kTextBytes = 600000;  // of all samples, values and messages of a page
+constexpr std::size_t kPoints = 24000;      // over all curves of a page, 30 bytes each
+constexpr std::size_t kTextBytes = 600000;  // for all samples, values and messages of a page
 constexpr std::size_t kLongestText = 4000;
 
-// Bytes of a text in the page, where some characters are escaped.
+// Size of a text in the page, with its characters escaped.
 std::size_t bytes_of(std::string_view text) {
   std::size_t bytes = 0;
   for (const char c : text) {
@@ -34,11 +34,11 @@ std::size_t bytes_of(std::string_view text) {
   return bytes;
 }
 
-/// So many bytes of text may go into a part of the page.
+/// Limits the bytes of text in one part of the page.
 class Budget {
  public:
   explicit Budget(std::size_t bytes) : left_(bytes) {}
-  /// Whether there was room for all of them.
+  /// Takes the texts' size from the budget. Returns false, and takes nothing, if they do not fit.
   bool take(std::initializer_list<std::string_view> texts) {
     std::size_t bytes = kOverhead;
     for (const std::string_view text : texts) bytes += bytes_of(text);
@@ -60,7 +60,7 @@ class Budget {
   std::size_t left_;
 };
 
-// So many bytes of it, and no half character.
+// At most `most` bytes of the text, cut at a character boundary.
 std::string shortened(const std::string& text, std::size_t most = kLongestText) {
   if (text.size() <= most) return text;
   std::size_t end = most;
@@ -68,7 +68,7 @@ std::string shortened(const std::string& text, std::size_t most = kLongestText) 
   return text.substr(0, end) + " …";
 }
 
-// What is no UTF-8, as a folder's name may be, with other characters in its place.
+// Replaces invalid UTF-8, which a folder's name may contain.
 std::string readable(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
@@ -137,7 +137,7 @@ Json plan_json(const RunRecord& run) {
   return parts;
 }
 
-// What was said of the config, then what was said in the run, each once.
+// Messages of the run, then the remaining warnings about the config, each once.
 Json messages_json(const RunRecord& run, Budget& budget) {
   Json rows = Json::array();
   std::set<std::string> said;
@@ -158,13 +158,13 @@ Json messages_json(const RunRecord& run, Budget& budget) {
   return rows;
 }
 
-// Of as many evaluations as there is room for, the first and the last among them.
+// Samples of as many evaluations as fit, including the first and the last.
 Json samples_json(const RunRecord& run, Budget& budget) {
   std::map<std::int64_t, std::vector<const RunRecord::Sample*>> by_step;
   for (const RunRecord::Sample& s : run.samples) by_step[s.step].push_back(&s);
   std::vector<std::int64_t> steps;
   for (const auto& [step, samples] : by_step) steps.push_back(step);
-  std::vector<std::int64_t> order;  // each time halfway between those that are there
+  std::vector<std::int64_t> order;  // then the ones halfway between those already chosen
   if (!steps.empty()) order = {steps.back(), steps.front()};
   for (std::size_t stride = 1; stride < steps.size(); stride *= 2)
     for (std::size_t part = 1; part < 2 * stride; part += 2) order.push_back(steps[part * steps.size() / (2 * stride)]);
@@ -219,7 +219,7 @@ std::string escaped(std::string_view text) {
   return html;
 }
 
-// JSON that no HTML parser takes for the end of a script.
+// JSON that cannot end the script element around it.
 std::string script_data(const Json& data) {
   std::string text;
   for (const char c : data.dump(-1, ' ', false, Json::error_handler_t::replace))
@@ -227,7 +227,7 @@ std::string script_data(const Json& data) {
   return text;
 }
 
-// The template with its {{names}} filled in; what is filled in is not looked at again.
+// Fills in the {{names}} of the template; inserted text is not scanned again.
 std::string fill(std::string_view page, const std::map<std::string_view, std::string>& values) {
   std::string out;
   while (true) {
@@ -257,7 +257,7 @@ Parts parts_of(const fs::path& folder) {
   return parts;
 }
 
-// What all begin with or end in; a path keeps one component at least.
+// Removes leading and trailing components that all paths share; each path keeps at least one.
 void drop_common_ends(std::vector<Parts>& paths) {
   const auto all_have = [&](auto part) {
     return std::ranges::all_of(paths, [&](const Parts& p) { return p.size() > 1 && part(p) == part(paths.front()); });

@@ -7,18 +7,18 @@
 
 namespace qtrain {
 
-/// The figures that a run has come to; what is unknown is null: name, folder, state, step, max_steps, loss, eval_loss,
-/// best_eval_loss, best_eval_step, tokens, tokens_per_second, seconds, peak_memory_mb, planned_memory_mb.
+/// Summary of a run, null where unknown: folder, state, step, max_steps, loss, eval_loss, best_eval_loss,
+/// best_eval_step, tokens, tokens_per_second, seconds, peak_memory_mb, peak_rss_mb, planned_memory_mb.
 Json figures_of(const RunRecord& run);
 
-/// Config keys whose values differ among runs: {key: [value of each run, null where it is unknown]}.
+/// Config keys whose values differ between runs: {key: [value of each run, or null if unknown]}.
 Json differences(const std::vector<RunRecord>& runs);
 
-/// Names of runs that tell them apart: those of their folders, or the whole paths.
+/// Distinct names of the runs: their folders' names, or as much of the paths as is needed.
 std::vector<std::string> names_of(const std::vector<RunRecord>& runs);
 
-/// One HTML page on these runs, at least one, below 2 MB, that loads nothing else: the template of
-/// report/page/ with the data as JSON in it, which its script shows as text.
+/// A self-contained HTML page below 2 MB about one or more runs: the template of report/page/ with the data as JSON,
+/// which the page's script shows as text.
 std::string report_page(const std::vector<RunRecord>& runs);
 
 }  // namespace qtrain

@@ -21,7 +21,7 @@ void RunMessages::take(Log& log, std::int64_t step) {
 void RunMessages::add(std::string_view level, const std::string& text, std::int64_t step) {
   if (path_.empty()) return;
   if (!file_) {
-    if (!path_exists(path_)) write_file(path_, "");  // whose name is on the disk
+    if (!path_exists(path_)) write_file(path_, "");  // makes the file's name durable
     file_.emplace(path_);
   }
   const Json row{{"time", unix_time()}, {"step", step}, {"level", level}, {"text", text}};

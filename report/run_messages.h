@@ -10,20 +10,20 @@
 
 namespace qtrain {
 
-/// messages.jsonl: the warnings of a run and how it ended, each with its time and the step that was done. Made where
-/// there is something to say; on a resume rows of later steps go.
+/// messages.jsonl: the warnings of a run and how it ended, each with its time and the last finished step. Only created
+/// if there is a message; on a resume, rows of later steps are removed.
 class RunMessages {
  public:
-  /// Of a rank that writes none.
+  /// Writes nothing, for ranks that keep no file.
   RunMessages() = default;
-  /// Errors: ErrorKind::disk.
+  /// Throws ErrorKind::disk.
   RunMessages(const std::filesystem::path& file, std::int64_t resumed_step);
 
-  /// The warnings that `log` has not handed over yet.
+  /// Adds the new warnings of `log`.
   void take(Log& log, std::int64_t step);
-  /// `level`: "stopped" or "failed".
+  /// Adds a message. `level`: "stopped" or "failed".
   void add(std::string_view level, const std::string& text, std::int64_t step);
-  /// Waits until what was added is on the disk.
+  /// Waits until all messages are on the disk.
   void sync();
 
  private:

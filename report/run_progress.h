@@ -7,9 +7,9 @@
 
 namespace qtrain {
 
-/// The progress line of a run, at the pace of this start of the program, evaluations and saves included: the loss is
-/// the mean since the last logged row, as in that row (NaN where none was finite); the time left is that of as many
-/// steps at the mean pace, so that long and short steps, and evaluations now and then, do not move it much.
+/// The progress line of a run. The loss is the mean since the last logged row (NaN if none was finite). Speed and time
+/// left follow from the mean pace since this process started, evaluations and saves included, so that single slow steps
+/// do not change them much.
 Progress progress_of(const RunState& state, std::int64_t max_steps, const Pace& pace);
 
 }  // namespace qtrain

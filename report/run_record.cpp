@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 10> kCurves{
     "loss",      "eval_loss", "learning_rate", "grad_norm",  "tokens_per_second",
     "device_mb", "rss_mb",    "data_wait",     "loss_scale", "aux_loss"};
 
-/// Members of rows that are seconds of a phase.
+/// A key of logged rows that holds the seconds of a phase, and the phase's name.
 struct Phase {
   std::string_view key, name;
 };
@@ -51,7 +51,7 @@ std::optional<std::int64_t> step_of(const Json& row) {
   return step && *step >= 0 && *step < kMost ? std::optional(static_cast<std::int64_t>(*step)) : std::nullopt;
 }
 
-/// Reads what there is, and notes what is not.
+/// Reads the files of a run and notes which are missing.
 class Reader {
  public:
   explicit Reader(RunRecord& record) : record_(record) {}
@@ -59,11 +59,12 @@ class Reader {
   void read() {
     if (const Json results = document("train_results.json"); results.is_object()) record_.totals = results;
     if (const Json resolved = document("resolved_config.json"); resolved.is_object()) record_.resolved = resolved;
-    if (record_.resolved.empty()) miss("resolved_config.json: config, plan and environment are unknown");
+    if (record_.resolved.empty())
+      miss("resolved_config.json is missing: config, memory plan and environment are unknown");
     read_max_steps();
     const bool logged = lines("metrics.jsonl", [&](const Json& row) { return add_row(row); });
     if (!logged || record_.rows == 0) read_log_history();
-    if (record_.rows == 0) miss("no row is logged: there are no curves");
+    if (record_.rows == 0) miss("no rows were logged, so there are no curves");
     lines("samples.jsonl", [&](const Json& row) { return add_sample(row); });
     lines("messages.jsonl", [&](const Json& row) { return add_message(row); });
     for (const Phase& phase : kPhases)
@@ -86,8 +87,8 @@ class Reader {
     }
   }
 
-  /// Hands out the objects of a file of lines; false where there is no such file. A last line without an end is one
-  /// that is being written.
+  /// Passes each object of a JSONL file to `take`. Returns false if there is no such file. Ignores a last line without
+  /// a newline, which is still being written.
   template <class Take>
   bool lines(const std::string& name, const Take& take) {
     const fs::path file = record_.folder / name;
@@ -105,7 +106,7 @@ class Reader {
       miss(fmt::format("{} cannot be read: {}", name, e.text().cause));
       return false;
     }
-    if (damaged > 0) miss(fmt::format("{}: {} left out, which cannot be read", name, counted(damaged, "line")));
+    if (damaged > 0) miss(fmt::format("{}: skipped {} that cannot be read", name, counted(damaged, "line")));
     return true;
   }
 
@@ -116,7 +117,7 @@ class Reader {
       record_.max_steps = static_cast<std::int64_t>(*steps);
   }
 
-  // Where metrics.jsonl is not there: what checkpoints and results hold.
+  // Without metrics.jsonl, takes the rows from checkpoints and results.
   void read_log_history() {
     std::vector<fs::path> places{"trainer_state.json"};
     if (const std::vector<fs::path> checkpoints = find_checkpoints(record_.folder); !checkpoints.empty())
@@ -127,10 +128,10 @@ class Reader {
       if (!state.is_object() || history == state.end() || !history->is_array()) continue;
       for (const Json& row : *history)
         if (row.is_object()) add_row(row);
-      miss(fmt::format("metrics.jsonl: rows are those of {}, without time, speed and memory", place.string()));
+      miss(fmt::format("metrics.jsonl is missing: rows come from {}, without time, speed and memory", place.string()));
       return;
     }
-    miss("metrics.jsonl");
+    miss("metrics.jsonl is missing");
   }
 
   bool add_row(const Json& row) {
@@ -248,12 +249,13 @@ RunRecord read_run(const fs::path& folder, RunOf whose) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
     fail(ErrorKind::input,
-         {.cause = "is not a folder", .place = folder.string(), .remedy = "name the output_dir of a run"});
+         {.cause = "is not a folder", .place = folder.string(), .remedy = "give the output_dir of a run"});
   if (std::ranges::none_of(kFiles, [&](std::string_view name) { return fs::exists(folder / name, error); }) &&
       find_checkpoints(folder).empty())
-    fail(ErrorKind::input, {.cause = "no run has written there: neither metrics.jsonl nor another file of a run",
-                            .place = folder.string(),
-                            .remedy = "name the output_dir of a run"});
+    fail(ErrorKind::input,
+         {.cause = "no run has written to this folder: it has no metrics.jsonl or other file of a run",
+          .place = folder.string(),
+          .remedy = "give the output_dir of a run"});
   RunRecord record{.folder = folder};
   Reader(record).read();
   if (whose == RunOf::others && is_locked(folder)) record.status = RunStatus::running;

@@ -7,14 +7,13 @@
 
 namespace qtrain {
 
-/// The parts of a run before its steps go on by themselves: each is on the live line while it lasts, and one line in
-/// the end says how long each took.
+/// The phases of a run's start-up: shows each one on the live line, and finally logs how long each took.
 class StartPhases {
  public:
   explicit StartPhases(Log& log) : log_(log) {}
-  /// Ends the part before. `name`: what is done, "loading weights".
+  /// Begins a phase and ends the one before. `name` is what it does: "loading weights".
   void begin(std::string name);
-  /// The first step is done; nothing the second time.
+  /// Ends the start-up after the first step. Does nothing when called again.
   void finish();
 
  private:

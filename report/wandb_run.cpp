@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderBegin = "offline-run-";
-constexpr std::string_view kStep = "train/global_step";  // over which transformers lets W&B draw
+constexpr std::string_view kStep = "train/global_step";  // x axis of W&B's charts, as in transformers
 constexpr std::size_t kWandbIdLength = 8;
 
 // Fields of wandb_internal.proto.
@@ -34,7 +34,7 @@ std::uint32_t crc32_of(std::string_view bytes) {
       ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
-/// A log of LevelDB: records in blocks of 32 KiB, cut where a block ends; parts {checksum, length, kind, bytes}.
+/// A LevelDB log: records in blocks of 32 KiB, split at block ends into parts {checksum, length, kind, bytes}.
 class RecordLog {
  public:
   explicit RecordLog(const fs::path& file) : file_(file) {
@@ -84,7 +84,7 @@ bool was_sent(const fs::path& folder) {
   return fs::exists(folder / fmt::format("run-{}.wandb.synced", id_in(folder)), absent);
 }
 
-// Of a time at which no other one of this id was begun.
+// A folder name with a time that no other run of this id has.
 fs::path fresh_folder(const fs::path& wandb, const std::string& id) {
   std::error_code absent;
   for (auto time = static_cast<std::time_t>(unix_time());; ++time) {
@@ -93,7 +93,7 @@ fs::path fresh_folder(const fs::path& wandb, const std::string& id) {
   }
 }
 
-// The one that was begun last.
+// The run that began last.
 std::optional<fs::path> earlier_run(const fs::path& wandb) {
   std::optional<fs::path> last;
   std::error_code absent;
@@ -125,7 +125,7 @@ class WandbRun final : public Tracker {
     log_->sync();
     fs::rename(pending, folder, failed);
     require(failed);
-    if (earlier && !was_sent(*earlier)) fs::remove_all(*earlier, failed);  // the new file holds all of it
+    if (earlier && !was_sent(*earlier)) fs::remove_all(*earlier, failed);  // the new file contains it
   }
 
   void append(const Json& row) override {

@@ -7,7 +7,8 @@
 
 namespace qtrain {
 
-// Cursor up, to a column (from 1), erase to the end of the line: what stands right of a column comes later.
+// Escape codes used: cursor up (A), go to a column counted from 1 (G), erase to the end of the line (K). Erasing is
+// safe because columns are filled from left to right.
 std::string AnswerColumns::begin() {
   std::string out;
   const int next = offset_ + width_ + kGap;

@@ -4,12 +4,11 @@
 
 namespace qtrain {
 
-/// Answers side by side on a terminal: each is written into a column of its own while it grows, beginning at the height
-/// of the first. Functions return what to write to the terminal. One whose beginning has left the screen by then comes
-/// below.
+/// Streams answers side by side on a terminal, each in its own column from the first one's top line on. An answer goes
+/// below the others if that line has scrolled off the screen. Functions return the text to write to the terminal.
 class AnswerColumns {
  public:
-  /// The least columns of a screen that has room for two.
+  /// Minimum screen width for two columns.
   static constexpr int kLeastWidth = 100;
 
   struct Screen {
@@ -17,13 +16,13 @@ class AnswerColumns {
   };
   AnswerColumns(Screen screen, int answers) : screen_(screen), width_((screen.columns - 1 + kGap) / answers - kGap) {}
 
-  /// Goes to the beginning of the next column.
+  /// Moves to the top of the next column.
   std::string begin();
-  /// More of its text, in UTF-8. Lines are cut between words; what moves the cursor otherwise is left out.
+  /// Appends UTF-8 text to the current column. Wraps lines between words and drops control characters.
   std::string add(std::string_view text);
-  /// Goes below all columns.
+  /// Moves below all columns.
   std::string end();
-  /// Something else was written in between: the next column begins below it.
+  /// Tells that other output was written: the next column begins below it.
   void forget() { rows_ = screen_.lines + 1; }
 
  private:
@@ -35,9 +34,9 @@ class AnswerColumns {
 
   Screen screen_;
   int width_;
-  int offset_ = -1;  ///< of this column; -1 before the first
+  int offset_ = -1;  ///< screen column where this column begins; -1 before the first
   int row_ = 0, rows_ = 0, column_ = 0;
-  std::string word_;  ///< the last one so far, and how many columns it has
+  std::string word_;  ///< the unfinished last word, and its width in screen columns
   int word_columns_ = 0;
 };
 

@@ -22,7 +22,7 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-/// "key" of "key=value" when it can be a config key, else empty.
+/// The "key" of "key=value" if it can be a config key, else empty.
 std::string_view override_key(std::string_view word) {
   const auto at = word.find('=');
   if (at == std::string_view::npos || at == 0) return {};
@@ -49,14 +49,14 @@ bool is_choice(std::string_view choices, std::string_view value) {
   return false;
 }
 
-/// Whether the value of a flag is the path of a file or folder.
+/// Whether the flag's value is a path.
 bool is_path(const Flag& flag) {
   return flag.value.find("DIR") != flag.value.npos || flag.value.find("FILE") != flag.value.npos;
 }
 
 void check_value(const Command& command, const Flag& flag, const std::string& value) {
   const auto wants = [&](std::string_view what) {
-    refuse(command, fmt::format("--{} wants {}, got \"{}\"", flag.name, what, value));
+    refuse(command, fmt::format("--{} must be {}, not \"{}\"", flag.name, what, value));
   };
   if (is_path(flag) && value.empty()) wants("a path");
   if (flag.kind == FlagKind::integer && !parse_number<std::int64_t>(value)) wants("an integer");
@@ -79,7 +79,7 @@ Arguments::Arguments(const Command& command, std::span<const std::string> words,
       take_operand(word);
   }
   if (has("help")) return;
-  if (command.overrides)  // these flags are config keys as well
+  if (command.overrides)  // these flags are also config keys
     for (const char* flag : {"device", "threads"})
       if (const auto it = values_.find(flag); it != values_.end()) overrides_.emplace_back(flag, it->second.back());
   if (operands_.size() < static_cast<std::size_t>(command.min_operands))
@@ -107,7 +107,7 @@ void Arguments::take_flag(std::span<const std::string> words, std::size_t& at) {
     const auto near = nearest(name, names);
     std::string remedy = near.empty() ? "" : fmt::format("did you mean --{}?", near);
     if (near.empty() && command_->overrides && is_config_key(name))
-      remedy = fmt::format("config keys are given as {}=VALUE", name);
+      remedy = fmt::format("set config keys as {}=VALUE", name);
     refuse(*command_, fmt::format("qtrain {} has no flag {}", command_->name, word.substr(0, equals)), remedy);
   }
   const bool alone = flag->kind == FlagKind::file_or_stdout && equals == std::string::npos &&
@@ -123,7 +123,7 @@ void Arguments::take_flag(std::span<const std::string> words, std::size_t& at) {
   else if (at + 1 < words.size())
     value = words[++at];
   else
-    refuse(*command_, fmt::format("--{} wants a value ({})", flag->name, flag->value));
+    refuse(*command_, fmt::format("--{} needs a value ({})", flag->name, flag->value));
   check_value(*command_, *flag, value);
   auto& values = values_[std::string(flag->name)];
   if (flag->kind != FlagKind::repeated) values.clear();
@@ -137,17 +137,17 @@ void Arguments::take_operand(const std::string& word) {
     return;
   }
   if (operands_.size() == static_cast<std::size_t>(command_->max_operands))
-    refuse(*command_, fmt::format("qtrain {} does not know what to do with \"{}\"", command_->name, word));
+    refuse(*command_, fmt::format("qtrain {}: unexpected argument \"{}\"", command_->name, word));
   operands_.push_back(word);
 }
 
 const std::string& Arguments::operand(std::size_t index) const {
-  check(index < operands_.size(), "a command asks for an operand that it does not require");
+  check(index < operands_.size(), "a command reads an operand that it does not require");
   return operands_[index];
 }
 
 std::optional<std::string> Arguments::text(std::string_view flag) const {
-  check(find(flag) != nullptr, "a command asks for a flag that it does not have");
+  check(find(flag) != nullptr, "a command reads a flag that it does not have");
   const auto it = values_.find(flag);
   if (it == values_.end() || it->second.empty()) return {};
   return it->second.back();
@@ -164,7 +164,7 @@ std::optional<double> Arguments::number(std::string_view flag) const {
 }
 
 std::vector<std::string> Arguments::all(std::string_view flag) const {
-  check(find(flag) != nullptr, "a command asks for a flag that it does not have");
+  check(find(flag) != nullptr, "a command reads a flag that it does not have");
   const auto it = values_.find(flag);
   return it == values_.end() ? std::vector<std::string>{} : it->second;
 }

@@ -15,50 +15,50 @@
 
 namespace qtrain {
 
-/// What a piece of a result is.
+/// Kind of text that a command prints as its result.
 enum class ResultText : std::uint8_t {
-  people,  ///< lines for people, made of what files say among other things
-  data,    ///< what another program may read
+  people,  ///< lines for people, which may quote untrusted text from files
+  data,    ///< may be read by another program
 };
-/// How it is written to standard output: lines for people are `printable` and without credentials; data is as it is,
-/// unless that is a terminal.
+/// The text as written to standard output: lines for people are made `printable` and lose credentials; data stays
+/// unchanged unless standard output is a terminal.
 std::string written_result(const std::string& text, ResultText what);
 
-/// What a command found out: text (lines that came earlier are not in it), and one JSON document.
+/// Result of a command: its text (without the lines already printed) and the same as one JSON document.
 struct CommandResult {
   std::string text;
   Json json;
-  ResultText what = ResultText::people;  ///< the text
+  ResultText what = ResultText::people;  ///< kind of `text`
 };
 
-/// What the user typed, checked against the command's flags: only known flags, values of the right type.
+/// Parsed command line of a command: only known flags, with values of the right type.
 class Arguments {
  public:
-  /// `words` without program and command name. ErrorKind::usage for anything that the command does not take.
+  /// `words` excludes the names of program and command. Throws ErrorKind::usage for anything the command does not take.
   Arguments(const Command& command, std::span<const std::string> words, std::shared_ptr<Log> log);
 
   const Command& command() const { return *command_; }
   Log& log() const { return *log_; }
 
   const std::vector<std::string>& operands() const { return operands_; }
-  /// The operand at `index`; an internal error if the command does not require as many.
+  /// The operand at `index`. Throws an internal error if the command does not require that many.
   const std::string& operand(std::size_t index) const;
   const Overrides& overrides() const { return overrides_; }
 
-  /// Whether a flag was given.
+  /// Whether the flag was given.
   bool has(std::string_view flag) const { return values_.contains(flag); }
-  /// The value of a flag, if given. Asking for a flag that the command does not have is an internal error.
+  /// The value of the flag, if given. Throws an internal error if the command has no such flag.
   std::optional<std::string> text(std::string_view flag) const;
   std::optional<std::int64_t> integer(std::string_view flag) const;
   std::optional<double> number(std::string_view flag) const;
   /// All values of a `repeated` flag.
   std::vector<std::string> all(std::string_view flag) const;
-  /// The value of a flag that the command cannot do without; ErrorKind::usage when missing.
+  /// The value of a mandatory flag. Throws ErrorKind::usage if it is missing.
   std::string required(std::string_view flag) const;
 
-  /// Whether the result is one JSON document on stdout.
+  /// Whether the result is printed as one JSON document on stdout.
   bool json() const;
-  /// Hands over what the command found out, also with --quiet: its document with --json, else its text.
+  /// Prints the result, even with --quiet: the JSON document with --json, else the text.
   void give(const CommandResult& result) const;
   /// --device, or "auto".
   std::string device() const { return text("device").value_or("auto"); }

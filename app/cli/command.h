@@ -4,13 +4,13 @@
 
 namespace qtrain {
 
-/// `file_or_stdout` may stand without a value.
+/// `present` takes no value; the value of `file_or_stdout` is optional.
 enum class FlagKind : std::uint8_t { present, text, integer, number, choice, repeated, file_or_stdout };
 
 struct Flag {
-  std::string_view name;  ///< without dashes; `_` and `-` are the same on the command line
+  std::string_view name;  ///< without leading dashes; `_` and `-` are equivalent on the command line
   FlagKind kind = FlagKind::present;
-  std::string_view value;  ///< what the help calls the value; for `choice` the choices: "cpu|cuda|auto"
+  std::string_view value;  ///< name of the value in the help; for `choice` the choices: "cpu|cuda|auto"
   std::string_view doc;
 };
 
@@ -22,12 +22,12 @@ struct Command {
   std::string_view operands;  ///< as the help shows them: "CONFIG.json [key=value ...]", "PATH", ""
   std::string_view summary;
   std::vector<Flag> flags;
-  std::vector<Flag> idle_flags = {};       ///< taken as of every command, and not shown: nothing comes of them here
-  int min_operands = 0, max_operands = 0;  ///< key=value pairs not counted
-  bool overrides = false;                  ///< key=value pairs are config overrides
-  bool has_result = true;                  ///< takes --json
-  bool only_reads = false;                 ///< a stop ends it at once: there is no file to put away
-  bool answers_stops = false;              ///< it says itself what a stop leads to, and how it ends then
+  std::vector<Flag> idle_flags = {};       ///< common flags that are accepted without effect, and hidden from the help
+  int min_operands = 0, max_operands = 0;  ///< not counting key=value pairs
+  bool overrides = false;                  ///< takes key=value pairs as config overrides
+  bool has_result = true;                  ///< accepts --json
+  bool only_reads = false;                 ///< a stop signal ends it immediately: no file needs cleanup
+  bool answers_stops = false;              ///< handles stop signals itself, and says how it ends
   RunCommand run = nullptr;
 };
 

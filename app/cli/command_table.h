@@ -6,9 +6,9 @@
 
 namespace qtrain {
 
-/// Every command of this build, in the order of the help.
+/// All commands of this build, in the order in which the help lists them.
 const std::vector<Command>& commands();
-/// The command of that name, or null.
+/// The command with that name, or null.
 const Command* find_command(std::string_view name);
 
 }  // namespace qtrain

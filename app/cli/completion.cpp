@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// What names of keys tell about values that are no words.
+/// Completion of keys whose values are paths, by the ending of the key's name.
 struct KeyKind {
   std::string_view end;
   Hint::Kind kind;

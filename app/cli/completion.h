@@ -7,29 +7,29 @@
 
 namespace qtrain {
 
-/// What a shell offers in a place: words, the names of folders or of files, words and folders, or nothing.
+/// What the shell offers as completions at one place of the command line.
 struct Hint {
   enum class Kind : std::uint8_t { nothing, words, folders, files, words_and_folders };
   Kind kind = Kind::nothing;
-  std::string words = {};  ///< with blanks between
+  std::string words = {};  ///< separated by blanks
 };
 Hint hint_of(const Flag& flag);
-/// For what a command takes beside flags; of one that takes a config, the config.
+/// Completion of a command's operands; for a command that takes a config, of the config file.
 Hint hint_of_operands(const Command& command);
 
-/// A config key and what it takes.
+/// A config key and the completion of its value.
 struct KeyHint {
   std::string_view key;
   Hint hint;
 };
 std::vector<KeyHint> key_hints();
 
-/// All names, with blanks between; of keys with `=` behind each.
+/// All names, separated by blanks; key_assignments puts `=` after each key.
 std::string command_words();
 std::string flag_words(const Command& command);
 std::string key_assignments();
 
-/// Config files by their ends, as the alternatives of a shell pattern.
+/// File extensions of configs, as alternatives of a shell pattern.
 inline constexpr std::string_view kConfigEnds = "json|jsonc|yaml|yml";
 
 /// Completion script for "bash", "zsh" or "fish".

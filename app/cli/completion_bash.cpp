@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-// A hint as the script's functions print it.
+// The hint as the script's functions print it.
 std::string bash_hint(const Hint& hint) {
   if (hint.kind == Hint::Kind::folders) return "@folders";
   if (hint.kind == Hint::Kind::files) return "@files";
@@ -17,7 +17,7 @@ std::string bash_hint(const Hint& hint) {
   return hint.words;
 }
 
-// "    a|b) echo words ;;" for each hint and the patterns that have it.
+// One line "    a|b) echo words ;;" per hint, with the patterns that share it.
 std::string bash_cases(const std::vector<std::pair<std::string, Hint>>& hints) {
   std::map<std::string, std::string> patterns;
   for (const auto& [pattern, hint] : hints) {
@@ -60,7 +60,7 @@ std::string names_with_overrides() {
   return names;
 }
 
-// Doubled braces are those of the script.
+// Doubled braces are literal braces of the script.
 constexpr std::string_view kBashScript = R"script(# bash completion of qtrain: source <(qtrain completion bash)
 _qtrain_flags() {{
   case "$1" in

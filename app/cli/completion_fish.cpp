@@ -14,7 +14,7 @@ std::string fish_quoted(std::string_view text) {
   return out + "'";
 }
 
-// How a value is completed: -x takes words alone, -r files as well.
+// How a value is completed: -x offers only the given words, -r also files.
 std::string fish_value(const Hint& hint) {
   switch (hint.kind) {
     case Hint::Kind::words: return " -x -a " + fish_quoted(hint.words);

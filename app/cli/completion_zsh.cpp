@@ -19,7 +19,7 @@ std::string zsh_quoted(std::string_view text) {
   return out;
 }
 
-// What _arguments calls for a value.
+// The action that zsh's _arguments runs to complete a value.
 std::string zsh_action(const Hint& hint) {
   switch (hint.kind) {
     case Hint::Kind::words: return "(" + hint.words + ")";
@@ -37,7 +37,7 @@ std::string zsh_flags(const Command& c) {
     cases += fmt::format(
         " \\\n      '{}--{}[{}]{}'", f.kind == FlagKind::repeated ? "*" : "", f.name, zsh_quoted(f.doc),
         f.kind == FlagKind::present ? "" : fmt::format(":{}:{}", zsh_quoted(f.value), zsh_action(hint_of(f))));
-  // Where an operand could be anything, saying so would keep flags from being completed.
+  // An operand that could be anything gets no entry: one would keep flags from being completed.
   const std::string operand = c.overrides ? "_qtrain_config" : zsh_action(hint_of_operands(c));
   return cases + (operand == " " ? " ;;\n" : fmt::format(" \\\n      '*:operand:{}' ;;\n", operand));
 }

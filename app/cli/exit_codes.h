@@ -3,21 +3,21 @@
 
 namespace qtrain {
 
-/// What the program's exit codes mean, in the words of help and man page; docs/exit_codes.md says more.
+/// Exit codes and their meanings as help and man page show them; see docs/exit_codes.md.
 struct ExitCode {
   int code;
   std::string_view meaning;
 };
 inline constexpr ExitCode kExitCodes[] = {{0, "done"},
                                           {1, "internal error"},
-                                          {2, "usage or config"},
+                                          {2, "usage or config error"},
                                           {3, "bad data or model files"},
                                           {4, "does not fit in memory"},
                                           {5, "non-finite loss"},
                                           {6, "disk or write error"},
-                                          {7, "a rank was lost"},
-                                          {75, "stopped by a signal with a checkpoint"},
-                                          {130, "second interrupt"},
-                                          {141, "nobody reads stdout any more"}};
+                                          {7, "lost another rank"},
+                                          {75, "stopped by a signal (run again to resume)"},
+                                          {130, "interrupted twice"},
+                                          {141, "the reader of stdout closed it"}};
 
 }  // namespace qtrain

@@ -50,7 +50,7 @@ std::string general_help() {
   std::size_t width = 0;
   for (const Command& c : commands()) width = std::max(width, c.name.size());
   for (const Command& c : commands()) out += in_columns(fmt::format("  {}", c.name), c.summary, width + 4);
-  out += "\nqtrain COMMAND --help tells about each; --version prints the version.\n";
+  out += "\n`qtrain COMMAND --help` describes a command; `--version` prints the version.\n";
   std::string codes;
   for (const ExitCode& e : kExitCodes) codes += fmt::format("{}{} {}", codes.empty() ? "" : ", ", e.code, e.meaning);
   out += in_columns("exit codes:", codes, 0);

@@ -6,8 +6,8 @@
 
 namespace qtrain {
 
-/// `text` behind `label`, its lines of at most 79 columns below each other from `column` on; below a label that is too
-/// long.
+/// `text` after `label`, wrapped to 79 columns with each line starting at `column`. If `label` is too long, the text
+/// starts on the next line.
 std::string in_columns(const std::string& label, std::string_view text, std::size_t column);
 
 /// Text of `qtrain --help` and of `qtrain COMMAND --help`.

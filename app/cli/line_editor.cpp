@@ -25,7 +25,7 @@ const char* prompt_of(EditLine*) {
   return kPrompt;
 }
 
-// Returns also when a stop was asked for, if that came just before the wait then a moment later.
+// Also returns when a stop was requested, within 250 ms if the signal came just before poll.
 void wait_for_input() {
   constexpr int kMilliseconds = 250;
   pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -33,7 +33,7 @@ void wait_for_input() {
   }
 }
 
-// One character of the terminal, as the editor wants it; unlike its own way, a signal that asks to stop ends it.
+// Reads one character for libedit. Unlike libedit's own function, a stop signal ends the read.
 int read_character(EditLine*, wchar_t* character) {
   std::mbstate_t state{};
   for (char byte = 0;;) {
@@ -60,7 +60,7 @@ struct EndHistory {
 class LineEditor::Terminal {
  public:
   explicit Terminal(fs::path file) : file_(std::move(file)) {
-    // Letters beyond ASCII are edited as such only where the type of characters is known.
+    // Editing non-ASCII characters needs a multibyte locale.
     if (!std::setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     history_.reset(history_init());
     editor_.reset(el_init("qtrain", stdin, stderr, stderr));
@@ -89,7 +89,7 @@ class LineEditor::Terminal {
   }
 
  private:
-  // Kept at once: a session may end by a signal.
+  // Saves the history immediately, as a signal may end the session.
   void remember(const std::string& line) {
     history(history_.get(), &event_, H_ENTER, line.c_str());
     if (!file_.empty()) history(history_.get(), &event_, H_SAVE, file_.c_str());

@@ -7,8 +7,8 @@
 
 namespace qtrain {
 
-/// Lines that a user types. On a terminal they can be edited, and those of earlier sessions come back with the arrow
-/// keys; elsewhere lines are read as they are.
+/// Reads lines that the user types. On a terminal they can be edited, and the arrow keys recall lines of earlier
+/// sessions; otherwise lines are read as they are.
 class LineEditor {
  public:
   enum class Event : std::uint8_t { line, interrupted, end };
@@ -17,7 +17,7 @@ class LineEditor {
     std::string text = {};
   };
 
-  /// `history`: where lines are kept between sessions; empty for nowhere.
+  /// `history`: file that keeps lines between sessions; empty for none.
   LineEditor(Log& log, std::filesystem::path history);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;
@@ -28,12 +28,12 @@ class LineEditor {
 
  private:
   class Terminal;
-  std::unique_ptr<Terminal> terminal_;  // none where standard input is none
+  std::unique_ptr<Terminal> terminal_;  // null if standard input is not a terminal
   Log& log_;
 };
 
-/// A file of the user's state folder ($XDG_STATE_HOME/qtrain, else ~/.local/state/qtrain), which is made; empty where
-/// there is no such folder.
+/// Path of a file in the user's state folder ($XDG_STATE_HOME/qtrain, else ~/.local/state/qtrain), which is created.
+/// Empty if that fails or neither variable is set.
 std::filesystem::path state_file(const std::string& name);
 
 }  // namespace qtrain

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// qtrain(1) in the man macros, made of the command table: what `man ./qtrain.1` shows.
+/// The man page qtrain(1) in man macros, generated from the command table.
 std::string man_page();
 
 }  // namespace qtrain

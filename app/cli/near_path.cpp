@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// A path that differs in one name only, which is not there; empty: none is near.
+/// An existing path that differs from `missing` in one name only; empty if there is none.
 fs::path near_path(const fs::path& missing) {
   fs::path there;
   for (auto part = missing.begin(); part != missing.end(); ++part) {
@@ -49,7 +49,7 @@ fs::path near_path(const fs::path& missing) {
   return {};
 }
 
-/// "file.json:12" and "--output" are places too, and so are words.
+/// Whether an error's place may be a path: it may also be "file.json:12", "--output" or prose.
 bool may_be_path(const std::string& place) {
   return !place.empty() && place[0] != '-' && place.find_first_of(":*?\n") == std::string::npos && !is_there(place);
 }

@@ -3,8 +3,8 @@
 
 namespace qtrain {
 
-/// The same error; where its place is a path that is not there and something of almost the same name is, its remedy
-/// asks whether that was meant. Of checkpoints, whose numbers say nothing of each other, it tells which ones there are.
+/// The same error; if its place is a missing path and a similar one exists, the remedy begins with "did you mean". For
+/// a missing checkpoint, the remedy lists the existing ones instead.
 Error with_near_path(const Error& error);
 
 }  // namespace qtrain

@@ -19,9 +19,9 @@
 namespace qtrain {
 namespace {
 
-constexpr int kReaderGone = 128 + SIGPIPE;  // as if that signal had ended the process
+constexpr int kReaderGone = 128 + SIGPIPE;  // as if SIGPIPE had ended the process
 
-/// Whether a first word that is no command names a config: then it stands for `train`.
+/// Whether a first word that is not a command looks like a config file, which means `train`.
 bool looks_like_config(const std::string& word) {
   std::error_code ignored;
   return word.ends_with(".json") || word.ends_with(".jsonc") || word.ends_with(".yaml") || word.ends_with(".yml") ||
@@ -35,7 +35,7 @@ bool looks_like_config(const std::string& word) {
   if (std::filesystem::is_directory(word, ignored))
     fail(ErrorKind::usage, {.cause = "this is a folder, not a config file",
                             .place = word,
-                            .remedy = "name the config; qtrain inspect tells what is in the folder"});
+                            .remedy = "give a config file, or use qtrain inspect to see what is in the folder"});
   const auto near = nearest(word, names);
   fail(ErrorKind::usage,
        {.cause = fmt::format("there is no command or config file \"{}\"", word),
@@ -43,7 +43,7 @@ bool looks_like_config(const std::string& word) {
         .remedy = near.empty() ? "qtrain --help lists the commands" : fmt::format("did you mean \"{}\"?", near)});
 }
 
-/// Whether the words ask for a document, for what goes wrong before they are understood.
+/// Whether --json is among the words; decides how errors are printed before the words are parsed.
 bool asks_for_document(std::span<const std::string> words) {
   return std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "--json" || w == "-json"; });
 }
@@ -60,7 +60,7 @@ int run_command(const Command& command, std::span<const std::string> words, std:
   if (command.only_reads) stops.emplace();
   const int code = command.run(arguments);
   if (!command.answers_stops && code == 0)
-    finish_or_stop();  // the command may have taken input that a signal cut off for its end
+    finish_or_stop();  // a signal may have cut off input, which the command took for its end
   return code;
 }
 
@@ -123,7 +123,7 @@ int report_error(const Error& thrown, Log& log) {
   if (log.document_given()) return error.exit_code();
   try {
     log.document(dump_json({{"error", error_json(error)}}));
-  } catch (const Error& unwritten) {  // stdout was what went wrong
+  } catch (const Error& unwritten) {  // stdout itself failed
     if (!log.reader_gone()) log.error("{}", unwritten.what());
   }
   return error.exit_code();

@@ -9,17 +9,17 @@
 
 namespace qtrain {
 
-/// Runs the program on its words (without the program name) and returns its exit code. Throws what a command throws.
+/// Runs the program with its arguments (without the program name). Returns the exit code; throws what a command throws.
 int run_program(std::span<const std::string> words, std::shared_ptr<Log> log);
 
-/// The kind in a word, for programs: "usage".
+/// Machine-readable name of the kind: "usage".
 std::string name_of(ErrorKind kind);
 /// {"kind", "exit_code", "cause", "place", "remedy"}.
 Json error_json(const Error& error);
-/// Tells what ended the program, where --json was given also as a document {"error": error_json}, and returns the exit
+/// Prints the error that ended the program, with --json also as a document {"error": error_json}. Returns the exit
 /// code.
 int report_error(const Error& error, Log& log);
-/// The same for a stop that was asked for.
+/// The same for a requested stop.
 int report_stop(Log& log);
 
 }  // namespace qtrain

@@ -18,7 +18,7 @@ namespace {
 
 using bench::Case;
 
-/// Bytes and FLOPs a second that this device was seen to reach; 0: unknown.
+/// Bytes/s and FLOP/s that this device reached in the copy and the GEMM; 0 if unknown.
 struct Limits {
   double bytes = 0, flops = 0;
 };
@@ -39,7 +39,8 @@ Result measure(Ctx& ctx, const Case& c, const bench::Effort& effort) {
   return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops, c.text_bytes};
 }
 
-/// The cases whose name contains the filter; none is a usage error, unless it names a limit, which is always measured.
+/// The cases whose name contains the filter. Throws ErrorKind::usage if there are none, unless the filter matches the
+/// copy or the GEMM, which are always measured.
 std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& filter) {
   std::vector<Case> all = bench::all_cases(sizes);
   const auto named = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
@@ -48,8 +49,8 @@ std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& fil
     some += (some.empty() ? "" : ", ") + all[i].name;
   std::erase_if(all, [&](const Case& c) { return !named(c.name); });
   if (all.empty() && !named(bench::copy_case(sizes).name) && !named(bench::gemm_case(sizes).name))
-    fail(ErrorKind::usage, {.cause = "no case is named like \"" + filter + "\"",
-                            .remedy = "give a part of a name, or nothing for all of them; some names: " + some});
+    fail(ErrorKind::usage, {.cause = "no benchmark case has \"" + filter + "\" in its name",
+                            .remedy = "give a part of a name, or leave it out to run all cases; some names: " + some});
   return all;
 }
 
@@ -82,15 +83,15 @@ std::string line_of(const Result& r, const Limits& limits) {
 
 }  // namespace
 
-/// `qtrain bench [FILTER]`: the cases of bench/cases, against what the device reaches in a copy and in a large GEMM; or
-/// `qtrain bench step`.
+/// `qtrain bench [FILTER]`: measures the cases of bench/cases relative to the speed of a copy and of a large GEMM; also
+/// runs `qtrain bench step`.
 int run_bench(const Arguments& args) {
   if (args.has("nvtx")) nvtx::start();
   if (!args.operands().empty() && args.operand(0) == "step") return run_bench_step(args);
   const bool has_keys = std::ranges::any_of(args.overrides(), [&](const auto& o) { return !args.has(o.first); });
   if (args.operands().size() > 1 || has_keys)
-    fail(ErrorKind::usage, {.cause = "a case and keys of a config belong to `qtrain bench step`",
-                            .remedy = "give one part of a name, or `step` and what to measure"});
+    fail(ErrorKind::usage, {.cause = "a second argument and config keys only work with `qtrain bench step`",
+                            .remedy = "give one part of a case's name, or `step` followed by a case or a config"});
   const Device device = device_named(args.device());
   const bool small = args.has("small");
   bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
@@ -116,7 +117,7 @@ int run_bench(const Arguments& args) {
   if (file) require_free_file(args, *file);
   const auto write = [&] { write_file(*file, dump_json(json, 2) + "\n"); };
   const bool once = file && output_place(*file).mode == WriteMode::in_place;
-  const auto report = [&](const Result& r) {  // written each time: a run that is stopped keeps what it has measured
+  const auto report = [&](const Result& r) {  // written after each case, so that a stopped run keeps its results
     args.log().result(line_of(r, limits));
     json["results"].push_back(json_of(r, limits));
     if (file && !once) write();

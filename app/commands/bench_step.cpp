@@ -40,7 +40,7 @@ std::string names_of(const Json& cases) {
   return names;
 }
 
-/// A case with a model folder without weights and rows of random tokens, in a folder that goes with it.
+/// A case with a model folder without weights and rows of random tokens, in a temporary folder.
 class RandomCase {
  public:
   RandomCase(const std::string& name, const Arguments& args)
@@ -68,7 +68,7 @@ class RandomCase {
   fs::path file() const { return folder_.path() / "config.json"; }
 
  private:
-  /// As many as an update has; each step takes them again.
+  /// The rows of one optimizer step; every step uses the same ones.
   static std::string random_rows(const Json& config, std::int64_t vocabulary) {
     const auto rows = config["per_device_train_batch_size"].get<std::int64_t>() *
                       config["gradient_accumulation_steps"].get<std::int64_t>();
@@ -88,7 +88,7 @@ class RandomCase {
   TemporaryFolder folder_;
 };
 
-/// Milliseconds of each group on the card that the table is of, for as many layers as are measured.
+/// Predicted milliseconds by group, for the GPU of the table, scaled to the number of measured layers.
 using PredictedTimes = std::map<std::string, double, std::less<>>;
 
 PredictedTimes predicted_of(const std::string& name) {
@@ -151,7 +151,7 @@ std::string text_of(const StepReport& m) {
     text += fmt::format("{:<58}{:>12.3f}{:>10}\n", row.detail.empty() ? row.name : row.name + " " + row.detail,
                         row.seconds * 1e3, row.launches);
   }
-  if (p.rows.size() > kShown) text += fmt::format("and {} more, which --json lists\n", p.rows.size() - kShown);
+  if (p.rows.size() > kShown) text += fmt::format("and {} more (--json lists them all)\n", p.rows.size() - kShown);
   return text;
 }
 
@@ -184,7 +184,7 @@ Json json_of(const StepReport& m) {
   return json;
 }
 
-/// What the operand behind "step" names: a case, else a config; without one the usual case of the device.
+/// The operand after "step": a case or a config file. Without one, the default case of the device.
 std::string asked_for(const Arguments& args) {
   if (args.operands().size() > 1) return args.operand(1);
   return args.device() == "cpu" || !cuda_problem().empty() ? "smollm2-135m-lora" : "qwen3-0.6b";
@@ -197,7 +197,7 @@ ResolvedConfig config_of(const fs::path& file, const Arguments& args) {
   require_supported(config);
   if (config.value.run.ranks() > 1)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("the config is for {} ranks, and bench measures one device", config.value.run.ranks()),
+         {.cause = fmt::format("the config is for {} ranks, but bench measures one device", config.value.run.ranks()),
           .remedy = "give nproc=1 nnodes=1"});
   return config;
 }
@@ -210,13 +210,13 @@ int run_bench_step(const Arguments& args) {
   const bool known = cases.contains(m.name);
   std::error_code ignored;
   if (!known && !fs::exists(m.name, ignored))
-    fail(ErrorKind::usage, {.cause = "there is neither a case nor a config file called \"" + m.name + "\"",
-                            .remedy = "give a config file, or one of the cases: " + names_of(cases)});
+    fail(ErrorKind::usage, {.cause = "there is no benchmark case or config file called \"" + m.name + "\"",
+                            .remedy = "give a config file or one of these cases: " + names_of(cases)});
   std::optional<RandomCase> random;
   if (known) random.emplace(m.name, args);
   ResolvedConfig config = config_of(known ? random->file() : fs::path(m.name), args);
-  if (known) config.value.model.random_init = true;  // also under an adapter: nothing is saved
-  set_stop_answer("stopping after this step");
+  if (known) config.value.model.random_init = true;  // also for an adapter, because nothing is saved
+  set_stop_answer("Stopping after this step.");
   m.profile = profile_step(config, {}, args.log());
   m.adapter_rank = config.value.lora.use_peft ? config.value.lora.lora_r : 0;
   m.groups =

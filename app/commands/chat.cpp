@@ -21,15 +21,15 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
+constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary tables cover all of them
 
-// What a user waits for is told with --quiet too.
+// Prints a line that the user waits for, even with --quiet.
 void tell(Log& log, const std::string& line) {
   log.stream(line + "\n");
 }
 
-/// Where answers to one message go while they grow: beside each other where there are several and the terminal is wide
-/// enough, else one below the other, text to stdout and what is said of it to stderr.
+/// Shows answers to one message while they are generated: several answers side by side if the terminal is wide enough,
+/// else one below the other, with the text on stdout and notes on stderr.
 class AnswerView {
  public:
   AnswerView(Log& log, std::size_t answers) : log_(log) {
@@ -47,13 +47,13 @@ class AnswerView {
   void show(const std::string& text) {
     log_.result_stream(columns_ ? columns_->add(printable(text)) : written_result(text, ResultText::data));
   }
-  /// `why` says what ended it before the model did; may be empty.
+  /// `why` says what cut the answer off; empty if the model ended it.
   void end(const std::string& why) {
     if (!columns_ || !why.empty()) show("\n");
     if (!why.empty()) say(why);
-    if (columns_ && stop_requested()) columns_->forget();  // what was told of the stop is between
+    if (columns_ && stop_requested()) columns_->forget();  // the message about the stop was printed in between
   }
-  /// Below all of them.
+  /// Moves below all answers.
   void close() {
     if (columns_) log_.result_stream(columns_->end());
     columns_.reset();
@@ -71,14 +71,14 @@ class AnswerView {
   std::optional<AnswerColumns> columns_;
 };
 
-/// A conversation of up to `room` tokens and the commands about it.
+/// A conversation of up to `room` tokens, and the chat commands on it.
 class ChatSession {
  public:
   struct Parts {
     Answerer& answerer;
     AnswerOptions options;
     std::int64_t room;
-    std::string name = {};  ///< said before each answer, where there are several
+    std::string name = {};  ///< printed before each answer; empty if there is only one model
   };
   ChatSession(Parts parts, Log& log)
       : answerer_(parts.answerer),
@@ -112,7 +112,7 @@ class ChatSession {
   std::string system_;
 };
 
-// A message that cannot be answered is taken back, so that the turns before it can still be saved.
+// Removes a message that cannot be answered, so that the turns before it can still be saved.
 void ChatSession::answer(const std::string& question, AnswerView& view) {
   messages_.push_back({{"role", "user"}, {"content", question}});
   try {
@@ -121,19 +121,19 @@ void ChatSession::answer(const std::string& question, AnswerView& view) {
     if (e.kind() != ErrorKind::input) throw;
     messages_.erase(messages_.size() - 1);
     view.close();
-    log_.error("{}\n  the message is left out; /save FILE.jsonl keeps the conversation, /reset begins a new one",
+    log_.error("{}\n  the message was dropped; /save FILE.jsonl saves the conversation, /reset starts a new one",
                e.what());
   }
 }
 
-// Prints the answer as it grows.
+// Prints the answer while it is generated.
 std::string ChatSession::answer_to_all(AnswerView& view) {
   const TextFolder& text = answerer_.model().text;
   const auto prompt = with_place("the conversation", [&] { return encode_chat(text, {.messages = messages_}); });
   const auto size = static_cast<std::int64_t>(prompt.size());
   if (size >= room_)
-    fail(ErrorKind::input, {.cause = fmt::format("the conversation has {} tokens with this message, and there is room "
-                                                 "for {}",
+    fail(ErrorKind::input, {.cause = fmt::format("with this message the conversation has {} tokens, but the context "
+                                                 "holds only {}",
                                                  size, room_)});
   AnswerOptions options = options_;
   options.max_new_tokens = std::min(options.max_new_tokens, room_ - size);
@@ -144,7 +144,7 @@ std::string ChatSession::answer_to_all(AnswerView& view) {
     answer += piece;
     view.show(piece);
   };
-  set_stop_answer("stopping; again leaves at once", "stopping this answer; again leaves at once");
+  set_stop_answer("Stopping. Press Ctrl-C to quit now.", "Stopping this answer. Press Ctrl-C again to quit now.");
   options.on_token = [&](std::size_t, const std::vector<std::int32_t>& tokens) {
     show(decoder.push(tokens.back()));
     return stop_requested();
@@ -159,27 +159,28 @@ std::string ChatSession::why_cut(const Answer& given, std::int64_t most) const {
   const std::string tokens = counted(given.tokens, "token");
   if (stop_requested()) return fmt::format("[stopped after {}]", tokens);
   if (std::string_view(given.finish_reason) != "length") return "";
-  if (most == options_.max_new_tokens) return fmt::format("[cut at {}; --max_new_tokens]", tokens);
-  return fmt::format("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]", tokens,
-                     room_);
+  if (most == options_.max_new_tokens)
+    return fmt::format("[cut off after {}: raise --max_new_tokens for longer answers]", tokens);
+  return fmt::format("[cut off after {}: the conversation fills the context of {} tokens; /reset starts a new one]",
+                     tokens, room_);
 }
 
-// One more row, as training reads them.
+// Appends the conversation to the file as a training row.
 void ChatSession::save(const std::string& file) const {
   if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
   std::ofstream out(file, std::ios::app);
   out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
   if (out)
-    tell(log_, fmt::format("{} added to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"),
+    tell(log_, fmt::format("added {} to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"),
                            file));
   else
     log_.error("{}: cannot be written", file);
 }
 
-/// Conversations with the same questions; the last is that of the model asked for.
+/// Conversations with the same questions; the last one is with the requested model.
 using ChatSessions = std::deque<ChatSession>;
 
-// Ctrl-C stops an answer, and not those of others.
+// Ctrl-C stops one answer only, not those of the other models.
 void answer(ChatSessions& sessions, const std::string& question, Log& log) {
   AnswerView view(log, sessions.size());
   for (ChatSession& s : sessions) {
@@ -195,23 +196,23 @@ struct ChatCommand {
   void (*run)(ChatSessions&, const std::string& operand);
 };
 constexpr ChatCommand kCommands[] = {
-    {"/reset", "", "forget all turns",
+    {"/reset", "", "start a new conversation",
      [](ChatSessions& sessions, const std::string&) {
        for (ChatSession& s : sessions) s.reset();
      }},
-    {"/system", "TEXT", "the system message from now on; none without TEXT",
+    {"/system", "TEXT", "set the system message; without TEXT, remove it",
      [](ChatSessions& sessions, const std::string& text) {
        for (ChatSession& s : sessions) s.set_system(text);
      }},
-    {"/save", "FILE.jsonl", "add the conversation to a file, as a row to train on",
+    {"/save", "FILE.jsonl", "append the conversation to a file as a training row",
      [](ChatSessions& sessions, const std::string& file) { sessions.back().save(file); }},
 };
 
 std::string chat_help() {
-  std::string out = fmt::format("  {:<18} {}\n", "/help", "these lines");
+  std::string out = fmt::format("  {:<18} {}\n", "/help", "show this help");
   for (const ChatCommand& c : kCommands)
     out += fmt::format("  {:<18} {}\n", fmt::format("{} {}", c.name, c.operand), c.doc);
-  return out + "  Ctrl-C stops an answer, Ctrl-D ends; a line that begins with // is a message that begins with /";
+  return out + "  Ctrl-C stops an answer, Ctrl-D quits. Begin a line with // to send a message that begins with /.";
 }
 
 void run_chat_command(const std::string& line, ChatSessions& sessions, Log& log) {
@@ -222,7 +223,7 @@ void run_chat_command(const std::string& line, ChatSessions& sessions, Log& log)
   if (name == "/help") return tell(log, chat_help());
   for (const ChatCommand& c : kCommands)
     if (c.name == name) {
-      if (name == "/save" && operand.empty()) return log.error("/save needs the name of a file");
+      if (name == "/save" && operand.empty()) return log.error("/save needs a file name");
       return c.run(sessions, operand);
     }
   log.error("there is no command {}; /help lists them", name);
@@ -242,10 +243,11 @@ int run_chat(const Arguments& args) {
   if (!model.text.chat_template)
     fail(ErrorKind::input, {.cause = "the model folder has no chat template",
                             .place = request.model,
-                            .remedy = "put a chat_template.jinja into the folder, or use generate --raw"});
+                            .remedy = "put a chat_template.jinja into the folder, or use qtrain generate --raw"});
   if (args.has("compare") && !request.adapter)
-    fail(ErrorKind::usage, {.cause = "--compare is about a model and an adapter on it", .remedy = "add --adapter DIR"});
-  // Memory for later turns is planned at the first.
+    fail(ErrorKind::usage,
+         {.cause = "--compare needs an adapter to compare with the model", .remedy = "add --adapter DIR"});
+  // Plans memory for later turns, too.
   const std::int64_t room = std::min(model.setup.model->config().max_position_embeddings, kMaxRoom);
   std::optional<Answerer> base;
   if (args.has("compare")) {
@@ -258,7 +260,7 @@ int run_chat(const Arguments& args) {
   if (base) answerer.share_weights_of(*base);
   answerer.prepare(room, {.batch = 1});
   loading.reset();
-  throw_if_stopped();  // in the last moment
+  throw_if_stopped();  // a stop may have come while loading ended
   ChatSessions sessions;
   if (base)
     sessions.emplace_back(ChatSession::Parts{.answerer = *base, .options = options, .room = room, .name = "base"},
@@ -269,16 +271,16 @@ int run_chat(const Arguments& args) {
       args.log());
   for (ChatSession& s : sessions) s.set_system(args.text("system").value_or(""));
   LineEditor lines(args.log(), state_file("chat_history"));
-  args.log().info("type a message; /help lists commands, Ctrl-D ends");
+  args.log().info("Type a message. /help lists the commands, Ctrl-D quits.");
   for (;;) {
-    set_stop_answer("stopping; again leaves at once", "");  // an interrupt is answered before the next prompt
+    set_stop_answer("Stopping. Press Ctrl-C to quit now.", "");  // the loop below answers an interrupt
     const LineEditor::Input input = lines.read();
     if (stop_requested() && !interrupted()) break;
     if (input.event == LineEditor::Event::end) break;
     if (input.event == LineEditor::Event::interrupted) {
       set_stop_requested(false);
       args.log().stream("\n");
-      args.log().warn("Ctrl-D ends");
+      args.log().warn("press Ctrl-D to quit");
       continue;
     }
     if (input.text.find_first_not_of(" \t") == std::string::npos) continue;

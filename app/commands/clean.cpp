@@ -32,10 +32,10 @@ int run_clean(const Arguments& args) {
   const fs::path output = args.operand(0);
   std::error_code error;
   if (!fs::is_directory(output, error)) fail(ErrorKind::input, {.cause = "is not a folder", .place = output.string()});
-  const StopsAtOnce stops;  // a folder of which a part is removed is still one to remove
+  const StopsAtOnce stops;  // a partly removed folder is listed again next time
   const std::vector<fs::path> folders = superseded_checkpoints(output);
   const bool remove = args.has("yes");
-  std::optional<OutputLock> lock;  // which makes a file: not in a folder where there is nothing to remove
+  std::optional<OutputLock> lock;  // creates a lock file, so only if there is something to remove
   if (remove && !folders.empty()) lock.emplace(output);
   CommandResult result{.text = "", .json = {{"removed", remove}, {"folders", Json::array()}}};
   for (const fs::path& folder : folders) {
@@ -47,7 +47,7 @@ int run_clean(const Arguments& args) {
   result.text += fmt::format("{} {}\n", counted(static_cast<std::int64_t>(folders.size()), "superseded checkpoint"),
                              remove            ? "removed"
                              : folders.empty() ? "in " + output.string()
-                                               : "listed; --yes removes them");
+                                               : "listed; add --yes to remove them");
   args.give(result);
   return 0;
 }

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// The commands, each in the file of its name: what it does, and the exit code. Rows of command_table.cpp name them.
+/// The commands, each in the file of its name. They return the exit code; command_table.cpp refers to them.
 int run_bench(const Arguments& arguments);
 int run_chat(const Arguments& arguments);
 int run_clean(const Arguments& arguments);

@@ -13,16 +13,16 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kWidest = 34;  // columns of a cell
+constexpr std::size_t kWidest = 34;  // maximum columns of a cell
 
 using Table = std::vector<std::vector<std::string>>;
 
-// As fmt counts them where it fills up: wide characters take two.
+// Terminal columns as fmt counts them for padding: wide characters take two.
 std::size_t columns_of(std::string_view text) {
   return 2 * text.size() - fmt::formatted_size("{:<{}}", text, text.size());
 }
 
-// The end of a text that is wider, with a mark before it.
+// Cuts a wider text at its beginning, with "..." in place of what is missing.
 std::string end_of(const std::string& text, std::size_t columns) {
   if (columns_of(text) <= columns) return text;
   constexpr std::string_view kMark = "...";
@@ -39,7 +39,7 @@ std::string cell(const Json& value) {
   return end_of(text, kWidest);
 }
 
-// Columns as wide as what is in them.
+// Aligns the table: each column is as wide as its widest cell.
 std::string lines_of(const Table& table) {
   std::string text;
   for (const auto& row : table) {
@@ -54,14 +54,14 @@ std::string lines_of(const Table& table) {
   return text;
 }
 
-// One column for each run: with long names and many figures that is what fits on a terminal.
+// One column per run, as rows with long names and many figures would not fit on a terminal.
 std::string figures_table(const Json& runs) {
   constexpr std::array<std::pair<const char*, const char*>, 10> kRows{{{"", "name"},
                                                                        {"state", "state"},
                                                                        {"step", "step"},
                                                                        {"training loss", "loss"},
                                                                        {"evaluation loss", "eval_loss"},
-                                                                       {"best of them", "best_eval_loss"},
+                                                                       {"best eval loss", "best_eval_loss"},
                                                                        {"tokens", "tokens"},
                                                                        {"tokens/s", "tokens_per_second"},
                                                                        {"time", "seconds"},
@@ -80,7 +80,7 @@ std::string figures_table(const Json& runs) {
 }
 
 std::string differences_table(const Json& differing) {
-  if (differing.empty()) return "no config key differs\n";
+  if (differing.empty()) return "no config keys differ\n";
   Table table;
   for (const auto& [key, values] : differing.items()) {
     std::vector<std::string> row{key};
@@ -110,7 +110,7 @@ int run_compare(const Arguments& args) {
     figures.update(figures_of(runs[i]));
     json["runs"].push_back(std::move(figures));
   }
-  args.give({.text = fmt::format("{}\n{}\nthe page is {}\n", figures_table(json["runs"]),
+  args.give({.text = fmt::format("{}\n{}\nwrote {}\n", figures_table(json["runs"]),
                                  differences_table(json["differences"]), page.string()),
              .json = std::move(json)});
   return 0;

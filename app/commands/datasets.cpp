@@ -31,7 +31,7 @@ std::string size_text(std::uint64_t bytes) {
 
 std::string line_of(const ListedData& data, std::size_t width) {
   const std::string head = fmt::format("{:<{}}  {:<8}", data.path.string(), width, data.format);
-  if (!data.problem.empty()) return fmt::format("{}not readable: {}", head, data.problem);
+  if (!data.problem.empty()) return fmt::format("{}cannot be read: {}", head, data.problem);
   return fmt::format("{}{:<20}{:>12} rows  {:>10}  {}", head, data.shape,
                      (data.estimated ? "~" : "") + std::to_string(data.rows), size_text(data.bytes),
                      fmt::join(data.columns, ", "));
@@ -39,7 +39,7 @@ std::string line_of(const ListedData& data, std::size_t width) {
 
 }  // namespace
 
-/// `qtrain datasets DIR`: what there is to train on.
+/// `qtrain datasets DIR`: lists the training data in a folder.
 int run_datasets(const Arguments& args) {
   const std::vector<ListedData> all =
       list_data(args.operand(0), {.text_field = args.text("text_field").value_or("text")});
@@ -51,7 +51,7 @@ int run_datasets(const Arguments& args) {
     result.json.push_back(json_of(data));
   }
   args.give(result);
-  if (all.empty()) args.log().info("no training data below {}", args.operand(0));
+  if (all.empty()) args.log().info("no training data found in {}", args.operand(0));
   return 0;
 }
 

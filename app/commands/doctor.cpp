@@ -31,11 +31,11 @@ namespace {
 /// One line of the report.
 struct Finding {
   std::string subject, value;
-  std::string cost = {};    ///< what a missing part costs; empty: nothing is missing
-  std::string remedy = {};  ///< what brings it; empty: nothing does, or nothing is missing
+  std::string cost = {};    ///< drawback of the missing part; empty if nothing is missing
+  std::string remedy = {};  ///< how to get it; empty if there is no way or nothing is missing
 };
 
-constexpr const char* kOtherProcessor = "a processor that has it";
+constexpr const char* kOtherProcessor = "use a processor that has it";
 
 std::string gigabytes(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
@@ -60,7 +60,7 @@ std::vector<Finding> memory_and_disk() {
   return findings;
 }
 
-// What bounds a run beside memory: each has a cost where it is low.
+// Limits other than memory; each is a finding with a cost if it is low.
 std::vector<Finding> limits() {
   const auto limit = [](int resource) {
     rlimit r{};
@@ -72,37 +72,41 @@ std::vector<Finding> limits() {
   std::vector<Finding> findings;
   const rlim_t files = limit(RLIMIT_NOFILE);
   constexpr rlim_t kManyFiles = 1024;
-  findings.push_back({"open files", text(files),
-                      files < kManyFiles ? "data in many files, or many ranks, may not open" : "",
-                      files < kManyFiles ? "ulimit -n 4096" : ""});
+  findings.push_back(
+      {"open files", text(files),
+       files < kManyFiles ? "runs with data in many files, or with many ranks, may fail to open files" : "",
+       files < kManyFiles ? "ulimit -n 4096" : ""});
   const rlim_t address = limit(RLIMIT_AS);
   if (address != RLIM_INFINITY)
     findings.push_back({"address space", gigabytes(static_cast<double>(address)),
-                        "mapped model files count too: large models do not load", "ulimit -v unlimited"});
+                        "large models cannot be loaded, because mapped files count toward this limit",
+                        "ulimit -v unlimited"});
   const rlim_t written = limit(RLIMIT_FSIZE);
   if (written != RLIM_INFINITY)
-    findings.push_back({"size of a file", gigabytes(static_cast<double>(written)), "larger models cannot be saved",
-                        "ulimit -f unlimited"});
+    findings.push_back({"maximum file size", gigabytes(static_cast<double>(written)),
+                        "models larger than this cannot be saved", "ulimit -f unlimited"});
   const monitor::HostReading host = monitor::Host().read(0, {});
   if (host.group.cpu_limit)
-    findings.push_back({"core limit of the container",
-                        fmt::format("{:.1f} of {}", *host.group.cpu_limit, host.processors),
-                        *host.group.cpu_limit < ThreadPool(0).size() ? "more threads than that stop each other" : "",
-                        *host.group.cpu_limit < ThreadPool(0).size()
-                            ? fmt::format("threads={:.0f}, or a higher limit", std::max(1.0, *host.group.cpu_limit))
-                            : ""});
+    findings.push_back(
+        {"core limit of the container", fmt::format("{:.1f} of {}", *host.group.cpu_limit, host.processors),
+         *host.group.cpu_limit < ThreadPool(0).size()
+             ? "extra threads slow the run down, because they share these cores"
+             : "",
+         *host.group.cpu_limit < ThreadPool(0).size()
+             ? fmt::format("set threads={:.0f}, or raise the limit", std::max(1.0, *host.group.cpu_limit))
+             : ""});
   return findings;
 }
 
-// Whether `qtrain monitor` sees GPUs; where there is none it is missing nothing.
+// Whether `qtrain monitor` can read GPUs; nothing is missing if there is no GPU.
 std::vector<Finding> monitoring() {
   const monitor::Gpus gpus;
   if (gpus.problem().empty()) return {{"NVML", "driver " + gpus.driver()}};
   if (!cuda_problem().empty()) return {};
-  return {{"NVML", gpus.problem(), "qtrain monitor does not see the GPUs", "libnvidia-ml.so.1 of the driver"}};
+  return {{"NVML", gpus.problem(), "qtrain monitor cannot show the GPUs", "install the driver's libnvidia-ml.so.1"}};
 }
 
-/// File names of the shared libraries that this process has loaded: "libpcre2-8.so.0.11.2", ...
+/// File names of the shared libraries loaded by this process: "libpcre2-8.so.0.11.2", ...
 std::set<std::string> loaded_libraries() {
   std::set<std::string> names;
   std::ifstream in("/proc/self/maps");
@@ -122,7 +126,7 @@ std::vector<Finding> libraries() {
   for (const auto& [file, name] : kLinked) {
     const auto begins = [prefix = file](const std::string& s) { return s.starts_with(prefix); };
     const auto it = std::find_if(loaded.begin(), loaded.end(), begins);
-    findings.push_back({std::string(name), it != loaded.end() ? *it : "a part of this program"});
+    findings.push_back({std::string(name), it != loaded.end() ? *it : "linked statically"});
   }
   findings.push_back({"zlib", zlibVersion()});
   findings.push_back({"zstd", ZSTD_versionString()});
@@ -132,27 +136,28 @@ std::vector<Finding> libraries() {
 Finding nccl_finding() {
   const NcclState nccl = nccl_state();
   if (nccl.problem.empty()) return {"NCCL", fmt::format("{} ({})", nccl.version, nccl.file)};
-  return {"NCCL", nccl.problem, "a run uses one GPU",
-          "put the folder of libnccl.so.2 on LD_LIBRARY_PATH (PyTorch brings one, in nvidia/nccl/lib)"};
+  return {"NCCL", nccl.problem, "a run can use only one GPU",
+          "add the folder of libnccl.so.2 to LD_LIBRARY_PATH (PyTorch comes with one in nvidia/nccl/lib)"};
 }
 
 std::vector<Finding> cuda_findings() {
   std::vector<Finding> findings;
   if constexpr (ops::kHasCuda)
     for (const CudaLibrary& l : cuda_libraries())
-      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem, l.problem.empty() ? "" : "no GPU can be used",
-                          l.problem.empty() ? "" : "put " + l.file + " on LD_LIBRARY_PATH"});
+      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem,
+                          l.problem.empty() ? "" : "GPUs cannot be used",
+                          l.problem.empty() ? "" : "add the folder of " + l.file + " to LD_LIBRARY_PATH"});
   if constexpr (ops::kHasCuda) findings.push_back(nccl_finding());
   return findings;
 }
 
 std::vector<Finding> devices() {
   if (std::string problem = cuda_problem(); !problem.empty()) {
-    if (path_exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
+    if (path_exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is installed";
     return {{"CUDA", problem,
-             "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
-             "parameters are not practical",
-             "an NVIDIA GPU with its driver, and a build with the CUDA backend"}};
+             "everything runs on the processor: small models and adapters train in minutes, but models above a few "
+             "billion parameters are not practical",
+             "use an NVIDIA GPU with its driver, and a build with the CUDA backend"}};
   }
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
   std::vector<Finding> findings;
@@ -163,7 +168,7 @@ std::vector<Finding> devices() {
                         fmt::format("{}, {} of {} free, compute capability {}.{}, {} multiprocessors", d.name,
                                     gigabytes(static_cast<double>(d.free_bytes)),
                                     gigabytes(static_cast<double>(d.total_bytes)), d.major, d.minor, d.multiprocessors),
-                        bf16 ? "" : "no bfloat16 on this GPU", bf16 ? "" : "fp16=true, or float32"});
+                        bf16 ? "" : "this GPU has no bfloat16", bf16 ? "" : "set fp16=true, or train in float32"});
     if (i == 0)
       findings.push_back(
           {"CUDA versions", fmt::format("driver {}, toolkit {}", version(d.driver), version(d.runtime))});
@@ -173,7 +178,7 @@ std::vector<Finding> devices() {
 
 }  // namespace
 
-/// `qtrain doctor`: what this machine has, and what each missing part costs.
+/// `qtrain doctor`: lists what this machine has, and what each missing part costs.
 int run_doctor(const Arguments& arguments) {
   constexpr std::size_t kColumn = 31;
   std::vector<Finding> all{{"qtrain", std::string(kVersion)}};
@@ -186,7 +191,7 @@ int run_doctor(const Arguments& arguments) {
   for (const Finding& f : all) {
     result.json[f.subject] = {{"value", f.value}, {"cost", or_null(f.cost)}, {"remedy", or_null(f.remedy)}};
     result.text += in_columns(f.subject, f.value, kColumn);
-    if (!f.cost.empty()) result.text += in_columns("", "costs: " + f.cost, kColumn);
+    if (!f.cost.empty()) result.text += in_columns("", "effect: " + f.cost, kColumn);
     if (!f.remedy.empty()) result.text += in_columns("", "remedy: " + f.remedy, kColumn);
     missing += f.cost.empty() ? 0 : 1;
   }

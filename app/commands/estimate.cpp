@@ -28,7 +28,7 @@ NetworkOptions network_of(const Arguments& args) {
   constexpr double kLeastGbps = 0.001;
   NetworkOptions o{.gbps = args.number("network_gbps")};
   require(o.gbps.value_or(1) >= kLeastGbps, fmt::format("--network_gbps is {}", o.gbps.value_or(0)),
-          fmt::format("give a number from {} on", kLeastGbps));
+          fmt::format("give a number of at least {}", kLeastGbps));
   if (const auto how = args.text("collectives"))
     o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
   if (const auto overlap = args.text("overlap"))
@@ -36,40 +36,41 @@ NetworkOptions network_of(const Arguments& args) {
   return o;
 }
 
-// A run of another size than the config says.
+// Applies --nodes and --gpus_per_node to the config.
 void set_layout(ResolvedConfig& config, const Arguments& args) {
   constexpr std::int64_t kUsual = 8, kMaxNodes = 65536, kMaxPerNode = 4096, kMaxRanks = 1 << 20;
   const auto nodes = args.integer("nodes"), per_node = args.integer("gpus_per_node");
   RunSection& run = config.value.run;
-  require(nodes || !per_node, "--gpus_per_node says how many GPUs each of --nodes has", "give --nodes too, or nproc=N");
+  require(nodes || !per_node, "--gpus_per_node only works together with --nodes", "give --nodes too, or nproc=N");
   if (!nodes) return;
   require(*nodes >= 1 && *nodes <= kMaxNodes, fmt::format("--nodes is {}", *nodes),
           fmt::format("give a number from 1 to {}", kMaxNodes));
   require(!config.given("nnodes") || run.nnodes == *nodes,
-          fmt::format("--nodes is {} and nnodes is {}", *nodes, run.nnodes), "give one of them");
+          fmt::format("--nodes is {}, but nnodes is {}", *nodes, run.nnodes), "give only one of them");
   const bool counted = config.given("nproc") && run.nproc > 1;
   require(!per_node || !counted || run.nproc == *per_node,
-          fmt::format("--gpus_per_node is {} and nproc is {}", per_node.value_or(0), run.nproc), "give one of them");
+          fmt::format("--gpus_per_node is {}, but nproc is {}", per_node.value_or(0), run.nproc),
+          "give only one of them");
   run.nnodes = *nodes;
   run.nproc = per_node.value_or(counted ? run.nproc : kUsual);
   require(run.nproc >= 1 && run.nproc <= kMaxPerNode, fmt::format("--gpus_per_node is {}", run.nproc),
           fmt::format("give a number from 1 to {}", kMaxPerNode));
   require(run.nnodes * run.nproc <= kMaxRanks,
-          fmt::format("{} nodes of {} are {} ranks", run.nnodes, run.nproc, run.nnodes * run.nproc),
-          fmt::format("ask for {} at most", kMaxRanks));
+          fmt::format("{} nodes with {} GPUs each are {} ranks", run.nnodes, run.nproc, run.nnodes * run.nproc),
+          fmt::format("use at most {} ranks", kMaxRanks));
 }
 
-// Flags that would do nothing.
+// Refuses flags that would have no effect.
 void require_use(const Config& config, const Arguments& args) {
   const bool several = config.run.ranks() > 1;
-  require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps is about a network between nodes",
+  require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps needs more than one node",
           "give --nodes with a number above 1");
   for (const char* flag : {"collectives", "overlap", "trace"})
-    require(!args.has(flag) || several, fmt::format("--{} is about several ranks, and there is one", flag),
+    require(!args.has(flag) || several, fmt::format("--{} needs more than one rank", flag),
             "give --nodes, or nproc above 1");
   for (const char* flag : {"gpu", "nodes"})
     require(!args.has("trace") || !args.has(flag),
-            fmt::format("--trace is about a run that was made, --{} about another", flag), "give one of them");
+            fmt::format("--trace describes a finished run, --{} a different one", flag), "give only one of them");
 }
 
 EstimateOptions options_of(const Arguments& args) {
@@ -78,22 +79,22 @@ EstimateOptions options_of(const Arguments& args) {
                     .network = network_of(args)};
   if (const auto folder = args.text("trace")) o.timelines = *folder;
   const double mfu = o.mfu.value_or(1);
-  require(mfu > 0 && mfu <= 1, fmt::format("--mfu is {}", mfu), "give a share above 0 and up to 1");
+  require(mfu > 0 && mfu <= 1, fmt::format("--mfu is {}", mfu), "give a fraction above 0 and at most 1");
   const auto name = args.text("gpu");
   if (!name) return o;
   o.gpu = find_gpu(*name);
   if (o.gpu) return o;
   std::vector<std::string_view> known;
   for (const GpuModel& gpu : gpu_models()) known.push_back(gpu.name);
-  fail(ErrorKind::usage, {.cause = fmt::format("--gpu \"{}\" is not known", *name),
-                          .remedy = fmt::format("known are {}", fmt::join(known, ", "))});
+  fail(ErrorKind::usage, {.cause = fmt::format("unknown GPU \"{}\" in --gpu", *name),
+                          .remedy = fmt::format("known GPUs are {}", fmt::join(known, ", "))});
 }
 
 Json or_null(std::optional<double> x) {
   return x ? Json(*x) : Json();
 }
 
-/// Null where the memory of the device is not known.
+/// Null if the memory of the device is unknown.
 Json fits_json(const MemoryPlan& plan, const TargetDevice& target) {
   return target.memory > 0 ? Json(fits(plan, target)) : Json();
 }
@@ -159,8 +160,8 @@ std::string memory_text(const Estimate& e) {
                        small ? "KiB" : "MiB", remark);
   };
   std::string text = e.target.memory == 0
-                         ? fmt::format("device                {} (its memory is not known)\n", e.target.name)
-                         : fmt::format("device                {}, {:.1f} GiB for a run\n", e.target.name,
+                         ? fmt::format("device                {} (memory size unknown)\n", e.target.name)
+                         : fmt::format("device                {}, {:.1f} GiB usable\n", e.target.name,
                                        static_cast<double>(e.target.memory) / kGib);
   text += fmt::format("largest micro-batch   {}, from {}{}\n", counted(e.work.train.tokens, "token"),
                       e.from_data ? "the data" : "max_length",
@@ -171,11 +172,11 @@ std::string memory_text(const Estimate& e) {
   text += mib("total", e.memory.total(), "");
   if (!e.copies.empty())
     text += mib("without copies", e.least,
-                fmt::format(": copies of weights are kept only because there is room ({}=false leaves them out)",
+                fmt::format(": optional copies of weights are kept because there is room ({}=false turns them off)",
                             fmt::join(e.copies, "=false ")));
   for (const MemoryPlan::Part& p : e.memory.pinned)
-    if (p.bytes > 0) text += mib(p.name, p.bytes, " in the host's memory");
-  text += "total under each recompute policy\n";
+    if (p.bytes > 0) text += mib(p.name, p.bytes, " in host memory");
+  text += "total with each recompute policy\n";
   for (const auto& [policy, plan] : e.policies)
     text += mib(policy.name(), plan.total(), fits(plan, e.target) ? "" : ", does not fit");
   return text;
@@ -187,7 +188,7 @@ std::string list_text(std::string_view label, std::vector<std::string> names) {
   return words_text(label, names);
 }
 
-/// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
+/// The GPU models that can do the run, even if it is for a processor: users ask what to buy or rent.
 std::string gpus_text(const Estimate& e) {
   if (!e.refused_on_gpus.empty()) return words_text("on GPUs", words_of("refused: " + e.refused_on_gpus));
   std::vector<std::string> fit, not_fit, too_old;
@@ -209,16 +210,16 @@ std::string remarks_text(const Estimate& e) {
   return text;
 }
 
-/// The cheapest ways to fit; each was planned.
+/// The cheapest changes that fit; each was planned.
 std::string ways_text(const Estimate& e) {
   if (!e.problem && !e.has_little_room()) return "";
   const double share = 100 * static_cast<double>(e.least) / static_cast<double>(e.target.memory);
-  std::string text = e.problem ? fmt::format("does not fit          {:.0f} % of the memory there is\n", share)
-                               : fmt::format("little room           {:.0f} % of the memory is taken\n", share);
-  if (e.ways.empty()) return text + "  nothing that could be changed is enough\n";
-  text += fmt::format("the cheapest ways to {}, each planned with the change\n", e.problem ? "fit" : "have more");
+  std::string text = e.problem ? fmt::format("does not fit          needs {:.0f} % of the memory\n", share)
+                               : fmt::format("little room           uses {:.0f} % of the memory\n", share);
+  if (e.ways.empty()) return text + "  no known change is enough\n";
+  text += fmt::format("the cheapest changes that {}, each planned\n", e.problem ? "fit" : "leave more room");
   for (const WayToFit& way : e.ways) {
-    std::string costs = e.step_time ? fmt::format("about {:.2f} times the time", way.slowdown) : "";
+    std::string costs = e.step_time ? fmt::format("takes about {:.2f} times as long", way.slowdown) : "";
     if (!way.costs.empty()) costs += fmt::format("{}{}", costs.empty() ? "" : "; ", way.costs);
     text += words_text(fmt::format("  saves {:.0f} MiB", static_cast<double>(e.memory.total() - way.bytes) / kMib),
                        words_of(text_of(way.changes)));
@@ -229,7 +230,7 @@ std::string ways_text(const Estimate& e) {
 
 }  // namespace
 
-/// `qtrain estimate`: memory by component, steps, tokens, time and cost, without touching a device.
+/// `qtrain estimate`: memory by component, steps, tokens, time and cost, without using a device.
 int run_estimate(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   set_layout(config, args);
@@ -244,7 +245,7 @@ int run_estimate(const Arguments& args) {
   if (e.of_ranks) text += ranks_text(*e.of_ranks);
   if (e.traced) text += trace_text(*e.traced);
   if (args.has("cards")) {
-    if (!e.refused_on_gpus.empty()) fail(ErrorKind::usage, {.cause = "no card can do this run: " + e.refused_on_gpus});
+    if (!e.refused_on_gpus.empty()) fail(ErrorKind::usage, {.cause = "no GPU can do this run: " + e.refused_on_gpus});
     args.give({.text = cards_text(e), .json = json_of(e, price)});
     return 0;
   }

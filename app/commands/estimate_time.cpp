@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// What an update takes, and what that hangs on.
+/// Time of an optimizer step by part, and the part that limits it.
 std::string speed_text(const Estimate& e) {
   if (!e.step_time) return "";
   std::vector<std::string> parts;
@@ -22,10 +22,10 @@ std::string speed_text(const Estimate& e) {
     const auto seconds = e.step_time->map([&part = part](const StepTime& t) { return t.*part; });
     if (seconds.usual > 0) parts.push_back(fmt::format("{} {}", name, duration_range_text(seconds, "-")));
   }
-  return words_text("limited by", words_of(fmt::format("{}; of an update: {}", e.limit(), fmt::join(parts, ", "))));
+  return words_text("limited by", words_of(fmt::format("{}; each step spends: {}", e.limit(), fmt::join(parts, ", "))));
 }
 
-/// People expect fewer steps of less accumulation.
+/// What turning off accumulation would mean: users expect fewer steps, which is wrong.
 std::string accumulation_text(const Config& config) {
   const TrainingSection& t = config.training;
   if (t.gradient_accumulation_steps == 1) return "";
@@ -65,7 +65,7 @@ std::string words_text(std::string_view label, const std::vector<std::string>& w
 std::string time_text(const Estimate& e, const Config& config, const Price& price) {
   std::string text;
   if (const auto speed = e.tokens_per_second())
-    text += fmt::format("speed                 about {} tokens/s, predicted\n", range_text(*speed)) + speed_text(e);
+    text += fmt::format("speed                 about {} tokens/s (predicted)\n", range_text(*speed)) + speed_text(e);
   if (!e.steps) return text + "steps and time        unknown without data and max_steps\n";
   text +=
       fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
@@ -81,7 +81,7 @@ std::string time_text(const Estimate& e, const Config& config, const Price& pric
 }
 
 std::string cards_text(const Estimate& e) {
-  std::string text = fmt::format("{:<22} {:>7} {:>7} {:<4} {:>11} {:>14} {}\n", "card", "needs", "has", "fits",
+  std::string text = fmt::format("{:<22} {:>7} {:>7} {:<4} {:>11} {:>14} {}\n", "GPU", "needs", "has", "fits",
                                  "tokens/s", "time", "with");
   for (const GpuVerdict& c : e.gpus) {
     const bool can = c.fits && (c.has_types || c.needs_fp16);
@@ -93,8 +93,8 @@ std::string cards_text(const Estimate& e) {
                         can ? amount_range_text(c.tokens_per_second) : "-",
                         can && c.seconds ? duration_range_text(*c.seconds, "-") : "-", c.needs_fp16 ? " fp16" : "");
   }
-  return text + "predicted, not measured: memory by plan in MiB, time by what data sheets say\n" +
-         words_text("fp16:", words_of("fp16=true instead of bf16=true, which the card does not have")) +
+  return text + "predicted, not measured: memory in MiB as planned, time from data sheets\n" +
+         words_text("fp16:", words_of("use fp16=true instead of bf16=true, because the GPU has no bfloat16")) +
          words_text("old:", words_of("the kernels need compute capability 7.5 (Turing) or newer"));
 }
 

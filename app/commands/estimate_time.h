@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// What the figures of time and cost are made of.
+/// Price of the device, from --price_per_hour; gives the cost of a run.
 struct Price {
   std::optional<double> per_hour;
 
@@ -16,15 +16,15 @@ struct Price {
 };
 
 std::vector<std::string> words_of(const std::string& text);
-/// Words behind a label, on lines of a terminal.
+/// Words after a label, wrapped to the lines of a terminal.
 std::string words_text(std::string_view label, const std::vector<std::string>& words);
 
-/// Speed, steps, time and cost of a run.
+/// Lines on speed, steps, time and cost of a run.
 std::string time_text(const Estimate& e, const Config& config, const Price& price);
-/// The run on every card.
+/// Table of the run on every known GPU.
 std::string cards_text(const Estimate& e);
 
-/// Seconds of an update of one rank.
+/// Seconds of one optimizer step on one rank, by part.
 Json step_json(const Ranged<StepTime>& t);
 Json card_json(const GpuVerdict& card);
 

@@ -26,11 +26,11 @@ namespace {
 
 struct EvalRun {
   const Arguments& args;
-  Config config;  ///< with the model that is measured
+  Config config;  ///< with the measured model in place of the start
   Measured measured;
 };
 
-// The answer of a row, as it stands in the data: without the blanks around it that templates strip.
+// Strips the surrounding whitespace, as chat templates do to answers.
 std::string stripped(const std::string& s) {
   const auto begin = s.find_first_not_of(" \t\r\n");
   return begin == std::string::npos ? "" : s.substr(begin, s.find_last_not_of(" \t\r\n") - begin + 1);
@@ -42,7 +42,7 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
       ctx, {.config = run.config, .adapter = run.measured.adapter, .max_rows = run.args.integer("limit").value_or(0)},
       run.args.log());
   const Evaluation& e = found.evaluation;
-  run.args.log().info("evaluated in {:.1f} s", watch.seconds());
+  run.args.log().info("evaluation took {:.1f} s", watch.seconds());
   return {{"measured", run.measured.kind_name()},
           {"model", run.measured.model},
           {"adapter", run.measured.adapter ? Json(*run.measured.adapter) : Json()},
@@ -53,7 +53,7 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
           {"rows", found.source_rows}};
 }
 
-// The first line of the result, said before the wait; for people where the result is a document.
+// Prints the first line of the result before the measurement starts; with --json it goes to the log.
 void print_measured(Log& log, const Measured& measured) {
   const std::string line = fmt::format("measured: {}", measured.describe());
   if (log.result_form() == ResultForm::lines)
@@ -91,12 +91,12 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
     out.cases.push_back(std::move(*one));
   }
   if (out.cases.empty())
-    fail(ErrorKind::input, {.cause = "no row of the evaluation data has an answer to compare with",
-                            .remedy = "rows need an assistant turn or a completion"});
+    fail(ErrorKind::input, {.cause = "no evaluation row has an answer to compare with",
+                            .remedy = "add an assistant turn or a completion to the rows"});
   return out;
 }
 
-// Greedy answers against the references; every row goes to --rows.
+// Compares greedy answers with the references; writes every row to --rows.
 void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   const Config& c = run.config;
   const AnswerModelRequest request{.model = c.model.model_name_or_path,
@@ -134,7 +134,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   const double rate = static_cast<double>(exact) / static_cast<double>(answers.size());
   result["exact_match"] = rate;
   result["generated_rows"] = answers.size();
-  run.args.log().info("answered with {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
+  run.args.log().info("generated {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
   run.args.log().result(fmt::format("exact_match {:.4f}: {} of {}", rate, exact,
                                     counted(static_cast<std::int64_t>(answers.size()), "answer")));
   if (const auto file = run.args.text("rows")) write_result(place_now(run.args, *file), rows);
@@ -155,16 +155,16 @@ int run_eval(const Arguments& args) {
   if (const DataSection& d = config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
-                            .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
+                            .remedy = "set it in the config, or add eval_dataset_name=FILE to the command"});
   if (const auto file = args.text("rows")) require_free_file(args, *file, files_eval_reads(args, config.value));
   if (args.has("base") && args.has("adapter"))
-    fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
+    fail(ErrorKind::usage, {.cause = "--base and --adapter contradict each other", .remedy = "give only one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);
   Measured measured = choose_measured(config, {.adapter = args.text("adapter"), .start = args.has("base")});
   print_measured(args.log(), measured);
   for (const std::string& text : measured.passed_over) args.log().warn("{}", text);
   if (!measured.other_settings.empty())
-    args.log().warn("it was trained with other settings than the config has: {}",
+    args.log().warn("it was trained with settings that differ from the config: {}",
                     fmt::join(measured.other_settings, "; "));
   remark_on_device(config);
   tell_remarks(config, args.log());

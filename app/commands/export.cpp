@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder beside the output for as long as it is needed; that of temporary files has it where the output is a device.
+/// A temporary folder next to the output, or in the system's temporary folder if the output is a device.
 class FolderBeside {
  public:
   explicit FolderBeside(const fs::path& output) {
@@ -37,7 +37,7 @@ class FolderBeside {
   fs::path path_;
 };
 
-// In float32, so that the sums are rounded once, to the type of the file.
+// Merges in float32, so that sums are rounded only once, to the type of the file.
 GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::vector<std::string>& adapters) {
   if (!options.type) options.type = gguf_type_of_model(options.model);
   const FolderBeside merged(options.output);
@@ -53,12 +53,12 @@ GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::v
 GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExportOptions& options) {
   const std::vector<std::string> adapters = args.all("adapter");
   if (args.has("merge") && adapters.empty())
-    fail(ErrorKind::usage, {.cause = "--merge without --adapter", .remedy = "name the adapter to merge"});
+    fail(ErrorKind::usage, {.cause = "--merge needs an adapter", .remedy = "add --adapter DIR"});
   if (args.has("merge")) return export_merged(ctx, options, adapters);
   if (adapters.empty()) return export_gguf(ctx, options);
   if (adapters.size() > 1)
-    fail(ErrorKind::usage,
-         {.cause = "a file holds one adapter", .remedy = "export each to a file of its own, or --merge"});
+    fail(ErrorKind::usage, {.cause = "a GGUF file holds only one adapter",
+                            .remedy = "export each adapter to its own file, or merge them with --merge"});
   return export_gguf_adapter({.model = options.model,
                               .adapter = adapters.front(),
                               .output = options.output,
@@ -86,7 +86,7 @@ int run_export(const Arguments& args) {
   }
   const std::string what =
       args.has("adapter") && !args.has("merge") ? args.all("adapter").front() : options.model.string();
-  args.give({.text = fmt::format("exported {} into {}: tensors {}", what, options.output.string(), tensors),
+  args.give({.text = fmt::format("exported {} to {}, with tensors {}", what, options.output.string(), tensors),
              .json = {{"output", options.output.string()}, {"tensors", by_type}, {"notes", report.notes}}});
   return 0;
 }

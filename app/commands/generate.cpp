@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-// A row's prompt: a conversation (its last assistant turn left out), or a text.
+// Tokens of a row's prompt: a conversation without its last assistant turn, or a text.
 std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
   Question question = question_of(row);
   if (raw && question.text) return encode_raw(text, *question.text);

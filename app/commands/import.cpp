@@ -13,8 +13,8 @@ int run_import(const Arguments& args) {
   require_free_folder(args, options.output, {options.gguf});
   if (const auto dtype = args.text("dtype"); dtype && *dtype != "auto") options.dtype = dtype_named(*dtype);
   const bool whole = import_gguf(options) == ImportedParts::model;
-  if (!whole) args.log().warn("{} has no tensors: only the tokenizer was written", args.operand(0));
-  args.give({.text = fmt::format("imported {}{} into {}", whole ? "" : "the tokenizer of ", args.operand(0),
+  if (!whole) args.log().warn("{} has no tensors; only the tokenizer was imported", args.operand(0));
+  args.give({.text = fmt::format("imported {}{} to {}", whole ? "" : "the tokenizer of ", args.operand(0),
                                  options.output.string()),
              .json = {{"output", options.output.string()}, {"parts", whole ? "model" : "tokenizer"}}});
   return 0;

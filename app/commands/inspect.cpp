@@ -11,7 +11,7 @@ namespace qtrain {
 int run_inspect(const Arguments& args) {
   const std::filesystem::path path = args.operand(0);
   const bool list = args.has("tensors") || args.json(), verify = args.has("verify");
-  if (verify) {  // before anything is made of what may be damaged
+  if (verify) {  // before reading files that may be damaged
     if (!path_exists(path / kManifest))
       fail(ErrorKind::usage,
            {.cause = "has no manifest.json, so there are no hashes to check", .place = path.string()});
@@ -22,7 +22,7 @@ int run_inspect(const Arguments& args) {
   result.text = inspect_text(result.json);
   if (verify) {
     result.json["verified"] = true;
-    result.text += fmt::format("{}: all files are what was saved\n", path.string());
+    result.text += fmt::format("{}: all files match their recorded hashes\n", path.string());
   }
   args.give(result);
   return 0;

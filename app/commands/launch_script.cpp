@@ -11,18 +11,18 @@
 
 namespace qtrain {
 
-/// The files of app/launch_scripts by their names without an ending.
+/// The files of app/launch_scripts by name without extension.
 const std::map<std::string_view, std::string_view>& launch_script_templates();
 
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What a script starts.
+/// The run that a script starts.
 struct ScriptedRun {
-  std::string name;     ///< of the job: that of the output directory
-  std::string command;  ///< qtrain with the config and what was given beside it
-  std::string folder;   ///< that relative names are about
+  std::string name;     ///< job name, made from the output directory's
+  std::string command;  ///< qtrain with the config and its overrides
+  std::string folder;   ///< working directory, which relative paths refer to
   std::int64_t nodes, ranks;
   bool cuda;
 };
@@ -35,8 +35,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// Names of jobs begin with a letter and go on with lower-case letters, digits and dashes (RFC 1035), which every
-// scheduler takes.
+// Job name that every scheduler accepts: a letter followed by lower-case letters, digits and dashes (RFC 1035).
 std::string job_name(const std::string& output) {
   std::string name;
   for (const char c : (fs::path(output) / "").lexically_normal().parent_path().filename().string())
@@ -61,7 +60,7 @@ ScriptedRun scripted_run(const Arguments& args) {
 
 using Values = std::map<std::string, std::string>;
 
-// A template with @name@ for its values.
+// Fills in a template: replaces @name@ by its value.
 std::string filled(std::string_view name, const Values& values) {
   std::string text(launch_script_templates().at(name));
   for (const auto& [key, value] : values) {
@@ -82,9 +81,9 @@ std::string slurm_script(const ScriptedRun& s) {
                           {"command", s.command}});
 }
 
-// A pod for each machine, which starts the ranks there.
+// One pod per machine, which starts the ranks there.
 std::string kubernetes_manifest(const ScriptedRun& s) {
-  const bool meets = s.nodes > 1;  // of ranks in several pods
+  const bool meets = s.nodes > 1;  // ranks in several pods have to authenticate
   const std::string secret =
       meets ? filled("kubernetes_secret", {{"name", s.name}, {"text", RankSecret::random().text()}}) : "";
   std::string text = filled("kubernetes", {{"name", s.name}, {"secret", secret}});
@@ -114,10 +113,10 @@ std::string docker_script(const ScriptedRun& s) {
 
 }  // namespace
 
-/// `qtrain launch-script`: the file that starts the run of a config there, on stdout.
+/// `qtrain launch-script`: prints the file that starts the run under a scheduler.
 int run_launch_script(const Arguments& args) {
   if (args.has("slurm") + args.has("k8s") + args.has("docker") != 1)
-    fail(ErrorKind::usage, {.cause = "launch-script takes one of --slurm, --k8s and --docker"});
+    fail(ErrorKind::usage, {.cause = "launch-script needs exactly one of --slurm, --k8s and --docker"});
   const ScriptedRun run = scripted_run(args);
   const std::string script = args.has("slurm") ? slurm_script(run)
                              : args.has("k8s") ? kubernetes_manifest(run)

@@ -14,7 +14,7 @@
 namespace qtrain {
 namespace {
 
-// --weights 0.7,0.3: one for each --adapter.
+// Parses --weights 0.7,0.3: one number per --adapter.
 std::vector<double> read_weights(const std::string& text) {
   std::vector<double> weights;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -28,7 +28,7 @@ std::vector<double> read_weights(const std::string& text) {
     }
     if (word.empty() || used != word.size() || !std::isfinite(weights.back()))
       fail(ErrorKind::usage, {.cause = fmt::format("--weights: \"{}\" is not a number", word),
-                              .remedy = "give numbers with commas between them: --weights 0.7,0.3"});
+                              .remedy = "give numbers separated by commas: --weights 0.7,0.3"});
     begin = end + 1;
   }
   return weights;
@@ -42,20 +42,21 @@ MergeOptions merge_options(const Arguments& args) {
   std::vector<double> weights(folders.size(), 1.0);
   if (const auto text = args.text("weights")) weights = read_weights(*text);
   if (weights.size() != folders.size())
-    fail(ErrorKind::usage, {.cause = fmt::format("{} weights for {} adapters", weights.size(), folders.size()),
-                            .remedy = "give one number in --weights for each --adapter"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("--weights has {} numbers for {} adapters", weights.size(), folders.size()),
+          .remedy = "give one number for each --adapter"});
   if (const auto dtype = args.text("dtype"); dtype && *dtype != "auto") options.dtype = dtype_named(*dtype);
   for (std::size_t i = 0; i < folders.size(); ++i) options.adapters.push_back({folders[i], weights[i]});
   return options;
 }
 
-// A weight of bfloat16 has 8 bits: what an adapter adds to it can be less than half of the last.
+// A bfloat16 weight has 8 significant bits: an adapter's update can be smaller than half a unit in the last place.
 void say_rounding(Log& log, const MergeReport& report) {
   constexpr double kMuch = 0.1;
   if (report.lost() < kMuch)
-    log.info("rounding the weights changed {:.2g} % of what the adapter adds", 100 * report.lost());
+    log.info("rounding the merged weights lost {:.2g} % of the adapter's update", 100 * report.lost());
   else
-    log.warn("rounding the weights changed {:.0f} % of what the adapter adds: --dtype float32 keeps it",
+    log.warn("rounding the merged weights lost {:.0f} % of the adapter's update; --dtype float32 keeps all of it",
              100 * report.lost());
 }
 
@@ -70,7 +71,7 @@ double loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
   return model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss();
 }
 
-/// The losses of --data: what the merged model has, and what it should have.
+/// Losses on the rows of --data: of the merged model, and of the adapter on its base for comparison.
 class LossCheck {
  public:
   LossCheck(Ctx& ctx, const Arguments& args, const MergeOptions& options) : ctx_(ctx), args_(args), options_(options) {
@@ -92,11 +93,11 @@ class LossCheck {
     if (report.lost() > 0) losses_.base = loss_on(ctx_, args_, {.model = options_.model.string()});
     if (explained_by_rounding(losses_, report)) return;
     fail(ErrorKind::input,
-         {.cause = fmt::format("the merged model does not do what the adapter does: its loss is {:.6f}, that of the "
-                               "adapter on its model is {:.6f}, and rounding does not explain the difference",
+         {.cause = fmt::format("the merged model behaves differently from the adapter: its loss is {:.6f}, the loss "
+                               "with the adapter is {:.6f}, and rounding does not explain the difference",
                                losses_.merged, losses_.adapter),
           .place = options_.output.string(),
-          .remedy = "do not use the merged model; serve the adapter on its model, or merge with PEFT"});
+          .remedy = "do not use the merged model; use the adapter unmerged, or merge it with PEFT"});
   }
 
  private:
@@ -119,7 +120,7 @@ int run_merge(const Arguments& args) {
   const MergeReport report = merge_adapters(ctx, options);
   say_rounding(args.log(), report);
   CommandResult result{
-      .text = fmt::format("merged {} into {}\n", fmt::join(args.all("adapter"), ", "), options.output.string()),
+      .text = fmt::format("merged {} and wrote {}\n", fmt::join(args.all("adapter"), ", "), options.output.string()),
       .json = {{"output", options.output.string()}, {"rounding", report.lost()}}};
   if (args.has("data")) {
     LossCheck check(ctx, args, options);

@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kShortest = 0.05;  // seconds between two readings that rates can be made of
+constexpr double kShortest = 0.05;  // minimum seconds between two readings to compute rates from
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 struct Options {
-  double interval = 1, duration = 0;  ///< seconds; duration 0: until it is stopped
+  double interval = 1, duration = 0;  ///< seconds; duration 0 runs until stopped
   std::optional<std::int64_t> pid;
   std::optional<fs::path> run, file;
 };
@@ -32,7 +32,8 @@ struct Options {
 double positive(const Arguments& args, const char* flag, double usual) {
   const double value = args.number(flag).value_or(usual);
   if (args.has(flag) && value < kShortest)
-    fail(ErrorKind::usage, {.cause = fmt::format("--{} is {:g}: it wants {} seconds or more", flag, value, kShortest)});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("--{} is {:g}, but must be at least {} seconds", flag, value, kShortest)});
   return value;
 }
 
@@ -42,19 +43,20 @@ Options options_of(const Arguments& args, const Host& host) {
   if (const auto run = args.text("run")) options.run = *run;
   if (const auto file = args.text("json")) options.file = *file;
   if (options.run && !is_folder(*options.run))
-    fail(ErrorKind::input,
-         {.cause = "is not a folder", .place = options.run->string(), .remedy = "--run wants the output_dir of a run"});
+    fail(ErrorKind::input, {.cause = "is not a folder",
+                            .place = options.run->string(),
+                            .remedy = "give the output_dir of a run with --run"});
   if (options.pid && !host.process(*options.pid))
     fail(ErrorKind::usage, {.cause = fmt::format("there is no process {}", *options.pid),
-                            .remedy = "--pid wants the number of one that runs (pgrep qtrain)"});
+                            .remedy = "give the id of a running process (pgrep qtrain lists them)"});
   return options;
 }
 
 std::string without_writer(const fs::path& run) {
-  return fmt::format("no process writes to {}", run.string());
+  return fmt::format("no running process writes to {}", run.string());
 }
 
-/// Takes samples of what the options name, shows them, and keeps what they come to.
+/// Samples the machine and the watched run, shows the samples and summarizes them.
 class Watch {
  public:
   Watch(const Arguments& args, const Host& host, Options options)
@@ -75,10 +77,10 @@ class Watch {
     summary_.set_host(before_);
   }
 
-  /// Until the time is over, the process has ended, or somebody stops it.
+  /// Runs until the duration is over, the watched process ends or a stop is requested.
   void run() {
     if (options_.run && !options_.pid && is_locked(*options_.run))
-      log_.info("the process that writes to {} is not visible from here: it belongs to another user or container",
+      log_.info("the process that writes to {} is not visible: it belongs to another user or container",
                 options_.run->string());
     else if (options_.run && !options_.pid)
       log_.info("{}", without_writer(*options_.run));
@@ -88,7 +90,7 @@ class Watch {
       const bool last = stop_requested() || (options_.duration > 0 && due >= options_.duration);
       if (!last || summary_.samples == 0 || watch_.seconds() - before_.seconds >= options_.interval / 2) take();
       if (last) return;
-      if (watch_.seconds() > due) due = watch_.seconds();  // the machine was away, or asleep
+      if (watch_.seconds() > due) due = watch_.seconds();  // the machine was suspended
     }
   }
 
@@ -156,7 +158,7 @@ class Watch {
   Heading heading_;
   Stopwatch watch_;
   HostReading before_;
-  std::uint64_t started_ = 0;  ///< of the watched process
+  std::uint64_t started_ = 0;  ///< start time of the watched process
   Summary summary_;
   Json samples_ = Json::array();
 };
@@ -166,7 +168,7 @@ class Watch {
 
 namespace qtrain {
 
-/// `qtrain monitor`: what the machine and a run on it do. A stop ends it as its duration does.
+/// `qtrain monitor`: watches the machine and a run on it. A stop request ends it normally, like --duration.
 int run_monitor(const Arguments& args) {
   if (const auto file = args.text("json")) require_free_file(args, *file);
   const monitor::Host host;

@@ -31,7 +31,7 @@ std::string split_text(const char* title, const DataReport& report) {
 
 }  // namespace
 
-/// `qtrain preprocess`: puts the rows of a config into the token cache and tells about them.
+/// `qtrain preprocess`: puts the rows of a config into the token cache and reports statistics on them.
 int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   tell_remarks(config, args.log());
@@ -39,12 +39,13 @@ int run_preprocess(const Arguments& args) {
   if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args.operand(0), c));
   args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())
-    fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
+    fail(ErrorKind::usage,
+         {.cause = "\"dataset_name\" is missing", .remedy = "set it to a JSONL file, a glob or a folder"});
   ThreadPool pool(static_cast<int>(c.run.threads));
   Stopwatch watch;
   DataPreparation preparation(c, pool, args.log());
   const Dataset train = preparation.rows(Split::train), evaluation = preparation.rows(Split::evaluation);
-  if (!c.model.model_name_or_path.empty()) {  // a tokenizer alone is enough to prepare rows
+  if (!c.model.model_name_or_path.empty()) {  // rows can be prepared with a tokenizer alone
     require_vocabulary(c, train, Split::train);
     require_vocabulary(c, evaluation, Split::evaluation);
   }
@@ -66,8 +67,8 @@ int run_preprocess(const Arguments& args) {
   json["token_cache"] = folder;
   json["seconds"] = seconds;
   json["peak_rss_mb"] = resident_memory().peak_mb;
-  args.log().info("prepared in {:.2f} s; {}", seconds,
-                  folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
+  args.log().info("prepared the rows in {:.2f} s; {}", seconds,
+                  folder.empty() ? "not cached, because the token cache is off" : "cached in " + folder);
   args.give(result);
   return 0;
 }

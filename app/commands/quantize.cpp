@@ -17,7 +17,7 @@ QuantizeOptions quantize_options(const Arguments& args) {
   options.matrices.nested = args.text("double_quant").value_or("true") == "true";
   const std::int64_t blocksize = args.integer("blocksize").value_or(options.matrices.blocksize);
   if (!is_blocksize4(blocksize))
-    fail(ErrorKind::usage, {.cause = fmt::format("--blocksize {} is not a size of 4-bit blocks", blocksize),
+    fail(ErrorKind::usage, {.cause = fmt::format("--blocksize {} is not a valid size of 4-bit blocks", blocksize),
                             .remedy = "give 32, 64, 128, 256, 512, 1024, 2048 or 4096"});
   options.matrices.blocksize = static_cast<int>(blocksize);
   if (const auto dtype = args.text("compute_dtype")) options.compute_dtype = dtype_named(*dtype);
@@ -35,7 +35,7 @@ int run_quantize(const Arguments& args) {
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const QuantizeReport report = quantize_folder(ctx, options);
   constexpr double kMegabyte = 1e6;
-  args.give({.text = fmt::format("quantized {} of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
+  args.give({.text = fmt::format("quantized {} of {} and wrote {}: {:.1f} MB of tensors instead of {:.1f} MB",
                                  counted(report.matrices, "matrix", "matrices"), options.model.string(),
                                  options.output.string(), static_cast<double>(report.bytes_after) / kMegabyte,
                                  static_cast<double>(report.bytes_before) / kMegabyte),

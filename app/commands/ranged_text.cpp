@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-constexpr double kRounded = 999.5;  // with three digits it is the next thousand
+constexpr double kRounded = 999.5;  // rounds up to 1000 with three digits
 
 double least(const Ranged<double>& range) {
   return std::min(range.slow, range.fast);
@@ -19,7 +19,7 @@ double greatest(const Ranged<double>& range) {
   return std::max(range.slow, range.fast);
 }
 
-/// Three digits, never with an exponent: "0.052", "812", "64300".
+/// Three significant digits, never with an exponent: "0.052", "812", "64300".
 std::string three_digits(double x) {
   if (!(x >= kRounded) || !std::isfinite(x)) return fmt::format("{:.3g}", x);
   const double unit = std::pow(10, std::floor(std::log10(x)) - 2);

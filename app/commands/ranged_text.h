@@ -8,18 +8,18 @@
 
 namespace qtrain {
 
-/// A prediction from its least to its most with three digits: "64300 to 106000"; one number where these are alike.
+/// The range from least to greatest with three significant digits: "64300 to 106000"; one number if they are equal.
 std::string range_text(const Ranged<double>& range, std::string_view between = " to ");
-/// The same with a unit that suits the greatest: "812", "64.3-106 k", "1.9-3.02 M".
+/// The same with a prefix that suits the greatest: "812", "64.3-106 k", "1.9-3.02 M".
 std::string amount_range_text(const Ranged<double>& range, std::string_view between = "-");
-/// The same of seconds, with a unit that suits the longest: "1.4 to 2.2 h".
+/// The same for durations, with a unit that suits the longest: "1.4 to 2.2 h".
 std::string duration_range_text(const Ranged<double>& seconds, std::string_view between = " to ");
-/// Of amounts of money, to the hundredth.
+/// The same for amounts of money, with two decimals.
 std::string cost_range_text(const Ranged<double>& cost);
 
-/// The usual value, which has a key of its own; null where there is none.
+/// The usual value as a number; null if there is none.
 Json usual_json(const std::optional<Ranged<double>>& range);
-/// {"low": X, "high": Y}; null where there is none.
+/// {"low": X, "high": Y}; null if there is no range.
 Json range_json(const std::optional<Ranged<double>>& range);
 
 }  // namespace qtrain

@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kGiga = 1e9, kBits = 8;
 
-/// Three digits, and a unit that suits: "1.25 s", "34.5 ms"; "20:34" for minutes.
+/// Three significant digits with a suitable unit: "1.25 s", "34.5 ms"; "20:34" for minutes.
 std::string seconds_text(double seconds) {
-  constexpr double kThousand = 1e3, kRounded = 0.9995;  // of a unit: with three digits it is the next one
+  constexpr double kThousand = 1e3, kRounded = 0.9995;  // fraction of a unit that rounds up to the next unit
   if (seconds < kRounded) return fmt::format("{:.3g} ms", seconds * kThousand);
   return seconds < kRounded * kThousand ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
 }
@@ -40,7 +40,7 @@ std::string stage_line(const RanksEstimate& e, const StageEstimate& s) {
   return line + (!s.refused.empty() ? "  refused\n" : s.fits ? "\n" : "  does not fit\n");
 }
 
-/// Why stages are refused, on a line for each reason.
+/// The reasons why stages are refused, one per line.
 std::string refused_text(const RanksEstimate& e) {
   std::set<std::string> causes;
   for (const StageEstimate& s : e.stages)
@@ -52,14 +52,14 @@ std::string refused_text(const RanksEstimate& e) {
 
 std::string verdict_text(const RanksEstimate& e) {
   if (!e.net)
-    return "time of an update     unknown: name a card (--gpu), or give the timeline of a\n"
+    return "time per step         unknown: name a GPU (--gpu), or give the timeline of a\n"
            "                      run (--trace)\n";
   const StageEstimate* best = e.fastest();
   if (!best) return "fastest that fits     none: no zero_stage fits\n";
   return fmt::format(
-      "fastest that fits     zero_stage={}: {} tokens a second,\n"
-      "                      {} an update; about {:.0f} % of it waits for other\n"
-      "                      ranks; memory is without the buffers of NCCL\n",
+      "fastest that fits     zero_stage={}: {} tokens/s, {} per step,\n"
+      "                      of which about {:.0f} % is spent waiting for other ranks\n"
+      "                      (memory does not include the buffers of NCCL)\n",
       static_cast<int>(best->stage), amount_range_text(e.tokens_per_second(*best)),
       duration_range_text(best->seconds, "-"), waiting_share(*best->step) * 100);
 }
@@ -82,11 +82,11 @@ Json step_json(const StageEstimate& s) {
 std::string ranks_text(const RanksEstimate& e) {
   std::string text = fmt::format("memory per rank and stage: {}\n", layout_text(e.layout));
   if (e.net) {
-    text += fmt::format("  links of a rank: {:.0f} GB/s in its node", e.net->inside.bandwidth / kGiga);
-    text +=
-        e.layout.nodes > 1 ? fmt::format(", {:.3g} Gb/s to others\n", e.net->between.bandwidth * kBits / kGiga) : "\n";
-    if (e.lane == ExchangeLane::computing) text += "  exchanges take turns with the computation\n";
-    text += "  zero_stage        memory    an update  tokens / s    waits\n";
+    text += fmt::format("  links of a rank: {:.0f} GB/s within its node", e.net->inside.bandwidth / kGiga);
+    text += e.layout.nodes > 1 ? fmt::format(", {:.3g} Gb/s to other nodes\n", e.net->between.bandwidth * kBits / kGiga)
+                               : "\n";
+    if (e.lane == ExchangeLane::computing) text += "  communication does not overlap computation\n";
+    text += "  zero_stage        memory     per step  tokens / s    waits\n";
   }
   for (const StageEstimate& s : e.stages) text += stage_line(e, s);
   return text + refused_text(e) + verdict_text(e);
@@ -116,9 +116,9 @@ Json ranks_json(const RanksEstimate& e) {
 
 std::string trace_text(const TracedRun& run) {
   return fmt::format(
-      "timeline              {} of {}, in the median\n"
-      "  measured            {} an update\n"
-      "  by the schedule     {}: {} computing, {} waiting\n"
+      "timeline              {} of {}, median\n"
+      "  measured            {} per step\n"
+      "  predicted           {}: {} computing, {} waiting\n"
       "  difference          {:+.1f} %\n",
       counted(run.updates, "update"), counted(run.ranks, "rank"), seconds_text(run.measured),
       seconds_text(run.predicted), seconds_text(run.computing), seconds_text(run.waiting),

@@ -7,11 +7,11 @@
 
 namespace qtrain {
 
-/// What `qtrain estimate` says of several ranks: memory with each zero_stage, and where it is known how they are
-/// connected the time of an update.
+/// Lines of `qtrain estimate` on several ranks: memory with each zero_stage, and the time of an optimizer step if the
+/// links between the ranks are known.
 std::string ranks_text(const RanksEstimate& e);
 Json ranks_json(const RanksEstimate& e);
-/// An update of a run that has written timelines: what was measured beside what the schedule says.
+/// An optimizer step of a run that wrote timelines: the measured time next to the predicted one.
 std::string trace_text(const TracedRun& run);
 Json trace_json(const TracedRun& run);
 

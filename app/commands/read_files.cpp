@@ -17,7 +17,7 @@ void append(Paths& all, const Paths& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// What cannot be listed is left out.
+// Leaves out files that cannot be listed.
 template <class List>
 void append_listed(Paths& all, const List& list) {
   try {

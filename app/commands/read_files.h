@@ -7,14 +7,14 @@
 
 namespace qtrain {
 
-/// What commands read, so that they do not write their results there.
+/// The files that commands read, which their results must not overwrite.
 
-/// The files of a model or an adapter that programs read when they load it. `name` may be empty.
+/// The files of a model or adapter that programs read to load it. `name` may be empty.
 std::vector<std::filesystem::path> files_of_model(const std::string& name);
-/// What a run has written into its output directory, but pages: the files of its result, its records, its checkpoints.
+/// The files that a run wrote to its output directory, except pages: its result, its records and its checkpoints.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& output);
-/// A config, and the rows, the model, the adapter, the tokenizer and the templates that it names. What cannot be listed
-/// is left out: reading it says what is wrong.
+/// A config and the rows, model, adapter, tokenizer and templates that it names. Leaves out what cannot be listed:
+/// reading it later reports the error.
 std::vector<std::filesystem::path> files_of_config(const std::string& file, const Config& config);
 
 }  // namespace qtrain

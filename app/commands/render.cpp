@@ -24,13 +24,13 @@ int write_texts(const Arguments& args, const RawRows& rows, const TextOfRow& tex
   return 0;
 }
 
-// The training rows of a run, or other ones as if they were; as they are cut into tokens.
+// Renders the training rows of a config, or the rows of --input in their place, as they are tokenized.
 int render_config(const Arguments& args) {
   for (const char* flag : {"model", "add_generation_prompt"})
     if (args.has(flag))
       fail(ErrorKind::usage,
-           {.cause = std::string("--") + flag + " is given beside a config",
-            .remedy = "Leave one of them out: the rows of a config are rendered as they are trained."});
+           {.cause = std::string("--") + flag + " cannot be combined with a config",
+            .remedy = "leave one of them out: a config's rows are always rendered as they are trained"});
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TextFolder text = load_text_folder(config.value);
   const RowEncoder encoder(dataset_options(config.value, Split::train), text.tools());
@@ -45,7 +45,7 @@ int render_config(const Arguments& args) {
   return write_texts(args, rows, [&](const Json& row) { return encoder.text_of(row); });
 }
 
-// What the template gets to see of a row: all that is not read otherwise, and then its chat_template_kwargs.
+// Template variables of a row: all columns without a meaning of their own, and its chat_template_kwargs.
 Json variables_of(const Json& row, const Sample& sample) {
   Json variables = row;
   for (const char* key :
@@ -66,7 +66,7 @@ int run_render(const Arguments& args) {
     const Sample sample = read_sample(row, {});
     if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair)
       fail(ErrorKind::input, {.cause = "the row has no \"messages\"",
-                              .remedy = "Name the run's config instead of a model to see rows of other shapes."});
+                              .remedy = "to see rows of other shapes, give the run's config instead of a model"});
     const Json messages = conversation_of(sample), documents = row.value("documents", Json()),
                variables = variables_of(row, sample);
     return chat

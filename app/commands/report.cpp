@@ -21,7 +21,7 @@ int run_report(const Arguments& args) {
   json["rows"] = run.rows;
   json["missing"] = run.missing;
   json["output"] = page.string();
-  args.give({.text = fmt::format("{} at step {}{}, {}; the report is {}\n", name_of(run.status), run.step,
+  args.give({.text = fmt::format("{} at step {}{}, {}; wrote {}\n", name_of(run.status), run.step,
                                  run.max_steps ? fmt::format(" of {}", *run.max_steps) : "", counted(run.rows, "row"),
                                  page.string()),
              .json = std::move(json)});

@@ -25,37 +25,36 @@ void require_inputs(const RecordedRun& run) {
   if (changed.empty()) return;
   fail(ErrorKind::input, {.cause = changed.begin()->second,
                           .place = changed.begin()->first,
-                          .remedy = "bring back the files that the run began with"});
+                          .remedy = "restore the files that the run was trained with"});
 }
 
-// What the two have come to, where both are done.
+// Compares the final weights of the two runs if both are finished.
 void compare(const fs::path& before, const fs::path& now, Log& log) {
   if (!manifest_step(before) || !manifest_step(now)) return;
   for (const std::string& name : sealed_files(now)) {
     if (!name.ends_with(".safetensors")) continue;
     const bool same = path_exists(before / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
     if (!same)
-      return log.warn("{} differs from that of {}: another processor, GPU or version has other last bits", name,
+      return log.warn("{} differs from that of {}: another processor, GPU or version rounds differently", name,
                       before.string());
   }
-  log.info("the weights are those of {}, bit for bit", before.string());
+  log.info("the weights are bit for bit those of {}", before.string());
 }
 
-// The file may be somebody else's: it does not say where rows are kept on this machine, which of them are removed, or
-// what others may ask.
+// The recorded config may come from another machine, so it must not set this machine's cache or metrics port.
 Json keys_of_this_machine() {
   return {{"token_cache_dir", nullptr}, {"token_cache_gb", DataSection{}.token_cache_gb}, {"prometheus_port", nullptr}};
 }
 
-// What an earlier start has left that was interrupted; notes of the user are none.
+// Checks that an existing file was left by an interrupted `qtrain reproduce`, not written by the user.
 void require_own_document(const fs::path& file) {
   if (!path_exists(file)) return;
   const Json json = Json::parse(read_text(file), nullptr, false);
   if (json.is_object() && json.contains("dialect") && json.value("output_dir", Json()) == file.parent_path().string())
     return;
-  fail(ErrorKind::usage, {.cause = "holds something that qtrain reproduce has not written",
+  fail(ErrorKind::usage, {.cause = "exists and was not written by qtrain reproduce",
                           .place = file.string(),
-                          .remedy = "name another folder (--output), or move the file away"});
+                          .remedy = "choose another folder with --output, or move the file away"});
 }
 
 }  // namespace
@@ -64,12 +63,12 @@ int run_reproduce(const Arguments& args) {
   const RecordedRun run = read_recorded_run(real_path(args.operand(0)), args.all("moved"));
   const fs::path output = real_path(args.required("output"));
   if (output == run.output)
-    fail(ErrorKind::usage, {.cause = "is the output directory of the run itself", .place = "--output"});
+    fail(ErrorKind::usage, {.cause = "is the output directory of the recorded run", .place = "--output"});
   if (path_exists(output / kResolvedConfig))
-    fail(ErrorKind::usage, {.cause = output.string() + " holds another run already", .place = "--output"});
+    fail(ErrorKind::usage, {.cause = output.string() + " already holds another run", .place = "--output"});
   Log& log = args.log();
   if (run.version != kVersion)
-    log.warn("the run was made with qtrain {}, this is {}: defaults and last bits may be others", run.version,
+    log.warn("the run was made with qtrain {}, but this is {}: defaults and rounding may differ", run.version,
              kVersion);
   require_few_ranks(run.ranks);
   enter_folder(run);
@@ -84,7 +83,7 @@ int run_reproduce(const Arguments& args) {
   std::vector<std::string> words{"train", file.string(), "--resume", "never"};
   if (args.json()) words.emplace_back("--json");
   if (args.has("quiet")) words.emplace_back("--quiet");
-  set_stop_answer("");  // the run answers
+  set_stop_answer("");  // the run prints the answer
   const OwnProcessEnd end = run_own_process(words, OwnProcessOutput::shown);
   if (end.error) throw Error(*end.error);
   if (end.exit_code == 0) compare(run.output, output, log);

@@ -20,12 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// By what a command knows a file as its own earlier result.
+/// How a command recognizes a file as its own earlier result.
 enum class Mark : std::uint8_t {
-  page,      ///< the title of a page
-  row,       ///< keys of the first of its JSON lines
-  document,  ///< keys of its JSON document
-  gguf,      ///< what a GGUF file says
+  page,      ///< by the title of the page
+  row,       ///< by the keys of its first JSON line
+  document,  ///< by the keys of its JSON document
+  gguf,      ///< by the writer recorded in a GGUF file
 };
 struct OwnFile {
   std::string_view command;
@@ -72,30 +72,30 @@ bool is_own(const OwnFile& own, const fs::path& file) {
   return has_keys(Json::parse(text, nullptr, false), own.keys);
 }
 
-// What is empty is nobody's.
+// Whether the command may write to the file; it may replace an empty one.
 bool is_free_file(const Arguments& args, const fs::path& file) {
   std::error_code absent;
   const auto bytes = fs::file_size(file, absent);
   if (absent || bytes == 0 || args.has("overwrite")) return true;
   const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
-  check(own != own_files().end(), "a command that does not know its own results");
+  check(own != own_files().end(), "own_files() has no entry for this command");
   return is_own(*own, file);
 }
 
-// Asked before the work, not when its result has no place.
+// Checks the folder before the work begins, not after.
 void require_folder_of(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (::access(folder.c_str(), W_OK | X_OK) == 0 && file.has_filename()) return;
   const std::error_code why(file.has_filename() ? errno : EISDIR, std::generic_category());
   fail(ErrorKind::disk, {.cause = "cannot be written: " + why.message(),
                          .place = file.string(),
-                         .remedy = why == std::errc::no_such_file_or_directory ? "make its folder first" : ""});
+                         .remedy = why == std::errc::no_such_file_or_directory ? "create the folder first" : ""});
 }
 
 [[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
-  fail(ErrorKind::usage, {.cause = fmt::format("holds something that qtrain {} has not written", args.command().name),
+  fail(ErrorKind::usage, {.cause = fmt::format("exists and was not written by qtrain {}", args.command().name),
                           .place = place.string(),
-                          .remedy = "name another place, or replace it with --overwrite"});
+                          .remedy = "choose another path, or replace it with --overwrite"});
 }
 
 }  // namespace
@@ -103,7 +103,8 @@ void require_folder_of(const fs::path& file) {
 void require_free_file(const Arguments& args, const fs::path& file, const std::vector<fs::path>& inputs) {
   std::error_code absent;
   if (fs::is_directory(file, absent))
-    fail(ErrorKind::usage, {.cause = "is a folder", .place = file.string(), .remedy = "name a file to write"});
+    fail(ErrorKind::usage,
+         {.cause = "is a folder", .place = file.string(), .remedy = "give the name of a file to write"});
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) return;
   require_outside(place.file, inputs);
@@ -116,19 +117,20 @@ fs::path place_now(const Arguments& args, const fs::path& file) {
   if (place.mode == WriteMode::in_place || is_free_file(args, place.file)) return file;
   fs::path other = place.file;
   for (int number = 2; path_exists(other); ++number) other = fmt::format("{}.{}", place.file.string(), number);
-  args.log().warn("{} was made by something else meanwhile and stays: the result is in {}", file.string(),
-                  other.string());
+  args.log().warn("another program has written {} in the meantime: keeping it and writing the result to {}",
+                  file.string(), other.string());
   return other;
 }
 
 void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {
-  // That which is written: "none/../model" is a model, though "none" is not there before.
+  // The folder that will be written: "none/../model" is "model" even if "none" does not exist yet.
   const fs::path place = model_place(folder);
   require_outside(place, inputs);
   std::error_code absent;
   const fs::file_status there = fs::status(place, absent);
   if (fs::exists(there) && !fs::is_directory(there))
-    fail(ErrorKind::usage, {.cause = "is not a folder", .place = folder.string(), .remedy = "name a folder to write"});
+    fail(ErrorKind::usage,
+         {.cause = "is not a folder", .place = folder.string(), .remedy = "give the name of a folder to write"});
   if (!fs::exists(there) || args.has("overwrite")) return;
   if (!is_free_for(fmt::format("qtrain {}", args.command().name), place)) fail_taken(args, folder);
 }

@@ -6,17 +6,17 @@
 
 namespace qtrain {
 
-/// Makes sure that a command may write its result to a file: nothing is there, or an earlier result of the same
-/// command, or a device or FIFO, or --overwrite is given; and it is none of the files that the command reads, nor in a
-/// folder among them. Else a usage error.
+/// Checks that a command may write its result to a file: there is no such file, it is an earlier result of the same
+/// command, it is a device or FIFO, or --overwrite is given. It also must not be one of `inputs`, nor lie in a folder
+/// among them. Throws ErrorKind::usage otherwise.
 void require_free_file(const Arguments& args, const std::filesystem::path& file,
                        const std::vector<std::filesystem::path>& inputs = {});
 
-/// Where the result goes when it is there, which may be long after that: the same file, or one beside it where somebody
-/// else has made a file of that name meanwhile, which a warning tells.
+/// The file to write a result to when it is ready, perhaps long after require_free_file: the same file, or one next to
+/// it if another program has created the file in the meantime, with a warning.
 std::filesystem::path place_now(const Arguments& args, const std::filesystem::path& file);
 
-/// The same of a model folder.
+/// The same for a model folder.
 void require_free_folder(const Arguments& args, const std::filesystem::path& folder,
                          const std::vector<std::filesystem::path>& inputs);
 

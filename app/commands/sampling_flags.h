@@ -13,7 +13,7 @@ inline AnswerModelRequest answer_request(const Arguments& args) {
               quantization_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
 }
 
-/// Sampling as the flags of `generate` and `chat` say; what they leave open comes from generation_config.json.
+/// Sampling options from the flags of `generate` and `chat`, with defaults from generation_config.json.
 inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& model) {
   AnswerOptions o{.sampling = model.sampling,
                   .max_new_tokens = args.integer("max_new_tokens").value_or(model.max_new_tokens)};
@@ -33,7 +33,7 @@ inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& mo
       s.repetition_penalty <= 0)
     fail(ErrorKind::usage,
          {.cause = "a sampling value is out of range",
-          .remedy = "temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
+          .remedy = "valid are temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
   if (o.batch < 1) fail(ErrorKind::usage, {.cause = "--batch_size must be at least 1"});
   if (o.max_new_tokens < 1) fail(ErrorKind::usage, {.cause = "--max_new_tokens must be at least 1"});
   return o;

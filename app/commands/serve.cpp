@@ -19,7 +19,7 @@ namespace serve {
 namespace {
 
 constexpr std::int64_t kMaxContext = 32768;
-constexpr std::chrono::seconds kGrace{5};  // in which answers may finish after a stop
+constexpr std::chrono::seconds kGrace{5};  // time for answers to finish after a stop
 constexpr int kDefaultPort = 8000, kMaxPort = 65535;
 
 std::int64_t positive(const Arguments& args, const char* flag, std::int64_t otherwise) {
@@ -30,7 +30,7 @@ std::int64_t positive(const Arguments& args, const char* flag, std::int64_t othe
 
 std::string token_of(const Arguments& args) {
   if (args.has("token") && args.has("token_file"))
-    fail(ErrorKind::usage, {.cause = "give either --token or --token_file"});
+    fail(ErrorKind::usage, {.cause = "give either --token or --token_file, not both"});
   std::string token = args.text("token").value_or("");
   if (const auto file = args.text("token_file")) {
     constexpr std::uint64_t kMost = 4096;
@@ -46,9 +46,9 @@ ServiceOptions service_options(const Arguments& args) {
   ServiceOptions o{.host = args.text("host").value_or("127.0.0.1"), .token = token_of(args)};
   if (!http::is_loopback(o.host) && o.token.empty())
     fail(ErrorKind::usage,
-         {.cause = fmt::format("--host {} lets other machines ask, and there is no token", o.host),
-          .remedy = "add --token T or --token_file FILE, which clients then send as their API key, or "
-                    "stay on this machine (127.0.0.1)"});
+         {.cause = fmt::format("--host {} lets other machines connect, but no token is set", o.host),
+          .remedy = "set the clients' API key with --token T or --token_file FILE, or listen on this machine only "
+                    "(--host 127.0.0.1)"});
   o.requests.max_new_tokens = positive(args, "max_new_tokens", o.requests.max_new_tokens);
   return o;
 }
@@ -60,8 +60,8 @@ AnswerModelRequest base_request(const Arguments& args) {
               quantization_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
 }
 
-// Beside the models, the cache takes a quarter of a processor's memory, which others use too, and most of a GPU's. With
-// each token of the context the tables of the models grow too.
+// The cache takes a quarter of the host memory that the models leave (other programs need it, too), or 60 % of a GPU's.
+// The models' position tables grow with the context as well.
 CacheMemory memory_for_cache(const ServedModels& models, const BatchLimits& limits) {
   const Transformer& base = *models[0].answers.setup.model;
   const bool gpu = base.device().kind == DeviceKind::cuda;
@@ -89,15 +89,15 @@ BatchLimits batch_limits(const Arguments& args, const ServedModels& models) {
   BatchLimits limits{.sequences = request.sequences, .context = request.context.value_or(request.usual)};
   const CacheSize size = cache_size(request, memory_for_cache(models, limits));
   if (size.context < limits.context)
-    args.log().warn("the context is {} tokens instead of {}: that is what the cache has room for{}", size.context,
-                    limits.context, request.tokens ? "" : "; --max_context asks for more");
+    args.log().warn("the context is limited to {} tokens instead of {}, because the cache holds no more{}",
+                    size.context, limits.context, request.tokens ? "" : "; set --max_context to get more");
   limits.context = size.context;
   limits.cache_tokens = size.tokens;
   return limits;
 }
 
 void announce(const Arguments& args, const ServedModels& models, const std::string& url, int port) {
-  args.log().stream(fmt::format("ready: {} ({}; Ctrl-C ends)\n", url, fmt::join(models.names(), ", ")));
+  args.log().stream(fmt::format("ready: {} ({}; press Ctrl-C to quit)\n", url, fmt::join(models.names(), ", ")));
   args.give({.text = "", .json = {{"ready", true}, {"url", url}, {"port", port}, {"models", models.names()}}});
 }
 
@@ -107,14 +107,14 @@ int bind(http::Server& server, const std::string& host, int port) {
   } catch (const std::system_error& e) {
     const bool in_use = e.code() == std::errc::address_in_use;
     fail(ErrorKind::usage,
-         {.cause = in_use ? "the port is in use" : "the server cannot listen there: " + e.code().message(),
+         {.cause = in_use ? "the port is in use" : "the server cannot listen on this address: " + e.code().message(),
           .place = fmt::format("{}:{}", host, port),
-          .remedy =
-              in_use ? "choose another one with --port, or 0 for any" : "choose an address of this machine (--host)"});
+          .remedy = in_use ? "choose another port with --port, or 0 for any free one"
+                           : "give an address of this machine with --host"});
   }
 }
 
-// Lets answers that are under way finish after a stop, but not for long.
+// Lets unfinished answers complete after a stop, for at most kGrace.
 void end_when_asked(Engine& engine, http::Server& server) {
   constexpr std::chrono::milliseconds kWatch{50};
   while (!engine.ended() && !stop_requested()) std::this_thread::sleep_for(kWatch);
@@ -129,7 +129,7 @@ int run(const Arguments& args) {
   std::optional<StopsAtOnce> loading(std::in_place);
   const ServiceOptions given = service_options(args);
   const std::int64_t port = args.integer("port").value_or(kDefaultPort);
-  if (port < 0 || port > kMaxPort) fail(ErrorKind::usage, {.cause = "--port is a number from 0 to 65535"});
+  if (port < 0 || port > kMaxPort) fail(ErrorKind::usage, {.cause = "--port must be a number from 0 to 65535"});
   http::Server server({.connections = positive(args, "max_connections", http::Limits{}.connections)});
   const int bound = bind(server, given.host, static_cast<int>(port));
 
@@ -146,14 +146,14 @@ int run(const Arguments& args) {
   ServiceOptions options = given;
   options.requests.context = limits.context;
   Service service(engine, models, options, args.log());
-  args.log().info("{} tokens of context, {} answers at a time, {} tokens in the cache ({:.2f} GiB)", limits.context,
+  args.log().info("context of {} tokens, up to {} answers at a time, cache of {} tokens ({:.2f} GiB)", limits.context,
                   limits.sequences, limits.cache_tokens,
                   static_cast<double>(limits.cache_tokens) *
                       static_cast<double>(ContinuousBatch::bytes_per_token(model)) / (1 << 30));
   loading.reset();
-  throw_if_stopped();  // in the last moment
+  throw_if_stopped();  // a stop may have come while loading ended
 
-  set_stop_answer("finishing the answers that are under way; again leaves at once");
+  set_stop_answer("Finishing the answers in progress. Press Ctrl-C again to quit now.");
   std::thread listening([&] { server.listen(service); });
   std::thread stopping([&] { end_when_asked(engine, server); });
   const auto join = [&] {

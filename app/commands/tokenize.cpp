@@ -24,7 +24,7 @@ Json decode_line(const Tokenizer& tokenizer, const Json& value, const Arguments&
   for (const Json& id : value) {
     if (!id.is_number_integer() || id < 0 || id >= tokenizer.size())
       fail(ErrorKind::input,
-           {.cause = "token id " + id.dump() + " is not in the vocabulary of " + std::to_string(tokenizer.size())});
+           {.cause = "token id " + id.dump() + " is outside the vocabulary of " + std::to_string(tokenizer.size())});
     ids.push_back(id.get<std::int32_t>());
   }
   return tokenizer.decode(ids, {.skip_special = args.has("no_special")});
@@ -37,7 +37,7 @@ void each_line(std::istream& in, const std::string& name,
     ++number;
     if (line.find_first_not_of(" \t\r") != std::string::npos) f(line, name + ":" + std::to_string(number));
   }
-  if (in.bad()) fail(ErrorKind::input, {.cause = "cannot be read to its end", .place = name});
+  if (in.bad()) fail(ErrorKind::input, {.cause = "cannot be read to the end", .place = name});
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ int run_tokenize(const Arguments& args) {
     if (args.json()) all.push_back(std::move(converted));
   };
   if (const auto file = args.text("input")) {
-    if (!is_plain_file(*file)) fail(ErrorKind::input, {.cause = "is not a file that is there", .place = *file});
+    if (!is_plain_file(*file)) fail(ErrorKind::input, {.cause = "no such file", .place = *file});
     std::ifstream in(*file);
     if (!in) fail(ErrorKind::input, {.cause = "cannot be read", .place = *file});
     each_line(in, *file, convert);

@@ -36,9 +36,9 @@ namespace fs = std::filesystem;
 
 constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
 constexpr std::chrono::seconds kGrace{10};
-constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that go on from where a rank was lost
+constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that were restarted after a rank was lost
 
-// The words that this process was started with.
+// The command line of this process.
 std::vector<std::string> own_command() {
   std::ifstream words("/proc/self/cmdline");
   std::vector<std::string> command;
@@ -55,7 +55,7 @@ Launch launch_of(const RunSection& run) {
           .grace = std::min<std::chrono::milliseconds>(kGrace, std::chrono::seconds(run.ddp_timeout))};
 }
 
-// Whether a run that began at `start` has saved a checkpoint to go on from.
+// Whether a run that began at `start` has saved a checkpoint to resume from.
 bool has_saved(const fs::path& output, fs::file_time_type start) {
   const std::vector<fs::path> checkpoints = find_checkpoints(output);
   return !checkpoints.empty() && fs::last_write_time(checkpoints.back()) >= start;
@@ -65,15 +65,15 @@ void warn_of_sharing(const RunSection& run, Log& log) {
   const int processors = usable_processors();
   const bool on_processors = run.device == DeviceChoice::cpu || cuda_device_count() == 0;
   if (on_processors && run.nproc > processors)
-    log.warn("{} ranks share {}, and wait for each other: fewer are faster (nproc)", run.nproc,
+    log.warn("{} ranks share {} and slow each other down: set a smaller nproc", run.nproc,
              counted(processors, "processor"));
 }
 
 int launch_run(const Config& config, Log& log) {
-  set_stop_answer("");  // rank 0 answers
+  set_stop_answer("");  // rank 0 prints the answer
   Launch launch = launch_of(config.run);
   const fs::file_time_type start = fs::file_time_type::clock::now();
-  log.info("starting {} on this machine, {} in all{}", counted(launch.ranks, "rank"), launch.ranks * launch.nodes,
+  log.info("starting {} on this machine, {} in total{}", counted(launch.ranks, "rank"), launch.ranks * launch.nodes,
            launch.nodes > 1 ? ", which meet at " + launch.meeting.text() : "");
   warn_of_sharing(config.run, log);
   log.share_terminal();  // with rank 0
@@ -82,16 +82,16 @@ int launch_run(const Config& config, Log& log) {
        --left) {
     if (end.cause) log.warn("{}", end.cause->text().cause);
     const bool saved = has_saved(config.training.output_dir, start);
-    log.warn("starting the ranks again{}; {} more restarts", saved ? " from the last checkpoint" : "", left - 1);
+    log.warn("restarting the ranks{}; {} more restarts allowed", saved ? " from the last checkpoint" : "", left - 1);
     if (saved) ::setenv(kRestarted, "1", 1);
     ++launch.attempt;
     end = launch_ranks(launch, log);
   }
-  if (end.cause) throw *end.cause;  // NOLINT(cert-err60-cpp): it is told where all errors are
+  if (end.cause) throw *end.cause;  // NOLINT(cert-err60-cpp): reported with all other errors
   return end.exit_code;
 }
 
-// The machine that Kubernetes says this is, unless the config says it.
+// Applies the machine's place as Kubernetes gives it, unless the config sets node_rank.
 void settle_in(const NodePlace& place, ResolvedConfig& config) {
   if (config.given("node_rank")) return;
   RunSection& run = config.value.run;
@@ -101,24 +101,24 @@ void settle_in(const NodePlace& place, ResolvedConfig& config) {
   run.master_port = place.meeting.port;
 }
 
-// A rank shares the machine with the others, and rank 0 speaks for all.
+// Applies the rank's place: it shares the machine with other ranks, and only rank 0 logs.
 void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
-  // Where a scheduler has given this process some of the processors, they are its own.
+  // If a scheduler has bound this process to some of the processors, it need not share them.
   const int all = static_cast<int>(std::thread::hardware_concurrency()), usable = usable_processors();
   const int mine = usable < all ? usable : std::max(1, usable / place.local_size);
   if (config.value.run.threads == 0) config.value.run.threads = mine;
-  const bool by_another = place.launcher != "qtrain";  // which was told how many, and not by the config
+  const bool by_another = place.launcher != "qtrain";  // the launcher, not the config, sets the number of ranks
   if (by_another || !config.given("nproc")) config.value.run.nproc = place.local_size;
   if (by_another) config.value.run.nnodes = std::max(1, place.size / std::max(1, place.local_size));
   if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
   if (place.launcher == "qtrain") return;
   log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
   if (config.value.run.max_restarts > 0)
-    log.warn("max_restarts has no effect: {} started the ranks, and has to start them again", place.launcher);
+    log.warn("max_restarts has no effect: {} started the ranks, so only it can restart them", place.launcher);
 }
 
-// What all ranks have to have alike: keys that a result or the exchanges of the ranks depend on. How many ranks a
-// machine has is up to the machine.
+// Settings that must be equal on all ranks: the keys that the result or the communication depends on. The number of
+// ranks on a machine may differ.
 RankSettings settings_of(const RankPlace& place, const Config& config, const Device& device) {
   constexpr std::array<std::string_view, 7> kExchanged{
       "overlap_comm",      "context_parallel_heads", "gradient_checkpointing", "activation_offloading",
@@ -134,14 +134,14 @@ RankSettings settings_of(const RankPlace& place, const Config& config, const Dev
   return settings;
 }
 
-// What keeps ranks from meeting is told once on each machine, by one that is silent otherwise.
+// Prints what keeps ranks from connecting, once on each machine, even if its ranks are otherwise silent.
 std::function<void(const std::string&)> words_of_meeting(const RankPlace& place, Log& log) {
   if (place.rank == 0) return [&log](const std::string& text) { log.warn("{}", text); };
   if (place.local_rank > 0) return {};
   return [&log](const std::string& text) { log.pass_on(fmt::format("warning: {}\n", text)); };
 }
 
-// A run that is done says what it left and what can be done with that.
+// The result of a run, with the files it wrote and the commands to try next.
 CommandResult told(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
   CommandResult told{.text = result.summary, .json = result.json};
   if (result.exit_code == 0) {
@@ -151,7 +151,7 @@ CommandResult told(const Arguments& args, const ResolvedConfig& config, const Tr
                                 .folder = config.value.training.output_dir};
     const std::vector<std::string> next = next_commands(output);
     told.json["next"] = next;
-    told.text += fmt::format("\nthere: {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
+    told.text += fmt::format("\nwrote {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
   }
   args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(told.json));
   return told;
@@ -162,7 +162,7 @@ CommandResult told(const Arguments& args, const ResolvedConfig& config, const Tr
 int run_train(const Arguments& args) {
   const auto stop_after = args.integer("stop_after");
   if (stop_after && *stop_after < 1)
-    fail(ErrorKind::usage, {.cause = "must be the number of an update, from 1", .place = "--stop_after"});
+    fail(ErrorKind::usage, {.cause = "must be the number of an optimizer step, at least 1", .place = "--stop_after"});
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const RunSection& run = config.value.run;
   const std::optional<RankPlace> place = rank_place();

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How a key was written: its origin is "config.json:12 (micro_batch_size)" where that is another name.
+/// The name under which the file sets a key: an alias is part of the origin, "config.json:12 (micro_batch_size)".
 std::string written_name(const ResolvedConfig& config, const std::string& key) {
   const std::string& origin = config.origin.at(key);
   const auto open = origin.rfind(" (");
@@ -31,7 +31,7 @@ std::string written_name(const ResolvedConfig& config, const std::string& key) {
   return origin.substr(open + 2, origin.size() - open - 3);
 }
 
-/// The member that a path with dots names; members that are not there are made. Null: a value is in the way.
+/// The member at a dotted path; creates missing ones. Null if the path goes through a value that is not an object.
 Json* member(Json& document, std::string_view path) {
   Json* at = &document;
   while (true) {
@@ -43,20 +43,20 @@ Json* member(Json& document, std::string_view path) {
   }
 }
 
-/// A config file with other values, as its text.
+/// The text of a config file with some values changed.
 class ChangedConfig {
  public:
   ChangedConfig(const Arguments& args, const ResolvedConfig& resolved)
       : file_(args.operand(0)), resolved_(resolved), document_(read_config_document(file_).value) {
     for (const auto& [path, text] : args.overrides()) {
       const Json value = Json::accept(text) ? Json::parse(text) : Json(text);
-      if (is_secret_key(path)) continue;  // it was kept out of the file
+      if (is_secret_key(path)) continue;  // secrets stay out of the file
       if (Json* at = member(document_, path)) *at = value;
     }
   }
 
-  /// Under the names that the file has for the keys, or under ours; a usage error where neither comes to the same
-  /// config.
+  /// Writes the changes under the names that the file uses, or else under our own. Throws ErrorKind::usage if neither
+  /// gives the wanted config.
   std::string with(const std::vector<KeyChange>& changes) const {
     Config wanted = resolved_.value;
     for (const KeyChange& c : changes) assign_field(wanted, c.key, c.value);
@@ -68,9 +68,9 @@ class ChangedConfig {
       const std::string text = dump_json(changed, 2) + "\n";
       if (means(text, wanted)) return text;
     }
-    fail(ErrorKind::usage, {.cause = "the keys of this config do not take what was found to be fastest",
+    fail(ErrorKind::usage, {.cause = "the fastest settings cannot be written with the keys of this config",
                             .place = file_.string(),
-                            .remedy = "give it on the command line: " + text_of(changes)});
+                            .remedy = "give them on the command line: " + text_of(changes)});
   }
 
  private:
@@ -122,7 +122,7 @@ std::string row_text(const Trial& t, std::string_view mark) {
                      mib(t.planned), mib(t.measured), tried_text(t));
 }
 
-/// What was tried, in that order, and counts of the rest.
+/// Table of the trials in the order in which they ran, and counts of the rest.
 std::string table_text(const Tuning& tuning) {
   std::vector<const Trial*> tried;
   std::int64_t untried = 0, too_large = 0;
@@ -136,17 +136,17 @@ std::string table_text(const Tuning& tuning) {
   std::string text = fmt::format("{:>12}  {:<9} {:<21}{:>10}{:>9}  {}\n", "micro-batch", "recompute", "on the host",
                                  "planned", "measured", "tokens/s");
   for (const Trial* t : tried) text += row_text(*t, t == best ? "*" : "");
-  text += "memory in MiB; * the fastest\n";
-  if (!tuning.trials.front().fits) text += "the config as it is does not fit\n";
-  return text + fmt::format("by plan {} more fit, and {} not\n", untried, too_large);
+  text += "memory is in MiB; * marks the fastest\n";
+  if (!tuning.trials.front().fits) text += "the config itself does not fit\n";
+  return text + fmt::format("not tried: {} more that should fit, and {} that would not\n", untried, too_large);
 }
 
 std::string summary(const Tuning& tuning) {
   const Trial& best = tuning.trials[*tuning.best];
-  if (tuning.best == tuning.own) return "the config as it is is the fastest";
+  if (tuning.best == tuning.own) return "the config is already the fastest";
   const auto speedup = tuning.speedup();
   return fmt::format("{}{}", text_of(best.changes),
-                     speedup ? fmt::format("\n{:.2f} times as fast as the config as it is", *speedup) : "");
+                     speedup ? fmt::format("\n{:.2f} times as fast as the config", *speedup) : "");
 }
 
 Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
@@ -183,28 +183,30 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
   for (const WayToFit& way : tuning.ways) ways.push_back(text_of(way.changes) + " fits");
   ways.emplace_back("lower max_length");
   fail(ErrorKind::memory,
-       {.cause = fmt::format("no micro-batch fits under any recompute policy: {} MiB are needed at least, {} are there",
-                             mib(least), mib(tuning.target.memory)),
+       {.cause =
+            fmt::format("no micro-batch fits with any recompute policy: at least {} MiB are needed, but there are {}",
+                        mib(least), mib(tuning.target.memory)),
         .remedy = fmt::format("{}", fmt::join(ways, "; "))});
 }
 
 }  // namespace
 
-/// `qtrain tune`: the fastest micro-batch, recompute policy and place of memory by short real steps.
+/// `qtrain tune`: finds the fastest micro-batch size, recompute policy and offloading in short trials of real steps.
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
   std::vector<fs::path> read = files_of_config(args.operand(0), config.value);
-  std::erase(read, fs::path(args.operand(0)));  // with --overwrite it takes the result
+  std::erase(read, fs::path(args.operand(0)));  // --overwrite may replace the config by the result
   require_free_file(args, output_of(args), read);
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);
   if (config.value.run.ranks() > 1)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("the config is for {} ranks, and tune measures one device", config.value.run.ranks()),
-          .remedy = "give nproc=1 nnodes=1, and what it finds to the run of all"});
-  set_stop_answer("stopping after this step; again leaves without writing");
+         {.cause = fmt::format("the config is for {} ranks, but tune measures one device", config.value.run.ranks()),
+          .remedy = "tune with nproc=1 nnodes=1, then use the settings in the full run"});
+  set_stop_answer(
+      "Stopping after this step and writing the fastest so far. Press Ctrl-C again to quit now without writing.");
   const ChangedConfig output(args, config);
   Tuning tuning = tune(config, options, args.log());
   tuning.stopped = !finish_unless_stopped();
@@ -216,10 +218,10 @@ int run_tune(const Arguments& args) {
     fail_without_fit(tuning);
   }
   std::string text = table_text(tuning);
-  if (tuning.best) text += fmt::format("{}\nwritten to {}\n", summary(tuning), written->string());
+  if (tuning.best) text += fmt::format("{}\nwrote {}\n", summary(tuning), written->string());
   args.give({.text = std::move(text), .json = json_of(tuning, written)});
   if (!tuning.stopped) return 0;
-  args.log().warn("stopped: {}", written ? "the fastest of what was measured is written" : "nothing is written");
+  args.log().warn("stopped: {}", written ? "wrote the fastest config measured so far" : "wrote nothing");
   return static_cast<int>(ErrorKind::stopped);
 }
 

@@ -39,10 +39,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxRowProblems = 20;  // per file
 constexpr double kMb = 1e6;
 
-/// What is wrong, and what was looked at and is fine.
+/// Collects problems, warnings, and what was checked without problems.
 class Findings {
  public:
-  /// Two parts may meet the same problem; it is listed once.
+  /// Adds a problem; one that several checks find is listed once.
   void add(ErrorKind kind, ErrorText text) {
     Error problem = with_near_path({kind, std::move(text)});
     const auto same = [&](const Error& e) { return std::string_view(e.what()) == problem.what(); };
@@ -50,20 +50,20 @@ class Findings {
   }
   void warn(std::string text) { warnings_.push_back(std::move(text)); }
 
-  /// Runs one part and notes what it found, or its error: this command is where errors are collected.
+  /// Runs one check and records its result or its error: unlike others, this command collects errors.
   template <class F>
   void attempt(const char* part, F&& check) {
     const std::size_t before = problems_.size();
     try {
       const std::string found = check();
       if (problems_.size() == before && !found.empty()) checked_[part] = found;
-    } catch (const Error& e) {  // listed with the others
+    } catch (const Error& e) {  // listed with the other problems
       if (e.kind() == ErrorKind::stopped) throw;
       add(e.kind(), e.text());
     }
   }
 
-  /// Says it all; the exit code is that of the first problem, and those of the config come first.
+  /// Prints everything. Returns the exit code of the first problem; problems of the config come first.
   int report(const Arguments& args) const {
     args.give({.text = fmt::format("{}\n", fmt::join(lines(), "\n")), .json = json()});
     return problems_.empty() ? 0 : problems_.front().exit_code();
@@ -98,13 +98,13 @@ class Findings {
   Json checked_ = Json::object();
 };
 
-/// Every row that cannot be read or encoded, file by file: equal complaints as one, the first kMaxRowProblems of each
-/// file.
+/// Rows that cannot be read or encoded, file by file: identical errors are combined, and at most kMaxRowProblems are
+/// listed per file.
 class RowProblems {
  public:
   explicit RowProblems(Findings& findings) : findings_(findings) {}
 
-  /// Runs `check` on every row. Whether any was bad.
+  /// Runs `check` on every row. Returns whether any failed.
   template <class F>
   bool collect(const RawRows& rows, F&& check) {
     bool any = false;
@@ -112,7 +112,7 @@ class RowProblems {
       throw_if_stopped();
       try {
         check(rows.parse(i));
-      } catch (const Error& e) {  // listed with the others
+      } catch (const Error& e) {  // listed with the other problems
         take(e, rows.place(i));
         any = true;
       }
@@ -125,7 +125,7 @@ class RowProblems {
   struct Problem {
     ErrorKind kind;
     ErrorText text;
-    std::int64_t more = 0;  ///< further rows with the same complaint
+    std::int64_t more = 0;  ///< number of further rows with the same error
   };
 
   void take(const Error& e, const std::string& place) {
@@ -166,7 +166,7 @@ class RowProblems {
   std::int64_t bad_rows_ = 0, unlisted_ = 0;
 };
 
-/// The checks of one config, in order; each part is tried though others failed, where it can be.
+/// The checks of one config, in order. Each is tried even if others failed, where possible.
 class Validation {
  public:
   Validation(const Arguments& args, ResolvedConfig config, Findings& findings)
@@ -181,12 +181,12 @@ class Validation {
     if (!c.data.has_training_rows())
       findings_.add(
           ErrorKind::usage,
-          {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
+          {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "set it to the training rows"});
     findings_.attempt("output_dir", [&] { return check_output(); });
     findings_.attempt("machine", [&] { return check_machine(); });
     if (!c.model.model_name_or_path.empty()) {
       findings_.attempt("model", [&] { return check_model(); });
-      std::error_code absent;  // of which `check_model` has told
+      std::error_code absent;  // `check_model` has reported it
       if (c.model.tokenizer_name_or_path || fs::exists(c.model.model_name_or_path, absent))
         findings_.attempt("tokenizer", [&] { return check_text(); });
     }
@@ -194,7 +194,7 @@ class Validation {
       findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
     if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && c.data.has_training_rows()))
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
-    const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // else told by `unsupported`
+    const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // otherwise reported by `unsupported`
     if (!setup_.model || train_.size() == 0 || !updates) return;
     findings_.attempt("steps", [&] { return check_steps(); });
     findings_.attempt("memory and disk", [&] { return check_memory(); });
@@ -210,7 +210,7 @@ class Validation {
 
   std::string check_machine() {
     ComputeChoice choice = compute_choice(config_.value);
-    if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // told by `unsupported`
+    if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // reported by `unsupported`
     compute_ = plan_compute(choice);
     require_optimizer(config_.value, compute_.device);
     return {};
@@ -220,8 +220,9 @@ class Validation {
     text_ = std::make_unique<TextFolder>(load_text_folder(config_.value));
     const std::int32_t size = text_->tokenizer->size();
     if (setup_.model && size > setup_.model->config().vocab_size)
-      findings_.warn(fmt::format("the tokenizer has {} entries, the model's vocabulary {}: some tokens cannot be used",
-                                 size, setup_.model->config().vocab_size));
+      findings_.warn(
+          fmt::format("the tokenizer has {} tokens, but the model's vocabulary only {}: some tokens cannot be used",
+                      size, setup_.model->config().vocab_size));
     return fmt::format("{} tokens, {}", size, text_->chat_template ? "a chat template" : "no chat template");
   }
 
@@ -235,10 +236,10 @@ class Validation {
     if (!setup_.random_init) check_quantized(*setup_.model, setup_.source);
     return fmt::format("{}, {:.1f} M parameters, {}", setup_.model->config().model_type,
                        static_cast<double>(setup_.model->params().elements()) / 1e6,
-                       setup_.random_init ? "starting at random" : "all tensors there");
+                       setup_.random_init ? "random initial weights" : "all tensors found");
   }
 
-  /// Every parameter has a tensor of its shape in the files.
+  /// Checks that the files have a tensor of the right shape for every parameter.
   void check_tensors(const ParamStore& store, const fs::path& path) {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
@@ -251,13 +252,13 @@ class Validation {
       }
       const Shape shape = reader.at(name).shape;
       if (shape == p.spec.shape) continue;
-      findings_.add(ErrorKind::input, {.cause = fmt::format("tensor {} is {}, the config makes it {}", p.spec.name,
-                                                            to_string(shape), to_string(p.spec.shape)),
+      findings_.add(ErrorKind::input, {.cause = fmt::format("tensor {} has shape {}, but the config requires {}",
+                                                            p.spec.name, to_string(shape), to_string(p.spec.shape)),
                                        .place = path.string()});
     }
   }
 
-  /// Layers that are quantized, in the files or by this run, are in the files.
+  /// Checks that the files have the layers that are quantized, there or by this run.
   void check_quantized(const Transformer& model, const fs::path& path) {
     if (model.quantized().empty()) return;
     const SafetensorsReader reader(path);
@@ -278,7 +279,7 @@ class Validation {
       ProgressBar bar(args_.log(), {.unit = "tokenizing", .total = rows.size()});
       options.progress = [&](std::int64_t done, std::int64_t) { bar.set(done); };
       into = build_dataset(rows, options, text_->tools(), pool_);
-    } catch (const Error&) {  // the first of perhaps many
+    } catch (const Error&) {  // finds all errors, not only the first one
       const RowEncoder encoder(options, text_->tools());
       if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
       return {};
@@ -287,8 +288,10 @@ class Validation {
     const DatasetStatistics& s = into.statistics();
     for (RowNotes::Note& note : notes_.of(s, *text_, config_.value))
       note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
+    if (split == Split::evaluation)  // `check_steps` covers the training rows
+      for (std::string& advice : rows_advice(config_.value.data, s)) findings_.warn(std::move(advice));
     const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
-    return fmt::format("{}{}, {}, {}, {} cut", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
+    return fmt::format("{}{}, {}, {}, {} truncated", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
                        counted(s.target_tokens, "target"), counted(s.truncated_rows, "row"));
   }
 
@@ -351,7 +354,7 @@ class Validation {
 
 }  // namespace
 
-/// `qtrain validate`: everything that can be checked without training; all problems, not the first.
+/// `qtrain validate`: checks everything that can be checked without training, and lists all problems.
 int run_validate(const Arguments& args) {
   CheckedConfig checked = check_config(args.operand(0), args.overrides());
   Findings findings;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of files and texts in them stand within the lines of this program.
+// Indents the lines of a text, which may quote file names and contents, below the first one.
 std::string indented(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\n' ? "\n              " : std::string(1, c);
@@ -44,15 +44,15 @@ CommandResult told(const fs::path& output, const Verification& v) {
   for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
   for (const EarlierValues& e : v.earlier) {
     result.json["earlier"].push_back({{"until", e.until}, {"values", e.values}, {"ranks", e.ranks}});
-    result.text += fmt::format("steps up to {} were done with {} and {}\n", e.until, dump_json(e.values),
+    result.text += fmt::format("steps up to {} were trained with {} and {}\n", e.until, dump_json(e.values),
                                counted(e.ranks, "rank"));
   }
-  result.text += fmt::format("{}: {}", one_line(output.string()),
-                             v.holds() ? "the run holds" : "the run is not what was recorded");
+  result.text +=
+      fmt::format("{}: {}", one_line(output.string()), v.holds() ? "verified" : "the run does not match its records");
   return result;
 }
 
-// STEP:KEY=VALUE
+// Parses STEP:KEY=VALUE.
 void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier) {
   const std::size_t colon = std::min(text.find(':'), text.size()), equals = text.find('=', colon);
   std::int64_t step = 0;
@@ -61,8 +61,8 @@ void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not STEP:KEY=VALUE", text), .place = "--earlier"});
   const std::string key = text.substr(colon + 1, equals - colon - 1), value = text.substr(equals + 1);
   if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::told)
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("\"{}\" is no key that may change when a run goes on", key), .place = "--earlier"});
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not a key that may change when a run is resumed", key),
+                            .place = "--earlier"});
   earlier.try_emplace(step, Json::object()).first->second[key] =
       Json::accept(value) ? parse_json(value, "--earlier") : Json(value);
 }
@@ -73,7 +73,7 @@ std::map<std::int64_t, Json> earlier_values(const Arguments& args) {
   return earlier;
 }
 
-// Where it is when the folder of the run has been entered. Names above links are left to the system.
+// The path as an absolute one, which stays valid after changing to the run's folder. Leaves `..` after links alone.
 fs::path place_of_statement(const std::string& name) {
   std::error_code error;
   const fs::path place = fs::absolute(name, error);
@@ -86,7 +86,7 @@ std::vector<fs::path> files_verify_reads(const RecordedRun& run) {
   try {
     enter_folder(run);
     for (const fs::path& file : recorded_data_files(run)) files.push_back(full_path(file));
-  } catch (const Error&) {  // the verification says what is not there
+  } catch (const Error&) {  // the verification reports missing files
   }
   return files;
 }
@@ -101,13 +101,13 @@ int run_verify(const Arguments& args) {
   const auto statement = args.text("statement");
   const std::optional<fs::path> file = statement ? std::optional(place_of_statement(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
-    fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a whole manifest.json",
+    fail(ErrorKind::usage, {.cause = "needs a finished run with a complete manifest.json",
                             .place = "--statement",
                             .remedy = "finish the run first"});
   if (file && steps == 0)
-    fail(ErrorKind::usage, {.cause = "is about steps that were done again, and with --steps 0 there are none",
+    fail(ErrorKind::usage, {.cause = "needs repeated steps, but --steps 0 repeats none",
                             .place = "--statement",
-                            .remedy = "leave --steps out, or give a number of steps"});
+                            .remedy = "leave --steps out, or give a number above 0"});
   const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
   const RecordedRun run = read_recorded_run(output, args.all("moved"));
   if (file) require_free_file(args, *file, files_verify_reads(run));

@@ -1,6 +1,6 @@
 #!/bin/sh
-# On each machine, with its number from 0 as the argument where there are several, and the same text in
-# QTRAIN_RANK_SECRET, by which the ranks know each other.
+# Run this on each machine. With several machines, give the machine's number, starting at 0, as the argument, and set
+# QTRAIN_RANK_SECRET to the same text everywhere; it authenticates the ranks.
 set -eu
 image="${IMAGE:-qtrain:latest}"
 exec docker run --rm --init --network host --ipc host --stop-timeout 300 @gpus@\

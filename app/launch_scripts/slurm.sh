@@ -12,10 +12,11 @@ set -u
 cd @folder@ || exit
 MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 export MASTER_ADDR MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
-QTRAIN_RANK_SECRET="$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')"  # by which the ranks know each other
+QTRAIN_RANK_SECRET="$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')"  # authenticates the ranks
 export QTRAIN_RANK_SECRET
 srun @command@
 code=$?
-# Stopped by a signal, as some minutes before the time is up, with a checkpoint: the job goes on in its next turn.
+# Exit code 75: stopped by a signal, for example shortly before the time limit. Requeue the job, which then resumes
+# from its checkpoint.
 if [ "$code" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"

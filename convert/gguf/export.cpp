@@ -27,10 +27,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTogether = std::int64_t{1} << 22;  // converted together
+constexpr std::int64_t kTogether = std::int64_t{1} << 22;  // values converted at a time
 constexpr float kMaxF16 = 65504;
 
-/// A type that weights are exported in. `file_type` is general.file_type, llama.cpp's number of the mixture.
+/// A type of exported weights. `file_type` is llama.cpp's general.file_type.
 struct ExportType {
   GgufType type;
   std::string_view name;
@@ -54,7 +54,7 @@ GgufType type_of_weight(const GgufWeight& weight, GgufType wanted) {
   return GgufType::f16;
 }
 
-/// Appends [count] elements from element `first` of a tensor as f32.
+/// Converts elements of a tensor to f32, starting at element `first`.
 void put_floats(ConstTensor from, std::int64_t first, std::span<float> out) {
   const auto copy = [&](const auto* values) {
     std::transform(values + first, values + first + out.size(), out.begin(),
@@ -71,20 +71,20 @@ void put_floats(ConstTensor from, std::int64_t first, std::span<float> out) {
 /// A tensor of the folder.
 struct FolderTensor {
   std::string name;
-  ConstTensor values;  ///< or the codes of a quantized matrix
+  ConstTensor values;  ///< values, or codes of a quantized matrix
 };
 
-/// A weight of the model, its tensors in the folder (several for experts), and what becomes of it.
+/// A weight of the model, its tensors in the folder (several for experts) and its type in the file.
 struct ExportedTensor {
   GgufWeight weight;
   GgufType type;
   std::vector<FolderTensor> from;
 
-  /// Rows of a matrix; a vector is cut wherever its order may change.
+  /// Elements that stay in order: a row of a matrix, or of a vector as much as is not reordered.
   std::int64_t width() const {
     return weight.shape.size() > 1 ? weight.shape.back() : weight.rotary_heads > 0 ? 1 : weight.shape[0];
   }
-  /// Rows in each tensor of the folder.
+  /// Number of rows in each tensor of the folder.
   std::int64_t rows() const { return weight.shape.size() > 1 ? weight.shape_of_one()[0] : weight.shape[0] / width(); }
 };
 
@@ -97,7 +97,7 @@ void check_range(const ExportedTensor& t, std::span<const float> values) {
             .remedy = "choose --type bf16 or f32"});
 }
 
-/// Rows of `values`, those from `begin` on in GGUF's order, as blocks.
+/// Converts rows of `values` to blocks, starting at row `begin` in GGUF's order.
 void put_rows(const ExportedTensor& t, ConstTensor values, std::int64_t begin, std::span<std::byte> blocks) {
   const auto width = static_cast<std::size_t>(t.width());
   const auto& block = *gguf_block(t.type);
@@ -114,7 +114,7 @@ void put_rows(const ExportedTensor& t, ConstTensor values, std::int64_t begin, s
   }
 }
 
-/// The weights of a folder by their names in it.
+/// The weights of a folder, by name.
 class Weights {
  public:
   Weights(Ctx& ctx, const fs::path& folder, const ModelConfig& config) : ctx_(ctx), config_(config), reader_(folder) {}
@@ -125,7 +125,7 @@ class Weights {
     return t;
   }
 
-  /// The values of a tensor, those of a quantized one in `memory`.
+  /// The values of a tensor; a quantized one is expanded into `memory`.
   ConstTensor dense(const FolderTensor& t, const GgufWeight& weight, std::vector<float>& memory) const {
     if (is_float(t.values.dtype)) return t.values;
     const auto extents = weight.shape_of_one();
@@ -142,15 +142,15 @@ class Weights {
     return values;
   }
 
-  /// Gives back the memory behind a tensor that is written.
+  /// Releases the memory of a tensor that was written.
   void release(ConstTensor t) const { reader_.release(t); }
 
-  /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
+  /// Checks that every tensor was exported, except computed ones and the head of a tied model.
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
       if (!used_.contains(name) && name != kHeadWeight && !name.ends_with("rotary_emb.inv_freq") &&
           !is_quant_part(name))
-        refuse(name, "has no place in the model that config.json describes");
+        refuse(name, "does not belong to the model that config.json describes");
   }
 
  private:
@@ -163,7 +163,7 @@ class Weights {
     const std::vector<std::int64_t> shape(found.dims.begin(), found.dims.begin() + found.rank);
     if (shape != expected)
       refuse(name,
-             fmt::format("has shape {} where config.json asks for [{}]", to_string(found), fmt::join(expected, ", ")));
+             fmt::format("has shape {}, but config.json requires [{}]", to_string(found), fmt::join(expected, ", ")));
     if (!quantized && !is_float(t.dtype))
       refuse(name, fmt::format("has dtype {}, which is not a floating-point type", name_of(t.dtype)));
     return {name, t};
@@ -178,7 +178,7 @@ class Weights {
   std::set<std::string> used_;
 };
 
-/// The blocks of one tensor of the folder, in chunks that the threads share.
+/// Appends the blocks of one tensor of the folder, in chunks split among the threads.
 void put_tensor(ThreadPool& threads, const ExportedTensor& t, ConstTensor values,
                 const std::function<void(std::span<const std::byte>)>& append) {
   const auto& block = *gguf_block(t.type);
@@ -262,7 +262,7 @@ GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& co
 GgufType gguf_export_type(std::string_view name) {
   for (const auto& t : kTypes)
     if (t.name == name) return t.type;
-  fail(ErrorKind::usage, {.cause = fmt::format("weights are not exported as \"{}\"", name),
+  fail(ErrorKind::usage, {.cause = fmt::format("weights cannot be exported as \"{}\"", name),
                           .remedy = "choose f32, f16, bf16, q8_0, q4_0 or q4_k"});
 }
 

@@ -21,7 +21,7 @@
 namespace qtrain {
 namespace {
 
-/// A matrix of the adapter as f32, in the order of the file.
+/// A matrix of the adapter in f32, with rows in the order of the file.
 struct Rows {
   std::int64_t height, width;
   std::vector<float> values;
@@ -54,7 +54,7 @@ Rows transposed(ConstTensor t) {
   return rows;
 }
 
-/// What a tensor will be, and how its rows are made when they are written.
+/// Name and shape of a tensor to write, and a function that makes its rows.
 struct RowSource {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -98,19 +98,19 @@ class AdapterFile {
     return m;
   }
 
-  /// They read the adapter, which lives as long as this.
+  /// The tensors to write. They read from this object, which must outlive them.
   std::vector<GgufTensorSource> tensors() const {
     std::vector<GgufTensorSource> sources;
     std::set<std::string> left;
     for (const auto& [name, factors] : deltas_.factors()) left.insert(name);
     for (const GgufWeight& w : gguf_layout(config_)) {
       if (w.names.size() > 1 && std::ranges::any_of(w.names, [&](auto& name) { return left.contains(name); }))
-        refuse("the experts of " + w.gguf, "have adapters of their own, which GGUF has no form for", "remove them");
+        refuse("the experts of " + w.gguf, "have separate adapters, which GGUF cannot express", "remove them");
       if (left.erase(w.name()) == 1)
         add(sources, w);
       else if (w.names.size() == 1 && deltas_.targets(w.name()))
-        refuse(w.name(), "is named by adapter_config.json, and the adapter has nothing for it",
-               "save or copy it again");
+        refuse(w.name(), "is named by adapter_config.json, but the adapter has no tensors for it",
+               "save or copy the adapter again");
     }
     return sources;
   }
@@ -121,7 +121,8 @@ class AdapterFile {
          {.cause = fmt::format("{} {}", what, why), .place = options_.adapter.string(), .remedy = remedy});
   }
   void require_factors() const {
-    constexpr const char *kWhy = "cannot be said in an adapter of GGUF", *kRemedy = "export the merged model: --merge";
+    constexpr const char *kWhy = "cannot be expressed in a GGUF adapter",
+                         *kRemedy = "export the merged model with --merge";
     if (deltas_.config().dora) refuse("use_dora", kWhy, kRemedy);
     if (!deltas_.config().target_parameters.empty()) refuse("target_parameters", kWhy, kRemedy);
     if (!deltas_.whole().empty()) refuse(deltas_.whole().begin()->first, kWhy, kRemedy);
@@ -130,7 +131,7 @@ class AdapterFile {
         refuse(name + " of a model whose head is its embedding", kWhy, kRemedy);
   }
 
-  // Of layers that the model does not have.
+  // Leaves out factors of layers that the model does not have.
   void leave_out_unknown() {
     std::set<std::string> unknown;
     for (const auto& [name, factors] : deltas_.factors()) unknown.insert(name);
@@ -140,14 +141,14 @@ class AdapterFile {
     require_effect(deltas_);
   }
 
-  // Readers take alpha 0 as a scale of 1.
+  // Readers treat alpha 0 as a scale of 1.
   double alpha() const { return deltas_.config().alpha != 0 ? deltas_.config().alpha : 1; }
 
   void add(std::vector<GgufTensorSource>& sources, const GgufWeight& w) const {
     const AdapterFactors& f = deltas_.factors().at(w.name());
     const Shape& shape = deltas_.shapes().at(w.name());
     if (w.shape != std::vector<std::int64_t>{shape[0], shape[1]})
-      refuse(w.name(), "has another shape in the model", "adapter and model must belong together");
+      refuse(w.name(), "has another shape in the model", "use an adapter that was trained on this model");
     const std::int64_t rank = f.a.shape[0];
     const std::string module = w.name().substr(0, w.name().rfind('.'));
     const double factor = deltas_.config().scale_of(module) * static_cast<double>(rank) / alpha();
@@ -169,7 +170,7 @@ class AdapterFile {
 
 GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options) {
   if (gguf_block(options.type)->values > 1)
-    fail(ErrorKind::usage, {.cause = fmt::format("an adapter is not exported as {}", name_of(options.type)),
+    fail(ErrorKind::usage, {.cause = fmt::format("adapters cannot be exported as {}", name_of(options.type)),
                             .remedy = "choose --type f32, f16 or bf16"});
   const AdapterFile file(options);
   if (options.log) warn_of_ignored(*options.log, options.adapter, file.ignored());

@@ -4,15 +4,15 @@
 namespace qtrain {
 
 struct GgufAdapterOptions {
-  std::filesystem::path model, adapter, output;  ///< of the model config.json alone is read
+  std::filesystem::path model, adapter, output;  ///< of `model`, only config.json is read
   GgufType type = GgufType::f32;                 ///< f32, f16 or bf16
-  Log* log = nullptr;                            ///< where to show how far it is
+  Log* log = nullptr;                            ///< shows the progress, may be null
 };
 
-/// Writes a LoRA adapter as the GGUF file that llama.cpp adds to a base model (--lora): A and B of every weight under
-/// its GGUF name, in the order of rows that the base has there. The format has one alpha and divides it by each rank,
-/// so what rsLoRA and patterns make of it goes into B. ErrorKind::input for what the format cannot say: DoRA, whole
-/// modules, factors of an embedding that is also the head.
+/// Writes a LoRA adapter as a GGUF file for llama.cpp's --lora: A and B of every weight under its GGUF name, with the
+/// rows in GGUF's order. The format has one alpha, which is divided by each rank, so the scales of rsLoRA and patterns
+/// are folded into B. Throws ErrorKind::input for what the format cannot express: DoRA, whole modules, and factors of
+/// an embedding that is also the head.
 GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options);
 
 }  // namespace qtrain

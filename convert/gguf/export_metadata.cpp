@@ -18,7 +18,7 @@ namespace {
 using Rope = RopeConfig::Type;
 
 [[noreturn]] void refuse_key(const std::string& place, std::string_view key) {
-  fail(ErrorKind::input, {.cause = fmt::format("a GGUF file cannot say \"{}\" of config.json", key),
+  fail(ErrorKind::input, {.cause = fmt::format("GGUF cannot express \"{}\" of config.json", key),
                           .place = place,
                           .remedy = "the model cannot be exported without changing what it computes"});
 }
@@ -27,7 +27,7 @@ std::uint32_t u32(std::int64_t value) {
   return static_cast<std::uint32_t>(value);
 }
 
-/// What yarn multiplies cos and sin by where nothing else is said; llama.cpp always does.
+/// Yarn's default factor of cos and sin, which llama.cpp always applies.
 double usual_attention_factor(const RopeConfig& rope) {
   return 1 + 0.1 * std::log(rope.factor);
 }
@@ -35,7 +35,9 @@ double usual_attention_factor(const RopeConfig& rope) {
 void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
   const auto prefix = std::string(config.family->gguf.architecture) + ".rope.scaling.";
   const RopeConfig& rope = config.ropes.front();
-  // llama3 scaling is in a tensor; llama.cpp reads this length for yarn only, an import needs it to find the others.
+  // llama3 scaling is stored in a tensor. llama.cpp reads this length only for yarn, but an import needs it to recover
+  // the
+  // other parameters.
   if (rope.type == Rope::llama3)
     metadata.put_integer(prefix + "original_context_length", u32(std::llround(rope.original_max_position)));
   if (rope.type != Rope::linear && rope.type != Rope::yarn) return;
@@ -51,10 +53,10 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
   if (rope.beta_fast == 32 && rope.beta_slow == 1) return;
   metadata.put_number(prefix + "yarn_beta_fast", static_cast<float>(rope.beta_fast));
   metadata.put_number(prefix + "yarn_beta_slow", static_cast<float>(rope.beta_slow));
-  notes.emplace_back("llama.cpp does not read yarn's beta_fast and beta_slow: it takes 32 and 1");
+  notes.emplace_back("llama.cpp ignores yarn's beta_fast and beta_slow and uses 32 and 1");
 }
 
-/// Whether the windows of all layers are those that a reader of the file assumes.
+/// Whether the layers' windows are the ones that a reader of the file assumes.
 bool follows_windows(const ModelConfig& config) {
   const std::int64_t window = config.attention.front().window;
   for (std::int64_t l = 0; l < config.layers; ++l)
@@ -63,7 +65,7 @@ bool follows_windows(const ModelConfig& config) {
   return true;
 }
 
-/// The tokens that end an answer beside the end token of the vocabulary: those of generation_config.json, or else of
+/// Tokens that end an answer in addition to the vocabulary's end token, from generation_config.json or else
 /// config.json.
 std::vector<std::int32_t> ends_beside(const SpecialTokenSource& from, std::optional<std::int32_t> eos) {
   const auto given = from.generation.find("eos_token_id");
@@ -78,13 +80,13 @@ std::vector<std::int32_t> ends_beside(const SpecialTokenSource& from, std::optio
   return ends;
 }
 
-/// Tokens that end an answer beside the end token, by the keys under which llama.cpp looks for them.
+/// Tokens that end an answer in addition to the end token, by the keys that llama.cpp reads.
 struct MoreEnds {
-  std::optional<std::int32_t> turn, message;  ///< "eot", and "eom": of a message that calls a tool and is gone on with
-  std::vector<std::int32_t> others;           ///< for which there is no key
+  std::optional<std::int32_t> turn, message;  ///< "eot"; "eom", which ends a message with a tool call
+  std::vector<std::int32_t> others;           ///< tokens without a key
 };
 
-// llama.cpp knows those by their texts where a file does not say which they are.
+// llama.cpp recognizes these by their texts if a file does not name them.
 constexpr std::array<std::string_view, 8> kTurnEnds{"<|eot_id|>",         "<|im_end|>", "<|end|>", "<end_of_turn>",
                                                     "<end_of_utterance>", "<turn|>",    "<EOT>",   "[EOT]"};
 constexpr std::array<std::string_view, 1> kMessageEnds{"<|eom_id|>"};
@@ -114,9 +116,9 @@ std::string note_of_ends(const Tokenizer& tokenizer, const std::vector<std::int3
   std::vector<std::string> texts;
   for (const std::int32_t id : others) texts.push_back(tokenizer.token(id));
   return fmt::format(
-      "a GGUF file names three tokens that end an answer, and the model has more: give readers of the file {} as a "
-      "stop "
-      "text, unless they know it as an end",
+      "GGUF stores at most three tokens that end an answer, but the model has more: set {} as a stop string in "
+      "programs "
+      "that use the file, unless they already stop there",
       fmt::join(texts, ", "));
 }
 
@@ -166,8 +168,7 @@ void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<st
   if (window == 0) return;
   metadata.put_integer(prefix + "attention.sliding_window", u32(window));
   if (gguf.full_attention_every == 0)
-    notes.push_back(
-        fmt::format("llama.cpp attends to all tokens: answers differ beyond the window of {} tokens", window));
+    notes.push_back(fmt::format("llama.cpp ignores the sliding window: answers differ beyond {} tokens", window));
 }
 
 std::vector<float> rope_divisors(const ModelConfig& config) {

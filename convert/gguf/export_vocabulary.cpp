@@ -23,17 +23,17 @@ using Kind = SentencePieceModel::Kind;  // the values of tokenizer.ggml.token_ty
 constexpr std::string_view kSpace = "\u2581";
 
 [[noreturn]] void refuse_tokenizer(const fs::path& file, const std::string& cause) {
-  fail(ErrorKind::input, {.cause = cause + ", which a GGUF file has no words for", .place = file.string()});
+  fail(ErrorKind::input, {.cause = cause + ", which GGUF cannot express", .place = file.string()});
 }
 
-/// Texts and types by row, added tokens of the settings and of a tokenizer.json among them.
+/// Fills in texts and types by row, including added tokens from the settings and from tokenizer.json.
 void fill_tokens(const VocabularySource& from, const std::vector<AddedToken>& added_of_json, GgufVocabulary& v) {
   const Tokenizer& tokenizer = from.tokenizer;
   if (tokenizer.size() > from.rows)
-    fail(ErrorKind::input,
-         {.cause = fmt::format("{} tokens, but embeddings for {}", tokenizer.size(), from.rows),
-          .place = from.folder.string(),
-          .remedy = "tokens added to the tokenizer need rows of the embedding (vocab_size in config.json)"});
+    fail(ErrorKind::input, {.cause = fmt::format("the tokenizer has {} tokens, but the model only {} embeddings",
+                                                 tokenizer.size(), from.rows),
+                            .place = from.folder.string(),
+                            .remedy = "resize the embedding to the tokenizer (vocab_size in config.json)"});
   for (std::int32_t id = 0; id < from.rows; ++id) {
     std::string text = id < tokenizer.size() ? tokenizer.token(id) : "";
     const bool gap = text.empty();
@@ -49,7 +49,7 @@ void fill_tokens(const VocabularySource& from, const std::vector<AddedToken>& ad
     v.types[static_cast<std::size_t>(*id)] = static_cast<std::int32_t>(kind);
     if (token.lstrip || token.rstrip || token.single_word)
       v.notes.push_back(
-          fmt::format("GGUF cannot say that \"{}\" takes the blanks beside it or stands alone only", token.content));
+          fmt::format("GGUF cannot express the lstrip, rstrip or single_word setting of \"{}\"", token.content));
   }
   std::unordered_set<std::string_view> seen;
   for (const auto& text : v.tokens)
@@ -61,7 +61,7 @@ void set_type(GgufVocabulary& v, std::optional<std::int32_t> id, Kind kind) {
   if (id) v.types[static_cast<std::size_t>(*id)] = static_cast<std::int32_t>(kind);
 }
 
-/// The steps of a normalizer or pre-tokenizer, those of sequences one by one.
+/// The steps of a normalizer or pre-tokenizer, with sequences flattened.
 std::vector<Json> steps_of(const Json& json) {
   if (!json.is_object()) return {};
   for (const char* list : {"normalizers", "pretokenizers"})
@@ -91,7 +91,7 @@ std::vector<Merge> merges_of(const Json& model) {
     }
     const auto& text = merge.get_ref<const std::string&>();
     const auto space = text.find(' ', 1);
-    check(space != std::string::npos, "the tokenizer was loaded with this merge");
+    check(space != std::string::npos, "a merge must have two parts");
     merges.push_back({text.substr(0, space), text.substr(space + 1)});
   }
   return merges;
@@ -109,7 +109,7 @@ void fill_byte_level(const fs::path& file, const Json& json, GgufVocabulary& v) 
   if (pre == nullptr && nfc) {
     rules.nfc = false;
     pre = gguf_pre_tokenizer_of(rules);
-    v.notes.emplace_back("GGUF cannot say that text is normalized (NFC) before it is cut into tokens");
+    v.notes.emplace_back("GGUF cannot express that text is normalized (NFC) before it is tokenized");
   }
   if (pre == nullptr)
     refuse_tokenizer(file, fmt::format("its pre-tokenizer{} is {}", rules.ignore_merges ? " (with ignore_merges)" : "",
@@ -117,12 +117,12 @@ void fill_byte_level(const fs::path& file, const Json& json, GgufVocabulary& v) 
   v.model = "gpt2";
   v.pre = pre->name;
   for (const Merge& m : merges_of(json["model"])) {
-    if ((m.left + m.right).find(' ') != std::string::npos) refuse_tokenizer(file, "a merge has a blank in it");
+    if ((m.left + m.right).find(' ') != std::string::npos) refuse_tokenizer(file, "a merge contains a blank");
     v.merges.push_back(m.left + " " + m.right);
   }
 }
 
-/// Whether a blank is put in front of a text, by normalizers or by a Metaspace step.
+/// Whether normalizers or a Metaspace step put a blank before the text.
 bool space_prefix(const fs::path& file, const Json& json, GgufVocabulary& v) {
   const auto unknown = [&]() {
     refuse_tokenizer(file, fmt::format("its normalizer is {} and its pre-tokenizer {}",
@@ -135,11 +135,11 @@ bool space_prefix(const fs::path& file, const Json& json, GgufVocabulary& v) {
         cutters[0].value("prepend_scheme", cutters[0].value("add_prefix_space", true) ? "always" : "never");
     if (cutters[0].value("split", true) || cutters[0].value("replacement", std::string(kSpace)) != kSpace) unknown();
     if (scheme == "first")
-      v.notes.emplace_back("llama.cpp puts a blank behind special tokens too, not only at the beginning of a text");
+      v.notes.emplace_back("llama.cpp also inserts a blank after special tokens, not only at the beginning of a text");
     return scheme != "never";
   }
   const Json replace{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
-  // Gemma's cuts at blanks, of which there are none any more.
+  // Gemma's pre-tokenizer splits at blanks, but the normalizer has already replaced them all.
   const Json cuts_nothing{
       {"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
   const bool cut = cutters.size() > 1 || (cutters.size() == 1 && cutters[0] != cuts_nothing);
@@ -150,19 +150,19 @@ bool space_prefix(const fs::path& file, const Json& json, GgufVocabulary& v) {
   return true;
 }
 
-/// sentencepiece knows scores instead of merges: the pieces in the order in which merges make them. That is the same
-/// where every cut of a piece into two pieces is a merge, and the merges of a piece stand together.
+/// sentencepiece has scores instead of merges: pieces are ordered as the merges create them. Both are equivalent if
+/// every split of a piece into two pieces is a merge and the merges that create a piece are consecutive.
 void fill_scores(const fs::path& file, const Json& json, GgufVocabulary& v) {
   std::unordered_map<std::string, std::size_t> ids;
   for (std::size_t i = 0; i < v.tokens.size(); ++i) ids.emplace(v.tokens[i], i);
   v.scores.assign(v.tokens.size(), 0);
-  std::unordered_map<std::size_t, std::size_t> cuts;  // of a piece, among the merges
+  std::unordered_map<std::size_t, std::size_t> cuts;  // merges that create a piece
   std::size_t last = v.tokens.size();
   float score = 0;
   for (const Merge& m : merges_of(json["model"])) {
     const auto piece = ids.at(m.left + m.right);
     if (piece != last && cuts.contains(piece))
-      refuse_tokenizer(file, "its merges are not in the order of the pieces they make");
+      refuse_tokenizer(file, "its merges are not in the order of the pieces that they create");
     if (piece != last) v.scores[piece] = score -= 1;
     ++cuts[piece];
     last = piece;
@@ -176,7 +176,7 @@ void fill_scores(const fs::path& file, const Json& json, GgufVocabulary& v) {
     for (std::size_t cut = 1; cut < text.size(); ++cut)
       possible += (text[cut] & 0xc0) != 0x80 && ids.contains(text.substr(0, cut)) && ids.contains(text.substr(cut));
     if (possible != (cuts.contains(i) ? cuts[i] : 0))
-      refuse_tokenizer(file, fmt::format("not every cut of \"{}\" into two tokens is a merge", text));
+      refuse_tokenizer(file, fmt::format("not every split of \"{}\" into two tokens is a merge", text));
     if (possible == 0) v.scores[i] = score -= 1;
   }
 }
@@ -211,22 +211,21 @@ void fill_from_json(const VocabularySource& from, GgufVocabulary& v) {
 void fill_from_pieces(const VocabularySource& from, GgufVocabulary& v) {
   const auto file = from.folder / "tokenizer.model";
   const auto model = read_sentencepiece_model(file);
-  if (model.algorithm != SentencePieceModel::Algorithm::bpe)
-    refuse_tokenizer(file, "it is not a BPE but a Unigram model");
-  if (model.normalizes) refuse_tokenizer(file, "it replaces characters before it cuts");
-  if (model.remove_extra_whitespaces) refuse_tokenizer(file, "it removes blanks that stand together");
+  if (model.algorithm != SentencePieceModel::Algorithm::bpe) refuse_tokenizer(file, "it is a Unigram model, not BPE");
+  if (model.normalizes) refuse_tokenizer(file, "it replaces characters before it tokenizes");
+  if (model.remove_extra_whitespaces) refuse_tokenizer(file, "it removes repeated blanks");
   fill_tokens(from, {}, v);
   v.model = "llama";
   v.pre = "default";
   v.add_space_prefix = read_tokenizer_settings(from.folder).flag("add_prefix_space").value_or(model.add_dummy_prefix);
-  v.scores.assign(v.tokens.size(), -10000);  // of no piece, as llama.cpp's converter writes it
+  v.scores.assign(v.tokens.size(), -10000);  // score of rows without a piece, as llama.cpp's converter writes it
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     v.scores[i] = model.pieces[i].score;
     if (model.pieces[i].kind != Kind::normal) v.types[i] = static_cast<std::int32_t>(model.pieces[i].kind);
   }
 }
 
-/// Only BOS and EOS can be put around a text.
+/// Checks that only BOS and EOS are added around a text.
 void check_frame(const VocabularySource& from) {
   const auto& special = from.tokenizer.special();
   std::vector<std::int32_t> expected;

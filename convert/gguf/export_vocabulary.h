@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// A tokenizer as GGUF keeps it.
+/// A tokenizer as GGUF stores it.
 struct GgufVocabulary {
   std::string model, pre;           ///< tokenizer.ggml.model and .pre
   std::vector<std::string> tokens;  ///< one per row of the embedding
@@ -18,17 +18,17 @@ struct GgufVocabulary {
   std::vector<float> scores;        ///< sentencepiece only
   std::vector<std::string> merges;  ///< byte-level BPE only
   std::optional<bool> add_space_prefix;
-  std::vector<std::string> notes;  ///< what GGUF cannot say about it, for people
+  std::vector<std::string> notes;  ///< what GGUF cannot express
 };
 
 struct VocabularySource {
   std::filesystem::path folder;  ///< with tokenizer.json or tokenizer.model
   const Tokenizer& tokenizer;    ///< of that folder
-  std::int64_t rows = 0;         ///< of the embedding; those without a token get the name [PAD<row>]
+  std::int64_t rows = 0;         ///< rows of the embedding; a row without a token is named [PAD<row>]
 };
 
-/// Errors (ErrorKind::input): a tokenizer that neither byte-level BPE with rules that llama.cpp has a name for nor
-/// sentencepiece BPE stands for; more tokens than rows; special tokens around a text other than BOS and EOS.
+/// Throws ErrorKind::input for a tokenizer that is neither byte-level BPE with rules known to llama.cpp nor
+/// sentencepiece BPE, for more tokens than rows, and for special tokens other than BOS and EOS around a text.
 GgufVocabulary gguf_vocabulary(const VocabularySource& source);
 
 void put_vocabulary(GgufMetadata& metadata, const GgufVocabulary& vocabulary);

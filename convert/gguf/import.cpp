@@ -46,8 +46,8 @@ void for_rows(const ImportedTensor& tensor, Use&& use) {
   }
 }
 
-/// Whether the values of a folder in T give those of the file again. The last bits of a small one are lost already
-/// where the file adds to it.
+/// Whether values of type T reproduce those of the file exactly. If the file stores value + offset, small values have
+/// already lost their last bits there.
 template <class T>
 bool holds_exactly(const ImportedTensor& tensor) {
   bool exact = true;
@@ -60,7 +60,7 @@ bool holds_exactly(const ImportedTensor& tensor) {
   return exact;
 }
 
-/// float16 or bfloat16 where every value fits one of them, else float32.
+/// float16 or bfloat16 if one of them holds every value exactly, else float32.
 DType exact_dtype(const std::vector<ImportedTensor>& tensors) {
   bool f16 = true, bf16 = true, has_bf16 = false;
   for (const auto& t : tensors) {
@@ -131,10 +131,11 @@ ImportedParts import_gguf(const ImportOptions& options) {
   Json config = gguf_config(file);
   const ModelConfig model = gguf_model_config(file, config);
   if (tokenizer.tokens > model.vocab_size)
-    refuse_gguf(file, fmt::format("{} tokens, but embeddings for {}", tokenizer.tokens, model.vocab_size));
+    refuse_gguf(file, fmt::format("the tokenizer has {} tokens, but the model only {} embeddings", tokenizer.tokens,
+                                  model.vocab_size));
   const auto tensors = gguf_weights(file, model);
   for (const auto& t : tensors)
-    if (!can_dequantize(t.source->type)) dequantize_gguf(t.source->type, {}, {});  // says which types can be read
+    if (!can_dequantize(t.source->type)) dequantize_gguf(t.source->type, {}, {});  // throws, naming the supported types
   const auto dtype = options.dtype ? *options.dtype : exact_dtype(tensors);
   std::vector<TensorSource> sources;
   sources.reserve(tensors.size());

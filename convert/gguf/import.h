@@ -10,10 +10,10 @@ namespace qtrain {
 
 struct ImportOptions {
   std::filesystem::path gguf, output;
-  /// float32, float16 or bfloat16. By default the narrowest that holds every value exactly; quantized weights become
-  /// float32.
+  /// float32, float16 or bfloat16. Default: the narrowest type that holds every value exactly; float32 for quantized
+  /// weights.
   std::optional<DType> dtype = {};
-  Log* log = nullptr;  ///< where to show how far it is
+  Log* log = nullptr;  ///< shows the progress, may be null
 };
 
 enum class ImportedParts : std::uint8_t {
@@ -21,9 +21,9 @@ enum class ImportedParts : std::uint8_t {
   tokenizer,  ///< tokenizer and chat template of a file without tensors
 };
 
-/// Turns a GGUF file of an architecture that a family has into a Hugging Face folder; one
-/// without tensors (a vocabulary, of any architecture) into the files of its tokenizer. Model, tokenizer or tensor
-/// types that cannot be carried over exactly are refused with the reason (ErrorKind::input).
+/// Converts a GGUF file of a supported architecture to a Hugging Face folder, and a file without tensors (a vocabulary
+/// of any architecture) to tokenizer files. Throws ErrorKind::input with the reason if the model, the tokenizer or a
+/// tensor type cannot be converted exactly.
 ImportedParts import_gguf(const ImportOptions& options);
 
 }  // namespace qtrain

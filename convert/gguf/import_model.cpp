@@ -12,25 +12,27 @@
 namespace qtrain {
 namespace {
 
-/// A size that products of three cannot overflow.
+/// A size small enough that a product of three cannot overflow.
 std::int64_t model_size(const GgufFile& file, const std::string& key) {
   const auto size = file.integer(key);
-  if (size < 1 || size > (1 << 20)) refuse_gguf(file, fmt::format("{} is {}, which is not a sensible size", key, size));
+  if (size < 1 || size > (1 << 20))
+    refuse_gguf(file, fmt::format("{} is {}, which is not a plausible size", key, size));
   return size;
 }
 
 double positive_or(const GgufFile& file, const std::string& key, double fallback) {
   const double value = file.number_or(key, fallback);
-  if (!(value > 0) || std::isinf(value)) refuse_gguf(file, fmt::format("{} is {}, not a positive number", key, value));
+  if (!(value > 0) || std::isinf(value))
+    refuse_gguf(file, fmt::format("{} is {}, but must be a positive number", key, value));
   return value;
 }
 
-/// What every model has.
+/// Metadata that every model has.
 struct GgufModel {
   const Family* family = nullptr;
-  std::string prefix;  ///< of its keys
+  std::string prefix;  ///< prefix of its keys
   std::int64_t hidden = 0, ffn = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
-  std::int64_t sliding_window = 0;  ///< 0: none
+  std::int64_t sliding_window = 0;  ///< 0 if none
 };
 
 const Family& family_of(const GgufFile& file) {
@@ -49,7 +51,7 @@ const Family& family_of(const GgufFile& file) {
   if (other) return *other;
   fail(ErrorKind::input, {.cause = fmt::format("architecture \"{}\" is not supported", architecture),
                           .place = file.path().string(),
-                          .remedy = fmt::format("supported are {}", fmt::join(known, ", "))});
+                          .remedy = fmt::format("supported architectures are {}", fmt::join(known, ", "))});
 }
 
 struct Llama3Scaling {
@@ -57,7 +59,7 @@ struct Llama3Scaling {
   double low = 1, high = 4;
 };
 
-/// How often a head turns within the original context, by pair.
+/// Rotations of each pair of a head within the original context.
 std::vector<double> turns_of(const GgufModel& model, const Llama3Scaling& scaling) {
   std::vector<double> turns;
   for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
@@ -67,7 +69,7 @@ std::vector<double> turns_of(const GgufModel& model, const Llama3Scaling& scalin
   return turns;
 }
 
-/// The divisors of the inverse frequencies that Llama 3.1's rope scaling stands for, one per pair.
+/// Divisors of the inverse frequencies that are equivalent to Llama 3.1's rope scaling, one per pair.
 std::vector<double> llama3_divisors(const GgufModel& model, const Llama3Scaling& scaling) {
   std::vector<double> divisors;
   for (const double turns : turns_of(model, scaling)) {
@@ -77,8 +79,8 @@ std::vector<double> llama3_divisors(const GgufModel& model, const Llama3Scaling&
   return divisors;
 }
 
-/// Between the two limits 1 / divisor is a line over the turns: the limits from the two pairs farthest apart on it,
-/// to a thousandth. Where there are no two, the usual ones.
+/// Recovers the two frequency limits: between them, 1 / divisor is linear in the turns, so the two pairs farthest apart
+/// on that line give the limits, rounded to thousandths. Keeps the defaults if there are fewer than two such pairs.
 void find_limits(const GgufModel& model, std::span<const float> divisors, Llama3Scaling& scaling) {
   constexpr double kEdge = 1e-4, kSteps = 1000;
   struct Point {
@@ -98,7 +100,7 @@ void find_limits(const GgufModel& model, std::span<const float> divisors, Llama3
   scaling.high = std::round((low + width) * kSteps) / kSteps;
 }
 
-/// rope_freqs.weight holds divisors only; the parameters they came from are found again and proved.
+/// Recovers the parameters of llama3 rope scaling from the divisors in rope_freqs.weight, and checks them.
 Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) {
   const auto& tensor = file.tensor("rope_freqs.weight");
   if (tensor.type != GgufType::f32 || tensor.numel() != model.head_dim / 2)
@@ -114,8 +116,8 @@ Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) 
   for (std::size_t i = 0; i < given.size(); ++i)
     if (!(std::abs(given[i] - expected[i]) <= 1e-4 * expected[i]))
       refuse_gguf(file,
-                  fmt::format("rope_freqs.weight is not a llama3 rope scaling of a context of {}, and no other is "
-                              "known",
+                  fmt::format("rope_freqs.weight is not a llama3 rope scaling of a context of {}, and no other kind is "
+                              "supported",
                               original));
   return {{"factor", scaling.factor},
           {"high_freq_factor", scaling.high},
@@ -140,7 +142,7 @@ Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
                                    {"yarn_beta_fast", "beta_fast"},
                                    {"yarn_beta_slow", "beta_slow"}})
     if (file.find(prefix + gguf)) scaling[name] = positive_or(file, prefix + gguf, 1);
-  // The other factor multiplies what cos and sin are scaled by anyway.
+  // attn_factor multiplies the default scale of cos and sin.
   if (const double more = positive_or(file, prefix + "attn_factor", 1);
       more != 1 && !scaling.contains("attention_factor"))
     scaling["attention_factor"] = more * (1 + 0.1 * std::log(factor));
@@ -152,7 +154,7 @@ void put_token(Json& config, const GgufFile& file, const std::string& name) {
   if (file.find(key)) config[name + "_token_id"] = file.integer(key);
 }
 
-/// The tokens that end an answer, each once: that of a text, of a turn, and of a message that calls a tool.
+/// The tokens that end an answer, without duplicates: of a text, of a turn, and of a message with a tool call.
 Json end_tokens(const GgufFile& file) {
   const auto tokens = static_cast<std::int64_t>(file.array("tokenizer.ggml.tokens").size());
   Json ends = Json::array();
@@ -170,10 +172,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Refuses windows of layers, and a base of their rotary embedding, other than those that the family gives them.
+/// Refuses sliding windows and rotary bases of layers that differ from the family's.
 void check_windows(const GgufFile& file, const GgufModel& m) {
   const auto refuse = [&](const std::string& key) {
-    refuse_gguf(file, fmt::format("{} is not that of {} models that are known", key, m.family->gguf.architecture));
+    refuse_gguf(file, fmt::format("{} differs from that of the supported {} models", key, m.family->gguf.architecture));
   };
   const GgufFamily& family = m.family->gguf;
   const std::string pattern = m.prefix + "attention.sliding_window_pattern", base = m.prefix + "rope.freq_base_swa";
@@ -200,13 +202,14 @@ GgufModel gguf_model(const GgufFile& file) {
   m.ffn = size("feed_forward_length");
   m.layers = size("block_count");
   if (m.layers > static_cast<std::int64_t>(file.tensors().size()))
-    refuse_gguf(file, fmt::format("{} layers, but only {} tensors", m.layers, file.tensors().size()));
+    refuse_gguf(file,
+                fmt::format("the model has {} layers, but the file only {} tensors", m.layers, file.tensors().size()));
   m.heads = size("attention.head_count");
   m.kv_heads = file.find(m.prefix + "attention.head_count_kv") ? size("attention.head_count_kv") : m.heads;
   m.context = file.integer(m.prefix + "context_length");
   m.sliding_window = file.integer_or(m.prefix + "attention.sliding_window", m.family->gguf.window);
   if (m.heads % m.kv_heads != 0)
-    refuse_gguf(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
+    refuse_gguf(file, fmt::format("{} attention heads cannot share {} key-value heads", m.heads, m.kv_heads));
   const auto key_length = m.prefix + "attention.key_length";
   m.head_dim = file.find(key_length) ? model_size(file, key_length) : m.hidden / m.heads;
   if (file.integer_or(m.prefix + "attention.value_length", m.head_dim) != m.head_dim)
@@ -238,7 +241,7 @@ void put_keys(Json& config, const GgufFile& file, const GgufModel& m) {
   }
 }
 
-/// The tensors of a folder that one of the file holds.
+/// Adds the tensors of a folder that one tensor of the file contains.
 void add_tensors(std::vector<ImportedTensor>& tensors, GgufWeight& weight, const GgufTensor& source) {
   const auto shape = weight.shape_of_one();
   std::int64_t row = 0;
@@ -260,26 +263,27 @@ void refuse_gguf(const GgufFile& file, std::string cause) {
 }
 
 std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const ModelConfig& config) {
-  // Before names are made of what the file says: experts make many of one tensor.
+  // Checked before names are generated from the file's numbers: with experts, one tensor has many names.
   const auto a_layer = static_cast<std::int64_t>(config.family->layer(config, 0).order.size());
   if (config.layers * a_layer > 2 * static_cast<std::int64_t>(file.tensors().size()))
-    refuse_gguf(file, fmt::format("{} layers of {} tensors, but only {} tensors", config.layers, a_layer,
-                                  file.tensors().size()));
+    refuse_gguf(file, fmt::format("the model has {} layers of {} tensors, but the file only {} tensors", config.layers,
+                                  a_layer, file.tensors().size()));
   std::vector<ImportedTensor> tensors;
   std::set<std::string> used{"rope_freqs.weight"};
   for (GgufWeight& weight : gguf_layout(config)) {
     const auto& source = file.tensor(weight.gguf);
     if (source.shape != weight.shape)
-      refuse_gguf(file, fmt::format("tensor \"{}\" has shape {} where {} was expected", weight.gguf,
-                                    shape_text(source.shape), shape_text(weight.shape)));
+      refuse_gguf(file, fmt::format("tensor \"{}\" has shape {}, expected {}", weight.gguf, shape_text(source.shape),
+                                    shape_text(weight.shape)));
     if (weight.rotary_heads > 0 && source.shape.size() == 1 && gguf_block(source.type)->values != 1)
-      refuse_gguf(file, fmt::format("tensor \"{}\" is a vector of type {}", weight.gguf, name_of(source.type)));
+      refuse_gguf(file,
+                  fmt::format("tensor \"{}\" is a vector of the quantized type {}", weight.gguf, name_of(source.type)));
     used.insert(weight.gguf);
     add_tensors(tensors, weight, source);
   }
   for (const auto& [name, tensor] : file.tensors())
     if (!used.contains(name))
-      refuse_gguf(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name,
+      refuse_gguf(file, fmt::format("tensor \"{}\" does not belong to a {} model of {} layers", name,
                                     config.family->gguf.architecture, config.layers));
   return tensors;
 }
@@ -293,7 +297,7 @@ Json gguf_config(const GgufFile& file) {
   put_token(config, file, "eos");
   put_token(config, file, "pad");
   for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    if (!config.contains(id)) config[id] = nullptr;  // for families that have one where a config.json says nothing
+    if (!config.contains(id)) config[id] = nullptr;  // some families have a default if config.json has none
   config["vocab_size"] = model.vocab;
   config["hidden_size"] = model.hidden;
   config["intermediate_size"] = model.ffn;

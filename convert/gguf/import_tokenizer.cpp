@@ -43,7 +43,7 @@ Vocabulary read_vocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-/// The text of the token that a key such as "tokenizer.ggml.bos_token_id" names; none for one that is not in use.
+/// Text of the token that a key such as "tokenizer.ggml.bos_token_id" names; empty if it is unused.
 std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& vocabulary, const std::string& key) {
   if (!file.find(key)) return {};
   const auto id = file.integer(key);
@@ -53,13 +53,13 @@ std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& v
   return std::string(vocabulary.tokens[static_cast<std::size_t>(id)]);
 }
 
-/// A yes or no of the metadata, where there is one.
+/// A boolean of the metadata, if present.
 std::optional<bool> flag(const GgufFile& file, const std::string& key) {
   const auto* v = file.find(key);
   return v != nullptr && v->is_boolean() ? std::optional(v->get<bool>()) : std::nullopt;
 }
 
-/// Whether the tokens that begin and end a text are added to it.
+/// Whether BOS and EOS are added to a text.
 struct Ends {
   bool bos = false, eos = false;
 };
@@ -69,7 +69,7 @@ Ends ends_of(const GgufFile& file, Ends otherwise) {
           flag(file, "tokenizer.ggml.add_eos_token").value_or(otherwise.eos)};
 }
 
-/// The tokens of Phi-3 swallow the blanks behind them, all but these; a GGUF file cannot say so.
+/// Whether a token strips the blanks after it. Most special tokens of Phi-3 do, but GGUF cannot express it.
 bool strips_behind(const GgufFile& file, std::string_view token) {
   std::string name = file.find("general.name") ? file.text("general.name") : "";
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -94,7 +94,7 @@ Json added_tokens(const GgufFile& file, const Vocabulary& vocabulary) {
 }
 
 Json vocabulary_json(const Vocabulary& vocabulary) {
-  Json::object_t ids;  // filled without look-ups, which are linear in an ordered object
+  Json::object_t ids;  // filled directly, because lookups in an ordered object take linear time
   ids.reserve(vocabulary.tokens.size());
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
     if (vocabulary.types[i] != TokenType::unused) ids.emplace_back(std::string(vocabulary.tokens[i]), i);
@@ -115,7 +115,7 @@ Json bpe_model(const Vocabulary& vocabulary, Json merges) {
   return model;
 }
 
-/// BOS and EOS around a text, as a TemplateProcessing; null when there is neither.
+/// A TemplateProcessing that adds BOS and EOS around a text; null if neither is added.
 Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
   const auto bos = ends.bos ? named_token(file, vocabulary, "tokenizer.ggml.bos_token_id") : std::nullopt;
   const auto eos = ends.eos ? named_token(file, vocabulary, "tokenizer.ggml.eos_token_id") : std::nullopt;
@@ -139,13 +139,13 @@ Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, Ends end
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", specials}};
 }
 
-/// What becomes of a file without a name is llama.cpp's guess, which need not be the model's own rule.
+/// The file's pre-tokenizer. Without a name it is llama.cpp's default, which may differ from the model's own rules.
 const GgufPreTokenizer& pre_tokenizer_of(const GgufFile& file) {
   const auto name = file.find("tokenizer.ggml.pre") ? file.text("tokenizer.ggml.pre") : "default";
   if (const auto* pre = gguf_pre_tokenizer(name)) return *pre;
-  fail(ErrorKind::input, {.cause = fmt::format("pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known", name),
+  fail(ErrorKind::input, {.cause = fmt::format("unknown pre-tokenizer \"{}\" (tokenizer.ggml.pre)", name),
                           .place = file.path().string(),
-                          .remedy = "known are " + gguf_pre_tokenizer_names()});
+                          .remedy = "known names are " + gguf_pre_tokenizer_names()});
 }
 
 Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
@@ -170,7 +170,7 @@ std::size_t code_points(std::string_view s) {
   return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-/// sentencepiece keeps scores, not merges: every cut of a piece into two pieces is a merge, the best scores first.
+/// sentencepiece stores scores, not merges: every split of a piece into two pieces is a merge, best scores first.
 Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
   const auto& scores = file.array("tokenizer.ggml.scores");
   if (scores.size() != vocabulary.tokens.size())
@@ -234,7 +234,7 @@ Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary,
           {"model", std::move(model)}};
 }
 
-/// One template, or a list of named ones; null when there is none.
+/// One template or a list of named ones; null if there is none.
 Json chat_template(const GgufFile& file) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
   Json named = Json::array();
@@ -266,7 +266,7 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file) {
     fail(ErrorKind::input,
          {.cause = fmt::format("tokenizer model \"{}\" (tokenizer.ggml.model) is not supported", kind),
           .place = file.path().string(),
-          .remedy = "supported are gpt2 (byte-level BPE) and llama (sentencepiece)"});
+          .remedy = "supported models are gpt2 (byte-level BPE) and llama (sentencepiece)"});
   }
   files.special_tokens = Json::object();
   for (const auto& [name, key] :

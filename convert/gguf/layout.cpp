@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-/// The weights of one layer, from its table.
+/// Adds the weights of one layer, from the family's table.
 class LayerLayout {
  public:
   LayerLayout(const ModelConfig& config, std::int64_t index, std::vector<GgufWeight>& out)
@@ -42,7 +42,7 @@ class LayerLayout {
 
  private:
   static const std::string& named(const std::string& gguf) {
-    check(!gguf.empty(), "a parameter of a family that GGUF has, without its name there");
+    check(!gguf.empty(), "a parameter of a family with a GGUF architecture has no GGUF name");
     return gguf;
   }
 

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-// Regular expressions as the models' own tokenizer.json files have them.
+// Regular expressions as in the models' own tokenizer.json files.
 constexpr std::string_view kDigit = R"(\p{N})";
 constexpr std::string_view kDigits = R"(\p{N}+)";
 constexpr std::string_view kUpToThreeDigits = R"(\p{N}{1,3})";
@@ -33,7 +33,7 @@ constexpr std::string_view kGpt4o =
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kSpacedLetters = R"(\s?\p{L}+)";
 constexpr std::string_view kSpacedPunctuation = R"(\s?\p{P}+)";
-constexpr std::string_view kSpacedCasedLetters =  // of the alphabets with upper and lower case
+constexpr std::string_view kSpacedCasedLetters =  // alphabets with upper and lower case
     R"(\s?[)"
     R"(A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ)"
     R"(ὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ)"
@@ -61,7 +61,7 @@ constexpr std::string_view kDeepseekV3Splits[] = {kUpToThreeDigits, kIdeographsA
 constexpr std::string_view kFalconSplits[] = {kPunctuationAndTick, kGpt2, kThreeDigits};
 constexpr std::string_view kDefaultSplits[] = {kPunctuation, kGpt2, kDigits, kThreeDigits};
 
-// The names are llama.cpp's. Among those of equal rules the first is the one that is written.
+// Names as in llama.cpp. Of several names with the same rules, exports use the first.
 constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.name = "gpt-2", .splits = kGpt2Splits},
     {.name = "phi-2", .splits = kGpt2Splits},
@@ -108,7 +108,7 @@ Json byte_level(std::string_view last_split) {
   return {{"type", "ByteLevel"},
           {"add_prefix_space", false},
           {"trim_offsets", true},
-          {"use_regex", last_split == kGpt2}};  // the expression that the step has built in
+          {"use_regex", last_split == kGpt2}};  // the step's built-in expression
 }
 
 Json split(std::string_view regex) {
@@ -116,7 +116,7 @@ Json split(std::string_view regex) {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
-/// Adds the expressions that a step of a tokenizer.json stands for. False where there are none for it.
+/// Adds the expressions that are equivalent to a step of a tokenizer.json. Returns false if there are none.
 bool add_splits(const Json& step, std::vector<std::string>& splits) {
   const auto type = step.value("type", "");
   if (type == "Sequence") {
@@ -132,7 +132,7 @@ bool add_splits(const Json& step, std::vector<std::string>& splits) {
   if (type == "Digits" || type == "Punctuation") return type == "Digits" || step.value("behavior", "") == "Contiguous";
   if (type != "Split" || !step.at("pattern").contains("Regex")) return false;
   splits.push_back(step["pattern"]["Regex"]);
-  // Where an expression matches every character, removing what it does not match changes nothing.
+  // These expressions match every character, so removing what they do not match changes nothing.
   const auto behavior = step.at("behavior").get<std::string>();
   return behavior == "Isolated" || (behavior == "Removed" && step.value("invert", false));
 }

@@ -1,5 +1,5 @@
 'use strict';
-// The page is made here, of the data in #data. Texts of a run become text nodes and nothing else.
+// Builds the page from the data in #data. Texts of a run only become text nodes.
 const data = JSON.parse(document.getElementById('data').textContent);
 const runs = data.runs, many = runs.length > 1;
 const view = { axis: 'steps', range: null, smoothing: 0, charts: [] };
@@ -21,7 +21,7 @@ function shape(tag, attributes, text) {
   return made;
 }
 
-// Numbers for people.
+// Formats numbers.
 function short(x) {
   if (x === null || x === undefined) return '–';
   const size = Math.abs(x);
@@ -65,13 +65,13 @@ const specs = [
   { title: 'Gradient norm', log: true, curves: [['grad_norm', 'gradient norm', { smooth: true }]] },
   { title: 'Throughput', unit: 'tokens/s', zero: true, curves: [['tokens_per_second', 'tokens/s', { smooth: true }]] },
   { title: 'Memory', unit: 'MiB', zero: true, plan: true,
-    curves: [['device_mb', 'taken by the run', {}], ['rss_mb', 'whole process', { dash: '2 3' }]] },
-  { title: 'Share of the time waiting for data', zero: true, curves: [['data_wait', 'share', {}]] },
-  { title: 'Loss of the routers', log: true, curves: [['aux_loss', 'routers', { smooth: true }]] },
+    curves: [['device_mb', 'used by the run', {}], ['rss_mb', 'whole process', { dash: '2 3' }]] },
+  { title: 'Share of time spent waiting for data', zero: true, curves: [['data_wait', 'share', {}]] },
+  { title: 'Router loss', log: true, curves: [['aux_loss', 'routers', { smooth: true }]] },
   { title: 'Loss scale', log: true, curves: [['loss_scale', 'scale', {}]] },
 ];
 
-// Of all values before, later ones count more; without a bias to the first.
+// Exponential moving average, corrected for the bias toward the first value.
 function smoothed(values, weight) {
   let sum = 0, weights = 0;
   return values.map((v) => {
@@ -274,7 +274,7 @@ function controls() {
   return element('div', { class: 'bar' }, element('label', {}, 'Over', axis),
     element('label', {}, 'Smoothing', slider, said),
     element('button', { id: 'whole', type: 'button', disabled: true, onclick: () => zoom(null) }, 'Whole run'),
-    element('span', { class: 'soft' }, 'Drag over a chart to zoom in, double-click to see all.'));
+    element('span', { class: 'soft' }, 'Drag over a chart to zoom in; double-click to see the whole run.'));
 }
 function charts() {
   view.charts = specs.map((spec) => new Chart(spec)).filter((chart) => chart.lines.some((line) => line.curve));
@@ -282,8 +282,8 @@ function charts() {
   const of = (kind) => Math.max(...runs.flatMap((r) => Object.values(r.curves).map((c) => c[kind].length ?? c[kind])), 0);
   const all = of('points'), shown = of('values');
   return [element('h2', {}, 'Curves'), controls(), element('div', { class: 'charts' }, view.charts.map((c) => c.make())),
-    all > shown ? element('p', { class: 'soft' }, `Of up to ${short(all)} points of a curve ${short(shown)} are drawn, ` +
-      'among them the least and the largest of every stretch.') : null];
+    all > shown ? element('p', { class: 'soft' }, `Curves show at most ${short(shown)} of up to ${short(all)} points, ` +
+      'including the least and the greatest of every stretch.') : null];
 }
 
 // --- Head ---
@@ -356,7 +356,7 @@ function memoryAndTime() {
     const plan = Object.entries(run.memory_plan).filter(([name, x]) => name !== 'total' && x > 0).sort((a, b) => b[1] - a[1]);
     const f = run.figures, name = many ? `${run.name}: ` : '';
     if (plan.length) {
-      const drawn = f.peak_memory_mb === null ? '' : `, of which ${mib(f.peak_memory_mb)} were taken`;
+      const drawn = f.peak_memory_mb === null ? '' : `, of which ${mib(f.peak_memory_mb)} were used`;
       cards.push(element('div', { class: 'card' }, element('h3', {}, `${name}Memory plan`),
         element('div', { class: 'soft' }, `${mib(f.planned_memory_mb)} planned${drawn}`),
         shares(plan, (x) => mib(x / 1048576))));
@@ -386,7 +386,7 @@ function samples() {
         const at = there && there.step !== step ? `(step ${short(there.step)})` : '';
         return element('div', {}, element('span', { class: 'soft' }, name, at),
           element('div', { style: 'white-space:pre-wrap;overflow-wrap:anywhere' }, row ? row[1] || '(nothing)' : '–',
-            row && row[2] === 'length' ? element('span', { class: 'soft', title: 'cut at sample_max_new_tokens' }, ' …') : null));
+            row && row[2] === 'length' ? element('span', { class: 'soft', title: 'cut off at sample_max_new_tokens' }, ' …') : null));
       })))));
   };
   const slider = element('input', { type: 'range', min: 0, max: steps.length - 1, value: steps.length - 1, step: 1,
@@ -414,7 +414,7 @@ function config() {
   });
   const body = element('tbody', {}), count = element('span', { class: 'soft' });
   const search = element('input', { type: 'search', placeholder: 'find a key', 'aria-label': 'find a key', oninput: () => show() });
-  const kinds = many ? [['differ', 'that differ'], ['given', 'that were given'], ['all', 'all']] : [['given', 'that were given'], ['all', 'all']];
+  const kinds = many ? [['differ', 'that differ'], ['given', 'set in the config'], ['all', 'all']] : [['given', 'set in the config'], ['all', 'all']];
   const kind = element('select', { 'aria-label': 'which keys', onchange: () => show() },
     kinds.map(([value, name]) => element('option', { value }, name)));
   const show = () => {
@@ -444,6 +444,6 @@ function environment() {
 
 document.getElementById('page').replaceChildren(...[head(), element('div', { style: 'margin-top:12px' }, allNotes()), charts(),
   memoryAndTime(), samples(), config(), environment(),
-  element('footer', { class: 'soft' }, `qtrain ${data.version}. This page is one file and loads nothing.`)].flat(2).filter(Boolean));
+  element('footer', { class: 'soft' }, `qtrain ${data.version}. This page is self-contained and loads nothing.`)].flat(2).filter(Boolean));
 drawAll();
 new ResizeObserver(drawAll).observe(document.getElementById('page'));

@@ -63,15 +63,15 @@ TEST_F(Chat, ATerminateSignalEndsItAtThePromptAndInAnAnswer) {
   const std::string folder = model(32768);
   for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) {
     Process chat(on_a_terminal(folder));
-    ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+    ASSERT_TRUE(chat.waits_for("Ctrl-D quits.\r\n")) << chat.said();
     chat.signal(number);
     const Outcome outcome = chat.wait(kSoon);
     EXPECT_EQ(outcome.code, 75) << outcome.err;
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("stopped by a signal"), Not(HasSubstr("warning: Ctrl-D ends"))));
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("stopped by a signal"), Not(HasSubstr("warning: press Ctrl-D"))));
   }
   let_answers_never_end(folder);
   Process chat(on_a_terminal(folder));
-  ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+  ASSERT_TRUE(chat.waits_for("Ctrl-D quits.\r\n")) << chat.said();
   chat.type("hello\r");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   chat.signal(SIGTERM);
@@ -92,7 +92,7 @@ TEST_F(Chat, ATerminateSignalInAnAnswerEndsItWhileMessagesComeFromAPipe) {
   launch.columns.reset();
   launch.argv.insert(launch.argv.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" < " + pipe.string()});
   Process chat(launch);
-  ASSERT_TRUE(chat.waits_for("Ctrl-D ends")) << chat.said();
+  ASSERT_TRUE(chat.waits_for("Ctrl-D quits.")) << chat.said();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   chat.signal(SIGTERM);
   const Outcome outcome = chat.wait(kSoon);
@@ -116,19 +116,19 @@ TEST_F(Chat, AnInterruptWhileTheModelLoadsEndsIt) {
   chat.type("\x03");
   const Outcome outcome = chat.wait(kSoon);
   EXPECT_EQ(outcome.code, 75) << outcome.err;
-  EXPECT_THAT(outcome.err, Not(HasSubstr("Ctrl-D ends")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("Ctrl-D quits")));
 }
 
 TEST_F(Chat, AMessageWithoutRoomIsLeftOutAndTheConversationStays) {
   const std::string folder = model(96), file = (folder_ / "saved.jsonl").string(), words(200, 'q');
   const Outcome outcome = piped(folder, "hello\n" + words + "\nagain\n/save " + file + "\n");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("and there is room for 96"), HasSubstr("/save FILE.jsonl"),
-                                 HasSubstr("/reset"), HasSubstr("4 messages added")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("but the context holds only 96"), HasSubstr("/save FILE.jsonl"),
+                                 HasSubstr("/reset"), HasSubstr("added 4 messages")));
   const Json messages = read_jsonl(file).at(0).at("messages");
   EXPECT_EQ(messages[0].at("content"), "hello");
   EXPECT_EQ(messages[2].at("content"), "again");
-  EXPECT_THAT(piped(folder, "hello\n", "500").err, HasSubstr("the conversation has the 96 that there is room for"));
+  EXPECT_THAT(piped(folder, "hello\n", "500").err, HasSubstr("the conversation fills the context of 96 tokens"));
 }
 
 TEST_F(Chat, HasRoomBeyond4096Tokens) {
@@ -137,7 +137,7 @@ TEST_F(Chat, HasRoomBeyond4096Tokens) {
   for (int i = 0; i < 1300; ++i) message += std::to_string(i * 7919 % 1000) + " ";
   const Outcome outcome = piped(folder, message + "\n");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("[cut at 5 tokens"));
+  EXPECT_THAT(outcome.err, HasSubstr("[cut off after 5 tokens"));
 }
 
 TEST_F(Chat, SavesNothingWithoutAnAnswer) {
@@ -152,8 +152,8 @@ TEST_F(Chat, AnswersItsCommandsWithQuietToo) {
   const Outcome outcome = qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", "2", "--quiet"},
                                   .input = "/help\nhello\n/save " + file + "\n"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("forget all turns"), HasSubstr("[cut at 2 tokens"),
-                                 HasSubstr("2 messages added to " + file)));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("start a new conversation"), HasSubstr("[cut off after 2 tokens"),
+                                 HasSubstr("added 2 messages to " + file)));
 }
 
 TEST_F(Chat, ComparesAnAdapterWithItsModel) {

@@ -250,7 +250,7 @@ TEST_F(Checkpoints, OfEarlierRunsAreListedAndRemovedByClean) {
   const fs::path old = output_ / "checkpoint-1.superseded";
   Outcome outcome = qtrain_ok({.words = {"clean", output_.string()}});
   EXPECT_THAT(outcome.out, HasSubstr(old.string()));
-  EXPECT_THAT(outcome.out, HasSubstr("2 superseded checkpoints listed; --yes removes them"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 superseded checkpoints listed; add --yes to remove them"));
   ASSERT_TRUE(fs::exists(old));
   outcome = qtrain_ok({.words = {"clean", output_.string(), "--yes", "--json"}});
   const Json report = parse_json(outcome.out, "clean");

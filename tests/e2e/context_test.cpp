@@ -242,7 +242,7 @@ TEST_F(Context, ATimelineIsHeldAgainstTheScheduleOfItsRun) {
   write_file(at("run.json"), dump_json(config));
   EXPECT_THAT(read_text(at("out/trace-rank-1.json")), HasSubstr("\"keys: all_to_all of"));
   const std::vector<std::string> words{"estimate", at("run.json").string(), "--trace", at("out").string()};
-  EXPECT_THAT(qtrain_ok({.words = words}).out, HasSubstr(" updates of 2 ranks, in the median"));
+  EXPECT_THAT(qtrain_ok({.words = words}).out, HasSubstr(" updates of 2 ranks, median"));
 }
 
 /// Three key heads, each of two query heads.

@@ -165,7 +165,7 @@ TEST_F(HarnessRanks, AreAsManyAsThereAreGpus) {
   config.update({{"max_steps", 1}, {"gradient_accumulation_steps", 1}, {"use_cuda_graphs", false}});
   const Outcome outcome = Process(launch(config, 3)).wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("starting 3 ranks on this machine, 3 in all"));
+  EXPECT_THAT(outcome.err, HasSubstr("starting 3 ranks on this machine, 3 in total"));
   EXPECT_EQ(read_json(folder_ / "out/resolved_config.json").at("values").at("nproc").at("value"), 3);
 }
 

@@ -176,7 +176,7 @@ TEST_F(CudaRun, SaysBeforeTheFirstStepWhatDoesNotFit) {
   const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});
   unsetenv("QTRAIN_EMULATION");
   EXPECT_EQ(outcome.code, 4);
-  for (const char* text : {"activations", "optimizer", "MiB there", "per_device_train_batch_size=", "saves"})
+  for (const char* text : {"activations", "optimizer", "MiB are available", "per_device_train_batch_size=", "saves"})
     EXPECT_THAT(outcome.err, ::testing::HasSubstr(text));
 }
 

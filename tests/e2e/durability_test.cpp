@@ -253,7 +253,7 @@ TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
   EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
   EXPECT_THAT(outcome.err, HasSubstr((disk / "out/checkpoint-1").string() + " is whole: the same command goes on"));
   EXPECT_THAT(outcome.out, Not(HasSubstr(".tmp")));
-  EXPECT_THAT(outcome.out, HasSubstr("checkpoint-1: all files are what was saved"));
+  EXPECT_THAT(outcome.out, HasSubstr("checkpoint-1: all files match their recorded hashes"));
 }
 
 // From where the program can be loaded to where the run has enough, so that another allocation fails each time.

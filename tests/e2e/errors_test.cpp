@@ -106,7 +106,7 @@ TEST_F(Errors, ADiskTooSmallForTheResultIsToldBeforeTheFirstStep) {
   if (!fs::exists("/usr/bin/unshare") || on_disk("true").code != 0) GTEST_SKIP() << "no file system can be mounted";
   const Outcome outcome = on_disk(std::string(QTRAIN_PROGRAM) + " " + (folder_ / "run.json").string());
   EXPECT_EQ(outcome.code, 6) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr(disk + "/out: the result takes"), HasSubstr("MB are free")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(disk + "/out: the result needs"), HasSubstr("MB are free")));
   EXPECT_EQ(outcome.err.find("step 1"), std::string::npos) << "nothing is trained";
 }
 
@@ -305,7 +305,7 @@ TEST_F(Errors, AnExportToAFolderIsRefusedBeforeTheWork) {
   const std::string model = (kGoldens / "llama_gqa3_tied").string(), out = folder_.path().string();
   const Outcome outcome = qtrain({.words = {"export", "--model", model, "--output", out}});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("name a file")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("name of a file")));
 }
 
 TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {

@@ -109,12 +109,12 @@ TEST_F(EstimateOf, AGivenShareIsNoRange) {
       EXPECT_EQ(range.at("high"), e.at(key)) << key;
     }
     const std::string text = estimate(c, words).out;
-    EXPECT_THAT(text, ::testing::ContainsRegex("speed +about [0-9]+ tokens/s, predicted\n"));
+    EXPECT_THAT(text, ::testing::ContainsRegex("speed +about [0-9]+ tokens/s [(]predicted[)]\n"));
     EXPECT_THAT(text, ::testing::ContainsRegex("time +about [0-9.]+ m?s [(]"));
   }
   const std::vector<std::string> usual{"--no_data", "--gpu", "H100", "--price_per_hour", "1000000000"};
   const std::string text = estimate(c, usual).out;
-  EXPECT_THAT(text, ::testing::ContainsRegex("speed +about [0-9]+ to [0-9]+ tokens/s, predicted\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("speed +about [0-9]+ to [0-9]+ tokens/s [(]predicted[)]\n"));
   EXPECT_THAT(text, ::testing::ContainsRegex("time +about [0-9.]+ to [0-9.]+ m?s [(]"));
   EXPECT_THAT(text, ::testing::ContainsRegex("cost +about [0-9.]+ to [0-9.]+\n"));
 }
@@ -178,7 +178,7 @@ TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
   full["per_device_train_batch_size"] = static_cast<std::int64_t>((0.95 * there - total(1)) / row) + 1;
   const Json tight = json(full, {"--no_data", "--gpu", "RTX 3090"});
   hold(tight, full, "RTX 3090");
-  EXPECT_THAT(estimate(full, {"--no_data", "--gpu", "RTX 3090"}).out, HasSubstr("\nlittle room           9"));
+  EXPECT_THAT(estimate(full, {"--no_data", "--gpu", "RTX 3090"}).out, HasSubstr("\nlittle room           uses 9"));
 }
 
 // What costs time to save memory that there is; each remark begins with its key.

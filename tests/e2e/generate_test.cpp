@@ -288,7 +288,7 @@ TEST_F(Generate, ChatIgnoresEmptyLinesAndMarksCutAnswers) {
   const Outcome plain = qtrain_ok({.words = words, .input = "hello\nagain\n"});
   const Outcome gaps = qtrain_ok({.words = words, .input = "\nhello\n  \n\nagain\n"});
   EXPECT_EQ(gaps.out, plain.out);
-  EXPECT_THAT(plain.err, HasSubstr("[cut at 3 tokens; --max_new_tokens]"));
+  EXPECT_THAT(plain.err, HasSubstr("[cut off after 3 tokens: raise --max_new_tokens for longer answers]"));
 }
 
 TEST_F(Generate, ChatTakesCommands) {
@@ -303,7 +303,7 @@ TEST_F(Generate, ChatTakesCommands) {
   const Outcome help = said("/help\n/unheard\n/save\n");
   EXPECT_EQ(help.out, "");
   EXPECT_THAT(help.err, ::testing::AllOf(HasSubstr("/reset"), HasSubstr("/system TEXT"), HasSubstr("/save FILE"),
-                                         HasSubstr("no command /unheard"), HasSubstr("needs the name of a file")));
+                                         HasSubstr("no command /unheard"), HasSubstr("needs a file name")));
   const fs::path file = folder_ / "saved.jsonl";
   said("/system s\nhello\n/save " + file.string() + "\n/reset\n//a\n/save " + file.string() + "\n/save /nowhere/x\n");
   const auto rows = read_jsonl(file);
@@ -325,11 +325,11 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
                       .columns = 100};
   {
     Process chat(launch);
-    ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+    ASSERT_TRUE(chat.waits_for("Ctrl-D quits.\r\n")) << chat.said();
     chat.type("/hexp\x7f\x7flp\r");  // a line with a slip, corrected
-    ASSERT_TRUE(chat.waits_for("forget all turns")) << chat.said();
+    ASSERT_TRUE(chat.waits_for("start a new conversation")) << chat.said();
     chat.type("\x03");
-    ASSERT_TRUE(chat.waits_for("warning: Ctrl-D ends\r\n> ")) << "Ctrl-C ended the program: " << chat.said();
+    ASSERT_TRUE(chat.waits_for("warning: press Ctrl-D to quit\r\n> ")) << "Ctrl-C ended the program: " << chat.said();
     const auto stopped = [&] { return chat.said().find("[stopped after ") != std::string::npos; };
     const auto seen_within_a_minute = [](const auto& seen) {
       for (int i = 0; i < 6000 && !seen(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -354,10 +354,10 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
     const Outcome o = chat.wait();
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_GT(o.out.size(), 10u);
-    EXPECT_THAT(o.err, ::testing::Not(HasSubstr("[cut at")));
+    EXPECT_THAT(o.err, ::testing::Not(HasSubstr("[cut off")));
   }
   Process again(launch);
-  ASSERT_TRUE(again.waits_for("Ctrl-D ends\r\n")) << again.said();
+  ASSERT_TRUE(again.waits_for("Ctrl-D quits.\r\n")) << again.said();
   ASSERT_TRUE(again.waits_for("> ")) << again.said();
   again.type("\x1b[A\r");  // up: the last line
   EXPECT_TRUE(again.waits_for("no command /unheard; /help lists them\r\n> ")) << again.said();

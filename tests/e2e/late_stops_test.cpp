@@ -125,7 +125,7 @@ TEST_F(Interrupted, TuningWritesTheFastestWhenItIsStoppedBehindItsLastTrial) {
   if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const Outcome outcome = Process(*launch).wait();
   EXPECT_EQ(outcome.code, 75) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("stopped: the fastest of what was measured is written"));
+  EXPECT_THAT(outcome.err, HasSubstr("stopped: wrote the fastest config measured so far"));
   EXPECT_EQ(read_json(at("run.tuned.json")).at("_written_by"), "qtrain tune");
 }
 

@@ -105,7 +105,7 @@ TEST(MergeOfParts, RefusesAnAdapterThatChangesNothing) {
   const Outcome outcome = qtrain(
       {.words = {"merge", "--model", kBaseOfParts, "--adapter", folder / "adapter", "--output", folder / "out"}});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("has nothing for"));
+  EXPECT_THAT(outcome.err, HasSubstr("has no tensors for"));
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 

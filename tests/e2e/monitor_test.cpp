@@ -111,7 +111,7 @@ TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
   EXPECT_EQ(of_run["verdict"], "ended") << of_run;
   EXPECT_EQ(of_run["findings"].size(), 1u) << of_run;
   EXPECT_THAT(qtrain_ok({.words = short_watch({"--run", (folder_ / "done").string()})}).out,
-              HasSubstr("ended: no process writes to " + (folder_ / "done").string()));
+              HasSubstr("ended: no running process writes to " + (folder_ / "done").string()));
 }
 
 TEST_F(Monitor, FollowsARun) {
@@ -128,7 +128,7 @@ TEST_F(Monitor, FollowsARun) {
   run.signal(SIGINT);
   run.wait();
   const Outcome after = qtrain_ok({.words = short_watch({"--run", (folder_ / "out").string()})});
-  EXPECT_THAT(after.err, HasSubstr("no process writes to"));
+  EXPECT_THAT(after.err, HasSubstr("no running process writes to"));
 }
 
 TEST_F(Monitor, RefusesWhatItCannotWatch) {

@@ -30,7 +30,7 @@ class BehindNginx : public ::testing::Test {
     write_letter_tokenizer(folder_ / "model", read_json(folder_ / "model/config.json").at("vocab_size"));
     server_.emplace(launch_of({.words = {"serve", "--model", (folder_ / "model").string(), "--port", "0", "--token",
                                          "secret", "--threads", "1"}}));
-    ASSERT_TRUE(server_->waits_for("ends)\n")) << server_->said();
+    ASSERT_TRUE(server_->waits_for("quit)\n")) << server_->said();
     const std::string said = server_->said();
     std::smatch url;
     ASSERT_TRUE(std::regex_search(said, url, std::regex(R"(ready: http://(127\.0\.0\.1:\d+) )"))) << said;

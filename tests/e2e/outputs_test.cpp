@@ -188,7 +188,7 @@ TEST_F(Outputs, LeaveAFileThatWasMadeMeanwhile) {
   const Outcome o = verifying.wait();
   EXPECT_EQ(o.code, 0) << o.out << o.err;
   EXPECT_EQ(bytes_of(at("statement.json")), mine);
-  EXPECT_THAT(o.err, HasSubstr("the result is in " + at("statement.json.2")));
+  EXPECT_THAT(o.err, HasSubstr("writing the result to " + at("statement.json.2")));
   EXPECT_TRUE(read_json(at("statement.json.2")).contains("predicate"));
 }
 

@@ -62,7 +62,7 @@ TEST_F(Preprocess, RowsWithEmptyAnswersThatAreSkippedAreCounted) {
                     {"skip_empty_answers", true}};
   for (const char* from : {"made", "cached"}) EXPECT_EQ(run(config).at("empty_answers"), 1) << from;
   const Outcome text = qtrain_ok({.words = {"preprocess", (folder_ / "run.json").string()}});
-  EXPECT_THAT(text.out, HasSubstr("skipped               1 row with an empty answer, the first "));
+  EXPECT_THAT(text.out, HasSubstr("skipped               1 row with an empty answer, first "));
   EXPECT_THAT(text.out, HasSubstr("rows.jsonl:2: the completion is empty"));
 }
 

@@ -240,7 +240,7 @@ TEST_F(Ranks, ARunGoesOnByItself) {
   ::kill(run.of(1), SIGKILL);
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("starting the ranks again from the last checkpoint; 0 more restarts"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("restarting the ranks from the last checkpoint; 0 more restarts"),
                                  HasSubstr("resumed from")));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
@@ -250,7 +250,7 @@ TEST_F(Ranks, MoreThanThereAreProcessorsAreToldOf) {
   config["max_steps"] = 1;
   Launch launch = launch_of({.words = words(config)});
   launch.argv.insert(launch.argv.begin(), {"/usr/bin/taskset", "-c", "0"});
-  EXPECT_THAT(Process(launch).wait().err, HasSubstr("warning: 2 ranks share 1 processor, and wait for each other"));
+  EXPECT_THAT(Process(launch).wait().err, HasSubstr("warning: 2 ranks share 1 processor and slow each other down"));
 }
 
 TEST_F(Ranks, TheSlowestIsTold) {
@@ -307,7 +307,7 @@ TEST_F(Ranks, ARestartKeepsToTheCheckpointThatWasNamed) {
   Process process(launch_of({.words = all}));
   ASSERT_TRUE(process.waits_for("step 6/")) << process.said();
   ::kill(children_of(process.pid()).at(1), SIGKILL);
-  ASSERT_TRUE(process.waits_for("starting the ranks again; 0 more restarts")) << process.said();
+  ASSERT_TRUE(process.waits_for("restarting the ranks; 0 more restarts")) << process.said();
   ASSERT_TRUE(process.waits_for("step 9/")) << process.said();
   process.signal(SIGTERM);
   const std::string said = process.wait().err;

@@ -82,7 +82,7 @@ std::vector<Example> examples(const World& w) {
        {"output", "matrices"}},
       {"export", {"export", "--model", model, "--output", gguf}, "exported", {"output", "tensors", "notes"}},
       {"import", {"import", gguf, "--output", w.path("imported")}, "imported", {"output", "parts"}},
-      {"inspect", {"inspect", w.path("chat_out/checkpoint-1"), "--verify"}, "what was saved", {"kind", "verified"}},
+      {"inspect", {"inspect", w.path("chat_out/checkpoint-1"), "--verify"}, "recorded hashes", {"kind", "verified"}},
       {"bench", {"bench", "copy/", "--device", "cpu", "--small"}, "of copy", {"device", "results"}},
       {"doctor", {"doctor"}, "processor", {"processor", "memory"}},
   };

@@ -29,7 +29,7 @@ TEST(ToldRun, HowItStartedAndWhatItLeft) {
   const Outcome outcome = train_ok(folder.path(), tiny_lora_run(folder / "out"), {"max_steps=2"});
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("\nstarted in "), HasSubstr("  epoch "), HasSubstr("  mem "),
                                  HasSubstr("  wait "), Not(HasSubstr("\x1b"))));
-  EXPECT_THAT(outcome.out, AllOf(StartsWith("done: 2 steps in "), HasSubstr("\nthere: adapter_model.safetensors ("),
+  EXPECT_THAT(outcome.out, AllOf(StartsWith("done: 2 steps in "), HasSubstr("\nwrote adapter_model.safetensors ("),
                                  HasSubstr("\nnext:\n  qtrain "), HasSubstr("qtrain merge --model ")));
 }
 

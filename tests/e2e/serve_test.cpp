@@ -35,7 +35,7 @@ std::string get(int port, const std::string& path) {
 }
 
 int port_of(Process& server) {
-  EXPECT_TRUE(server.waits_for("ends)\n")) << server.said();
+  EXPECT_TRUE(server.waits_for("quit)\n")) << server.said();
   const std::string said = server.said();
   std::smatch url;
   EXPECT_TRUE(std::regex_search(said, url, std::regex(R"(ready: http://127\.0\.0\.1:(\d+) \()"))) << said;
@@ -73,7 +73,7 @@ TEST_F(Serve, AnswersTheClientOfOpenAi) {
   Process server(launch_of(
       {.words = {"serve", "--model", folder, "--adapter", "tuned=" + (kGoldens / "lora_llama_all/adapter").string(),
                  "--port", "0", "--token", "secret"}}));
-  ASSERT_TRUE(server.waits_for("ends)\n")) << server.said();
+  ASSERT_TRUE(server.waits_for("quit)\n")) << server.said();
   const std::string said = server.said();
   std::smatch url;
   ASSERT_TRUE(std::regex_search(said, url, std::regex(R"(ready: (\S+))"))) << said;
@@ -106,8 +106,8 @@ TEST_F(Serve, AContextBeyondMemoryIsSaid) {
   large["max_position_embeddings"] = 40000;
   write_file(folder_ / "model/config.json", dump_json(large));
   Process server(launch_of({.words = {"serve", "--model", folder, "--port", "0", "--cache_tokens", "512"}}));
-  ASSERT_TRUE(server.waits_for("ends)\n")) << server.said();
-  EXPECT_THAT(server.said(), HasSubstr("the context is 512 tokens instead of 32768"));
+  ASSERT_TRUE(server.waits_for("quit)\n")) << server.said();
+  EXPECT_THAT(server.said(), HasSubstr("the context is limited to 512 tokens instead of 32768"));
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait().code, 0);
 }

@@ -73,7 +73,7 @@ TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   const Outcome of_first = first.wait(), of_second = second.wait();
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_second.code, 0) << of_second.err;
-  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all, which meet at 127.0.0.1:"));
+  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in total, which meet at 127.0.0.1:"));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 

@@ -39,7 +39,7 @@ class TamperedRun : public VerifiedRun {
   // Whatever is done again: all of it.
   void expect_named(const Tampering& t, const Outcome& o) const {
     EXPECT_EQ(o.code, 3) << o.out << o.err;
-    EXPECT_THAT(o.out, ::testing::HasSubstr("is not what was recorded"));
+    EXPECT_THAT(o.out, ::testing::HasSubstr("does not match its records"));
     EXPECT_THAT(o.out, ::testing::HasSubstr(fs::path(t.file).filename().string())) << o.err;
     EXPECT_THAT(o.out, ::testing::HasSubstr(t.says)) << o.err;
   }

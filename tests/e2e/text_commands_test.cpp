@@ -83,7 +83,7 @@ TEST(Datasets, ListsWhatThereIsToTrainOn) {
   write_file(folder / "rows.csv", "text\none\ntwo\n");
   write_file(folder / "bad.jsonl", "{\n");
   const Outcome text = qtrain_ok({.words = {"datasets", folder.path().string()}});
-  EXPECT_THAT(text.out, AllOf(HasSubstr("bad.jsonl"), HasSubstr("not readable: bad.jsonl:1"), HasSubstr("2 rows")));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("bad.jsonl"), HasSubstr("cannot be read: bad.jsonl:1"), HasSubstr("2 rows")));
   const Json json = Json::parse(qtrain_ok({.words = {"datasets", folder.path().string(), "--json"}}).out);
   ASSERT_EQ(json.size(), 2u);
   EXPECT_EQ(json[0]["readable"], false);

@@ -117,7 +117,7 @@ TEST_F(TuneOf, SaysWhatItTriedWithin80Columns) {
   const Outcome outcome = tune(config(), {"--steps", "1"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("micro-batch  recompute on the host             planned measured  tokens/s"));
-  EXPECT_THAT(outcome.out, HasSubstr("written to "));
+  EXPECT_THAT(outcome.out, HasSubstr("\nwrote "));
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);)
     EXPECT_TRUE(line.size() < 80 || line.starts_with("written") || line.starts_with("per_device")) << line;
@@ -137,7 +137,7 @@ TEST_F(TuneOf, EndsWith4WhereNothingFits) {
   const Outcome outcome =
       tune(config({{"model_name_or_path", model.string()}, {"random_init", true}}), {"--steps", "1"});
   EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("no micro-batch fits under any recompute policy"));
+  EXPECT_THAT(outcome.err, HasSubstr("no micro-batch fits with any recompute policy"));
   EXPECT_FALSE(fs::exists(folder_ / "run.tuned.json"));
 }
 
@@ -149,7 +149,7 @@ TEST_F(TuneOf, AStopWritesTheBestSoFarOrNothing) {
     process.signal(SIGINT);
     const Outcome outcome = process.wait();
     EXPECT_EQ(outcome.code, 75) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("stopping after this step"));
+    EXPECT_THAT(outcome.err, HasSubstr("Stopping after this step"));
     EXPECT_EQ(fs::exists(folder_ / "run.tuned.json"), when[0] != 'd') << outcome.err;
   }
 }

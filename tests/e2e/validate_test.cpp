@@ -97,6 +97,24 @@ TEST_F(Validate, TellsRowsAndWhatPackingMakesOfThem) {
               ::testing::StartsWith("3 rows, 7 after filters and packing, 27 tokens"));
 }
 
+TEST_F(Validate, WarnsOfTruncatedRowsOfBothSplits) {
+  std::string lines;
+  for (int i = 0; i < 3; ++i)
+    lines += R"({"input_ids": [5, 6, 7, 8, 9, 5, 6, 7, 8]})"
+             "\n";
+  Json config = rows(lines);
+  const std::string file = config.at("dataset_name");
+  config.update({{"eval_dataset_name", file}, {"max_length", 4}, {"max_steps", 1}});
+  write(config);
+  EXPECT_EQ(validate().code, 0);
+  std::vector<std::string> truncated;
+  for (const Json& warning : report_.at("warnings"))
+    if (const std::string text = warning; text.find(" truncates ") != std::string::npos) truncated.push_back(text);
+  EXPECT_THAT(truncated, ::testing::ElementsAre(
+                             HasSubstr("max_length=4 truncates 3 of 3 rows (100 %), which loses 56 % of the tokens"),
+                             HasSubstr(file + ":1 with 9 tokens")));
+}
+
 TEST_F(Validate, TakesYamlAndSaysWhatDoesNotMatch) {
   write(tiny_lora_run(folder_ / "out"));
   const Json config = read_json(folder_ / "run.json");
@@ -106,7 +124,8 @@ TEST_F(Validate, TakesYamlAndSaysWhatDoesNotMatch) {
   write_file(folder_ / "run.yaml", yaml);
   const Outcome outcome = qtrain({.words = {"validate", (folder_ / "run.yaml").string(), "--json"}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(parse_json(outcome.out, "stdout").at("warnings").dump(), HasSubstr("max_length 4096 is far above"));
+  EXPECT_THAT(parse_json(outcome.out, "stdout").at("warnings").dump(),
+              HasSubstr("max_length 4096 is much longer than the rows"));
 }
 
 TEST_F(Validate, FindsTheTensorsOfABareModel) {

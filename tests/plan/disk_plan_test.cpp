@@ -58,14 +58,14 @@ TEST(DiskVerdict, RefusesWhatCannotBeSavedAndWarnsOfWhatCannotBeKept) {
   EXPECT_FALSE(judge_disk(saving, 700e6).problem || judge_disk(saving, 700e6).warning);
   const DiskVerdict close = judge_disk(saving, 699e6);
   EXPECT_FALSE(close.problem);
-  EXPECT_EQ(close.warning, "about 700.0 MB will be written (2 checkpoints of 300.0 MB), and 699.0 MB are free");
+  EXPECT_EQ(close.warning, "the run will write about 700.0 MB (2 checkpoints of 300.0 MB), but only 699.0 MB are free");
   EXPECT_FALSE(judge_disk(saving, 400e6).problem);
   const DiskVerdict full = judge_disk(saving, 399e6);
   ASSERT_TRUE(full.problem);
   EXPECT_EQ(full.problem->cause,
-            "the result takes 100.0 MB and a checkpoint beside it 300.0 MB, and 399.0 MB are free");
+            "the result needs 100.0 MB, plus 300.0 MB for a checkpoint, but only 399.0 MB are free");
   EXPECT_FALSE(judge_disk(alone, 100e6).problem) << "no checkpoint is saved";
-  EXPECT_EQ(judge_disk(alone, 0).problem.value().cause, "the result takes 100.0 MB, and 0.0 MB are free");
+  EXPECT_EQ(judge_disk(alone, 0).problem.value().cause, "the result needs 100.0 MB, but only 0.0 MB are free");
   EXPECT_FALSE(judge_disk(saving, std::nullopt).problem || judge_disk(saving, std::nullopt).warning) << "not known";
 }
 

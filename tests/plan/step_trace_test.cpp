@@ -163,10 +163,10 @@ TEST(StepTrace, SaysWhatIsMissing) {
   add_update(t, 0, 0);
   t.write(folder.path(), 0);
   t.write(folder.path(), 1);
-  EXPECT_THAT(error().cause, HasSubstr("no second update"));
+  EXPECT_THAT(error().cause, HasSubstr("no second step"));
   add_update(t, 100, 0);
   t.write(folder.path(), 0);
-  EXPECT_THAT(error().cause, HasSubstr("not of one run"));
+  EXPECT_THAT(error().cause, HasSubstr("from different runs"));
   t.write(folder.path(), 1);
   StepExchanges others = exchanges();
   others.units[1].gather[0].name = "all_gather of 33 float32";
@@ -178,7 +178,7 @@ TEST(StepTrace, SaysWhatIsMissing) {
   for (const StepShape& shape : {StepShape{}, {.stage = ZeroStage::optimizer, .micro_batches = 2}}) {
     StepExchanges same = exchanges();
     if (shape.stage == ZeroStage::none) same.units.assign(2, {});
-    EXPECT_THAT(test::error_of([&] { traced_run(trace, same, shape); }).text().cause, HasSubstr("no update has"));
+    EXPECT_THAT(test::error_of([&] { traced_run(trace, same, shape); }).text().cause, HasSubstr("no step matches"));
   }
 }
 

@@ -69,7 +69,7 @@ TEST(ModelAdvice, Float16OfABfloat16Model) {
   ModelConfig model;
   model.dtype = DType::bf16;
   const auto config = [](const char* json) { return parse_config(json, "c").value; };
-  EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), ElementsAre(HasSubstr("bf16 is safe")));
+  EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), ElementsAre(HasSubstr("use bf16=true instead")));
   EXPECT_THAT(model_advice(config(R"({"bf16": true})"), model), IsEmpty());
   model.dtype = DType::f16;
   EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), IsEmpty());
@@ -79,7 +79,8 @@ TEST(ModelAdvice, ALearningRateFarFromWhatLoraWants) {
   const auto said = [](const std::string& keys) {
     return model_advice(parse_config("{" + keys + "}", "c").value, ModelConfig{});
   };
-  EXPECT_THAT(said(R"("use_peft": true)"), ElementsAre(HasSubstr("learning_rate 2e-05 is low for LoRA: 1e-4 to 5e-4")));
+  EXPECT_THAT(said(R"("use_peft": true)"),
+              ElementsAre(HasSubstr("learning_rate=2e-05 is low for LoRA: usual values are 1e-4 to 5e-4")));
   EXPECT_THAT(said(R"("use_peft": true, "learning_rate": 0.05)"), ElementsAre(HasSubstr("0.05 is high for LoRA")));
   EXPECT_THAT(said(R"("adapter_name_or_path": "a")"), ElementsAre(HasSubstr("is low for LoRA")));
   for (const char* fine : {R"("learning_rate": 2e-5)", R"("use_peft": true, "learning_rate": 2e-4)",
@@ -100,24 +101,62 @@ std::vector<std::string> advice_on(const char* json) {
 
 TEST(DataAdvice, LengthFarAboveTheRows) {
   EXPECT_THAT(advice_on(R"({"max_length": 8192})"),
-              ElementsAre("max_length 8192 is far above the rows: 99 of 100 have at most 99 tokens, 128 would do"));
+              ElementsAre("max_length 8192 is much longer than the rows: 99 % of them have at most 99 tokens; "
+                          "max_length=128 is enough"));
   EXPECT_THAT(advice_on(R"({"max_length": 190})"), IsEmpty());
   EXPECT_THAT(advice_on(R"({"max_length": 8192, "packing": true})"), IsEmpty());
   EXPECT_THAT(advice_on(R"({"max_length": null})"), IsEmpty());
 }
 
+TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
+  const TruncatedRow first{.place = "rows.jsonl:65", .length = 65};
+  const struct {
+    const char* name;
+    std::int64_t truncated_rows, truncated_tokens, dropped, untargeted;
+    const char* warning;  // "": none
+  } cases[] = {
+      {"whole rows", 0, 0, 0, 0, ""},
+      {"many truncated rows", 360, 6'660, 0, 0,
+       "max_length=64 truncates 360 of 1000 rows (36 %), which loses 12 % of the tokens; the first is rows.jsonl:65 "
+       "with 65 tokens. 99 % of the rows have at most 99 tokens: raise max_length, or shorten the rows"},
+      {"a few truncated rows", 50, 1'000, 0, 0, ""},
+      {"a few rows with many tokens", 1, 10'000, 0, 0, "which loses 17 % of the tokens"},
+      {"rows without a target left out", 0, 0, 1, 0, "1 of 1000 rows left out"},
+      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows without a target"},
+      {"a few rows kept without a target", 0, 0, 0, 50, ""}};
+  for (const auto& c : cases) {
+    DatasetStatistics rows;
+    rows.source_rows = rows.rows = 1000;
+    rows.tokens = 50'000;
+    for (std::int32_t i = 0; i < 1000; ++i) rows.lengths.push_back(i % 100 + 1);
+    rows.truncated_rows = c.truncated_rows;
+    rows.truncated_tokens = c.truncated_tokens;
+    if (c.truncated_rows > 0) rows.first_truncated = {first};
+    rows.dropped_rows = c.dropped;
+    rows.untargeted_rows = c.untargeted;
+    DataSection data;
+    data.max_length = 64;
+    const std::vector<std::string> said = rows_advice(data, rows);
+    if (*c.warning == '\0')
+      EXPECT_THAT(said, IsEmpty()) << c.name;
+    else
+      EXPECT_THAT(said, ElementsAre(HasSubstr(c.warning))) << c.name;
+  }
+}
+
 TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
-              ElementsAre("max_steps 500 is 4.00 epochs of these rows, and num_train_epochs 2 has no effect"));
+              ElementsAre("max_steps=500 trains 4.00 epochs of these rows; num_train_epochs=2 has no effect"));
   EXPECT_THAT(said(R"("max_steps": 250, "num_train_epochs": 2)"), IsEmpty());
-  EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps 25 is 0.20 epochs: not all rows are seen"));
-  EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"), ElementsAre(HasSubstr("an epoch has 125 micro-batches")));
+  EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps=25 is only 0.20 epochs, so some rows are never used"));
+  EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"),
+              ElementsAre(HasSubstr("an epoch has only 125 micro-batches")));
   EXPECT_THAT(said(R"("warmup_steps": 400)"), ElementsAre(HasSubstr("never reaches its peak")));
   EXPECT_THAT(said(R"("logging_steps": 1000)"), ElementsAre(HasSubstr("no loss is logged")));
-  EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("the only checkpoint is the one at the end")));
+  EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("a checkpoint is saved only at the end")));
   EXPECT_THAT(said(R"("eval_strategy": "steps", "eval_steps": 400, "eval_split": 0.1)"),
-              ElementsAre(HasSubstr("the only evaluation is the one at the end")));
+              ElementsAre(HasSubstr("it is evaluated only at the end")));
   EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults larger than the run are nobody's mistake
 }
 

@@ -149,8 +149,9 @@ TEST_F(RunFolder, IsReadAsFarAsItIsWhole) {
   EXPECT_THAT(run.curve("loss")->values, ElementsAre(2.5, 2.25));
   EXPECT_EQ(run.curve("loss")->not_finite, 1);
   EXPECT_THAT(run.missing,
-              ElementsAre(HasSubstr("resolved_config.json cannot be read"), HasSubstr("resolved_config.json: config"),
-                          HasSubstr("metrics.jsonl: 6 lines left out"), HasSubstr("samples.jsonl: 1 line left out")));
+              ElementsAre(HasSubstr("resolved_config.json cannot be read"),
+                          HasSubstr("resolved_config.json is missing: config"),
+                          HasSubstr("metrics.jsonl: skipped 6 lines"), HasSubstr("samples.jsonl: skipped 1 line ")));
   EXPECT_FALSE(report_page({run}).empty());
 }
 
@@ -172,7 +173,7 @@ TEST_F(RunFolder, WithoutMetricsHasTheHistoryOfItsState) {
       with("trainer_state.json", R"({"log_history": [{"step": 5, "loss": 1.5}, 3, {"step": 6, "eval_loss": 2}]})");
   EXPECT_THAT(run.curve("loss")->values, ElementsAre(1.5));
   EXPECT_THAT(run.curve("eval_loss")->steps, ElementsAre(6));
-  EXPECT_THAT(run.missing, ::testing::Contains(HasSubstr("rows are those of trainer_state.json")));
+  EXPECT_THAT(run.missing, ::testing::Contains(HasSubstr("rows come from trainer_state.json")));
 }
 
 TEST_F(RunFolder, SaysHowTheRunEnded) {
@@ -202,7 +203,7 @@ TEST_F(RunFolder, TellsTrainedTokensInTheTimeThatWasLogged) {
 
 TEST_F(RunFolder, WithoutARunIsRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_run(folder_.path()); }),
-              HasSubstr("no run has written there"));
+              HasSubstr("no run has written to this folder"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_run(folder_ / "nowhere"); }), HasSubstr("is not a folder"));
 }
 

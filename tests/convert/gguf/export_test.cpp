@@ -159,7 +159,7 @@ TEST_F(GgufExport, RopeParametersComeBack) {
 TEST_F(GgufExport, MistralIsALlamaWithAWindow) {
   change("config.json", {{"model_type", "mistral"}, {"sliding_window", 48}});
   const auto report = exported(model_, folder_ / "out.gguf");
-  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("beyond the window of 48")));
+  EXPECT_THAT(report.notes, ElementsAre(HasSubstr("answers differ beyond 48 tokens")));
   import_gguf({.gguf = folder_ / "out.gguf", .output = folder_ / "again"});
   EXPECT_EQ(read_json(folder_ / "again/config.json")["sliding_window"], 48);
   EXPECT_EQ(read_json(folder_ / "again/config.json")["model_type"], "mistral");
@@ -288,9 +288,9 @@ TEST_F(GgufExport, RefusesWhatTheFormatCannotSay) {
        {Case{"config.json", {{"quantization_config", {{"quant_method", "gptq"}}}}, "gptq"},
         Case{"config.json", {{"mlp_bias", true}}, "\"mlp_bias\""},
         Case{"config.json", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "rope_type: dynamic"},
-        Case{"config.json", {{"intermediate_size", 48}}, "has shape [64, 32] where config.json asks for [48, 32]"},
+        Case{"config.json", {{"intermediate_size", 48}}, "has shape [64, 32], but config.json requires [48, 32]"},
         Case{"config.json", {{"num_hidden_layers", 2}}, "model.layers.1."},
-        Case{"config.json", {{"vocab_size", 300}}, "320 tokens, but embeddings for 300"},
+        Case{"config.json", {{"vocab_size", 300}}, "the tokenizer has 320 tokens, but the model only 300 embeddings"},
         Case{"tokenizer.json", {{"pre_tokenizer", metaspace}}, "its pre-tokenizer is"},
         Case{"tokenizer.json", {{"normalizer", {{"type", "Lowercase"}}}}, "its normalizer is"},
         Case{"tokenizer.json", {{"model", {{"ignore_merges", true}}}}, "with ignore_merges"}}) {

@@ -112,7 +112,8 @@ TEST_F(ExportedVocabulary, SaysWhatIsLost) {
   const std::size_t next = read_json(folder_ / "tokenizer.json")["model"]["vocab"].size();
   const Json token{{"id", next}, {"content", "x<y>"}, {"special", true}, {"rstrip", true}};
   change({{"normalizer", normalizer}, {"added_tokens", Json::array({token})}});
-  EXPECT_THAT(vocabulary().notes, ElementsAre(HasSubstr("\"x<y>\" takes the blanks"), HasSubstr("normalized (NFC)")));
+  EXPECT_THAT(vocabulary().notes,
+              ElementsAre(HasSubstr("single_word setting of \"x<y>\""), HasSubstr("normalized (NFC)")));
 }
 
 TEST_F(ExportedVocabulary, RefusesByName) {

@@ -114,11 +114,11 @@ INSTANTIATE_TEST_SUITE_P(
     All, GgufImportRefusal,
     ::testing::Values(Patch{"smollm", "llama", "gemma", "architecture \"gemma\" is not supported"},
                       Patch{"smollm", "smollm", "other!", "pre-tokenizer \"other!\""},
-                      Patch{"smollm", "smollm", "kimi-2", "known are gpt-2, phi-2"},
+                      Patch{"smollm", "smollm", "kimi-2", "known names are gpt-2, phi-2"},
                       Patch{"smollm", "gpt2", "bert", "tokenizer model \"bert\""},
                       Patch{"smollm", "blk.0.ffn_up.weight", "blk.0.ffn_xp.weight",
                             "no tensor \"blk.0.ffn_up.weight\""},
-                      Patch{"spm", "rope_freqs.weight", "rope_frexs.weight", "\"rope_frexs.weight\" has no place"},
+                      Patch{"spm", "rope_freqs.weight", "rope_frexs.weight", "\"rope_frexs.weight\" does not belong"},
                       Patch{"smollm", "llama.embedding_length", "llama.embedding_lengtx", "llama.embedding_length"},
                       Patch{"smollm", "tokenizer.ggml.merges", "tokenizer.ggml.merged", "tokenizer.ggml.merges"},
                       Patch{"spm", "tokenizer.ggml.scores", "tokenizer.ggml.scorex", "tokenizer.ggml.scores"}));
@@ -201,10 +201,11 @@ TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
     return std::string(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what());
   };
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
-    EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.freq_base", bad)), HasSubstr("not a positive number"));
+    EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.freq_base", bad)),
+                HasSubstr("must be a positive number"));
   for (const auto* key : {"llama.attention.head_count", "llama.block_count", "llama.embedding_length"})
     for (const std::uint32_t bad : {0u, 0xffffffffu})
-      EXPECT_THAT(import_error(with_metadata(folder, key, bad)), HasSubstr("not a sensible size"));
+      EXPECT_THAT(import_error(with_metadata(folder, key, bad)), HasSubstr("not a plausible size"));
   EXPECT_THAT(import_error(with_metadata(folder, "llama.attention.head_count_kv", 3u)), HasSubstr("cannot share"));
   EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.dimension_count", 4u)), HasSubstr("rotary"));
   EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
@@ -229,7 +230,7 @@ TEST(GgufImportRefusals, MoreLayersThanTensors) {
   TempFolder folder;
   const auto file = with_metadata(folder, "llama.block_count", 1000000u);
   EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
-              HasSubstr("1000000 layers, but only"));
+              HasSubstr("1000000 layers, but the file only"));
 }
 
 /// A golden with one more u32 among its values, before the others.
@@ -258,7 +259,7 @@ TEST(GgufImportFamilies, WindowsThatTheFamilyDoesNotHaveAreRefused) {
     return std::string(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what());
   };
   const std::string pattern = "gemma2.attention.sliding_window_pattern", base = "gemma2.rope.freq_base_swa";
-  EXPECT_THAT(import_error(pattern, 3), HasSubstr(pattern + " is not that of gemma2 models"));
+  EXPECT_THAT(import_error(pattern, 3), HasSubstr(pattern + " differs from that of the supported gemma2 models"));
   EXPECT_THAT(import_error(base, 5000), HasSubstr(base));
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   EXPECT_NO_THROW(import_gguf({.gguf = with_key(folder, "gemma2", pattern, 2), .output = folder / "same"}));
@@ -293,7 +294,7 @@ TEST(GgufImportFamilies, ManyExpertsOfFewTensorsAreNotNamed) {
   to[key.size() + 4] = 20;
   EXPECT_THAT(
       error_of([&] { import_gguf({.gguf = patched(folder, "qwen3moe", from, to), .output = folder / "out"}); }).what(),
-      HasSubstr("20 layers of 12 tensors, but only"));
+      HasSubstr("20 layers of 12 tensors, but the file only"));
 }
 
 TEST(GgufImportRefusals, MissingFileAndFolderInTheWay) {
