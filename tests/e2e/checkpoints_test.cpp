@@ -64,7 +64,8 @@ TEST_F(Checkpoints, ThatAreDamagedDoNotBecomeTheFinalModel) {
   std::string damaged = bytes_of(best / "model.safetensors");
   damaged.back() ^= 1;
   write_file(best / "model.safetensors", damaged);
-  EXPECT_THAT(train_ok(folder_.path(), config(evaluated)).err, HasSubstr("is that of the last step, not the best one"));
+  EXPECT_THAT(train_ok(folder_.path(), config(evaluated)).err,
+              HasSubstr("is from the last step, not from the best checkpoint"));
   EXPECT_TRUE(bytes_of(output_ / "model.safetensors") == last);
 }
 
@@ -206,8 +207,8 @@ TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {
     write_file(output_ / name / "model.safetensors", "of another program");
   }
   const Outcome outcome = train_ok(folder_.path(), config());
-  EXPECT_THAT(outcome.err, HasSubstr("no run goes on from folders without a manifest.json, which this program writes "
-                                     "last (checkpoint-2, checkpoint-10)"));
+  EXPECT_THAT(outcome.err, HasSubstr("ignoring checkpoint folders without a manifest.json, which marks a complete "
+                                     "checkpoint (checkpoint-2, checkpoint-10)"));
   qtrain_ok({.words = {"inspect", newest_.string(), "--verify"}});
   for (const char* name : {"checkpoint-2.superseded", "checkpoint-10"})
     EXPECT_EQ(bytes_of(output_ / name / "model.safetensors"), "of another program") << name;
