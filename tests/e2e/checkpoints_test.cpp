@@ -113,8 +113,8 @@ TEST_F(Checkpoints, UnderTheNamesOfOthersArePassedOver) {
   fs::rename(output_ / "checkpoint-3", newest_);
   fs::rename(output_ / "x", output_ / "checkpoint-3");
   const Outcome outcome = train_ok(folder_.path(), config({{"max_steps", 3}}));
-  for (const char* text : {"checkpoint-2: its manifest is that of step 3",
-                           "checkpoint-3: its manifest is that of step 2", "at step 1 of 3"})
+  for (const char* text :
+       {"checkpoint-2: its manifest is of step 3", "checkpoint-3: its manifest is of step 2", "at step 1 of 3"})
     EXPECT_THAT(outcome.err, HasSubstr(text));
 }
 
@@ -124,7 +124,7 @@ TEST_F(Checkpoints, OfWhichAPartIsOfAnotherStepArePassedOver) {
     fs::copy_file(output_ / "checkpoint-1" / part, newest_ / part, fs::copy_options::overwrite_existing);
     reseal(newest_, part);
     const Outcome outcome = train_ok(folder_.path(), config());
-    EXPECT_THAT(outcome.err, HasSubstr(std::string(part) + ": is of step 1, the manifest of step 2"));
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(part) + ": is of step 1, but the manifest is of step 2"));
     EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2"));
   }
 }
@@ -135,8 +135,9 @@ TEST_F(Checkpoints, ThatAreAllDamagedEndTheRunWithWhatToDo) {
   for (const char* name : {"checkpoint-1", "checkpoint-2"}) flip_a_bit(output_ / name / "model.safetensors");
   Outcome outcome = qtrain({.words = words});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("no checkpoint is whole; name another one with --resume DIR, or start over with "
-                                     "--resume never"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("no checkpoint is intact; name a different one with --resume DIR, or start over with "
+                        "--resume never"));
   fs::remove_all(newest_);
   outcome = qtrain({.words = words});
   EXPECT_EQ(outcome.code, 3);
@@ -168,19 +169,20 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
     const Outcome outcome = qtrain({.words = {(folder_ / "config.json").string(), "--resume", from.string()}});
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_EQ(outcome.err.find("only checkpoint"), std::string::npos) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("--resume auto takes the newest whole checkpoint of output_dir"));
+    EXPECT_THAT(outcome.err, HasSubstr("--resume auto uses the newest intact checkpoint of output_dir"));
     return outcome.err;
   };
-  EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is not what was saved"));
+  EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is damaged: its SHA-256 does not match"));
   const std::string choice = "\n  did you mean \"" + (output_ / "checkpoint-1").string() +
                              "\"?\n  there: checkpoint-1, checkpoint-2 (damaged)";
-  EXPECT_THAT(resume(output_), HasSubstr("there is no training_state.json in it" + choice));
+  EXPECT_THAT(resume(output_), HasSubstr("it does not contain training_state.json" + choice));
   EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder" + choice));
   flip_a_bit(output_ / "checkpoint-1/model.safetensors");
   EXPECT_THAT(resume(output_ / "checkpoint-7"),
               HasSubstr("no such folder\n  there: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
   fs::create_directories(folder_ / "empty");
-  EXPECT_THAT(resume(folder_ / "empty"), HasSubstr("training_state.json in it\n  name a checkpoint-N folder"));
+  EXPECT_THAT(resume(folder_ / "empty"),
+              HasSubstr("it does not contain training_state.json\n  name a checkpoint-N folder"));
 }
 
 // The nearest name would be checkpoint-1.
@@ -290,7 +292,7 @@ TEST_F(Checkpoints, SealTheFinalModelLikewise) {
     flip_a_bit(output_ / name);
     const Outcome outcome = qtrain({.words = verify});
     EXPECT_EQ(outcome.code, 3) << name;
-    EXPECT_THAT(outcome.err, HasSubstr(name + ": is not what was saved"));
+    EXPECT_THAT(outcome.err, HasSubstr(name + ": is damaged: its SHA-256 does not match"));
     write_file(output_ / name, whole);
   }
   flip_a_bit(output_ / "model.safetensors");
