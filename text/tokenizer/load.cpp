@@ -188,7 +188,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const std::map
   const fs::path json = folder / "tokenizer.json", model = folder / "tokenizer.model";
   if (path_exists(json)) return reading(json, [&] { return build_json_tokenizer(json, settings); });
   if (path_exists(model)) return load_sentencepiece(settings);
-  fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+  fail(ErrorKind::input, {.cause = "neither tokenizer.json nor tokenizer.model found",
                           .place = folder.string(),
                           .remedy = "put the model's tokenizer files into the folder"});
 }

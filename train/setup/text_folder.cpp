@@ -15,12 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_without_tokenizer(const fs::path& folder) {
-  fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+  fail(ErrorKind::input, {.cause = "neither tokenizer.json nor tokenizer.model found",
                           .place = folder.string(),
                           .remedy = "put the model's tokenizer files into the folder"});
 }
 
-// Rows of input_ids need no tokenizer: a folder without one is an error only when text has to become tokens.
+// Rows of input_ids need no tokenizer, so a missing one is an error only when text has to be tokenized.
 class AbsentTokenizer final : public Tokenizer {
  public:
   explicit AbsentTokenizer(fs::path folder) : folder_(std::move(folder)) {}
