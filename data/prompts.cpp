@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-/// Cuts the conversation before its last assistant turn; none if there is none.
+/// Cuts the conversation before its last assistant turn and returns that answer; none if there is none.
 std::optional<std::string> take_last_answer(Json& messages) {
   for (std::size_t i = messages.size(); i-- > 0;)
     if (is_assistant(messages[i])) {

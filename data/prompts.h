@@ -10,17 +10,17 @@
 
 namespace qtrain {
 
-/// A held-out row as a question to the model and the answer it should give.
+/// A held-out row, split into a question for the model and the expected answer.
 struct PromptCase {
   Json messages;          ///< the conversation before the answer; null for a plain text prompt
   Json tools;             ///< null: none
-  Json template_kwargs;   ///< object: further variables of the chat template
-  std::string prompt;     ///< plain text prompt, when messages is null
+  Json template_kwargs;   ///< object: extra variables for the chat template
+  std::string prompt;     ///< plain text prompt, if messages is null
   std::string reference;  ///< text of the last assistant turn, or the completion
   std::string place;      ///< "file:line"
 };
 
-/// One row as a PromptCase; none if it has no answer (text or tokens only, no assistant turn).
+/// Converts a row to a PromptCase; none if it has no answer (only text or tokens, no assistant turn).
 std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, const ShapeRules& rules = {});
 
 /// A question to the model that has no answer.
