@@ -29,7 +29,7 @@ Counts begins_of(const Counts& sizes) {
 }
 
 /// Round-robin order; the strategy determines which sources take part in round `n`.
-Counts in_turns(const Counts& sizes, MixStrategy strategy) {
+Counts round_robin(const Counts& sizes, MixStrategy strategy) {
   const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
   const Counts begins = begins_of(sizes);
   Counts order;
@@ -108,7 +108,7 @@ Counts mixed_order(const Counts& sizes, const MixRules& rules) {
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
-  if (rules.probabilities.empty()) return in_turns(sizes, rules.strategy);
+  if (rules.probabilities.empty()) return round_robin(sizes, rules.strategy);
   check_probabilities(sizes, rules.probabilities);
   return by_probability(sizes, rules);
 }
