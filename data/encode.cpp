@@ -36,7 +36,8 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions) 
     if (positions[t] == 0) {
       starts.push_back(static_cast<std::int32_t>(t));
     } else if (t == 0 || positions[t] != positions[t - 1] + 1) {
-      fail(ErrorKind::input, {.cause = "position_ids must count up by one from each 0, at token " + std::to_string(t)});
+      fail(ErrorKind::input,
+           {.cause = "position_ids must count up by one from each 0, but do not at token " + std::to_string(t)});
     }
   }
   return starts;

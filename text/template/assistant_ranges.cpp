@@ -36,7 +36,7 @@ class TurnFinder {
     const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
     if (!begin || !end) return false;
     const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
-    if (*begin < last || *end < *begin) return cannot(i, "its place in the text overlaps another turn").has_value();
+    if (*begin < last || *end < *begin) return cannot(i, "its position in the text overlaps another turn").has_value();
     whole_.generated.emplace_back(*begin, *end);
     return true;
   }

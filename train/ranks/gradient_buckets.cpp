@@ -174,7 +174,7 @@ void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Par
 // After the exchange, the send buffer is reused for the f32 sums.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
   const int n = ranks.size();
-  check(n > 1, "gradients of a rank alone have no others to be added to");
+  check(n > 1, "all_reduce of gradients needs several ranks");
   for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
     const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
     const Messages m = memory.of(n, c.count);

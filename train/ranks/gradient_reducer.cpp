@@ -62,7 +62,7 @@ void GradientReducer::allocate(std::span<Param* const> trained) {
   const int n = ranks_.size();
   const SumsMemory memory(device_, n, options_, trained);
   if (memory.bytes(n) == 0) return;
-  memory_ = DeviceMemory(device_, memory.bytes(n), "sums of gradients over ranks");
+  memory_ = DeviceMemory(device_, memory.bytes(n), "gradient reduction buffers");
   const auto part = [&](std::size_t at, DType dtype, Shape shape) {
     return Tensor{memory_.data() + at, dtype, shape, device_};
   };

@@ -110,7 +110,7 @@ ShardExchange::ShardExchange(ShardRanks& ranks, const Options& options, std::spa
     : ranks_(ranks), options_(options) {
   if (options.own_stream) beside_.emplace(options.device);
   if (const std::size_t n = staging_bytes(options, stores); n > 0)
-    memory_ = DeviceMemory(options.device, n, "gradients on their way");
+    memory_ = DeviceMemory(options.device, n, "gradient exchange buffers");
 }
 
 std::int64_t ShardExchange::max_columns(Device device, int ranks) {

@@ -48,7 +48,7 @@ Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
   if (pace.steps == 0 && logged.seconds > 0) pace = logged;
   const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = finished.model.memory.total();
   if (used > planned)
-    run.log.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
+    run.log.warn("memory: used {:.1f} MiB more than planned", static_cast<double>(used - planned) / kMib);
   Json totals = transformers_totals(finished, pace);
   const Json more = more_totals(finished, pace, used);
   finished.run_log.add_row(totals, more);

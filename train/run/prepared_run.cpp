@@ -83,7 +83,7 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
     if (seen[r] == "no")
       fail(ErrorKind::disk, {.cause = fmt::format("rank {} does not see the files that rank 0 writes there", r),
                              .place = output.path().string(),
-                             .remedy = "with zero_stage every rank writes its part of a checkpoint: name an output_dir "
+                             .remedy = "with zero_stage every rank writes its shard of a checkpoint: use an output_dir "
                                        "that all machines share, or set zero_stage to 0"});
 }
 

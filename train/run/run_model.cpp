@@ -18,8 +18,8 @@ void describe_model(Transformer& model, Log& log) {
   log.info("model: {} with {:.1f} M parameters, {:.2f} M trained", model.config().model_type,
            static_cast<double>(model.params().elements()) / 1e6, static_cast<double>(trained) / 1e6);
   if (const auto& how = model.options().quantization)
-    log.info("quantization: {:.1f} M of them in {}", static_cast<double>(model.params().linear_elements()) / 1e6,
-             how->describe());
+    log.info("quantization: {:.1f} M of the parameters in {}",
+             static_cast<double>(model.params().linear_elements()) / 1e6, how->describe());
 }
 
 // Where units are gathered or reduced within a pass, the pass is recorded in parts, and offloaded block inputs would

@@ -32,7 +32,7 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
     log.warn("compute_dtype bfloat16: this CPU multiplies bfloat16 no faster than float32; using float32");
   Ctx ctx({}, precision, choice.threads);
   log.info("device: {}, {}, GEMMs in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
-           bf16 ? "bfloat16 with float32 sums" : "float32");
+           bf16 ? "bfloat16 with float32 accumulation" : "float32");
   return ctx;
 }
 
@@ -45,8 +45,8 @@ MatmulPrecision cuda_precision(const ComputeChoice& choice) {
 
 const char* describe_on_cuda(MatmulPrecision precision) {
   switch (precision) {
-    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 sums";
-    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 sums";
+    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 accumulation";
+    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 accumulation";
     case MatmulPrecision::tf32: return "activations in float32, GEMMs in TF32";
     default: return "activations and GEMMs in float32";
   }

@@ -92,8 +92,7 @@ class LeafReader {
   }
 
   void read_data(const ParquetPage& page) {
-    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_,
-                 "more values than announced");
+    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_, "more values than stated");
     request_.memory.add(page.values * bytes_of_value());
     std::string_view bytes = page.bytes;
     std::uint64_t size = page.size;

@@ -95,7 +95,7 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
   const std::int64_t begin = dictionary_first ? offsets.dictionary : offsets.data;
   require_footer(begin >= 4 && offsets.size >= 0 && static_cast<std::uint64_t>(begin) <= file_size &&
                      static_cast<std::uint64_t>(offsets.size) <= file_size - static_cast<std::uint64_t>(begin),
-                 "a column lies outside of it");
+                 "a column is outside of it");
   chunk.begin = static_cast<std::uint64_t>(begin);
   chunk.size = static_cast<std::uint64_t>(offsets.size);
   return chunk;
@@ -120,7 +120,7 @@ void check_groups(const ParquetFile& file, std::uint64_t file_size) {
   std::uint64_t rows = 0;
   for (const ParquetRowGroup& group : file.groups) {
     require_footer(group.chunks.size() == file.leaves.size(), "a row group does not have the columns of the schema");
-    require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group of a negative number of rows");
+    require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group has an invalid number of rows");
     rows += static_cast<std::uint64_t>(group.rows);
     require_footer(rows <= max_parquet_values(file_size), "more rows than its bytes can hold");
     for (std::size_t i = 0; i < file.leaves.size(); ++i) {
