@@ -174,12 +174,12 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
   };
   EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is damaged: its SHA-256 does not match"));
   const std::string choice = "\n  did you mean \"" + (output_ / "checkpoint-1").string() +
-                             "\"?\n  there: checkpoint-1, checkpoint-2 (damaged)";
+                             "\"?\n  available: checkpoint-1, checkpoint-2 (damaged)";
   EXPECT_THAT(resume(output_), HasSubstr("it does not contain training_state.json" + choice));
   EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder" + choice));
   flip_a_bit(output_ / "checkpoint-1/model.safetensors");
   EXPECT_THAT(resume(output_ / "checkpoint-7"),
-              HasSubstr("no such folder\n  there: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
+              HasSubstr("no such folder\n  available: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(resume(folder_ / "empty"),
               HasSubstr("it does not contain training_state.json\n  name a checkpoint-N folder"));
@@ -190,7 +190,7 @@ TEST_F(Checkpoints, ThatAreNotThereAreNotTakenForThoseOfAlmostTheSameNumber) {
   train_ok(folder_.path(), config({{"max_steps", 12}, {"save_steps", 1}}));
   const std::string missing = (output_ / "checkpoint-21").string(),
                     choice = "did you mean \"" + (output_ / "checkpoint-12").string() +
-                             "\"?\n  there: 2 older ones, checkpoint-3, checkpoint-4,";
+                             "\"?\n  available: 2 older ones, checkpoint-3, checkpoint-4,";
   const std::string run = (folder_ / "config.json").string();
   for (const std::vector<std::string>& words : {std::vector<std::string>{run, "--resume", missing},
                                                 {run, "--resume", missing + "/"},

@@ -163,8 +163,8 @@ constexpr std::string_view kVicuna = R"jinja(
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %})jinja";
 
-// As axolotl's qwen3 writes texts: thoughts stay in the last answer, and in others behind the last question that have
-// some.
+// Renders like axolotl's qwen3: thoughts are kept in the last answer, and in other answers after the last question that
+// have some.
 constexpr std::string_view kAxolotlQwen3 = R"jinja(
 {%- set last = namespace(question=messages | length - 1) %}
 {%- for message in messages %}

@@ -203,7 +203,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   const fs::path file = checkpoint / kState;
   if (!path_exists(file)) {
     const bool is_there = path_exists(checkpoint);
-    const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // else told by all commands alike
+    const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // added by the caller if missing
     fail(ErrorKind::input,
          {.cause = is_there ? fmt::format("not a qtrain checkpoint: it does not contain {}", kState) : "no such folder",
           .place = checkpoint.string(),

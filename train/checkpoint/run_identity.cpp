@@ -287,7 +287,7 @@ Json run_identity(const RunParts& parts, MatmulPrecision matmul) {
 }
 
 void require_identity(const Json& identity, const std::string& place) {
-  constexpr std::size_t kMost = 10'000;  // in which names are looked up one by one
+  constexpr std::size_t kMost = 10'000;  // names are looked up by linear search
   for (const char* part : {"keys", "model", "weights", "text"}) {
     if (!identity.contains(part) || !identity[part].is_object())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no object \"{}\"", part), .place = place});

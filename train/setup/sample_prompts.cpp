@@ -65,17 +65,16 @@ std::vector<SamplePrompt> prompts_of_file(const std::string& file) {
   return prompts;
 }
 
-// A model that does not see its tools would answer as if there were none.
+// A model that does not see its tools answers as if there were none.
 void require_told(const TextFolder& text, const RenderInput& input) {
-  constexpr const char* kRemedy = "Use a chat template that has words for it (chat_template_path), or leave it out.";
+  constexpr const char* kRemedy = "Use a chat template that renders it (chat_template_path), or remove it.";
   if (!text.chat_template && input.tools)
     fail(ErrorKind::input,
-         {.cause = "tools, and the model has no chat template that tells of them", .remedy = kRemedy});
+         {.cause = "the prompt has tools, but the model has no chat template that renders them", .remedy = kRemedy});
   if (!text.chat_template) return;
   for (const Unprinted& lost : unprinted_parts(*text.chat_template, input))
     if (lost.part == Unprinted::Part::tools || lost.part == Unprinted::Part::tool_calls)
-      fail(ErrorKind::input,
-           {.cause = fmt::format("the chat template writes nothing of {}", lost.name()), .remedy = kRemedy});
+      fail(ErrorKind::input, {.cause = fmt::format("the chat template drops {}", lost.name()), .remedy = kRemedy});
 }
 
 std::vector<std::int32_t> tokens_of(const SamplePrompt& prompt, const TextFolder& text) {

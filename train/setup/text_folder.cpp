@@ -45,8 +45,7 @@ TextFolder load_template_folder(const fs::path& path) {
   return text;
 }
 
-/// The end token that the template tells is that of the template and of the tokenizer, which reads it when it is
-/// loaded.
+/// Takes the end token from the template and sets it in the template and the tokenizer, which has to be loaded again.
 void find_end(TextFolder& text, const Config& config) {
   const std::string end = end_of_answers(text, config);
   text.named_tokens["eos_token"] = end;
