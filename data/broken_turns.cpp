@@ -18,7 +18,7 @@ std::string broken_turns(const Sample& sample) {
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const bool fits = i % 2 == 1 ? roles[i] == "assistant" : roles[i] == "user" || roles[i] == "tool";
     if (!fits)
-      return fmt::format("its turns are not questions and answers by turns: turn {} is of role {}", i, roles[i]);
+      return fmt::format("its turns do not alternate between questions and answers: turn {} has role {}", i, roles[i]);
   }
   if (roles.empty()) return "it has no turns";
   return roles.size() % 2 == 1 ? "it does not end with an answer" : std::string();

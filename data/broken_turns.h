@@ -5,8 +5,8 @@
 
 namespace qtrain {
 
-/// Why LLaMA-Factory leaves a conversation out of supervised training, in words; "" if it does not: its turns, behind a
-/// system message, are not a question or the results of tools and an answer, by turns.
+/// Why LLaMA-Factory excludes a conversation from supervised training; "" if it does not. After an optional system
+/// message, questions (or tool results) and answers must alternate.
 std::string broken_turns(const Sample& sample);
 
 }  // namespace qtrain

@@ -29,20 +29,21 @@ void mask_where_not(std::vector<std::int32_t>& labels, const std::vector<bool>& 
     if (!keep[t]) labels[t] = kNoTarget;
 }
 
-/// Where position_ids restart; they must count up from 0 otherwise.
+/// Indices where position_ids restart; otherwise they must count up from 0.
 std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions) {
   std::vector<std::int32_t> starts;
   for (std::size_t t = 0; t < positions.size(); ++t) {
     if (positions[t] == 0) {
       starts.push_back(static_cast<std::int32_t>(t));
     } else if (t == 0 || positions[t] != positions[t - 1] + 1) {
-      fail(ErrorKind::input, {.cause = "position_ids must count up by one from each 0, at token " + std::to_string(t)});
+      fail(ErrorKind::input,
+           {.cause = "position_ids must count up by one from each 0, but do not at token " + std::to_string(t)});
     }
   }
   return starts;
 }
 
-/// Which tokens touch one of the byte ranges.
+/// Whether each token overlaps one of the byte ranges.
 std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding, const TextRanges& ranges) {
   std::vector<bool> inside(encoding.ids.size());
   std::size_t range = 0;
@@ -54,13 +55,13 @@ std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding, const TextRange
   return inside;
 }
 
-/// transformers marks an answer from the token with its first character to the first one with its last: of the tokens
-/// that the last character is cut into only one.
+/// transformers marks an answer from the token with its first character to the first token with its last one, so if the
+/// last character spans several tokens, only the first of them is included.
 TextRanges to_last_character(TextRanges ranges, const std::string& text) {
   for (auto& [begin, end] : ranges) {
     std::size_t last = end;
     while (last > begin && (static_cast<unsigned char>(text[last - 1]) & 0xc0) == 0x80) --last;
-    if (last > begin) end = last;  // behind the first byte of the character
+    if (last > begin) end = last;  // just after the first byte of the character
   }
   return ranges;
 }
@@ -69,7 +70,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
-/// Renders; an error tells of a content that is a number, at which most templates fail.
+/// Renders; if that fails, the error suggests quoting a content that is a number, which most templates cannot handle.
 template <class Render>
 Rendered naming_numbers(const Json& messages, Render&& render) {
   try {
@@ -78,7 +79,7 @@ Rendered naming_numbers(const Json& messages, Render&& render) {
     ErrorText text = e.text();
     for (std::size_t i = 0; i < messages.size() && text.remedy.empty(); ++i)
       if (const Json content = messages[i].value("content", Json()); content.is_number() || content.is_boolean())
-        text.remedy = fmt::format("The content of message {} is {}: give it as a text.", i, dump_json(content));
+        text.remedy = fmt::format("The content of message {} is {}: make it a string.", i, dump_json(content));
     throw Error(e.kind(), std::move(text));
   }
 }
@@ -120,7 +121,7 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
   if (options.too_long == TooLong::keep_answers && cuts) question_limit_ = options.max_length;
 }
 
-/// A row that is left out, whatever its text.
+/// Marks a row that is skipped regardless of its text.
 std::optional<EncodedRow> RowEncoder::left_out(const Sample& sample) const {
   if (skip_broken_)
     if (std::string reason = broken_turns(sample); !reason.empty())
@@ -168,35 +169,35 @@ EncodedRow RowEncoder::encode_first_prompt(const Sample& sample) const {
 void RowEncoder::check_masks(RowShape shape) const {
   if (assistant_only_ && !learns_texts_ && (shape == RowShape::text || shape == RowShape::text_pair))
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", turns_key_),
-                            .remedy = fmt::format("Turn {} off, or give messages.", turns_key_)});
+                            .remedy = fmt::format("Turn {} off, or use rows with messages.", turns_key_)});
   if (shape != RowShape::tokens) return;
   if (last_turn_only_ || !response_.empty())
-    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row holds tokens, not text",
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row contains tokens, not text",
                                                  last_turn_only_ ? "last_turn_only_loss" : "response_template"),
-                            .remedy = "Give labels beside input_ids."});
+                            .remedy = "Add labels to the input_ids."});
 }
 
 EncodedRow RowEncoder::encode_tokens(Sample sample) const {
   for (const std::int32_t id : sample.input_ids)
     if (id < 0)
-      fail(ErrorKind::input, {.cause = "input_ids holds " + std::to_string(id) + ", which is not a token id"});
+      fail(ErrorKind::input, {.cause = "input_ids contains " + std::to_string(id) + ", which is not a token id"});
   for (const std::int32_t label : sample.labels)
     if (label < 0 && label != kNoTarget)
-      fail(ErrorKind::input,
-           {.cause = "labels holds " + std::to_string(label), .remedy = "A label is a token id, or -100 for none."});
+      fail(ErrorKind::input, {.cause = "labels contains " + std::to_string(label),
+                              .remedy = "A label is a token id, or -100 if masked."});
   EncodedRow row;
   row.document_starts = starts_of(sample.position_ids);
   const bool labeled = !sample.labels.empty();
   row.labels = labeled ? std::move(sample.labels) : sample.input_ids;
   row.input_ids = std::move(sample.input_ids);
-  if (labeled) return row;  // as they are
+  if (labeled) return row;  // labels are used as they are
   mask_where_not(row.labels, sample.assistant_mask);
   if (completion_only_.value_or(false)) mask_where_not(row.labels, sample.completion_mask);
   return row;
 }
 
-/// Special tokens as the tokenizer adds them, but a BOS or EOS that the text itself has is not doubled. Offsets only
-/// where a mask needs them.
+/// Adds special tokens as the tokenizer does, but does not duplicate a BOS or EOS that the text already has. Computes
+/// offsets only if a mask needs them.
 Tokenizer::Encoding RowEncoder::tokens_of(const std::string& text) const {
   const SpecialTokens& special = tools_.tokenizer.special();
   Tokenizer::Encoding encoding =
@@ -222,7 +223,7 @@ Tokenizer::Encoding RowEncoder::encode(const std::string& text, EncodeOptions op
   return {.ids = tools_.tokenizer.encode(text, options), .offsets = {}};
 }
 
-/// A row of plain text with the EOS that is learned behind its answer.
+/// Plain text followed by the EOS to be learned.
 std::string RowEncoder::closed_text(const std::string& prompt, const std::string& answer) const {
   const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
   return prompt + answer + (closed ? "" : eos_);
@@ -249,12 +250,12 @@ std::string RowEncoder::text_of(const Json& row) const {
 
 const ChatTemplate& RowEncoder::chat_template() const {
   if (tools_.chat_template == nullptr)
-    fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
-                            .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
+    fail(ErrorKind::input, {.cause = "the row contains messages, but the model folder has no chat template",
+                            .remedy = "Add a chat_template.jinja to it, or set chat_template_path."});
   return *tools_.chat_template;
 }
 
-/// The tokens of a text to which EOS is added where its end, the answer, lacks it.
+/// Tokens of prompt and answer, with EOS appended unless the answer already ends in it.
 EncodedRow RowEncoder::text_row(const std::string& prompt, const std::string& answer) const {
   const std::string text = closed_text(prompt, answer);
   const Tokenizer::Encoding encoding = tokens_with_eos(text);
@@ -271,7 +272,7 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
   const bool adds = add_special_ && tools_.tokenizer.special().add_eos;
   Tokenizer::Encoding encoding = tokens_of(adds ? body : body + eos_);
   if (!adds && (encoding.ids.empty() || encoding.ids.back() != eos)) {
-    // The tokenizer finds no special tokens in text (sentencepiece): append the id itself.
+    // The tokenizer does not parse special tokens in text (sentencepiece): append the id itself.
     encoding = tokens_of(body);
     encoding.ids.push_back(eos);
     if (!response_.empty()) encoding.offsets.emplace_back();
@@ -290,12 +291,12 @@ EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
   return row;
 }
 
-/// Where a row has one.
+/// Whether the prompt of a pair is masked.
 bool RowEncoder::masks_prompts() const {
   return completion_only_.value_or(true);
 }
 
-/// Cuts a row that is too long, its questions before its answers.
+/// Truncates a row that is too long, questions before answers.
 void RowEncoder::shorten(EncodedRow& row, const std::vector<bool>& said) const {
   if (!question_limit_ || static_cast<std::int64_t>(row.input_ids.size()) <= *question_limit_) return;
   const std::vector<bool> kept = kept_tokens(said, {.room = *question_limit_, .last_first = last_turn_only_});
@@ -310,7 +311,7 @@ void RowEncoder::shorten(EncodedRow& row, const std::vector<bool>& said) const {
   row.labels.resize(size);
 }
 
-/// Which tokens of a conversation the assistant says in any of its turns; none where that cannot be told.
+/// Which tokens of a conversation belong to the assistant's turns; none if that cannot be determined.
 std::vector<bool> RowEncoder::said_in(const RenderInput& input) const {
   const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input, 0);
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, Offsets::needed);
@@ -318,7 +319,7 @@ std::vector<bool> RowEncoder::said_in(const RenderInput& input) const {
   return std::vector<bool>(encoding.ids.size());
 }
 
-/// The completion begins where the tokens of the prompt alone and of the whole row part: behind so many of them.
+/// Masks the prompt, which ends where its tokens and those of the whole row diverge, and returns that index.
 std::size_t RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
   const std::size_t shared = common_prefix(prompt, row.input_ids);
   row.prompt_mismatch = shared < prompt.size();
@@ -326,26 +327,25 @@ std::size_t RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std
   return shared;
 }
 
-/// What the assistant says: all of it, or its last turn.
+/// All assistant turns, or only the last one with last_turn_only_loss.
 TextRanges RowEncoder::last_turns(TextRanges turns) const {
   if (last_turn_only_ && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
   return turns;
 }
 
-/// The template has marks, but none in this row.
+/// Fails for a row without marked text although the template has {% generation %} tags.
 void RowEncoder::check_marked(const Json& messages) const {
   if (has_assistant(messages))
     fail(ErrorKind::input,
-         {.cause = fmt::format("{} is set, but the chat template marks nothing that the assistant says in this row",
-                               turns_key_),
+         {.cause = fmt::format("{} is set, but the chat template marks no assistant text in this row", turns_key_),
           .remedy = "Check the template's {% generation %} blocks."});
   if (assistant_required_)
-    fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but no message of the row is the assistant's",
+    fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but the row has no assistant message",
                             .remedy = "Remove the row, or train on all tokens (assistant_only_loss: false)."});
 }
 
-/// The first message of which it has to be known what the assistant says: of a prompt nothing is learned, nor with
-/// last_turn_only_loss of any turn but the last.
+/// The first message whose assistant text has to be located: masked prompts are not learned, and with
+/// last_turn_only_loss only the last turn is.
 std::size_t RowEncoder::first_learned(const Sample& sample, const Json& messages) const {
   std::size_t last = messages.size();
   while (last > 0 && !is_assistant(messages[last - 1])) --last;
@@ -384,29 +384,29 @@ EncodedRow RowEncoder::check_printed(const Sample& sample, const RenderInput& in
     const Json& message = (*input.messages)[lost.message];
     const bool prompt = sample.shape == RowShape::chat_pair && masks_prompts() && lost.message < sample.messages.size();
     if (!lost.empties_turn || !is_assistant(message) || !is_learned(message) || prompt || allow_empty_) continue;
-    const std::string cause = fmt::format(
-        "the chat template writes nothing of {}, so that an answer is empty which is to be learned", lost.name());
+    const std::string cause =
+        fmt::format("the chat template drops {}, which leaves an answer to be learned empty", lost.name());
     if (skip_empty_) return {.lacks = EncodedRow::Lack::answer, .reason = cause};
     fail(ErrorKind::input,
          {.cause = cause,
-          .remedy = "Use a chat template that has words for it (chat_template_path), leave such rows out "
-                    "(skip_empty_answers: true), or learn empty answers (allow_empty_answers: true)."});
+          .remedy = "Use a chat template that renders it (chat_template_path), skip such rows (skip_empty_answers: "
+                    "true), or learn empty answers (allow_empty_answers: true)."});
   }
   return row;
 }
 
-/// What the messages themselves say about being learned.
+/// Which messages exclude themselves from the loss.
 TurnSwitches RowEncoder::switches_in(const Sample& sample, const Json& messages) const {
   const bool pair = sample.shape == RowShape::chat_pair && masks_prompts();
   TurnSwitches switches = switches_of(messages, pair ? sample.messages.size() : 0);
   if (!assistant_only_ && switches.others_off > 0 && !switches.all_others_off)
-    fail(ErrorKind::input, {.cause = "some messages that are not the assistant's say that they are not to be learned "
-                                     "(weight, loss, train), and others do not",
-                            .remedy = "Learn the assistant's alone (assistant_only_loss: true), or say it of all."});
+    fail(ErrorKind::input, {.cause = "some messages that are not the assistant's are excluded from the loss (weight, "
+                                     "loss, train), and others are not",
+                            .remedy = "Set assistant_only_loss: true, or exclude all of them."});
   return switches;
 }
 
-/// The rendered row, with the labels of what is learned.
+/// Renders and tokenizes a conversation, with labels for what is learned.
 EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& input) const {
   const ChatTemplate& chat = *tools_.chat_template;
   const Json& messages = *input.messages;
@@ -426,7 +426,7 @@ EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& inp
                                          switches, last_turn_only_ ? first_learned(sample, messages) : first);
     if (!turns.placed)
       return {.lacks = EncodedRow::Lack::place,
-              .reason = "it cannot be told which of the assistant's turns is not to be learned"};
+              .reason = "the assistant turns that are excluded from the loss could not be located"};
     const std::vector<bool> said = tokens_in(encoding, turns.learned), silent = tokens_in(encoding, turns.unlearned);
     if (!switches.any_off && std::find(said.begin(), said.end(), true) == said.end()) {
       if (!tagged) return {.lacks = EncodedRow::Lack::place, .reason = "the assistant says nothing in it"};
@@ -440,7 +440,7 @@ EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& inp
   return row;
 }
 
-/// The last target that is not white space, which many templates write behind the end of a turn.
+/// The last target that is not white space, which many templates write after the end of a turn.
 std::optional<std::int32_t> RowEncoder::answer_end(const std::vector<std::int32_t>& labels) const {
   for (std::size_t t = labels.size(); t-- > 0;)
     if (labels[t] != kNoTarget && !is_blank(tools_.tokenizer.decode(std::span(&labels[t], 1)))) return labels[t];

@@ -14,38 +14,37 @@
 
 namespace qtrain {
 
-/// A row as tokens, before truncation and packing.
+/// A tokenized row, before truncation and packing.
 struct EncodedRow {
-  /// Why it is left out: it cannot be told where the assistant speaks; an answer is empty; its turns are no questions
-  /// and answers.
+  /// Why a row is skipped: the assistant's text cannot be located; an answer is empty; turns do not alternate.
   enum class Lack : std::uint8_t { nothing, place, answer, turns };
   std::vector<std::int32_t> input_ids;
   std::vector<std::int32_t> labels;           ///< same length, kNoTarget where masked
-  std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
-  bool prompt_mismatch = false;               ///< the prompt's tokens are no prefix of prompt + completion
-  bool joined_pair = false;                   ///< of a prompt and a completion as texts
-  bool first_prompt = false;                  ///< of a conversation, of which the first message alone is learned
-  std::int32_t lost = 0;                      ///< tokens that were cut already
-  bool is_text = false;                       ///< a plain text, which may become several rows
-  std::optional<std::int32_t> answer_end;     ///< of a conversation that ends with an answer: AnswerEnd::token
-  std::string unprinted = {};                 ///< what of it the chat template leaves out, in words
-  Lack lacks = Lack::nothing;                 ///< what it would need to be a training row; it has no tokens then
-  std::string reason = {};                    ///< in words, where it lacks something
+  std::vector<std::int32_t> document_starts;  ///< only if a row of tokens has position_ids
+  bool prompt_mismatch = false;               ///< the prompt's tokens are not a prefix of prompt + completion
+  bool joined_pair = false;                   ///< prompt and completion are strings
+  bool first_prompt = false;                  ///< only the conversation's first message is learned
+  std::int32_t lost = 0;                      ///< tokens already truncated
+  bool is_text = false;                       ///< plain text, which may become several rows
+  std::optional<std::int32_t> answer_end;     ///< AnswerEnd::token of a conversation that ends with an answer
+  std::string unprinted = {};                 ///< description of what the chat template drops
+  Lack lacks = Lack::nothing;  ///< what the row lacks to be a training row; if anything, it has no tokens
+  std::string reason = {};     ///< description of what it lacks
 };
 
-/// The key that restricts the loss to what the assistant says.
+/// The config key that restricts the loss to the assistant's text.
 const char* turns_key(const DatasetOptions& options);
 
-/// Turns rows into tokens and masks as TRL's SFTTrainer does. Safe to use from several threads.
+/// Tokenizes and masks rows as TRL's SFTTrainer does. Thread-safe.
 class RowEncoder {
  public:
   RowEncoder(const DatasetOptions& options, const TextTools& tools);
 
-  /// Errors (without a place): ErrorKind::input for rows that are wrong, ErrorKind::usage where an option does not go
-  /// with the row's shape.
+  /// Throws (without a place) ErrorKind::input for invalid rows, ErrorKind::usage if an option does not fit the row's
+  /// shape.
   EncodedRow encode(const Json& row) const;
-  /// The text that is cut into the row's tokens; of a row of tokens the text of these. Errors: those of `encode` that
-  /// do not depend on masks.
+  /// The text that the row's tokens come from; for a row of tokens, the decoded text. Throws as `encode` does, except
+  /// for errors about masks.
   std::string text_of(const Json& row) const;
 
  private:
@@ -62,7 +61,8 @@ class RowEncoder {
   EncodedRow encode_text_pair(const Sample& sample) const;
   EncodedRow encode_chat(const Sample& sample) const;
   EncodedRow encode_turns(const Sample& sample, const RenderInput& input) const;
-  /// What of a row the template leaves out. An error, or that the row lacks an answer, where it makes one empty.
+  /// Reports what the template drops from a row. If that leaves a learned answer empty, throws or marks the row as
+  /// lacking an answer.
   EncodedRow check_printed(const Sample& sample, const RenderInput& input) const;
   TurnSwitches switches_in(const Sample& sample, const Json& messages) const;
 
@@ -83,15 +83,15 @@ class RowEncoder {
   TextTools tools_;
   ShapeRules rules_;
   bool assistant_only_, last_turn_only_, append_eos_;
-  bool add_special_;         // to texts; blocks have a BOS of their own
-  bool assistant_required_;  // a row without the assistant is an error
-  const char* turns_key_;    // of the two
+  bool add_special_;         // for texts; blocks have their own BOS
+  bool assistant_required_;  // rows without the assistant are errors
+  const char* turns_key_;    // for error messages
   bool skip_empty_, skip_broken_, allow_empty_;
   bool first_prompt_only_;
   bool learns_texts_, splits_texts_;
-  std::optional<std::int64_t> question_limit_;  // tokens above which questions are cut
+  std::optional<std::int64_t> question_limit_;  // length above which questions are truncated
   std::optional<bool> completion_only_;
-  std::string response_, instruction_;  // markers; "" if not asked for
+  std::string response_, instruction_;  // "" if not set
   std::string eos_;                     // "" if the tokenizer has none
 };
 

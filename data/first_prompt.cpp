@@ -20,10 +20,10 @@ std::string first_prompt(const Sample& sample) {
   const Json messages = conversation_of(sample);
   const auto first = std::ranges::find_if(messages, [](const Json& m) { return m.value("role", Json()) != "system"; });
   if (first == messages.end() || is_assistant(*first))
-    bad_row("the row has no question before its first answer, and of questions the first is learned",
+    bad_row("the row has no question before its first answer, but only the first question is learned",
             "Remove the row.");
   if (const Json content = first->value("content", Json()); !content.is_string() && !content.is_array())
-    bad_row("the first question of the row is not a text", "Correct it, or remove the row.");
+    bad_row("the first question of the row is not text", "Correct it, or remove the row.");
   return content_text(*first);
 }
 

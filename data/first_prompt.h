@@ -4,14 +4,14 @@
 #include "core/formats/json.h"
 #include "data/shapes.h"
 
-/// Of conversations the first message alone, as LLaMA-Factory pre-trains on them.
+/// Reduces conversations to their first message, as LLaMA-Factory does for pre-training.
 namespace qtrain {
 
-/// Reads a row whose answer does not count, and may be null.
+/// Reads a row whose answer is ignored and may be null.
 Sample read_prompt(const Json& row, const ShapeRules& rules);
 
-/// The text of the first message that is not the system's, of the prompt of a text_pair all of it. An input error,
-/// without a place, where there is no such message before the first answer, or it holds no text.
+/// The text of the first message that is not a system message; for a text_pair, the whole prompt. Throws
+/// ErrorKind::input, without a place, if there is no such message before the first answer or it contains no text.
 std::string first_prompt(const Sample& sample);
 
 }  // namespace qtrain

@@ -11,14 +11,14 @@
 namespace qtrain {
 namespace {
 
-/// Whether a value is a verdict: true or false, also as a table's text.
+/// Whether a value is a verdict: true or false, also as a string.
 bool is_verdict(const Json& value) {
   constexpr std::array<std::string_view, 6> kTexts = {"true", "false", "True", "False", "TRUE", "FALSE"};
   return value.is_boolean() || (value.is_string() && std::find(kTexts.begin(), kTexts.end(),
                                                                value.get_ref<const std::string&>()) != kTexts.end());
 }
 
-/// Whether a conversation of the row ends with an answer.
+/// Whether the row's conversation ends with an answer.
 bool is_answered(const Json& row, std::string_view shape) {
   if (shape.empty()) return false;
   const auto talk = row.find(shape);
@@ -28,7 +28,7 @@ bool is_answered(const Json& row, std::string_view shape) {
   return role != "user" && role != "human";
 }
 
-/// Names that rows of questions and answers have, in lower case: those of a shape first.
+/// Lower-case column names of questions and answers; names of a known shape come first.
 constexpr std::array<std::string_view, 12> kQuestions = {
     "instruction", "input", "question", "query", "prompt", "frage", "problem", "user", "human", "request", "q", "ask"};
 constexpr std::array<std::string_view, 12> kAnswers = {"output",    "answer", "response", "completion",
@@ -44,7 +44,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// The column of the row that has the first of these names; "" if none has one.
+/// The column whose name comes first in the list; "" if none matches.
 std::string column_of(const Json& row, NameList names) {
   for (const std::string_view name : names)
     for (const auto& [key, value] : row.items())
@@ -76,23 +76,21 @@ bool is_media(std::string_view name) {
 void refuse_media(const Json& row) {
   for (const auto& [key, value] : row.items())
     if (is_media(key) && is_filled(row, key))
-      bad_row(
-          fmt::format("the row has '{}': models here read text only", key),
-          "Leave such rows out. Where the text does without it, leave the column out: dataset_mixture: [{path: ..., "
-          "columns: [messages]}].");
+      bad_row(fmt::format("the row contains '{}', but only text is supported", key),
+              "Remove such rows or, if the text makes sense without it, drop the column: dataset_mixture: [{path: ..., "
+              "columns: [messages]}].");
 }
 
 void refuse_preferences(const Json& row, std::string_view shape) {
   constexpr const char* kRemedy =
-      "There is no training on preferences: give the good answers alone, as messages or prompt and completion, or "
-      "leave the column out: dataset_mixture: [{path: ..., columns: [...]}].";
+      "Preference training is not supported: use only the good answers, as messages or prompt and completion, or drop "
+      "the column: dataset_mixture: [{path: ..., columns: [...]}].";
   if (row_has(row, "chosen") && row_has(row, "rejected") && !is_answered(row, shape))
-    bad_row("the row is for training on preferences: it has a chosen and a rejected answer", kRemedy);
+    bad_row("the row is for preference training: it has a chosen and a rejected answer", kRemedy);
   const bool answers = !shape.empty() && shape != "text" && shape != "input_ids";
   for (const char* key : {"kto_tag", "label"})
     if (answers && row_has(row, key) && is_verdict(row.at(key)))
-      bad_row(fmt::format("the row is for training on preferences: '{}' says whether its answer is good", key),
-              kRemedy);
+      bad_row(fmt::format("the row is for preference training: '{}' says whether its answer is good", key), kRemedy);
 }
 
 std::string mapping_for(const Json& row) {

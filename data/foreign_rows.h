@@ -6,24 +6,23 @@
 
 namespace qtrain {
 
-/// An input error about a row, without its place.
+/// Throws ErrorKind::input about a row, without its place.
 [[noreturn]] void bad_row(std::string cause, std::string remedy = "");
 
-/// Whether the row has a value of this key that is not null; `is_filled`: and neither an empty text nor an empty list.
+/// row_has: whether the row has a non-null value for this key. is_filled: and it is neither "" nor [].
 bool row_has(const Json& row, std::string_view key);
 bool is_filled(const Json& row, std::string_view key);
 
-/// Columns and parts of messages that are no text: "image", "images", "audio", ...
+/// Whether a column or message part is not text: "image", "images", "audio", ...
 bool is_media(std::string_view name);
-/// An input error for a row with images, sound or video.
+/// Throws ErrorKind::input for a row with images, audio or video.
 void refuse_media(const Json& row);
 
-/// An input error for a row of training on preferences, where one answer is better than another. `shape`: the name of
-/// the shape that it has otherwise, "" for none.
+/// Throws ErrorKind::input for a preference-training row, in which one answer is better than another. `shape`: the name
+/// of the row's shape, "" for none.
 void refuse_preferences(const Json& row, std::string_view shape);
 
-/// What to write into a config for a row of no known shape whose columns tell by their names what they hold; "" if they
-/// do not.
+/// The config setting that would map the columns of a row of unknown shape, judging by their names; "" if unclear.
 std::string mapping_for(const Json& row);
 
 }  // namespace qtrain

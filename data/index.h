@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-/// A count or place, never negative, as containers take it.
+/// A non-negative count or index as a container size.
 constexpr std::size_t idx(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }

@@ -13,7 +13,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-/// Whether a run has written it: what it measured and said, beside its config, and its checkpoints.
+/// Whether a run wrote the file: its logs next to its config, and its checkpoints.
 bool is_of_run(const stdfs::path& path) {
   constexpr std::array<std::string_view, 4> kNames{"metrics.jsonl", "messages.jsonl", "samples.jsonl", "runs"};
   std::error_code error;
@@ -22,7 +22,7 @@ bool is_of_run(const stdfs::path& path) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() || name.starts_with("checkpoint-");
 }
 
-/// Data files and saved folders below a folder; plain texts where there is no other data in their folder and below it.
+/// Finds data files and saved folders below a folder, and plain texts in subtrees without other data.
 class DataSearch {
  public:
   std::vector<stdfs::path> found;
@@ -57,16 +57,16 @@ class DataSearch {
   }
 
   std::set<stdfs::path> seen_;
-  std::int64_t data_ = 0;  // what was found that is no plain text
+  std::int64_t data_ = 0;  // files found, not counting plain texts
 };
 
-/// Whether a .json file holds a document about something rather than rows: an object over several lines, or values.
+/// Whether a .json file contains a document rather than rows: one object over several lines, or other values.
 bool is_document(const RowSource& rows) {
   const bool json = rows.format() == "json" || rows.format() == "jsonl";
   if (!json || !rows.name().ends_with(".json")) return false;
   try {
     if (rows.size() > 0 && rows.parse(0).is_object()) return rows.size() == 1 && rows.format() == "jsonl";
-  } catch (const Error&) {  // its first line is not an object
+  } catch (const Error&) {  // the first line is not an object
   }
   return true;
 }
@@ -90,7 +90,7 @@ void look_at_first_row(const RowSource& rows, const ShapeRules& rules, ListedDat
   with_place(rows.place(0), [&] { return naming_unread(rows, [&] { return read_sample(first, rules); }); });
 }
 
-/// None where there are no rows to speak of.
+/// Fills in the listing of a file; false if it contains no rows of data.
 bool look_into(const ShapeRules& rules, ListedData& out) {
   try {
     for (const stdfs::path& file : resolve_data_files({out.path.string()}, Split::train)) {
@@ -102,7 +102,7 @@ bool look_into(const ShapeRules& rules, ListedData& out) {
       if (first && rows->size() > 0) look_at_first_row(*rows, rules, out);
     }
     if (out.rows == 0) out.problem = "it has no rows";
-  } catch (const Error& e) {  // listed with the others
+  } catch (const Error& e) {  // list it with its problem
     out.problem = e.text().cause;
     if (const std::string& place = e.text().place; place.find(":") != std::string::npos)
       out.problem = place.substr(place.rfind('/') + 1) + ": " + out.problem;

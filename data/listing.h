@@ -8,21 +8,21 @@
 
 namespace qtrain {
 
-/// A file of rows, or a folder that `datasets` saved.
+/// A data file, or a folder saved by `datasets`.
 struct ListedData {
   std::filesystem::path path;
-  std::string format;                ///< "jsonl", "csv", "parquet", "arrow", ...; empty where it could not be told
-  std::string shape;                 ///< as shape_name; empty: none that is known
-  std::vector<std::string> columns;  ///< of the first row
+  std::string format;                ///< "jsonl", "csv", "parquet", "arrow", ...; empty if unknown
+  std::string shape;                 ///< as shape_name; empty if unknown
+  std::vector<std::string> columns;  ///< columns of the first row
   std::int64_t rows = 0;
-  bool estimated = false;  ///< rows are reckoned from the beginning of the file
+  bool estimated = false;  ///< `rows` is extrapolated from the beginning of the file
   std::uint64_t bytes = 0;
-  std::string problem;  ///< why it cannot be read, or its first row is of no use; empty: fine
+  std::string problem;  ///< why it cannot be read or its first row cannot be used; empty if fine
 };
 
-/// What there is to train on in a folder and those below it (each once, whatever links lead to it), sorted by path; or
-/// the one file. JSON files that hold no rows are passed over; large ones are only begun.
-/// Errors (ErrorKind::input): no such folder.
+/// Lists the training data in a folder and its subfolders (each file once, even through links), sorted by path; or the
+/// one file. Skips JSON files without rows; reads only the beginning of large files. Throws ErrorKind::input if there
+/// is no such folder.
 std::vector<ListedData> list_data(const std::filesystem::path& path, const ShapeRules& rules);
 
 }  // namespace qtrain

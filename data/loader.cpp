@@ -32,14 +32,14 @@ void append_document(Batch& batch, std::span<const std::int32_t> ids, std::span<
   batch.longest = std::max(batch.longest, static_cast<std::int64_t>(ids.size()));
 }
 
-/// Rows of a mapped file may have been damaged since they were prepared.
+/// A mapped file may have been damaged since its rows were prepared.
 void require_ids(const RowView& row, std::int32_t largest) {
   const auto fine = [&](std::int32_t id) { return id >= 0 && id <= largest; };
   if (std::ranges::all_of(row.input_ids, fine) &&
       std::ranges::all_of(row.labels, [&](std::int32_t label) { return label == kNoTarget || fine(label); }))
     return;
-  fail(ErrorKind::input, {.cause = "a prepared row holds a token id that no row had: the token cache is damaged",
-                          .remedy = "Remove the folder of the token cache, or set token_cache_dir to \"\"."});
+  fail(ErrorKind::input, {.cause = "a prepared row contains an invalid token id: the token cache is damaged",
+                          .remedy = "Delete the token cache folder, or set token_cache_dir to \"\"."});
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ Batch make_batch(const Dataset& dataset, const std::vector<std::int64_t>& rows) 
   std::int64_t tokens = 0;
   for (const std::int64_t r : rows) tokens += dataset.length(r);
   if (tokens > std::int64_t{1} << 30)
-    fail(ErrorKind::usage, {.cause = "a micro-batch of " + std::to_string(tokens) + " tokens",
-                            .remedy = "Set max_length or a smaller per_device_train_batch_size."});
+    fail(ErrorKind::usage, {.cause = "a micro-batch of " + std::to_string(tokens) + " tokens is too large",
+                            .remedy = "Set max_length, or lower per_device_train_batch_size."});
   for (auto* field : {&batch.tokens, &batch.targets, &batch.positions}) field->reserve(idx(tokens));
   for (const std::int64_t r : rows) {
     const RowView row = dataset.row(r);

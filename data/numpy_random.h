@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-/// numpy.random.default_rng(seed).random(), number for number: PCG64 seeded by a SeedSequence.
+/// Bit-compatible with numpy.random.default_rng(seed).random(): PCG64 seeded by a SeedSequence.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint64_t seed);

@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 
 using Slices = std::vector<DocumentSlice>;
 
-/// The documents as chunks of at most row_length tokens: cut off behind it, or split into several.
+/// Splits documents into chunks of at most row_length tokens; with bfd, drops the rest instead.
 Slices chunks_of(std::span<const std::int32_t> lengths, std::int32_t row_length, Packing packing) {
   Slices chunks;
   chunks.reserve(lengths.size());
@@ -27,7 +27,7 @@ Slices chunks_of(std::span<const std::int32_t> lengths, std::int32_t row_length,
   return chunks;
 }
 
-/// Chooses rows: for chunks of descending size the number of the row of each.
+/// Assigns chunks of descending size to rows; place() returns the row index.
 class BestFit {
  public:
   explicit BestFit(std::int32_t row_length) : row_length_(row_length) {}
@@ -42,7 +42,7 @@ class BestFit {
   }
 
  private:
-  /// Rows with the same room, first come first served; linked through next_.
+  /// Rows with equal room, first in, first out; linked through next_.
   struct Queue {
     std::int32_t first, last;
   };
@@ -81,13 +81,13 @@ PackedRows best_fit_decreasing(Slices chunks, std::int32_t row_length) {
 
   PackedRows rows{.slices = Slices(chunks.size()), .ends = std::vector<std::int64_t>(idx(fit.rows()) + 1)};
   for (const std::int32_t row : row_of) ++rows.ends[idx(row) + 1];
-  for (std::size_t r = 1; r < rows.ends.size(); ++r) rows.ends[r] += rows.ends[r - 1];  // where each begins
+  for (std::size_t r = 1; r < rows.ends.size(); ++r) rows.ends[r] += rows.ends[r - 1];  // start of each row
   for (std::size_t i = 0; i < chunks.size(); ++i) rows.slices[idx(rows.ends[idx(row_of[i])]++)] = chunks[i];
   rows.ends.pop_back();
   return rows;
 }
 
-/// What is left for the last row becomes a shorter one, unless only full rows are wanted.
+/// Concatenates and cuts. A partial last row is kept unless only full rows are wanted.
 PackedRows wrap(Packing packing, std::span<const std::int32_t> lengths, std::int32_t row_length) {
   PackedRows rows;
   std::int32_t room = row_length;

@@ -6,22 +6,22 @@
 
 namespace qtrain {
 
-/// How several documents share one training row; the strategies of TRL's pack_dataset.
+/// How documents share a training row; the strategies of TRL's pack_dataset.
 enum class Packing : std::uint8_t {
   none,
-  bfd,        ///< best fit decreasing; what exceeds the row is cut off
-  bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
-  wrapped,    ///< documents concatenated, cut every `row_length` tokens
-  blocks,     ///< the same, without the last row where it is not full, as LLaMA-Factory does (not in TRL)
+  bfd,        ///< best-fit decreasing; the excess is dropped
+  bfd_split,  ///< best-fit decreasing; the excess becomes separate documents
+  wrapped,    ///< documents concatenated and cut every `row_length` tokens
+  blocks,     ///< like wrapped, but drops a partial last row, as LLaMA-Factory does (not in TRL)
 };
 
-/// What becomes of a row that is longer than a training row may be.
+/// What to do with a row that is longer than max_length.
 enum class TooLong : std::uint8_t {
   keep_start,
-  keep_end,      ///< without packing
-  keep_answers,  ///< turn by turn questions are cut before answers are, as LLaMA-Factory does
-  drop,          ///< the row is left out, and counted
-  raise,         ///< an error
+  keep_end,      ///< only without packing
+  keep_answers,  ///< truncates questions before answers, turn by turn, as LLaMA-Factory does
+  drop,          ///< skips and counts the row
+  raise,         ///< throws
 };
 
 /// Whether documents are concatenated and cut wherever a row is full.
@@ -37,19 +37,19 @@ struct DocumentSlice {
   friend bool operator==(const DocumentSlice&, const DocumentSlice&) = default;
 };
 
-/// Rows of slices, concatenated.
+/// Rows, each a sequence of slices.
 struct PackedRows {
   std::vector<DocumentSlice> slices;
-  std::vector<std::int64_t> ends;  ///< of each row, in `slices`
+  std::vector<std::int64_t> ends;  ///< end of each row in `slices`
 
   std::int64_t size() const { return static_cast<std::int64_t>(ends.size()); }
   std::span<const DocumentSlice> operator[](std::int64_t row) const;
   void end_row() { ends.push_back(static_cast<std::int64_t>(slices.size())); }
 };
 
-/// Packs documents of the given lengths into rows of at most row_length tokens: a pure function. Empty documents take
-/// no part. Best fit decreasing: by length descending (file order among equals), each into the row with the least room
-/// that still holds it (the row that got that much room first, among equals), rows in the order of their opening.
+/// Packs documents of the given lengths into rows of at most row_length tokens; a pure function. Skips empty documents.
+/// Best-fit decreasing: by descending length (file order among equals), each goes into the row with the least
+/// sufficient room (among equals, the one that reached that room first); rows are in order of creation.
 PackedRows pack(Packing packing, std::span<const std::int32_t> lengths, std::int64_t row_length);
 
 }  // namespace qtrain

@@ -9,9 +9,9 @@
 namespace qtrain {
 namespace {
 
-// A block is the work of a task, a wave what all threads do between two reports of progress.
+// A block is one task's work; a wave is what all threads do between two progress reports.
 constexpr std::int64_t kBlockRows = 256, kBlockBytes = 32 << 10;
-constexpr int kWaveBlocks = 16;  // for each thread
+constexpr int kWaveBlocks = 16;  // per thread
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void ParallelEncoder::encode(EncodedBlock& block, std::int64_t end) const {
     }));
 }
 
-// The finished wave is taken while the next one is encoded.
+// Passes on the finished wave while the next one is encoded.
 void ParallelEncoder::work(Wave& encoded, const Wave& finished, const Take& take) {
   std::vector<std::exception_ptr> errors(encoded.count + 1);
   pool_.run(static_cast<std::int64_t>(errors.size()), [&](std::int64_t task, int) {

@@ -11,31 +11,31 @@
 
 namespace qtrain {
 
-/// Rows encoded by one thread, concatenated.
+/// Consecutive rows encoded by one thread.
 struct EncodedBlock {
-  std::int64_t first = 0;             ///< number of the first row
-  std::vector<std::int32_t> tokens;   ///< of each row its input_ids, then its labels
-  std::vector<std::int32_t> lengths;  ///< tokens of each row; kLeftOut of one that is left out
-  /// Document starts of the rows that have several: row (counted from `first`), how many, the starts.
+  std::int64_t first = 0;             ///< index of the first row
+  std::vector<std::int32_t> tokens;   ///< for each row its input_ids, then its labels
+  std::vector<std::int32_t> lengths;  ///< tokens of each row, or kLeftOut
+  /// For each row with several documents: row (relative to `first`), number of starts, the starts.
   std::vector<std::int32_t> starts;
   struct LeftOut {
     EncodedRow::Lack lacks;
     std::string reason;
   };
-  std::vector<LeftOut> left_out;  ///< in the order of the rows
+  std::vector<LeftOut> left_out;  ///< in row order
   std::int64_t prompt_mismatches = 0, joined_pairs = 0, first_prompts = 0;
-  /// Rows of which the chat template leaves something out: how many, the first (counted from `first`), and what.
+  /// Rows of which the chat template drops something: number, first row (relative to `first`), and what.
   struct Unprinted {
     std::int64_t count = 0, row = 0;
     std::string what;
   } unprinted;
-  std::map<std::int32_t, std::int64_t> answer_ends;  ///< rows by the token that their answer ends with
+  std::map<std::int32_t, std::int64_t> answer_ends;  ///< number of rows by the token that ends their answer
 
-  /// What else is to be known of a row (counted from `first`), in their order.
+  /// Further facts about rows (relative to `first`), in row order.
   struct Remark {
     std::int32_t row;
-    std::int32_t lost;  ///< tokens that it has lost already
-    bool is_text;       ///< that may become several rows
+    std::int32_t lost;  ///< tokens already truncated
+    bool is_text;       ///< may become several rows
   };
   std::vector<Remark> remarks;
 
@@ -45,8 +45,8 @@ struct EncodedBlock {
   void append(const EncodedRow& row);
 };
 
-/// Encodes all rows on all threads and hands the blocks on in the order of the rows, one at a time. A few MB of rows
-/// are held at once. Of several errors the one of the first row is thrown, whatever thread met it first.
+/// Encodes all rows on all threads and passes on the blocks one at a time in row order. Holds a few MB of rows at once.
+/// If several rows fail, throws the error of the first one, independent of timing.
 class ParallelEncoder {
  public:
   using Take = std::function<void(const EncodedBlock&)>;
@@ -54,7 +54,7 @@ class ParallelEncoder {
 
   ParallelEncoder(const RawRows& rows, const RowEncoder& encoder, ThreadPool& pool)
       : rows_(rows), encoder_(encoder), pool_(pool) {}
-  /// `progress` (may be empty) is called on the caller's thread, `take` on any.
+  /// `progress` (may be empty) is called on the caller's thread, `take` on any thread.
   void run(const Take& take, const Progress& progress);
 
  private:

@@ -31,7 +31,7 @@ void Prefetcher::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// A thread that has no memory for its work ends the run like one that cannot read its rows.
+// A thread without memory for its work ends the run like one that cannot read its rows.
 void Prefetcher::work() {
   try {
     prepare();
@@ -69,13 +69,13 @@ Batch Prefetcher::take(const BatchPlace& place) {
   std::unique_lock lock(mutex_);
   ready_.wait(lock, [&] { return slots_.empty() ? ended_ : slots_.front()->ready; });
   if (slots_.empty() && error_) std::rethrow_exception(error_);
-  check(!slots_.empty(), "a batch behind the end of the run");
+  check(!slots_.empty(), "a batch beyond the end of the run");
   const std::shared_ptr<Slot> slot = std::move(slots_.front());
   slots_.pop_front();
   lock.unlock();
   room_.notify_one();
   if (slot->error) std::rethrow_exception(slot->error);
-  check(slot->place == place, "batches are taken in the order of the run");
+  check(slot->place == place, "batches must be taken in the order of the run");
   return std::move(slot->batch);
 }
 

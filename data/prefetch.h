@@ -14,29 +14,29 @@
 
 namespace qtrain {
 
-/// Which batch of a run.
+/// Identifies a batch of a run.
 struct BatchPlace {
   std::int64_t epoch = 0, index = 0;
   friend bool operator==(const BatchPlace&, const BatchPlace&) = default;
 };
 
-/// Batches in the order of a run, prepared by threads before they are asked for.
+/// Prefetches batches in the order of a run on background threads.
 class Prefetcher {
  public:
   struct Options {
     int threads = 1;
-    int ahead = 2;  ///< batches that may wait to be taken
+    int ahead = 2;  ///< maximum number of batches waiting to be taken
   };
-  /// The places of the run, one after the other; none at its end. Called under a lock.
+  /// Returns the next batch of the run; none at the end. Called under a lock.
   using Places = std::function<std::optional<BatchPlace>()>;
 
-  /// The loader must outlive it.
+  /// The loader must outlive this object.
   Prefetcher(const Loader& loader, const Options& options, Places places);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next batch, which has to be the one of `place`. An error of the thread that prepared it is thrown here.
+  /// Returns the next batch, which must be the one at `place`. Rethrows errors of the thread that prepared it.
   Batch take(const BatchPlace& place);
 
  private:
@@ -56,7 +56,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable room_, ready_;
   std::deque<std::shared_ptr<Slot>> slots_;
-  std::exception_ptr error_;  // of a thread, not of a batch
+  std::exception_ptr error_;  // of a thread rather than of a batch
   bool stopping_ = false, ended_ = false;
   std::vector<std::thread> threads_;
 };

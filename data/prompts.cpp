@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-/// Cuts the conversation before its last assistant turn; none if there is none.
+/// Cuts the conversation before its last assistant turn and returns that answer; none if there is none.
 std::optional<std::string> take_last_answer(Json& messages) {
   for (std::size_t i = messages.size(); i-- > 0;)
     if (is_assistant(messages[i])) {
@@ -19,7 +19,7 @@ std::optional<std::string> take_last_answer(Json& messages) {
   return std::nullopt;
 }
 
-/// The list of messages that a row asks with; null where it is one text, which `text` gets.
+/// The list of messages of a row. If the row has a string instead, it is the only message and is put into `text`.
 Json asked_messages(const Json& row, std::optional<std::string>& text) {
   for (const char* key : {"messages", "conversations", "prompt"})
     if (row.contains(key) && row.at(key).is_array()) return row.at(key);
@@ -28,7 +28,7 @@ Json asked_messages(const Json& row, std::optional<std::string>& text) {
       text = row.at(key).get<std::string>();
       return Json::array({{{"role", "user"}, {"content", *text}}});
     }
-  fail(ErrorKind::input, {.cause = "a row without \"messages\", \"conversations\", \"prompt\" or \"text\""});
+  fail(ErrorKind::input, {.cause = "the row has no \"messages\", \"conversations\", \"prompt\" or \"text\""});
 }
 
 }  // namespace

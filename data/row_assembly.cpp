@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::uint32_t kShuffleRows = 1, kShufflePacked = 2;  // salts of permutations
+constexpr std::uint32_t kShuffleRows = 1, kShufflePacked = 2;  // permutation salts
 constexpr std::int64_t kSingleRows = 1000;                     // rows between two writes without packing
 constexpr std::int64_t kReleasedTokens = std::int64_t{1} << 23;
 
@@ -128,7 +128,7 @@ void RowAssembly::add_part(const RowView& view, const DocumentSlice& part) {
   if (documents_.size() == batch_) flush();
 }
 
-/// A row that is longer than max_length.
+/// Handles a row that is longer than max_length.
 void RowAssembly::add_long(std::int64_t row, const RowView& view, const EncodedBlock::Remark& about) {
   const auto size = static_cast<std::int32_t>(view.size()), most = static_cast<std::int32_t>(*options_.max_length);
   if (about.is_text) {
@@ -139,17 +139,16 @@ void RowAssembly::add_long(std::int64_t row, const RowView& view, const EncodedB
   const std::string reason = fmt::format("it has {}", counted(size, "token"));
   if (options_.too_long == TooLong::drop) return count(into_.statistics().too_long, row, reason);
   if (options_.too_long == TooLong::raise)
-    fail(ErrorKind::input,
-         {.cause = fmt::format("the row has {}, max_length is {}", counted(size, "token"), most),
-          .place = rows_.place(row),
-          .remedy = "Raise max_length, or let truncation_mode cut such rows or drop them (excess_length_strategy of "
-                    "axolotl)."});
+    fail(ErrorKind::input, {.cause = fmt::format("the row has {}, but max_length is {}", counted(size, "token"), most),
+                            .place = rows_.place(row),
+                            .remedy = "Raise max_length, or set truncation_mode to truncate or drop such rows "
+                                      "(excess_length_strategy in axolotl)."});
   cut(row, size, most);
   const bool from_end = !packs_ && options_.too_long == TooLong::keep_end;
   add_part(view, {.begin = from_end ? size - most : 0, .size = most});
 }
 
-/// Counts a row that loses tokens.
+/// Counts a row that is truncated.
 void RowAssembly::cut(std::int64_t row, std::int64_t length, std::int64_t kept) {
   DatasetStatistics& s = into_.statistics();
   ++s.truncated_rows;
@@ -202,8 +201,7 @@ PackedRows RowAssembly::all_packed() {
   return rows;
 }
 
-/// One row per document; rows that the cut or a mask left without any label are dropped, as TRL does where max_length
-/// is set.
+/// One row per document. Like TRL with max_length, drops rows that truncation or masking left without labels.
 PackedRows RowAssembly::single_rows() {
   PackedRows rows;
   for (std::int64_t d = 0; d < documents_.size(); ++d) {
@@ -220,7 +218,7 @@ PackedRows RowAssembly::single_rows() {
   return rows;
 }
 
-/// With borders, each chunk is a document of its own and the label of its first token is no target.
+/// With borders, each chunk is a document of its own, and its first token is not a target.
 void RowAssembly::write(std::span<const DocumentSlice> row) {
   for (auto* part : {&ids_, &labels_, &starts_}) part->clear();
   for (const DocumentSlice& slice : row) add_slice(slice);

@@ -12,30 +12,30 @@
 
 namespace qtrain {
 
-/// Encoded rows as far as they are needed for packing: cut to max_length where what exceeds it is lost anyway.
+/// Encoded rows waiting to be packed, truncated to max_length where the excess would be lost anyway.
 class Documents {
  public:
   explicit Documents(const SpoolOptions& spools) : tokens_(spools) {}
 
   std::int64_t size() const { return static_cast<std::int64_t>(lengths_.size()); }
   std::span<const std::int32_t> lengths() const { return lengths_; }
-  /// Its document_starts are those behind the first. Ends appending until `clear`.
+  /// document_starts of the view excludes the first. Do not append after this until `clear`.
   RowView view(std::int64_t i);
-  /// A part of a row, whose `document` does not matter.
+  /// Appends a part of a row; `kept.document` is ignored.
   void append(const RowView& row, DocumentSlice kept);
-  /// Gives back the memory behind documents that have been read.
+  /// Releases the memory of documents that have been read.
   void release() const { tokens_.release(); }
   void clear();
 
  private:
-  NumberSpool<std::int32_t> tokens_;  // of each document its input_ids, then its labels
+  NumberSpool<std::int32_t> tokens_;  // for each document its input_ids, then its labels
   std::vector<std::int32_t> lengths_;
-  std::vector<std::int64_t> offsets_;                         // of each document, in tokens
-  std::map<std::int64_t, std::vector<std::int32_t>> starts_;  // of rows that have several documents themselves
+  std::vector<std::int64_t> offsets_;                         // in tokens
+  std::map<std::int64_t, std::vector<std::int32_t>> starts_;  // of rows that contain several documents
 };
 
-/// Makes training rows of encoded ones: truncation, dropping, packing, shuffling. A batch of rows is packed as soon as
-/// it is there, unless the options need all rows at once.
+/// Turns encoded rows into training rows: truncation, dropping, packing, shuffling. Packs each batch of rows as soon as
+/// it is complete, unless the options need all rows at once.
 class RowAssembly {
  public:
   RowAssembly(const DatasetSource& source, DatasetBuilder& into);
@@ -62,10 +62,10 @@ class RowAssembly {
   DatasetBuilder& into_;
   Documents documents_;
   bool packs_, cuts_, borders_;
-  std::optional<std::int32_t> block_start_;  // in the place of the first token of each block
-  std::int64_t batch_;                       // rows that are made into training rows together; 0: all
+  std::optional<std::int32_t> block_start_;  // replaces the first token of each block
+  std::int64_t batch_;                       // number of rows processed together; 0: all
   std::int64_t unreleased_ = 0;
-  std::vector<std::int32_t> ids_, labels_, starts_;  // of the row being written
+  std::vector<std::int32_t> ids_, labels_, starts_;  // the row being written
 };
 
 }  // namespace qtrain

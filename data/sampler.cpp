@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// floor(u * bound / 2^64) for the 64 random bits u, in 32-bit halves.
+/// floor(u * bound / 2^64) for 64 random bits u, in 32-bit halves.
 std::uint64_t below(std::uint64_t bound, const std::array<std::uint32_t, 4>& words) {
   const std::uint64_t low = std::uint64_t{words[0]} * (bound & 0xffffffffu);
   const std::uint64_t mid1 = std::uint64_t{words[0]} * (bound >> 32),

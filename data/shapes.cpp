@@ -20,8 +20,8 @@ namespace qtrain {
 namespace {
 
 constexpr const char* kShapesRemedy =
-    "Rows hold one of: messages; prompt and completion; text; conversations; instruction and output; input and output; "
-    "input_ids. Another text column is named by dataset_text_field.";
+    "A row must contain one of: messages; prompt and completion; text; conversations; instruction and output; input "
+    "and output; input_ids. Set dataset_text_field for another text column.";
 
 std::string string_at(const Json& row, std::string_view key) {
   const Json& value = row.at(key);
@@ -35,7 +35,7 @@ std::string optional_string(const Json& row, std::string_view key) {
 
 // --- messages ---
 
-/// The usual names of ShareGPT's speakers as roles; other names are kept.
+/// Maps ShareGPT's speakers to roles; keeps other names.
 std::string role_of_speaker(const std::string& from) {
   if (from == "human") return "user";
   if (from == "gpt" || from == "function_call") return "assistant";
@@ -43,7 +43,8 @@ std::string role_of_speaker(const std::string& from) {
   return from;
 }
 
-/// {"name": ..., "arguments": ...}, or a list of them, as the tool_calls of a message; null if it is neither.
+/// Converts {"name": ..., "arguments": ...}, or a list of such objects, to a message's tool_calls; null for other
+/// values.
 Json tool_calls_of(const std::string& value) {
   Json calls;
   try {
@@ -79,17 +80,17 @@ bool is_blank_text(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
-/// A value of which some files hold the JSON text.
+/// Parses a value that some files store as JSON text.
 Json decoded(const Json& value, const std::string& place) {
   if (!value.is_string() || value == "") return value;
   try {
     return parse_json(value.get_ref<const std::string&>(), place);
   } catch (const Error& e) {
-    bad_row(fmt::format("{} is a text that is not JSON: {}", place, e.text().cause));
+    bad_row(fmt::format("{} is a string that is not JSON: {}", place, e.text().cause));
   }
 }
 
-/// A list of objects, of which the list or each object may be a text; null stays.
+/// A list of objects; the list or each object may be JSON text. null stays null.
 Json decoded_list(const Json& value, const std::string& place) {
   if (value.is_string() && is_blank_text(value.get<std::string>())) return nullptr;
   Json list = decoded(value, place);
@@ -102,9 +103,9 @@ Json decoded_list(const Json& value, const std::string& place) {
   return list;
 }
 
-constexpr const char* kSwitchRemedy = "A message is learned as a whole or not at all: give 0 or 1, false or true.";
+constexpr const char* kSwitchRemedy = "A message is learned entirely or not at all: use 0 or 1, false or true.";
 
-/// What a message's switch says; none if it is not there.
+/// The value of a message's switch; none if it is absent.
 std::optional<bool> switch_at(const Json& message, const char* key) {
   const auto at = message.find(key);
   if (at == message.end() || at->is_null()) return {};
@@ -115,7 +116,7 @@ std::optional<bool> switch_at(const Json& message, const char* key) {
 
 constexpr std::array<const char*, 3> kSwitches = {"weight", "loss", "train"};
 
-/// What is wrong with a message wherever it stands; its calls become a list of objects.
+/// Checks what must hold for any message; converts tool_calls to a list of objects.
 void check_message(Json& message, const std::string& place) {
   for (const char* key : kSwitches) switch_at(message, key);
   if (row_has(message, "tool_calls"))
@@ -125,11 +126,11 @@ void check_message(Json& message, const std::string& place) {
   for (const Json& part : *content)
     if (const Json type = part.is_object() ? part.value("type", Json()) : Json();
         type.is_string() && is_media(type.get_ref<const std::string&>()))
-      bad_row(fmt::format("{} holds a part of type {}: models here read text only", place, type.get<std::string>()),
-              "Remove such rows, or the part where the text does without it.");
+      bad_row(fmt::format("{} contains a part of type {}, but only text is supported", place, type.get<std::string>()),
+              "Remove such rows, or just the part if the text makes sense without it.");
 }
 
-/// Checks a list of messages; from/value turns become role/content ones.
+/// Checks a list of messages and converts from/value turns to role/content.
 Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules) {
   const Json& list = row.at(key);
   if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of messages but {}", key, list.type_name()));
@@ -146,7 +147,7 @@ Json messages_at(const Json& row, std::string_view key, const ShapeRules& rules)
       continue;
     }
     if (!row_has(message, "role") || !message.at("role").is_string())
-      bad_row(place + " has no role", "A message has a role (system, user, assistant, tool) and a content.");
+      bad_row(place + " has no role", "A message needs a role (system, user, assistant, tool) and content.");
     messages.push_back(message);
     check_message(messages.back(), place);
   }
@@ -157,7 +158,7 @@ Json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-/// A column `system` begins a conversation that does not begin with a system message itself.
+/// Puts the `system` column first, unless the conversation already begins with a system message.
 void begin_with_system(const Json& row, Json& messages) {
   const std::string system = optional_string(row, "system");
   if (system.empty() || messages.empty() || messages[0].value("role", "") == "system") return;
@@ -212,7 +213,7 @@ void read_text_row(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.text = string_at(row, rules.text_field);
 }
 
-/// One question and its answer: chat where there is a template, else text.
+/// A question and its answer: chat if there is a template, otherwise text.
 void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string, std::string> turn) {
   if (rules.chat_template) {
     sample.shape = RowShape::chat_pair;
@@ -254,7 +255,7 @@ void read_input_output(const Json& row, const ShapeRules& rules, Sample& sample)
 
 struct KnownShape {
   std::string_view name;
-  std::array<std::string_view, 2> keys;  // both must be there; "" is the text field
+  std::array<std::string_view, 2> keys;  // both must exist; "" means the text field
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
 constexpr std::array<KnownShape, 7> kShapes = {{
@@ -279,13 +280,13 @@ const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
 
 [[noreturn]] void refuse_shape(const Json& row, const ShapeRules& rules) {
   if (const std::string lack = missing_answer(row, rules); !lack.empty())
-    bad_row(lack, "Give it a value, or leave such rows out (skip_empty_answers: true).");
+    bad_row(lack, "Fill it in, or skip such rows (skip_empty_answers: true).");
   std::string keys;
   for (const auto& [key, value] : row.items())
     if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
   const std::string mapping = mapping_for(row);
-  bad_row("no known row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
-          mapping.empty() ? kShapesRemedy : fmt::format("To read these columns, write {}", mapping));
+  bad_row("unknown row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
+          mapping.empty() ? kShapesRemedy : fmt::format("To use these columns, set {}", mapping));
 }
 
 }  // namespace
@@ -310,7 +311,7 @@ Sample read_sample(const Json& row, const ShapeRules& rules) {
   Sample sample;
   try {
     shape->read(row, rules, sample);
-  } catch (const Error& e) {  // of a column that holds no JSON
+  } catch (const Error& e) {  // for a column with invalid JSON
     for (const auto& [key, value] : row.items())
       if (value.is_binary() && e.text().cause.find("'" + key + "'") != std::string::npos)
         bad_row(fmt::format("'{}': {}", key, doubt_of(value)), "Correct the value.");
@@ -338,7 +339,7 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
 
 std::string empty_answer(const Sample& sample) {
   if (sample.shape == RowShape::text_pair) return is_blank_text(sample.text) ? "the completion is empty" : "";
-  std::size_t number = 0;  // in the row: a completion's come behind the prompt's
+  std::size_t number = 0;  // index in the row: a completion's messages follow the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");

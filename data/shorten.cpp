@@ -29,7 +29,7 @@ void keep(std::vector<bool>& kept, std::size_t begin, std::int64_t count) {
 
 TurnLengths shortened(TurnLengths turn, std::int64_t room) {
   const auto [question, answer] = turn;
-  std::int64_t most = room;  // of the answer
+  std::int64_t most = room;  // maximum tokens of the answer
   if (answer * 2 >= room)
     most = question * 2 < room
                ? room - question

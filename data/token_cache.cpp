@@ -26,21 +26,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".tokens";
-constexpr auto kStale = std::chrono::hours(24);  // of temporary files that nobody writes any more
+constexpr auto kStale = std::chrono::hours(24);  // age of abandoned temporary files
 constexpr std::int64_t kDigestChunk = std::int64_t{8} << 20;
-constexpr std::int64_t kRecent = 2'000'000'000;  // ns: a file that young may change without its times changing
+constexpr std::int64_t kRecent = 2'000'000'000;  // ns; a file this young may change without changing its times
 
 [[noreturn]] void fail_cache(const fs::path& path, int error) {
   fail(ErrorKind::disk, {.cause = "the token cache cannot be used: " + std::generic_category().message(error),
                          .place = path.string(),
-                         .remedy = "name another folder with token_cache_dir, or none with token_cache_dir=\"\""});
+                         .remedy = "set token_cache_dir to another folder, or to \"\" for no cache"});
 }
 
-/// Holds a lock file among processes for as long as it lives.
+/// Exclusive lock file among processes, held for the object's lifetime.
 class ProcessLock {
  public:
   ProcessLock(const fs::path& file, const std::function<void(bool first)>& while_waiting)
-      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {  // which another user may own
+      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {  // the file may belong to another user
     if (file_.get() < 0) fail_cache(file, errno);
     for (bool first = true; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0; first = false) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_cache(file, errno);
@@ -53,7 +53,7 @@ class ProcessLock {
   Descriptor file_;
 };
 
-/// Held by every process from before it writes a file until it has it mapped. The last one makes room.
+/// Shared lock held by every process from before it writes a file until it has mapped it. The last one evicts files.
 class WriterLock {
  public:
   explicit WriterLock(const fs::path& file) : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {
@@ -61,14 +61,14 @@ class WriterLock {
     while (::flock(file_.get(), LOCK_SH) != 0)
       if (errno != EINTR) fail_cache(file, errno);
   }
-  /// Whether no other process writes, which then none begins until this one is done.
+  /// Whether no other process is writing; if so, none starts until this one is done.
   bool alone() const { return ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0; }
 
  private:
   Descriptor file_;
 };
 
-/// What tells whether a file has changed.
+/// Identifies whether a file has changed.
 struct FileState {
   std::string path;
   std::int64_t size = 0, modified = 0, changed = 0;  // times in ns
@@ -100,7 +100,7 @@ std::optional<Digest> remembered(const fs::path& memo, const FileState& state) {
     if (!json.is_object() || json["state"] != state.json()) return {};
     if (!json["high"].is_number_unsigned() || !json["low"].is_number_unsigned()) return {};
     return Digest{json["high"], json["low"]};
-  } catch (const Error&) {  // a damaged one, which is written anew
+  } catch (const Error&) {  // damaged, will be rewritten
     return {};
   }
 }
@@ -108,17 +108,17 @@ std::optional<Digest> remembered(const fs::path& memo, const FileState& state) {
 void remember(const fs::path& memo, const FileState& state, const Digest& digest) {
   try {
     write_file(memo, dump_json({{"state", state.json()}, {"high", digest.high}, {"low", digest.low}}));
-  } catch (const Error&) {  // it only saves time
+  } catch (const Error&) {  // the memo only saves time
   }
 }
 
 std::optional<Dataset> open_if_whole(const fs::path& file, const Digest& key, Log& log) {
   try {
     std::optional<Dataset> found = open_token_file(file, key);
-    if (found) ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // used now
+    if (found) ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // mark as recently used
     return found;
   } catch (const Error& e) {
-    log.warn("token cache: {}; it is made again", e.what());
+    log.warn("token cache: {}; rebuilding it", e.what());
     return {};
   }
 }
@@ -161,7 +161,7 @@ Dataset TokenCache::get(const Recipe& recipe, Log& log) {
   const fs::path file = path_of(recipe.key);
   if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
   const ProcessLock lock(options_.folder / (".lock-" + recipe.key.hex().substr(0, 2)), [&](bool first) {
-    if (first) log.info("token cache: another process prepares the same rows; waiting for it");
+    if (first) log.info("token cache: another process is preparing the same rows; waiting for it");
     if (recipe.while_waiting) recipe.while_waiting();
   });
   if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
@@ -173,7 +173,7 @@ Dataset TokenCache::get(const Recipe& recipe, Log& log) {
   return *std::move(made);
 }
 
-// Processes that have a file mapped keep what is in it.
+// Processes that have an evicted file mapped can keep using it.
 void TokenCache::evict(const fs::path& keep, Log& log) const {
   std::vector<CacheEntry> entries = entries_of(options_.folder);
   std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) { return a.used < b.used; });
@@ -184,7 +184,7 @@ void TokenCache::evict(const fs::path& keep, Log& log) const {
     std::error_code error;
     if (e.path == keep || !fs::remove(e.path, error)) continue;
     total -= e.size;
-    log.debug("token cache: {} removed, to keep the folder below {} bytes", e.path.string(), options_.limit);
+    log.debug("token cache: removed {} to keep the folder below {} bytes", e.path.string(), options_.limit);
   }
 }
 
@@ -192,7 +192,7 @@ Digest TokenCache::digest_of_file(const fs::path& file, ThreadPool& pool) {
   const FileState state(file);
   const fs::path memo = options_.folder / "files" / (digest_of(state.path).hex() + ".json");
   if (const auto known = remembered(memo, state)) return *known;
-  const bool recent = state.recent();  // now: while it is read it may change, and reading may take long
+  const bool recent = state.recent();  // check before reading, which may take long
   const Digest digest = digest_contents(file, pool);
   if (!recent && FileState(file).json() == state.json()) remember(memo, state, digest);
   return digest;

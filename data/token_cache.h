@@ -10,30 +10,29 @@
 
 namespace qtrain {
 
-/// A folder of prepared data sets that runs and processes share, each in a file that is named by what it was made of.
+/// A folder of prepared data sets shared by runs and processes, each in a file named by a hash of its inputs.
 class TokenCache {
  public:
   struct Options {
     std::filesystem::path folder;
-    std::uint64_t limit = 0;  ///< bytes of the whole folder; files that were used least recently go first
+    std::uint64_t limit = 0;  ///< maximum bytes of the folder; least recently used files are removed first
   };
-  /// How a data set that is not there is made, and what to do now and then while another process makes it (it may
-  /// throw to stop).
+  /// How to build a missing data set, and what to call from time to time while another process builds it (may throw to
+  /// stop).
   struct Recipe {
     Digest key;
     std::function<void(DatasetBuilder&)> build;
     std::function<void()> while_waiting;
   };
 
-  /// Makes the folder. Errors: ErrorKind::disk.
+  /// Creates the folder. Throws ErrorKind::disk.
   explicit TokenCache(Options options);
 
-  /// The data set of a key, mapped. Of several processes that want it one makes it and the others wait. A damaged file
-  /// is made again, with a warning.
+  /// The memory-mapped data set for a key. If several processes need it, one builds it and the others wait. Rebuilds a
+  /// damaged file with a warning.
   Dataset get(const Recipe& recipe, Log& log);
 
-  /// The digest of a file's contents. A file that has not changed since it was read (path, size, times, inode) is not
-  /// read again.
+  /// Digest of a file's contents. Does not reread a file that is unchanged (path, size, times, inode).
   Digest digest_of_file(const std::filesystem::path& file, ThreadPool& pool);
 
  private:
@@ -43,7 +42,7 @@ class TokenCache {
   Options options_;
 };
 
-/// The digest of a file's contents, read by all threads. Errors (ErrorKind::input): the file cannot be read.
+/// Digest of a file's contents, read by all threads. Throws ErrorKind::input if it cannot be read.
 Digest digest_contents(const std::filesystem::path& file, ThreadPool& pool);
 
 }  // namespace qtrain

@@ -27,7 +27,7 @@ std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
   for (const Json& value : list) {
     const bool integer = value.is_number_unsigned() || value.is_number_integer();
     if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_column(fmt::format("'{}' holds {}, which is not a token id", key, dump_json(value).substr(0, 40)));
+      bad_column(fmt::format("'{}' contains {}, which is not a token id", key, dump_json(value).substr(0, 40)));
     ids.push_back(value.get<std::int32_t>());
   }
   return ids;

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Reads a row of tokens: input_ids, and labels, masks and position_ids where it has them.
-/// Errors (ErrorKind::input, without a place): other types, columns of different lengths, no token ids.
+/// Reads a row of tokens: input_ids and, if present, labels, masks and position_ids. Throws ErrorKind::input (without a
+/// place) for wrong types, columns of different lengths, and invalid token ids.
 void read_token_columns(const Json& row, const ShapeRules& rules, Sample& sample);
 
 }  // namespace qtrain

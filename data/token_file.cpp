@@ -14,9 +14,10 @@ namespace {
 constexpr std::uint64_t kFormat = 0x33306e656b6f7471;  // "qtoken03"
 constexpr std::size_t kAlign = 8;
 constexpr std::size_t kSpoolMemory = std::size_t{8} << 20;
-constexpr std::uint64_t kReadAtOpening = std::uint64_t{256} << 20;  // bytes of tokens, at most a tenth of a second
+constexpr std::uint64_t kReadAtOpening = std::uint64_t{256} << 20;  // bytes of tokens to verify, which takes at most
+                                                                    // 0.1 s
 
-/// The last bytes of a file. Sections lie in this order, each filled up to a multiple of 8.
+/// The last bytes of a file. Sections are in this order, each padded to a multiple of 8.
 struct Footer {
   std::uint64_t format = kFormat;
   Digest key;
@@ -24,7 +25,7 @@ struct Footer {
   std::uint64_t fingerprint = 0;
   Digest ids;    // of the tokens
   Digest index;  // of all other sections
-  Digest self;   // of what is before it here
+  Digest self;   // of the footer up to here
 };
 static_assert(sizeof(Footer) == 15 * 8);
 
@@ -104,7 +105,7 @@ DatasetStatistics statistics_from(const Json& json) {
   return s;
 }
 
-/// Appends sections, filled up, and keeps their checksum.
+/// Appends padded sections and computes their checksum.
 class SectionWriter {
  public:
   using Append = std::function<void(std::span<const std::byte>)>;
@@ -127,7 +128,7 @@ class SectionWriter {
   Hasher hasher_;
 };
 
-/// Takes sections from the front of bytes whose size has been checked.
+/// Reads sections from the front of bytes whose size was checked before.
 class SectionReader {
  public:
   explicit SectionReader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -151,7 +152,7 @@ std::uint64_t filled(std::uint64_t size) {
   return (size + kAlign - 1) / kAlign * kAlign;
 }
 
-/// Bytes of the sections behind the tokens. Counts are at most the size of the file.
+/// Bytes of the sections after the tokens. Counts are at most the size of the file.
 std::uint64_t index_bytes(const Footer& f) {
   return 2 * 8 * (f.rows + 1) + filled(4 * f.rows) + filled(4 * f.documents) + filled(4 * f.lengths) +
          filled(f.text_bytes);
@@ -161,15 +162,15 @@ Footer read_footer(const std::filesystem::path& file, std::span<const std::byte>
   Footer footer;
   if (bytes.size() < sizeof footer) fail_damaged(file, "cut short");
   std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
-  if (footer.format != kFormat || !(footer.self == self_of(footer))) fail_damaged(file, "the footer is not whole");
-  if (!(footer.key == key)) fail_damaged(file, "it holds other rows than its name says");
+  if (footer.format != kFormat || !(footer.self == self_of(footer))) fail_damaged(file, "the footer is invalid");
+  if (!(footer.key == key)) fail_damaged(file, "it contains other rows than its name says");
   for (const std::uint64_t n : {footer.tokens, footer.rows, footer.documents, footer.lengths, footer.text_bytes})
-    if (n > bytes.size()) fail_damaged(file, "counts that cannot be");
+    if (n > bytes.size()) fail_damaged(file, "impossible counts");
   if (8 * footer.tokens + index_bytes(footer) + sizeof footer != bytes.size()) fail_damaged(file, "cut short");
   return footer;
 }
 
-/// Whether numbers begin at 0, never fall, and end at `end`.
+/// Whether offsets start at 0, never decrease, and end at `end`.
 bool are_offsets(std::span<const std::int64_t> offsets, std::uint64_t end) {
   for (std::size_t i = 1; i < offsets.size(); ++i)
     if (offsets[i] < offsets[i - 1]) return false;
@@ -229,9 +230,9 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
     return hasher.digest() == digest;
   };
   if (!digest_is(bytes.subspan(token_bytes, index_bytes(footer)), footer.index))
-    fail_damaged(file, "the index does not have its checksum");
+    fail_damaged(file, "the checksum of the index does not match");
   if (token_bytes <= kReadAtOpening && !digest_is(bytes.first(token_bytes), footer.ids))
-    fail_damaged(file, "the tokens do not have their checksum");
+    fail_damaged(file, "the checksum of the tokens does not match");
 
   SectionReader sections(bytes);
   DatasetLayout rows;
@@ -241,7 +242,7 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   rows.targets = sections.take<std::int32_t>(footer.rows);
   rows.document_starts = sections.take<std::int32_t>(footer.documents);
   if (!are_offsets(rows.row_offsets, footer.tokens) || !are_offsets(rows.document_offsets, footer.documents))
-    fail_damaged(file, "offsets that cannot be");
+    fail_damaged(file, "impossible offsets");
   const auto lengths = sections.take<std::int32_t>(footer.lengths);
   const auto text = sections.take<char>(footer.text_bytes);
 
@@ -257,7 +258,7 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   s.tokens = static_cast<std::int64_t>(footer.tokens);
   s.documents = static_cast<std::int64_t>(footer.documents);
   s.lengths.assign(lengths.begin(), lengths.end());
-  mapped->release(bytes.subspan(8 * footer.tokens));  // runs may never look at most of it
+  mapped->release(bytes.subspan(8 * footer.tokens));  // runs may never read most of it
   return dataset;
 }
 

@@ -129,7 +129,7 @@ void DatasetBuilder::release() const {
 }
 
 Dataset DatasetBuilder::finish() && {
-  check(!sink_, "the tokens are somewhere else");
+  check(!sink_, "finish needs the tokens in memory");
   const auto kept = std::make_shared<DatasetBuilder>(std::move(*this));
   Dataset dataset(kept->layout(), kept);
   dataset.statistics() = std::move(kept->statistics_);

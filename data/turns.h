@@ -7,21 +7,21 @@
 
 namespace qtrain {
 
-/// Which messages of a conversation say that they are not to be learned (`is_learned`).
+/// Which messages of a conversation are excluded from the loss (`is_learned`).
 struct TurnSwitches {
-  std::vector<bool> learned;    ///< of each message
-  bool any_off = false;         ///< one is not to be learned
-  bool all_others_off = false;  ///< no message but the assistant's is to be learned
-  std::size_t others_off = 0;   ///< messages that are not the assistant's
+  std::vector<bool> learned;    ///< per message
+  bool any_off = false;         ///< at least one is excluded
+  bool all_others_off = false;  ///< all messages except the assistant's are excluded
+  std::size_t others_off = 0;   ///< number of excluded messages that are not the assistant's
 };
 
-/// Messages before `first` are not learned anyway: what they say of it does not matter.
+/// Ignores messages before `first`, which are not learned anyway.
 TurnSwitches switches_of(const Json& messages, std::size_t first);
 
-/// The turns of the assistant, by whether they are learned.
+/// The assistant's turns, split by whether they are learned.
 struct SplitTurns {
   TextRanges learned, unlearned;
-  bool placed = true;  ///< false: the ranges are not one for each of its messages
+  bool placed = true;  ///< false: the ranges do not match the assistant messages one to one
 };
 /// `ranges` are those of the assistant's messages from `first` on.
 SplitTurns split_turns(const TextRanges& ranges, const Json& messages, const TurnSwitches& switches, std::size_t first);

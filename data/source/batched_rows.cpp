@@ -14,7 +14,7 @@ void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
 }
 
 std::size_t BatchedRows::batch_of(std::int64_t row) const {
-  check(row >= 0 && row < size(), "a row that is not there");
+  check(row >= 0 && row < size(), "a row out of range");
   return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
 }
 
@@ -23,7 +23,7 @@ std::int64_t BatchedRows::bytes(std::int64_t row) const {
   return 1 + bytes_[batch] / (ends_[batch] - (batch == 0 ? 0 : ends_[batch - 1]));
 }
 
-// Rows are read in their order: a batch is done with when its last row is.
+// Rows are read in order, so a batch is finished with its last row.
 void BatchedRows::release(std::int64_t first, std::int64_t last) const {
   auto end = std::upper_bound(ends_.begin(), ends_.end(), first);
   for (; end != ends_.end() && *end <= last + 1; ++end) release_batch(static_cast<std::size_t>(end - ends_.begin()));
@@ -43,7 +43,7 @@ std::shared_ptr<const RowBatch> BatchedRows::batch_at(std::size_t batch) const {
   try {
     keep(*slot, load(batch));
     return slot->rows;
-  } catch (const Error&) {  // the same for every row
+  } catch (const Error&) {  // the same error for every row
     slot->error = std::current_exception();
     throw;
   }
@@ -63,7 +63,7 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
   return slots_.front();
 }
 
-/// A file may say less of a batch than it comes to.
+/// The actual size of a batch may exceed what the file states.
 void BatchedRows::keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const {
   slot.rows = std::move(rows);
   const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ void BatchedRows::keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const {
   drop_old_slots();
 }
 
-// Threads work at neighboring rows: with large batches at those of two, with small ones each at one or two.
+// Threads work on neighboring rows: together on two batches if these are large, on one or two each if they are small.
 void BatchedRows::drop_old_slots() const {
   constexpr std::size_t kMin = 2;
   constexpr std::int64_t kKeptBytes = std::int64_t{1} << 28;

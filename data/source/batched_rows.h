@@ -12,19 +12,19 @@ namespace qtrain {
 /// Decoded rows of a columnar file.
 class RowBatch {
  public:
-  /// `bytes` are those that it holds in memory.
+  /// `bytes`: memory that the batch occupies.
   explicit RowBatch(std::uint64_t bytes) : bytes_(bytes) {}
   virtual ~RowBatch() = default;
   std::uint64_t bytes() const { return bytes_; }
-  /// Row of the batch, an object. Errors (ErrorKind::input, without a place).
+  /// Returns one row as an object. Throws ErrorKind::input, without a place.
   virtual Json row(std::int64_t row) const = 0;
 
  private:
   std::uint64_t bytes_;
 };
 
-/// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last ones stay: enough for
-/// all threads, or what fits into some memory.
+/// Rows stored in batches. A batch is decoded when one of its rows is requested; the most recent batches stay in
+/// memory, enough for all threads or as many as fit a limit.
 class BatchedRows : public RowSource {
  public:
   using RowSource::RowSource;
@@ -35,26 +35,26 @@ class BatchedRows : public RowSource {
   void release(std::int64_t first, std::int64_t last) const override;
 
  protected:
-  /// `bytes` are about those that it takes when it is decoded.
+  /// `bytes`: estimated size of the batch when decoded.
   void add_batch(std::int64_t rows, std::uint64_t bytes);
-  /// Gives back the memory of the file behind a batch.
+  /// Releases the memory of the file behind a batch.
   virtual void release_batch(std::size_t batch) const = 0;
-  /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
+  /// Decodes a batch. May be called from several threads, but only by one at a time for each batch.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
-  /// Adds to a list as of unread_columns().
+  /// Appends to a list in the format of unread_columns().
   static void list_column(std::string& list, const std::string& name, const std::string& type) {
     list += (list.empty() ? "" : ", ") + name + " (" + type + ")";
   }
 
  private:
-  /// A batch that is there or being decoded.
+  /// A batch that is decoded or being decoded.
   struct Slot {
     std::size_t batch;
-    std::int64_t bytes;  // what the file says, then what it came to
+    std::int64_t bytes;  // as stated by the file, then the actual size
     std::mutex decoding;
     std::shared_ptr<const RowBatch> rows;
-    std::exception_ptr error;  // of a damaged batch, which is not decoded again for each of its rows
+    std::exception_ptr error;  // of a damaged batch, so that it is not decoded again for each of its rows
   };
   std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
   std::shared_ptr<Slot> slot_of(std::size_t batch) const;
@@ -64,7 +64,7 @@ class BatchedRows : public RowSource {
 
   std::vector<std::int64_t> ends_, bytes_;  // of each batch
   mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<Slot>> slots_;  // the one used last comes first
+  mutable std::vector<std::shared_ptr<Slot>> slots_;  // most recently used first
 };
 
 }  // namespace qtrain

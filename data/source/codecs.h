@@ -6,10 +6,10 @@
 
 namespace qtrain {
 
-/// How a block inside a columnar file is compressed.
+/// Compression of a block within a columnar file.
 enum class Codec : std::uint8_t { none, snappy, gzip, zstd, lz4_block, lz4_frame };
 
-/// Bytes that were made, not mapped. Their memory is taken as they are written.
+/// Owned bytes, as opposed to mapped ones. The OS commits the memory as it is written.
 class OwnedBytes {
  public:
   OwnedBytes() = default;
@@ -25,11 +25,11 @@ class OwnedBytes {
 struct CompressedBlock {
   Codec codec;
   std::string_view bytes;
-  std::uint64_t size;  ///< decompressed, as the file claims
+  std::uint64_t size;  ///< decompressed size stated by the file
 };
 
-/// The block's contents, which have exactly the claimed size.
-/// Errors (ErrorKind::input, without a place): damaged, or a size that such a block cannot have.
+/// Returns the block's contents, which have exactly the stated size. Throws ErrorKind::input (without a place) if the
+/// block is damaged or the size is impossible.
 OwnedBytes decompress(const CompressedBlock& block);
 
 }  // namespace qtrain

@@ -15,10 +15,10 @@
 namespace qtrain {
 namespace {
 
-/// Columns that may hold lists of messages.
+/// Columns that may contain lists of messages.
 constexpr std::array<std::string_view, 4> kTalks = {"messages", "conversations", "prompt", "completion"};
 
-/// Names on the program's side: what rows, messages and speakers are looked through for.
+/// Names on our side for columns, message keys and roles.
 constexpr std::array<std::string_view, 17> kColumns = {"messages",       "prompt",
                                                        "completion",     "text",
                                                        "conversations",  "instruction",
@@ -44,10 +44,10 @@ bool holds(NameList names, std::string_view name) {
 
 using KeyNames = std::map<std::string, std::string>;
 
-/// The object with its keys in their order under the names that `names` (ours -> theirs) gives them.
+/// The object with its keys renamed by `names` (ours -> theirs), in the same order.
 Json with_keys(Json object, const KeyNames& names) {
   if (names.empty()) return object;
-  KeyNames ours;  // by theirs
+  KeyNames ours;  // keyed by theirs
   for (const auto& [to, from] : names)
     if (object.contains(from)) ours[from] = to;
   JsonObject out;
@@ -69,36 +69,34 @@ Json only(Json row, const std::vector<std::string>& keep) {
   return out.take();
 }
 
-/// Sets the columns that are texts of others, which have their names in `row` as it was.
+/// Sets the columns built from templates, whose columns come from the original `row`.
 void add_texts(const std::map<std::string, std::vector<RowText>>& texts, const Json& row, Json& out) {
   for (const auto& [name, alternatives] : texts) {
     const auto filled = std::find_if(alternatives.begin(), alternatives.end(), [&](auto& t) { return t.filled(row); });
     const RowText& text = filled == alternatives.end() ? alternatives.back() : *filled;
     if (!text.fits(row))
       fail(ErrorKind::input,
-           {.cause = fmt::format("column_mapping: the row does not have all of {}, of which '{}' is made",
+           {.cause = fmt::format("column_mapping: the row does not have all of {}, which '{}' is built from",
                                  fmt::join(text.columns(), ", "), name),
-            .remedy = "Give a list of texts: the first one is taken whose columns are there."});
+            .remedy = "Give a list of templates: the first one whose columns all exist is used."});
     out[name] = text.of(row);
   }
 }
 
 [[noreturn]] void bad_map(const char* key, const std::string& cause) {
   fail(ErrorKind::usage,
-       {.cause = cause,
-        .place = key,
-        .remedy = "Map what the program calls it to what the rows call it: {\"prompt\": \"question\"}."});
+       {.cause = cause, .place = key, .remedy = "Map our name to the name in the rows: {\"prompt\": \"question\"}."});
 }
 
 const Json& object_at(const Json& settings, const char* key) {
   static const Json kNone = Json::object();
   const auto at = settings.find(key);
   if (at == settings.end() || at->is_null()) return kNone;
-  if (!at->is_object()) bad_map(key, "no object but " + std::string(at->type_name()));
+  if (!at->is_object()) bad_map(key, "not an object but " + std::string(at->type_name()));
   return *at;
 }
 
-/// A map none of whose names on our side are ours, while all on the other side are.
+/// Fails for a map with no known name on our side but only known ones on theirs.
 void require_direction(const Json& settings, const char* key, NameList known) {
   Json turned = Json::object();
   std::string ours_last, theirs_last;
@@ -115,11 +113,10 @@ void require_direction(const Json& settings, const char* key, NameList known) {
   const std::string meant =
       key == kColumnKey
           ? ""
-          : fmt::format(", or, if it is meant, a name that stays as well: {{\"{0}\": \"{0}\"}}", theirs_last);
-  fail(ErrorKind::usage,
-       {.cause = fmt::format("it is written the wrong way round: '{}' is what the rows say", ours_last),
-        .place = key,
-        .remedy = fmt::format("Write what the program calls it first: {}{}", dump_json(turned), meant)});
+          : fmt::format(", or, if this is intended, add an unchanged name: {{\"{0}\": \"{0}\"}}", theirs_last);
+  fail(ErrorKind::usage, {.cause = fmt::format("it is the wrong way round: '{}' is a name in the rows", ours_last),
+                          .place = key,
+                          .remedy = fmt::format("Put our name first: {}{}", dump_json(turned), meant)});
 }
 
 bool is_text(const Json& theirs) {
@@ -150,7 +147,7 @@ KeyNames names_at(const Json& settings, const char* key) {
     if (theirs.is_null() || (key == kColumnKey && is_text(theirs))) continue;
     if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is not a string");
     const auto name = theirs.get<std::string>();
-    if (!used.insert(name).second) bad_map(key, fmt::format("'{}' stands for more than one column", name));
+    if (!used.insert(name).second) bad_map(key, fmt::format("'{}' is used for more than one column", name));
     if (ours != name) names[ours] = name;
   }
   return names;
@@ -168,7 +165,7 @@ Json renamed_message(Json message, const ColumnMap& map) {
   return message;
 }
 
-/// Looks for all that a map names.
+/// Searches the first rows for the names in a map.
 class MapSearch {
  public:
   MapSearch(const ColumnMap& map, SharedMaps shared) : map_(map), shared_(shared) {
@@ -178,7 +175,7 @@ class MapSearch {
   }
 
   bool nothing_left() const { return columns_.empty() && texts_.empty() && keys_.empty(); }
-  /// Whether the rows that were looked at have all; keys of messages only where there are messages.
+  /// Whether everything was found; message keys only count if there were messages.
   bool found_all() const { return columns_.empty() && texts_.empty() && (keys_.empty() || !saw_messages_); }
 
   void look_at(const Json& whole) {
@@ -194,7 +191,7 @@ class MapSearch {
       if (const auto talk = named.find(key); talk != named.end() && talk->is_array()) look_at_messages(*talk);
   }
 
-  /// Texts that none of the rows has what it takes for, but a column of their name; they are looked for no more.
+  /// Templates that fit no row although the rows have a column of that name; removes them from the search.
   std::vector<std::string> texts_there_already() {
     std::vector<std::string> there;
     for (const std::string& ours : texts_)
@@ -203,21 +200,21 @@ class MapSearch {
     return there;
   }
 
-  /// What is missing in all rows that were looked at, with the key that names it.
+  /// Describes what is missing from all rows seen, with the key that names it.
   std::string missing() const {
     const auto named = [](const char* key, const std::map<std::string, std::string>& absent) {
-      return fmt::format("{} names '{}' for {}", key, absent.begin()->first, absent.begin()->second);
+      return fmt::format("{} maps '{}' to {}", key, absent.begin()->first, absent.begin()->second);
     };
     if (!columns_.empty()) return named(kColumnKey, columns_) + found("column", names_);
     if (texts_.empty()) return named(kMessageKey, keys_) + found("key of a message", message_keys_);
     const std::vector<std::string>& wanted = map_.texts.at(*texts_.begin()).back().columns();
-    return fmt::format("{} makes {} of {}", kColumnKey, *texts_.begin(), fmt::join(wanted, ", ")) +
+    return fmt::format("{} builds {} from {}", kColumnKey, *texts_.begin(), fmt::join(wanted, ", ")) +
            found("column", names_);
   }
 
  private:
   static std::string found(const char* what, const std::set<std::string>& names) {
-    return fmt::format(", and the first rows have no such {}: they have {}", what, fmt::join(names, ", "));
+    return fmt::format(", but the first rows have no such {}: they have {}", what, fmt::join(names, ", "));
   }
   void look_at_messages(const Json& talk) {
     for (const Json& message : talk)
@@ -230,9 +227,9 @@ class MapSearch {
 
   const ColumnMap& map_;
   SharedMaps shared_;
-  std::map<std::string, std::string> columns_, keys_;  ///< those not found yet, with what they are for
+  std::map<std::string, std::string> columns_, keys_;  ///< not found yet -> our name
   std::set<std::string> texts_;
-  std::set<std::string> names_, message_keys_;  ///< what rows and their messages have
+  std::set<std::string> names_, message_keys_;  ///< names seen in rows and messages
   bool saw_messages_ = false;
 };
 
@@ -263,7 +260,7 @@ ColumnMap read_column_map(const Json& settings) {
     for (const Json& name : theirs.is_array() ? theirs : Json::array({theirs})) {
       if (!name.is_string()) bad_map(kRoleKey, "a name for '" + ours + "' is not a string");
       const auto [known, is_new] = map.roles.emplace(name.get<std::string>(), ours);
-      if (!is_new && known->second != ours) bad_map(kRoleKey, "'" + known->first + "' stands for two roles");
+      if (!is_new && known->second != ours) bad_map(kRoleKey, "'" + known->first + "' is used for two roles");
     }
   return map;
 }
@@ -271,9 +268,9 @@ ColumnMap read_column_map(const Json& settings) {
 void require_known_columns(const ColumnMap& map, std::string_view text_field) {
   const auto require = [&](const std::string& ours) {
     if (holds(kColumns, ours) || ours == text_field) return;
-    fail(ErrorKind::usage, {.cause = fmt::format("'{}' is not a column that the program reads", ours),
+    fail(ErrorKind::usage, {.cause = fmt::format("'{}' is not a known column", ours),
                             .place = kColumnKey,
-                            .remedy = fmt::format("It reads {}.", fmt::join(kColumns, ", "))});
+                            .remedy = fmt::format("The known columns are {}.", fmt::join(kColumns, ", "))});
   };
   for (const auto& [ours, theirs] : map.columns) require(ours);
   for (const auto& [ours, texts] : map.texts) require(ours);
@@ -289,7 +286,7 @@ ColumnMap map_for(ColumnMap map, const RawRows& rows, SharedMaps shared) {
   if (!search.found_all())
     fail(ErrorKind::input, {.cause = search.missing(),
                             .place = rows.place(0),
-                            .remedy = "Name it as the rows do, or leave the mapping out."});
+                            .remedy = "Use the name in the rows, or remove the mapping."});
   for (const std::string& ours : unneeded) map.texts.erase(ours);
   return map;
 }

@@ -9,51 +9,49 @@
 
 namespace qtrain {
 
-/// Names under which rows keep what the program looks for.
+/// Maps the column names of rows to the names that the program expects.
 struct ColumnMap {
-  /// What the program calls a column -> what the rows call it: {"prompt": "question", "messages": "dialogue"}.
+  /// Our column name -> theirs: {"prompt": "question", "messages": "dialogue"}.
   std::map<std::string, std::string> columns;
-  /// What the program calls a column -> texts that it is made of: the first one is taken whose columns all hold
-  /// something, or the last.
+  /// Our column name -> templates to build it from: uses the first one whose columns are all non-empty, or else the
+  /// last.
   std::map<std::string, std::vector<RowText>> texts;
-  /// The same for the keys of a message: {"role": "from", "content": "value"}.
+  /// Likewise for the keys of a message: {"role": "from", "content": "value"}.
   std::map<std::string, std::string> message_keys;
-  /// A role as the template knows it, of the name that the rows give a speaker: {"human": "user"}.
+  /// Their name of a speaker -> the template's role: {"human": "user"}.
   std::map<std::string, std::string> roles;
 
-  /// Columns to keep, by the names that rows have; empty: all.
+  /// Columns to keep, by their names; empty: all.
   std::vector<std::string> keep;
 
   bool empty() const {
     return columns.empty() && texts.empty() && message_keys.empty() && roles.empty() && keep.empty();
   }
-  /// The row with the names that the program looks for. A column that loses its name to another one is left out.
-  /// Errors (ErrorKind::input, without a place): a text whose columns the row does not have.
+  /// The row with our names. A column whose name is taken over by another column is dropped. Throws ErrorKind::input
+  /// (without a place) if the row lacks the columns of a template.
   Json renamed(Json row) const;
 
   bool operator==(const ColumnMap&) const = default;
 };
 
-/// Reads the members `column_mapping` (ours -> theirs, a text with {columns} in it, or a list of texts),
-/// `message_property_mappings` (ours -> theirs) and `role_mapping` (ours -> theirs, one or a list) of an object; absent
-/// or null ones are empty.
-/// Errors (ErrorKind::usage): other types, one name of theirs for two of ours, a map that is written the wrong way
-/// round: none of its names on our side are known, and all on theirs are.
+/// Reads `column_mapping` (ours -> theirs, a template with {columns}, or a list of templates),
+/// `message_property_mappings` (ours -> theirs) and `role_mapping` (ours -> theirs, one or a list) from an object;
+/// absent or null ones are empty. Throws ErrorKind::usage for wrong types, one of their names used for two of ours, and
+/// a map written the wrong way round: none of the names on our side are known, but all on their side are.
 ColumnMap read_column_map(const Json& settings);
 
-/// An error (ErrorKind::usage) for names on our side that no row shape has; `text_field` is one more that has a
-/// meaning.
+/// Throws ErrorKind::usage for names on our side that no row shape uses; `text_field` is valid too.
 void require_known_columns(const ColumnMap& map, std::string_view text_field);
 
-/// Parts of a map that were not given for the rows at hand alone: these may have our names already.
+/// Parts of a map that apply to several sources: some of these may already use our names.
 struct SharedMaps {
   bool columns = false, message_keys = false;
 };
 
 class RawRows;
-/// The map for these rows: of a shared one, without texts in whose place they have a column under our name.
-/// An error (ErrorKind::input) where none of the first rows, as the files have them, has a column or a key of a message
-/// that the map names, nor, where that is shared, our name for it.
+/// The map for these rows: a shared one without the templates for which the rows already have a column of our name.
+/// Throws ErrorKind::input if none of the first rows, before mapping, has a column or message key that the map names,
+/// nor (for a shared map) our name for it.
 ColumnMap map_for(ColumnMap map, const RawRows& rows, SharedMaps shared);
 
 }  // namespace qtrain

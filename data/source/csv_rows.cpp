@@ -14,11 +14,11 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kReleasedCsvBytes = std::size_t{1} << 26;  // read once, and given back until it is read again
+constexpr std::size_t kReleasedCsvBytes = std::size_t{1} << 26;  // memory is released in steps of this size
 
 constexpr std::size_t kCsvFieldsPerByte = 64, kFreeCsvFields = std::size_t{1} << 20;
 
-/// The records of a CSV text as the C parser of pandas cuts them.
+/// Splits CSV text into records like the C parser of pandas.
 class CsvScan {
  public:
   CsvScan(const FileBytes& file, char delimiter) : file_(file), text_(file.text()), delimiter_(delimiter) {}
@@ -28,7 +28,7 @@ class CsvScan {
   const std::vector<std::string>& fields() const { return fields_; }
   void start_at(std::size_t offset, std::uint64_t line) { at_ = offset, line_ = line; }
 
-  /// Reads the next record; lines that are empty or blank are none. False at the end.
+  /// Reads the next record, skipping blank lines. False at the end.
   bool next() {
     if (!skip_blank_lines()) return false;
     record_offset_ = at_, record_line_ = line_;
@@ -60,7 +60,7 @@ class CsvScan {
     return false;
   }
 
-  /// Whether another field of the record follows.
+  /// Reads a field; returns whether another field of the record follows.
   bool read_field() {
     if (count_ == fields_.size()) fields_.emplace_back();
     std::string& field = fields_[count_++];
@@ -89,7 +89,7 @@ class CsvScan {
       if (quote == std::string_view::npos)
         fail(ErrorKind::input, {.cause = "a quoted field is not closed",
                                 .place = file_.name() + ":" + std::to_string(record_line_),
-                                .remedy = "Close it with a quote; a quote inside is written twice."});
+                                .remedy = "Close it with a quote; write a quote inside it twice."});
       const std::string_view part = text_.substr(at_, quote - at_);
       field += part;
       line_ += static_cast<std::uint64_t>(std::count(part.begin(), part.end(), '\n'));
@@ -103,13 +103,13 @@ class CsvScan {
   const FileBytes& file_;
   std::string_view text_;
   char delimiter_;
-  bool cut_off_ = false;  // the record reaches over the part of the file that is looked at
+  bool cut_off_ = false;  // the record extends beyond the part of the file that is read
   std::size_t at_ = 0, record_offset_ = 0, count_ = 0;
   std::uint64_t line_ = 1, record_line_ = 1;
   std::vector<std::string> fields_;
 };
 
-/// What stands between the columns of a header: `usual`, or another sign that tables have there where it has none.
+/// Delimiter of a header: `usual`, or another common delimiter if the header does not contain that.
 char delimiter_of(std::string_view text, char usual) {
   const std::size_t begin = std::min(text.find_first_not_of("\r\n"), text.size());
   std::map<char, int> counts;
@@ -124,8 +124,8 @@ char delimiter_of(std::string_view text, char usual) {
   return best;
 }
 
-/// CSV or TSV with a header. A field is text, whatever it looks like, and an empty one null: rows take nothing else
-/// from such files, and the answer "None" or "2" is one.
+/// CSV or TSV with a header. All fields are text and empty ones null, so that an answer such as "None" or "2" stays
+/// text.
 class CsvRows final : public RowSource {
  public:
   CsvRows(FileBytesPtr file, char delimiter)
@@ -174,7 +174,7 @@ class CsvRows final : public RowSource {
     std::uint64_t offset, line;
   };
 
-  /// The bytes of the rows first..last, and of the lines between them.
+  /// The bytes of rows first..last, including lines between them.
   std::string_view text_of(std::int64_t first, std::int64_t last) const {
     const std::string_view text = file_->text();
     const std::uint64_t begin = rows_.at(idx(first)).offset;
@@ -182,7 +182,7 @@ class CsvRows final : public RowSource {
   }
   std::string place_of_line(std::uint64_t line) const { return name() + ":" + std::to_string(line); }
 
-  /// Names as pandas makes them: "Unnamed: 2" for an empty one, "a.1" for the second "a".
+  /// Column names like pandas: "Unnamed: 2" for an empty one, "a.1" for the second "a".
   void set_header(const std::vector<std::string>& names) {
     std::map<std::string, int> seen;
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -195,7 +195,8 @@ class CsvRows final : public RowSource {
     }
   }
 
-  /// Each row gets a value of every column: without a limit, short rows below a long header were more than the file.
+  /// Limits rows times columns: every row gets a value per column, so short rows under a long header could far exceed
+  /// the file size.
   void require_fields() const {
     if (rows_.size() <= kFreeCsvFields / columns_.size() + file_->text().size() / columns_.size() * kCsvFieldsPerByte)
       return;
@@ -203,16 +204,16 @@ class CsvRows final : public RowSource {
                                      " columns, most of which are missing in them: more than " +
                                      std::to_string(kCsvFieldsPerByte) + " fields for each byte of the file",
                             .place = name(),
-                            .remedy = "Leave columns out of the header that the rows do not have."});
+                            .remedy = "Remove columns that the rows do not have from the header."});
   }
 
   void add(const CsvScan& scan) {
     const std::vector<std::string>& fields = scan.fields();
     if (fields.size() > columns_.size())
-      fail(ErrorKind::input, {.cause = "the row has " + std::to_string(fields.size()) + " fields, the header " +
+      fail(ErrorKind::input, {.cause = "the row has " + std::to_string(fields.size()) + " fields, but the header has " +
                                        std::to_string(columns_.size()),
                               .place = place_of_line(scan.line()),
-                              .remedy = "Put quotes around fields that hold the delimiter, a quote or a line end."});
+                              .remedy = "Quote fields that contain the delimiter, a quote or a line break."});
     throw_if_stopped();
     rows_.push_back({scan.offset(), scan.line()});
   }

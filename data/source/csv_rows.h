@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// Rows of CSV or TSV below a header. Errors as of open_rows.
+/// Rows of a CSV or TSV file with a header. Throws as open_rows does.
 RowSourcePtr open_csv_rows(FileBytesPtr file, char delimiter);
 
 }  // namespace qtrain

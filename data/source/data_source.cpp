@@ -35,11 +35,12 @@ std::string string_member(const Json& entry, const char* key) {
 std::optional<double> number_member(const Json& entry, const char* key) {
   const Json value = entry.value(key, Json());
   if (value.is_null()) return std::nullopt;
-  if (!value.is_number() || !(value.get<double>() >= 0)) bad_entry(std::string("'") + key + "' is not a number from 0");
+  if (!value.is_number() || !(value.get<double>() >= 0))
+    bad_entry(std::string("'") + key + "' is not a non-negative number");
   return value.get<double>();
 }
 
-/// Files as datasets.load_dataset takes them: `path` may name a format, with the files in data_files.
+/// Files as in datasets.load_dataset: `path` may name a format, with the files in data_files.
 std::vector<std::string> files_member(const Json& entry) {
   constexpr std::array<std::string_view, 4> kBuilders = {"json", "csv", "parquet", "arrow"};
   const std::string path = string_member(entry, "path"), folder = string_member(entry, "data_dir");
@@ -65,7 +66,7 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
   for (const auto& [key, value] : entry.items())
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() && !(key == "name" && value.is_null()))
       bad_entry("unknown key \"" + key + "\"",
-                "An entry has path or data_files, data_dir, split, columns, column_mapping, "
+                "An entry may have path or data_files, data_dir, split, columns, column_mapping, "
                 "message_property_mappings, role_mapping, fraction, weight.");
   DataSource source{.files = files_member(entry),
                     .splits = read_split(string_member(entry, "split")),

@@ -13,16 +13,15 @@ namespace qtrain {
 /// One source of a mixture: an entry of the config key `datasets`.
 struct DataSource {
   std::vector<std::string> files;       ///< files, globs, folders
-  std::vector<SplitSlice> splits = {};  ///< one behind the other; none: the part of folders that its use asks for
+  std::vector<SplitSlice> splits = {};  ///< concatenated; none: the split for its use
   ColumnMap columns;
-  SharedMaps shared = {};  ///< of `columns`
+  SharedMaps shared = {};  ///< which parts of `columns` are shared
   std::optional<double> fraction, weight;
 };
 
-/// A path, or an object with `path` or `data_files` (of `data_dir`), `split`, `columns` (a list of those to keep),
-/// `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`. Of the three mappings it has
-/// those that it does not give (not even empty) from `columns`. Errors (ErrorKind::usage, without a place): other keys
-/// or types.
+/// Reads a path, or an object with `path` or `data_files` (in `data_dir`), `split`, `columns` (a list of columns to
+/// keep), `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`. Mappings that are
+/// absent (not just empty) come from `columns`. Throws ErrorKind::usage (without a place) for other keys or types.
 DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
 }  // namespace qtrain

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kBlankSigns = " \t\r\n";
 
-/// Walks over the text of a row.
+/// Scans the text of a row.
 class RowWalk {
  public:
   explicit RowWalk(std::string_view text) : text_(text) {}
@@ -28,14 +28,14 @@ class RowWalk {
     ++at_;
     return true;
   }
-  /// A string with its quotes; empty if there is none.
+  /// A string including its quotes; empty if there is none.
   std::string_view string() {
     skip_blanks();
     const std::size_t begin = at_;
     if (!at_end() && text_[at_] == '"') skip_string();
     return text_.substr(begin, at_ - begin);
   }
-  /// Up to the comma or bracket that ends a value.
+  /// The text up to the comma or bracket that ends a value.
   std::string_view value() {
     skip_blanks();
     const std::size_t begin = at_;
@@ -68,7 +68,7 @@ bool is_of_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '+' || c == '-' || c == '.';
 }
 
-/// NaN, an infinity, or a number beyond those that there are.
+/// NaN, an infinity, or a number out of range.
 bool is_no_number(std::string_view word) {
   if (word == "NaN" || word == "Infinity" || word == "-Infinity") return true;
   double value = 0;
@@ -76,7 +76,7 @@ bool is_no_number(std::string_view word) {
   return error == std::errc::result_out_of_range && end == word.data() + word.size();
 }
 
-/// The value with null for what is no number of JSON.
+/// The text with null in place of what is not a JSON number.
 std::string with_nulls(std::string_view value) {
   std::string out;
   for (RowWalk walk(value); !walk.at_end();) {
@@ -98,7 +98,7 @@ Json doubt(const std::string& why) {
   return Json::binary({why.begin(), why.end()});
 }
 
-/// The value; a doubt where only leniency reads it, none where nothing does.
+/// The parsed value; a doubt if only a lenient parser accepts it, none if nothing does.
 std::optional<Json> value_of(std::string_view text, const std::string& place) {
   try {
     return parse_json(text, place);

@@ -7,12 +7,12 @@
 
 namespace qtrain {
 
-/// A row of JSON that is none by the letter: it holds NaN or an infinity, a number out of range, or a key twice, as
-/// Python writes and reads it. Columns with such values become doubts, which nobody can read by mistake; other columns
-/// are whole. None if more is wrong with it. `place` is where it stands.
+/// Parses a row that is not strict JSON, but that Python reads and writes: NaN, infinities, numbers out of range, or
+/// duplicate keys. Columns with such values become doubts, which cannot be used by mistake; other columns are intact.
+/// None if more is wrong with the row.
 std::optional<Json> doubtful_row(std::string_view text, const std::string& place);
 
-/// What is wrong with the column that a doubt stands for; "" of any other value.
+/// What is wrong with a column that is a doubt; "" for any other value.
 std::string doubt_of(const Json& value);
 
 }  // namespace qtrain

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
-/// Endings of data files by format; .gz, .zst or .zstd may follow those of text.
+/// Extensions of data files by format; text formats may also end in .gz, .zst or .zstd.
 struct DataFormat {
   std::string_view name;
   std::array<std::string_view, 3> endings;
@@ -31,7 +31,7 @@ constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".
 constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
 constexpr std::array<std::string_view, 13> kNotRead = {".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy", ".zip",
                                                        ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
-/// JSON that the datasets library writes beside its data.
+/// JSON files that the datasets library writes next to its data.
 constexpr std::array<std::string_view, 4> kAbout = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                                     "state.json"};
 
@@ -75,7 +75,7 @@ Paths data_files_in(const fs::path& folder) {
   return files;
 }
 
-/// Plain texts in a folder, which count where there is no other data: notes and licenses have this ending, too.
+/// Plain text files in a folder; they count only without other data, since notes and licenses have this extension too.
 Paths text_files_in(const fs::path& folder) {
   Paths files;
   for (const fs::path& child : children(folder))
@@ -84,7 +84,7 @@ Paths text_files_in(const fs::path& folder) {
   return files;
 }
 
-/// The files of the format that most of them have: the same rows may lie there in several.
+/// The files of the most frequent format, because a folder may contain the same rows in several formats.
 Paths of_one_format(const Paths& files) {
   std::map<const DataFormat*, Paths> by_format;
   for (const fs::path& file : files) by_format[format_of_name(file.filename().string())].push_back(file);
@@ -92,41 +92,41 @@ Paths of_one_format(const Paths& files) {
   return files.empty() ? files : std::max_element(by_format.begin(), by_format.end(), fewer)->second;
 }
 
-/// An object that the datasets library wrote.
+/// Reads an object written by the datasets library.
 Json saved_object(const fs::path& file) {
   Json json = read_json(file, {.max_bytes = 1u << 26});
-  if (!json.is_object()) fail(ErrorKind::input, {.cause = "it holds no JSON object", .place = file.string()});
+  if (!json.is_object()) fail(ErrorKind::input, {.cause = "it is not a JSON object", .place = file.string()});
   return json;
 }
 
-/// Whether a value is the name of a file, not a path to one elsewhere.
+/// Whether a value is a plain file name rather than a path.
 bool is_plain_name(const Json& value) {
   if (!value.is_string()) return false;
   const fs::path name = value.get<std::string>();
   return !name.empty() && name.filename() == name;
 }
 
-/// The files of a folder that Dataset.save_to_disk wrote, in its order.
+/// The files of a folder written by Dataset.save_to_disk, in its order.
 Paths from_saved(const fs::path& folder) {
   const fs::path state = folder / "state.json";
   const Json json = saved_object(state);
   Paths files;
   for (const Json& file : json.value("_data_files", Json::array())) {
     if (!file.is_object() || !is_plain_name(file.value("filename", Json())))
-      fail(ErrorKind::input, {.cause = "_data_files does not name files of the folder", .place = state.string()});
+      fail(ErrorKind::input, {.cause = "_data_files does not name files in the folder", .place = state.string()});
     files.push_back(folder / file["filename"].get<std::string>());
   }
   return files;
 }
 
-/// The files of one split of a folder that DatasetDict.save_to_disk wrote.
+/// The files of one split in a folder written by DatasetDict.save_to_disk.
 Paths from_saved_dict(const fs::path& folder, const WantedSplit& split) {
   const fs::path file = folder / "dataset_dict.json";
   const Json json = saved_object(file);
   Paths names, files;
   for (const Json& name : json.value("splits", Json::array())) {
     if (!is_plain_name(name))
-      fail(ErrorKind::input, {.cause = "'splits' does not name folders beside it", .place = file.string()});
+      fail(ErrorKind::input, {.cause = "'splits' does not name folders next to it", .place = file.string()});
     names.emplace_back(name.get<std::string>());
   }
   for (const fs::path& name : choose_split(folder, names, split)) {
@@ -171,7 +171,7 @@ void folders_below(const fs::path& folder, Paths& out) {
     if (leads_to_folder(child) && !fs::is_symlink(child, error)) folders_below(child, out);
 }
 
-/// Paths that match a pattern, one component after the other.
+/// Paths that match a pattern, expanded one component at a time.
 Paths expand(const fs::path& pattern) {
   Paths found = {pattern.is_absolute() ? pattern.root_path() : fs::path()};
   for (const fs::path& component : pattern.relative_path()) {
@@ -201,12 +201,11 @@ Paths expand(const fs::path& pattern) {
   const bool unknown = fs::status(entry, error).type() == fs::file_type::none && !has_wildcard(entry);
   if (unknown) fail(ErrorKind::input, {.cause = "cannot be read: " + error.message(), .place = entry});
   const std::string here = fs::current_path(error).string();
-  fail(ErrorKind::input,
-       {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
-        .place = entry,
-        .remedy = "Relative paths start at " + here +
-                  ". Data sets are not downloaded: fetch one there first, with hf "
-                  "download OWNER/NAME --repo-type dataset --local-dir DIR or datasets.save_to_disk."});
+  fail(ErrorKind::input, {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
+                          .place = entry,
+                          .remedy = "Relative paths start from " + here +
+                                    ". Data sets are not downloaded automatically: download one first with hf download "
+                                    "OWNER/NAME --repo-type dataset --local-dir DIR or datasets.save_to_disk."});
 }
 
 Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
@@ -214,7 +213,7 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   if (leads_to_folder(path)) return from_folder(path, split);
   if (is_there(path)) {
     if (ends_with_any(entry, kNotRead))
-      fail(ErrorKind::input, {.cause = "this file format is not read as data",
+      fail(ErrorKind::input, {.cause = "this file format is not supported as data",
                               .place = entry,
                               .remedy = "Convert it to JSON Lines: one JSON object per line."});
     return {path};
@@ -231,7 +230,7 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
 
 bool is_data_file(const fs::path& path) {
   const std::string name = path.filename().string();
-  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // what datasets.map left
+  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // left by datasets.map
   return !name.starts_with('.') && !of_cache && format_of_name(name) != nullptr &&
          std::find(kAbout.begin(), kAbout.end(), name) == kAbout.end();
 }

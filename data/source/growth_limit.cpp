@@ -19,9 +19,8 @@ void GrowthLimit::add(std::uint64_t bytes) {
   }
   fail(
       ErrorKind::input,
-      {.cause = fmt::format("{} bytes would become more than {} when they are decompressed; the limit is {} MiB, or {} "
-                            "times the compressed size where that is more, since files beyond it are mostly made to "
-                            "exhaust memory",
+      {.cause = fmt::format("{} bytes would decompress to more than {}; the limit is {} MiB, or {} times the "
+                            "compressed size if that is more, since files beyond it are usually made to exhaust memory",
                             stored_, most_, kFreeBytes >> 20, kTimes),
        .remedy = remedy_});
 }

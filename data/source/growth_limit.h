@@ -4,16 +4,16 @@
 
 namespace qtrain {
 
-/// How much may become of compressed bytes: some in any case, else a multiple of them, so that a small file can't fill
-/// memory or disk.
+/// Limits the size of decompressed data to a fixed allowance or a multiple of the compressed size, so that a small file
+/// cannot fill memory or disk.
 class GrowthLimit {
  public:
   static constexpr std::uint64_t kFreeBytes = std::uint64_t{256} << 20;
   static constexpr std::uint64_t kTimes = 256;
 
-  /// `remedy` tells whoever trusts the file what to do.
+  /// `remedy`: advice for users who trust the file.
   GrowthLimit(std::uint64_t stored, std::string remedy);
-  /// So many bytes more are about to be made. Errors (ErrorKind::input, without a place): beyond the limit.
+  /// Call before decompressing `bytes` more. Throws ErrorKind::input (without a place) beyond the limit.
   void add(std::uint64_t bytes);
   std::uint64_t made() const { return made_; }
 

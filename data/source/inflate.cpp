@@ -31,13 +31,13 @@ bool is_zstd(std::string_view b) {
   fail(ErrorKind::input, {.cause = "damaged compressed file: " + why, .place = name, .remedy = "Compress it again."});
 }
 
-/// Passes pieces on as long as they stay within the limits.
+/// Passes pieces on while they stay within the limits.
 class Pieces {
  public:
   Pieces(const InflateRequest& request, const std::function<void(std::string_view)>& take)
       : name_(request.name),
         limit_(request.bytes.size(),
-               "If you trust the file, decompress it with gzip -d or zstd -d and name the result."),
+               "If you trust the file, decompress it with gzip -d or zstd -d and use the result."),
         take_(take) {}
 
   void pass(std::string_view piece) {
@@ -59,7 +59,8 @@ class Pieces {
 
 void inflate_gzip(const InflateRequest& request, Pieces pieces) {
   z_stream z{};
-  if (inflateInit2(&z, 15 + 16) != Z_OK) fail(ErrorKind::internal, {.cause = "zlib does not start"});  // 16: gzip
+  if (inflateInit2(&z, 15 + 16) != Z_OK)
+    fail(ErrorKind::internal, {.cause = "zlib initialization failed"});  // 16: gzip
   const std::unique_ptr<z_stream, decltype(&inflateEnd)> guard(&z, inflateEnd);
   std::string_view bytes = request.bytes;
   std::vector<char> chunk(kChunk);
@@ -84,7 +85,7 @@ void inflate_gzip(const InflateRequest& request, Pieces pieces) {
 
 void inflate_zstd(const InflateRequest& request, Pieces pieces) {
   const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
-  check(stream != nullptr, "zstd does not start");
+  check(stream != nullptr, "zstd initialization failed");
   std::vector<char> chunk(kChunk);
   ZSTD_inBuffer in{request.bytes.data(), request.bytes.size(), 0};
   std::size_t pending = 1;

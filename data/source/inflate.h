@@ -5,12 +5,12 @@
 
 namespace qtrain {
 
-/// Whether the bytes begin as a gzip or a Zstandard file does.
+/// Whether the bytes start like a gzip or Zstandard file.
 bool is_compressed(std::string_view bytes);
 
-/// Hands over the contents of a gzip or Zstandard file in pieces of at most a MiB, also those of several concatenated
-/// members or frames. `name` begins messages. Errors: damaged, cut short, beyond the GrowthLimit or 64 GiB
-/// (ErrorKind::input); ErrorKind::stopped when a stop is asked for.
+/// Passes on the contents of a gzip or Zstandard file in pieces of at most 1 MiB, including concatenated members or
+/// frames. `name` is used in messages. Throws ErrorKind::input if the file is damaged, truncated, or beyond the
+/// GrowthLimit or 64 GiB; ErrorKind::stopped when a stop is requested.
 struct InflateRequest {
   std::string_view bytes;
   const std::string& name;

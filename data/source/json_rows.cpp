@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr const char* kRowRemedy =
-    "Each line must hold one whole JSON object; JSON that spans lines belongs into an array: [{...}, {...}].";
+    "Each line must be one complete JSON object; put JSON that spans lines into an array: [{...}, {...}].";
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kSpace);
@@ -24,12 +24,12 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// Walks over the elements of a JSON array without parsing them, counting lines.
+/// Iterates over the elements of a JSON array without parsing them, counting lines.
 class ArrayScan {
  public:
   ArrayScan(std::string_view text, const std::string& name) : text_(text), name_(name) {
     skip_space();
-    ++at_;  // the bracket, which the caller has seen
+    ++at_;  // the bracket, seen by the caller
   }
 
   struct Element {
@@ -37,7 +37,7 @@ class ArrayScan {
     std::uint64_t line;
   };
 
-  /// The next element; false at the closing bracket.
+  /// Finds the next element; false at the closing bracket.
   bool next(Element& element) {
     skip_space();
     if (at_ >= text_.size()) broken("the array is not closed");
@@ -60,11 +60,11 @@ class ArrayScan {
   }
   bool at_end() const { return closing_; }
 
-  /// Passes the closing bracket; nothing but white space may follow.
+  /// Skips the closing bracket; only white space may follow.
   bool close() {
     ++at_;
     skip_space();
-    if (at_ < text_.size()) broken("text behind the array");
+    if (at_ < text_.size()) broken("text after the array");
     closing_ = true;
     return false;
   }
@@ -83,7 +83,7 @@ class ArrayScan {
     if (at_ >= text_.size()) broken("a string is not closed");
     ++at_;
   }
-  /// Up to the comma or bracket that ends the element.
+  /// Skips to the comma or bracket that ends the element.
   void skip_value() {
     for (std::int64_t depth = 0; at_ < text_.size();) {
       const char c = text_[at_];
@@ -107,7 +107,7 @@ class ArrayScan {
   bool closing_ = false;
 };
 
-/// JSON Lines, or the elements of one array. A line ends at \n only; empty lines are skipped.
+/// JSON Lines, or the elements of one array. Lines end only at \n; empty lines are skipped.
 class JsonRows final : public RowSource {
  public:
   explicit JsonRows(FileBytesPtr file) : RowSource(file->name()), file_(std::move(file)) {
@@ -153,7 +153,7 @@ class JsonRows final : public RowSource {
   void add(std::uint64_t offset, std::size_t size, std::uint64_t line) {
     constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
     if (size > kMax || line > kMax)
-      fail(ErrorKind::input, {.cause = "a row of more than 4 GiB, or more than 4294967295 lines",
+      fail(ErrorKind::input, {.cause = "a row over 4 GiB, or more than 4294967295 lines",
                               .place = name() + ":" + std::to_string(line),
                               .remedy = "Split it."});
     throw_if_stopped();

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// Rows of JSON: a list of objects, an object that holds one, or an object a line. Errors as of open_rows.
+/// Rows of a JSON file: an array of objects, or one object per line. Throws as open_rows does.
 RowSourcePtr open_json_rows(FileBytesPtr file);
 
 }  // namespace qtrain

@@ -28,8 +28,8 @@ Counts begins_of(const Counts& sizes) {
   return begins;
 }
 
-/// The sources in turn; which of them still takes part in round `n` the strategy says.
-Counts in_turns(const Counts& sizes, MixStrategy strategy) {
+/// Round-robin order; the strategy determines which sources take part in round `n`.
+Counts round_robin(const Counts& sizes, MixStrategy strategy) {
   const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
   const Counts begins = begins_of(sizes);
   Counts order;
@@ -40,7 +40,7 @@ Counts in_turns(const Counts& sizes, MixStrategy strategy) {
   return order;
 }
 
-/// Source after source as numpy's Generator.choice(n, p=probabilities) draws them.
+/// Draws sources like numpy's Generator.choice(n, p=probabilities).
 class SourceDraw {
  public:
   SourceDraw(const std::vector<double>& probabilities, std::uint64_t seed) : random_(seed) {
@@ -78,25 +78,26 @@ Counts by_probability(const Counts& sizes, const MixRules& rules) {
 }
 
 void check_probabilities(const Counts& sizes, const std::vector<double>& probabilities) {
-  if (probabilities.size() != sizes.size()) bad_mixture("not one weight for each source", "Give all of them a weight.");
+  if (probabilities.size() != sizes.size())
+    bad_mixture("some sources have a weight and others do not", "Give every source a weight.");
   double sum = 0;
   for (std::size_t s = 0; s < sizes.size(); ++s) {
     if (!(probabilities[s] >= 0) || !std::isfinite(probabilities[s])) bad_mixture("a weight is negative");
-    if (probabilities[s] > 0 && sizes[s] == 0) bad_mixture("a source with a weight has no rows", "Leave it out.");
+    if (probabilities[s] > 0 && sizes[s] == 0) bad_mixture("a source with a weight has no rows", "Remove it.");
     sum += probabilities[s];
   }
   if (!(sum > 0)) bad_mixture("all weights are 0");
 }
 
-/// A file is no two splits at once: its rows would count twice.
+/// Fails if two splits of a source resolve to the same files, since rows would count twice.
 void require_other_files(const DataSource& source, std::span<const std::vector<std::filesystem::path>> files) {
   for (std::size_t s = 1; s < files.size(); ++s)
     for (std::size_t other = 0; other < s; ++other)
       if (source.splits[s].name != source.splits[other].name && files[s] == files[other])
-        fail(ErrorKind::input, {.cause = fmt::format("it has no splits \"{}\" and \"{}\": the same files are both",
+        fail(ErrorKind::input, {.cause = fmt::format("splits \"{}\" and \"{}\" are the same files",
                                                      source.splits[other].name, source.splits[s].name),
                                 .place = source.files[0],
-                                .remedy = "Name a folder with a file for each split, or one split."});
+                                .remedy = "Use a folder with a file for each split, or a single split."});
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ Counts mixed_order(const Counts& sizes, const MixRules& rules) {
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
-  if (rules.probabilities.empty()) return in_turns(sizes, rules.strategy);
+  if (rules.probabilities.empty()) return round_robin(sizes, rules.strategy);
   check_probabilities(sizes, rules.probabilities);
   return by_probability(sizes, rules);
 }
@@ -119,7 +120,7 @@ Counts fraction_sizes(const Counts& sizes, const std::vector<double>& fractions)
   for (std::size_t s = 0; s < sizes.size(); ++s)
     if (fractions[s] > 0) total = std::min(total, static_cast<double>(sizes[s]) / (fractions[s] / sum));
   Counts taken;
-  for (const double f : fractions) taken.push_back(std::llrint(f / sum * total));  // half to even, as Python rounds
+  for (const double f : fractions) taken.push_back(std::llrint(f / sum * total));  // rounds half to even, like Python
   return taken;
 }
 

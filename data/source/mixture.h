@@ -14,32 +14,32 @@ namespace qtrain {
 
 struct MixRules {
   MixStrategy strategy = MixStrategy::concatenate;
-  std::vector<double> probabilities;  ///< of each source; empty: they take turns
-  std::uint64_t seed = 42;            ///< of the choice by probability
+  std::vector<double> probabilities;  ///< per source; empty: round-robin
+  std::uint64_t seed = 42;            ///< for the choice by probability
 };
 
-/// Which rows of the concatenated sources come in which order, for sources of these sizes.
-/// Errors (ErrorKind::usage): probabilities that are negative, all zero or not one for each source; an empty source.
+/// The order of rows from the concatenated sources, which have these sizes. Throws ErrorKind::usage for probabilities
+/// that are negative, all zero or not one per source, and for an empty source.
 std::vector<std::int64_t> mixed_order(const std::vector<std::int64_t>& sizes, const MixRules& rules);
 
-/// How many rows of each source make up the largest mixture with these shares that needs no row twice, as TRL's
-/// `fraction`: the first round(share * total) ones.
+/// Number of rows of each source in the largest mixture with these fractions that repeats no row, as TRL's `fraction`:
+/// takes the first round(fraction * total) rows.
 std::vector<std::int64_t> fraction_sizes(const std::vector<std::int64_t>& sizes, const std::vector<double>& fractions);
 
 using SourceFiles = std::vector<std::vector<std::filesystem::path>>;
-/// The files of each source, or of each of its splits; `split` for those that do not say. Errors as of
-/// resolve_data_files.
+/// The files of each source, or of each of its splits; `split` applies to sources without splits. Throws as
+/// resolve_data_files does.
 SourceFiles source_files(const std::vector<DataSource>& sources, Split split);
 
-/// The rows of each source, in its files, under the names that the program looks for. Errors as of RawRows.
+/// The rows of each source from its files, with our column names. Throws as RawRows does.
 std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files);
 
 struct MixRequest {
   const std::vector<DataSource>& sources;
-  std::optional<MixStrategy> strategy;  ///< none: interleaved if the sources have weights
+  std::optional<MixStrategy> strategy;  ///< none: interleave if the sources have weights, else concatenate
   std::uint64_t seed = 42;
 };
-/// The rows of all sources as one: `parts` are those of each. Errors as of mixed_order.
+/// Mixes the rows of all sources; `parts` are the rows of each. Throws as mixed_order does.
 RawRows mixed_rows(std::vector<RawRows> parts, const MixRequest& request);
 
 }  // namespace qtrain

@@ -51,7 +51,7 @@ std::int64_t RawRows::bytes(std::int64_t row) const {
 }
 
 void RawRows::release(std::int64_t begin, std::int64_t end) const {
-  while (begin < end) {  // a stretch of one file at a time
+  while (begin < end) {  // one run of rows from the same file at a time
     const std::uint32_t source = rows_[idx(begin)].source;
     std::uint32_t first = rows_[idx(begin)].row, last = first;
     for (; begin < end && rows_[idx(begin)].source == source; ++begin) {

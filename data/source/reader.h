@@ -14,41 +14,41 @@
 
 namespace qtrain {
 
-/// Rows of one or several files, located but not parsed. Uncompressed files stay mapped; memory does not grow with what
-/// is read of them.
+/// Rows of one or more files, located but not parsed. Uncompressed files stay mapped; memory use does not grow with
+/// what is read.
 class RawRows {
  public:
   RawRows() = default;
-  /// Errors (ErrorKind::input) as of open_rows.
+  /// Throws ErrorKind::input as open_rows does.
   explicit RawRows(const std::vector<std::filesystem::path>& files);
 
   std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
   /// "file:line" or "file:row 7", for messages.
   std::string place(std::int64_t row) const;
-  /// The parsed row, an object, its columns renamed. Errors (ErrorKind::input) name the place.
+  /// Parses a row to an object with renamed columns. Throws ErrorKind::input with its place.
   Json parse(std::int64_t row) const;
   /// The files.
   std::vector<RowSourcePtr> sources() const;
   /// The file of a row.
   const RowSource& source_of(std::int64_t row) const;
-  /// About as many bytes as the row has in its file.
+  /// Approximate size of the row in its file.
   std::int64_t bytes(std::int64_t row) const;
-  /// Gives back the memory behind the rows [begin, end), which have been read; reading them again is fine.
+  /// Releases the memory of rows [begin, end) after reading; they may be read again.
   void release(std::int64_t begin, std::int64_t end) const;
 
-  /// The rows [begin, end), sharing the files.
+  /// Rows [begin, end), sharing the files.
   RawRows slice(std::int64_t begin, std::int64_t end) const;
-  /// The rows named, in that order, sharing the files. A row may be named more than once.
+  /// The given rows, in that order, sharing the files. Rows may be repeated.
   RawRows select(const std::vector<std::int64_t>& rows) const;
-  /// The same rows under other names of their columns.
+  /// The same rows with renamed columns.
   RawRows with_columns(const ColumnMap& columns) const;
-  /// All rows of the parts, one part after the other, sharing the files.
+  /// The rows of all parts in sequence, sharing the files.
   static RawRows concatenated(const std::vector<RawRows>& parts);
 
  private:
   struct Source {
     RowSourcePtr rows;
-    std::shared_ptr<const ColumnMap> columns;  // null: as they are
+    std::shared_ptr<const ColumnMap> columns;  // null: no renaming
   };
   struct Row {
     std::uint32_t source, row;
@@ -58,7 +58,7 @@ class RawRows {
   std::vector<Row> rows_;
 };
 
-/// Runs `make`, naming `place` in any error that comes out of it.
+/// Runs `make`, adding `place` to any error that it throws.
 template <class F>
 auto with_place(const std::string& place, F&& make) {
   try {
@@ -70,7 +70,7 @@ auto with_place(const std::string& place, F&& make) {
   }
 }
 
-/// Runs `use` on a row of the source, naming the columns that are not read in any error that comes out of it.
+/// Runs `use` on a row of the source, adding the columns that are not read to any error that it throws.
 template <class F>
 auto naming_unread(const RowSource& source, F&& use) {
   try {

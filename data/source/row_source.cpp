@@ -26,7 +26,7 @@ std::string_view without_mark(std::string_view text, const std::string& name) {
   return text;
 }
 
-/// Where decompressed contents go that are many: to a disk, which /tmp often is not.
+/// Folder for large decompressed contents: one on disk, which /tmp often is not.
 std::filesystem::path spool_folder() {
   for (const char* folder : {const_cast<const char*>(std::getenv("TMPDIR")), "/var/tmp", "/tmp"})
     if (folder != nullptr && *folder != '\0' && ::access(folder, W_OK | X_OK) == 0) return folder;
@@ -64,14 +64,14 @@ FileBytes::FileBytes(const std::filesystem::path& file, FilePart part)
   }
   text_ = without_mark(text_, name_);
   if (text_.find_first_not_of(kBlanks) == std::string_view::npos)
-    fail(ErrorKind::input, {.cause = "the file is empty", .place = name_, .remedy = "Give it rows."});
+    fail(ErrorKind::input, {.cause = "the file is empty", .place = name_, .remedy = "Add rows to it."});
 }
 
-/// Whole lines of text; other formats have their beginning at their end.
+/// Keeps the first whole lines of text. Columnar formats are kept whole, since their metadata is at the end.
 void FileBytes::leave_beginning() {
   if (is_columnar(text_)) return;
   if (is_compressed(text_))
-    fail(ErrorKind::input, {.cause = "large and compressed, so it is not looked into", .place = name_});
+    fail(ErrorKind::input, {.cause = "not inspected, because it is large and compressed", .place = name_});
   const std::size_t first = text_.find_first_not_of(kBlanks), last = text_.rfind('\n', kBeginning);
   if (first == std::string_view::npos || text_[first] == '[' || last == std::string_view::npos) return;
   text_ = text_.substr(0, last + 1);
@@ -85,13 +85,13 @@ RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
     return is_parquet(text) ? open_parquet_rows(std::move(bytes)) : open_arrow_rows(std::move(bytes));
   const std::string extension = inner_extension(file);
   if (text.starts_with("FEA1"))
-    fail(ErrorKind::input, {.cause = "the file is of the first version of Feather, which is not read",
+    fail(ErrorKind::input, {.cause = "Feather version 1 is not supported",
                             .place = bytes->name(),
-                            .remedy = "Write it again as version 2, which pyarrow and pandas do unless told."});
+                            .remedy = "Save it as version 2, the default of pyarrow and pandas."});
   if (extension == ".parquet" || extension == ".arrow" || extension == ".feather" || extension == ".ipc")
-    fail(ErrorKind::input, {.cause = "the file does not begin as its name says",
+    fail(ErrorKind::input, {.cause = "the contents do not match the file extension",
                             .place = bytes->name(),
-                            .remedy = "Check that it was copied whole and as it is."});
+                            .remedy = "Check that it was copied completely and unchanged."});
   if (extension == ".csv") return open_csv_rows(std::move(bytes), ',');
   if (extension == ".tsv") return open_csv_rows(std::move(bytes), '\t');
   if (is_text_file(file)) return open_text_rows(std::move(bytes));

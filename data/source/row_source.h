@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// The rows of one file, located when it is opened and made on demand. Safe to use from several threads.
+/// The rows of one file, located when it is opened and parsed on demand. Thread-safe.
 class RowSource {
  public:
   explicit RowSource(std::string name) : name_(std::move(name)) {}
@@ -26,13 +26,13 @@ class RowSource {
   virtual std::int64_t size() const = 0;
   /// "file:line", or "file:row 7" for formats without lines.
   virtual std::string place(std::int64_t row) const = 0;
-  /// The row, an object. Errors (ErrorKind::input) name the place.
+  /// Parses a row to an object. Throws ErrorKind::input with its place.
   virtual Json parse(std::int64_t row) const = 0;
-  /// About as many bytes as the row has in the file.
+  /// Approximate size of the row in the file.
   virtual std::int64_t bytes(std::int64_t) const { return kUsualBytes; }
-  /// Columns that the rows leave out, with their types: "image (binary), when (time)".
+  /// Columns that the rows omit, with their types: "image (binary), when (time)".
   virtual std::string unread_columns() const { return {}; }
-  /// Gives back the memory of the file behind the rows first..last, where it can be read again.
+  /// Releases the memory of rows first..last if they can be read again.
   virtual void release(std::int64_t, std::int64_t) const {}
 
  protected:
@@ -44,23 +44,23 @@ class RowSource {
 
 using RowSourcePtr = std::shared_ptr<const RowSource>;
 
-/// How much of a file is looked at.
+/// How much of a file to read.
 enum class FilePart : std::uint8_t {
   all,
-  beginning,  ///< of large JSON Lines or CSV files the first rows; large compressed files are refused
+  beginning,  ///< only the first rows of large JSON Lines or CSV files; large compressed files are refused
 };
 
-/// The ending of a name without that of the compression: ".csv" of "rows.csv.gz".
+/// The extension before that of a compression: ".csv" for "rows.csv.gz".
 std::string inner_extension(const std::filesystem::path& file);
-/// Whether a file is named as one of plain text.
+/// Whether a file has the name of a plain text file.
 bool is_text_file(const std::filesystem::path& file);
 
-/// Opens a file of rows; what it is shows in its first bytes or, for CSV, TSV and plain text, in its name.
-/// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged.
+/// Opens a file of rows. The format is detected from the first bytes or, for CSV, TSV and plain text, from the name.
+/// Throws ErrorKind::input for a missing, empty, non-regular or damaged file.
 RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part = FilePart::all);
 
-/// The bytes of a data file, without a byte order mark: mapped, or decompressed where they were .gz or .zst, then in
-/// memory while they are few and in a file without a name in $TMPDIR or /var/tmp else.
+/// The bytes of a data file without a byte order mark: mapped, or for .gz and .zst decompressed into memory if small,
+/// otherwise into an unnamed file in $TMPDIR or /var/tmp.
 class FileBytes {
  public:
   explicit FileBytes(const std::filesystem::path& file, FilePart part = FilePart::all);
@@ -69,9 +69,9 @@ class FileBytes {
 
   const std::string& name() const { return name_; }
   std::string_view text() const { return text_; }
-  /// Whether nothing is left out (FilePart::beginning).
+  /// Whether the text is complete (see FilePart::beginning).
   bool is_whole() const { return is_whole_; }
-  /// Gives back the memory behind a part of them, if they are mapped.
+  /// Releases the memory of a part of the bytes if they are mapped.
   void release(std::string_view part) const { mapped_.release(std::as_bytes(std::span(part))); }
 
  private:
@@ -86,8 +86,8 @@ class FileBytes {
 
 using FileBytesPtr = std::shared_ptr<const FileBytes>;
 
-/// Where one of `breaks` comes first; npos: nowhere. A stop ends the search (ErrorKind::stopped): a line may be as long
-/// as its file.
+/// Finds the first of `breaks`, or npos. Throws ErrorKind::stopped on a stop request, since a line may be as long as
+/// its file.
 struct BreakSearch {
   std::size_t from;
   std::string_view breaks;

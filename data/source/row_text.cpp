@@ -11,7 +11,7 @@ namespace {
 
 [[noreturn]] void bad_text(std::string_view text, std::string_view why) {
   fail(ErrorKind::usage, {.cause = fmt::format("\"{}\": {}", text, why),
-                          .remedy = "Name columns in braces, {question}; a brace itself is written twice."});
+                          .remedy = "Put column names in braces, {question}; write a literal brace twice."});
 }
 
 const Json* cell_of(const Json& row, const std::string& column) {
@@ -36,10 +36,10 @@ RowText::RowText(std::string_view text) {
       ++at;
     } else {
       const std::size_t end = c == '{' ? text.find_first_of("{}", at + 1) : std::string_view::npos;
-      if (end == std::string_view::npos || text[end] == '{') bad_text(text, "a brace that has no other");
+      if (end == std::string_view::npos || text[end] == '{') bad_text(text, "unbalanced brace");
       const std::string_view name = text.substr(at + 1, end - at - 1);
       if (name.empty() || name.find_first_of("!:[].") != std::string_view::npos)
-        bad_text(text, "a field that is not a name of a column");
+        bad_text(text, "a field that is not a column name");
       columns_.emplace_back(name);
       between_.emplace_back();
       at = end;

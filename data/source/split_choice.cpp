@@ -16,7 +16,7 @@ using Names = std::vector<std::filesystem::path>;
 
 enum class SplitPart : std::uint8_t { none, train, validation, test };
 
-/// Whether a character is of a word, e.g. of "train" in "train-00000".
+/// Whether a character is part of a word, such as "train" in "train-00000".
 using IsOfWord = int (*)(int);
 
 std::vector<std::string> words_in(std::string_view text, IsOfWord is_of_word) {
@@ -48,7 +48,7 @@ std::string without_number(const std::string& word) {
   return word.substr(0, word.find_last_not_of("0123456789") + 1);
 }
 
-/// A word that only tells the files of one split apart: a number, a checksum.
+/// Whether a word only distinguishes files of one split: a number or a checksum.
 bool is_of_shard(const std::string& word) {
   constexpr std::size_t kShortestHash = 16;
   constexpr std::array<std::string_view, 4> kWords = {"", "of", "part", "shard"};
@@ -56,7 +56,7 @@ bool is_of_shard(const std::string& word) {
   return hash || std::find(kWords.begin(), kWords.end(), without_number(word)) != kWords.end();
 }
 
-/// "train" of "train-00000-of-00002.parquet" and of "train1.jsonl".
+/// "train" for "train-00000-of-00002.parquet" and for "train1.jsonl".
 std::string without_shard(const std::filesystem::path& component) {
   const std::string file = component.string();
   std::string out;
@@ -68,7 +68,7 @@ std::string without_shard(const std::filesystem::path& component) {
   return out;
 }
 
-/// The folder that a split lies in, relative to the one it is looked for in, and its name.
+/// The folder of a split, relative to the searched one, and its name.
 struct SplitName {
   std::filesystem::path folder;
   std::string name;
@@ -92,7 +92,7 @@ std::string listed(const Names& names) {
   return names.size() > kMaxListed ? text + ", ..." : text;
 }
 
-/// All shards of one split of the part.
+/// All shards of the only split of this part; fails if there are several.
 Names one_split(const std::filesystem::path& folder, const Names& names) {
   constexpr std::array<std::string_view, 3> kExact = {"train", "validation", "test"};
   std::map<SplitName, Names> splits, exact;
@@ -103,13 +103,12 @@ Names one_split(const std::filesystem::path& folder, const Names& names) {
   if (splits.size() == 1) return splits.begin()->second;
   Names all;
   for (const auto& [split, files] : splits) all.push_back(files.front());
-  fail(ErrorKind::input,
-       {.cause = "several splits of the same part of the data: " + listed(all),
-        .place = folder.string(),
-        .remedy = "Name the one that is meant, as " + (folder / all.front()).string() + ", or list several."});
+  fail(ErrorKind::input, {.cause = "several splits match: " + listed(all),
+                          .place = folder.string(),
+                          .remedy = "Choose one, such as " + (folder / all.front()).string() + ", or list several."});
 }
 
-/// All files of the split that is called exactly so.
+/// All files of the split with exactly this name.
 Names named_split(const std::filesystem::path& folder, const Names& names, const std::string& wanted) {
   if (wanted.empty()) return {};
   const std::string name = without_shard(wanted);
@@ -119,7 +118,7 @@ Names named_split(const std::filesystem::path& folder, const Names& names, const
   return exact.empty() ? exact : one_split(folder, exact);
 }
 
-/// The parts that a name may stand for, which then is one of the usual ones.
+/// The parts that a split name may refer to, if it is one of the usual names.
 std::vector<SplitPart> order_of_name(const std::string& name) {
   using enum SplitPart;
   const SplitPart part = part_of(name);
@@ -144,7 +143,7 @@ Names choose_split(const std::filesystem::path& folder, const Names& names, cons
   const std::string what = !wanted.name.empty() ? wanted.name : trains ? "train" : "evaluation";
   fail(ErrorKind::input, {.cause = "no " + what + " split in the folder; it has: " + listed(names),
                           .place = folder.string(),
-                          .remedy = "Name the file or the folder that is meant."});
+                          .remedy = "Give the file or folder that you want."});
 }
 
 }  // namespace qtrain

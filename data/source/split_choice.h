@@ -6,11 +6,11 @@
 
 namespace qtrain {
 
-/// Of names relative to a folder (files, or the splits of a DatasetDict) those of the wanted part: train, else the
-/// ones that name no part; validation, else test, else these. A split named exactly so goes before others of its part.
-/// Of a split by name those that are named so or, where it is one of these parts, those of the part; `train` may also
-/// name no part. Errors (ErrorKind::input, at the folder): no such name; several splits, or sub-folders that each have
-/// one.
+/// Chooses those of `names` (files or splits of a DatasetDict, relative to a folder) that belong to the wanted part.
+/// For training: train, or else names without a part. For evaluation: validation, or else test, or else names without a
+/// part. A split with exactly that name wins over others of its part. For a split by name: exact matches or, if the
+/// name is one of these parts, those of the part; `train` may also match names without a part. Throws ErrorKind::input
+/// for the folder if nothing matches, or if several splits or subfolders do.
 std::vector<std::filesystem::path> choose_split(const std::filesystem::path& folder,
                                                 const std::vector<std::filesystem::path>& names,
                                                 const WantedSplit& split);

@@ -13,8 +13,8 @@ namespace {
 
 [[noreturn]] void bad_split(std::string_view text, std::string_view why) {
   fail(ErrorKind::usage, {.cause = fmt::format("split \"{}\" {}", text, why),
-                          .remedy = "Name a split, or a part of it: train, train[:20%], train[100:200], test[-50:], or "
-                                    "several, as train+test."});
+                          .remedy = "Use a split or a part of one: train, train[:20%], train[100:200], test[-50:], or "
+                                    "several, such as train+test."});
 }
 
 constexpr std::string_view kSplitSpaces = " \t\r\n";
@@ -24,7 +24,7 @@ std::string_view without_spaces(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSplitSpaces) - begin + 1);
 }
 
-/// Reads one part of a split.
+/// Parses one part of a split expression.
 class SliceReader {
  public:
   explicit SliceReader(std::string_view text) : text_(text), rest_(text) {}
@@ -42,7 +42,7 @@ class SliceReader {
     }
     if (percent_) slice.unit = SplitSlice::Unit::percent;
     if (take('(')) read_rounding(slice);
-    if (!rest_.empty()) bad_split(text_, "goes on behind its end");
+    if (!rest_.empty()) bad_split(text_, "has extra text at its end");
     for (const auto& bound : {slice.from, slice.to})
       if (percent_ && std::abs(bound.value_or(0)) > 100) bad_split(text_, "has more than 100 percent");
     return slice;
@@ -65,7 +65,8 @@ class SliceReader {
     if (digits.empty()) return {};
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size()) bad_split(text_, "has a bound that is no number");
+    if (error != std::errc() || end != digits.data() + digits.size())
+      bad_split(text_, "has a bound that is not a number");
     return value;
   }
 
@@ -74,7 +75,7 @@ class SliceReader {
     rest_.remove_prefix(std::min(how.size() + 1, rest_.size()));
     if (!percent_) bad_split(text_, "is rounded, but has no percentages");
     if (how != "closest" && how != "pct1_dropremainder")
-      bad_split(text_, "is rounded in a way that is not known (closest, pct1_dropremainder)");
+      bad_split(text_, "has an unknown rounding (use closest or pct1_dropremainder)");
     if (how != "closest") slice.unit = SplitSlice::Unit::whole_percent;
   }
 
@@ -87,10 +88,11 @@ class SliceReader {
 std::pair<std::int64_t, std::int64_t> SplitSlice::rows_of(std::int64_t size) const {
   if (unit == Unit::whole_percent && size < 100)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("the split {} is in whole percents (pct1_dropremainder) of {} rows", name, size),
-          .remedy = "Leave the rounding out."});
+         {.cause = fmt::format(
+              "the split {} needs at least 100 rows for whole percents (pct1_dropremainder), but has {}", name, size),
+          .remedy = "Remove the rounding."});
   const auto row = [&](std::int64_t bound) {
-    if (unit == Unit::percent)  // half to even, as Python rounds
+    if (unit == Unit::percent)  // rounds half to even, like Python
       bound = std::llrint(static_cast<double>(bound) * static_cast<double>(size) / 100.0);
     else if (unit == Unit::whole_percent)
       bound *= size / 100;

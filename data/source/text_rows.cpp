@@ -11,8 +11,8 @@
 namespace qtrain {
 namespace {
 
-/// Plain text, a row for each line, empty ones too, as the text loader of `datasets` reads it: \n, \r\n and \r end a
-/// line.
+/// Plain text with one row per line, including empty ones, like the text loader of `datasets`: lines end at \n, \r\n or
+/// \r.
 class TextRows final : public RowSource {
  public:
   explicit TextRows(FileBytesPtr file) : RowSource(file->name()), file_(std::move(file)) {
@@ -47,20 +47,20 @@ class TextRows final : public RowSource {
  private:
   static constexpr std::size_t kReleasedTextBytes = std::size_t{1} << 26;
 
-  /// The bytes of the rows first..last with their line ends.
+  /// The bytes of rows first..last, including their line ends.
   std::string_view text_of(std::int64_t first, std::int64_t last) const {
     const std::string_view text = file_->text();
     const std::uint64_t begin = begins_.at(idx(first));
     return text.substr(begin, (last + 1 < size() ? begins_[idx(last + 1)] : text.size()) - begin);
   }
 
-  /// JSON Lines under this name would train on braces and quotes.
+  /// Refuses JSON Lines under this extension, which would train on braces and quotes.
   void refuse_json() const {
     const std::string_view first = text_of(0, 0);
     if (!first.starts_with('{') || !Json::accept(first)) return;
     fail(ErrorKind::input, {.cause = "the file is named as plain text, but its lines are JSON objects",
                             .place = place(0),
-                            .remedy = "Name it .jsonl."});
+                            .remedy = "Rename it to .jsonl."});
   }
 
   FileBytesPtr file_;

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// Rows of plain text. Errors as of open_rows.
+/// Rows of a plain text file. Throws as open_rows does.
 RowSourcePtr open_text_rows(FileBytesPtr file);
 
 }  // namespace qtrain

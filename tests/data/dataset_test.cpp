@@ -106,7 +106,7 @@ TEST_F(Datasets, BlocksAreCutFromOneTextAndTheirRestIsCounted) {
   EXPECT_THAT(data.position_ids(2), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(data.statistics().truncated_tokens, 1) << "the last EOS";
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { built("{\"text\":\"ab\"}\n", options); }),
-              HasSubstr("3 tokens, which do not fill one block of 4"));
+              HasSubstr("3 tokens, too few to fill one block of 4"));
 }
 
 TEST_F(Datasets, ARowOfTokensKeepsTheDocumentsOfItsPositions) {

@@ -21,7 +21,7 @@ TEST_F(Masks, MasksOfTokenRowsApplyWhereThereAreNoLabels) {
   EXPECT_THAT(build(rows, {.completion_only_loss = true}).row(0).labels, ElementsAre(-100, -100, 3, -100));
   EXPECT_THAT(build(rows).row(1).labels, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build("{\"input_ids\":[1,2],\"labels\":[1,-7]}\n"); }),
-              HasSubstr("-100 for none"));
+              HasSubstr("-100 if masked"));
 }
 
 TEST_F(Masks, RowsWithoutTargetsAreDroppedOnlyWhereRowsAreCut) {
@@ -210,7 +210,7 @@ TEST_F(Masks, AnAnswerThatIsEmptySinceTheTemplateHasNoWordsIsAnErrorUnlessAllowe
     const std::string rows = plain + "\n" + row + "\n";
     const std::string error = test::error_of(ErrorKind::input, [&] { build(rows); });
     EXPECT_THAT(error, HasSubstr("rows.jsonl:2"));
-    EXPECT_THAT(error, HasSubstr("an answer is empty which is to be learned"));
+    EXPECT_THAT(error, HasSubstr("which leaves an answer to be learned empty"));
     EXPECT_THAT(error, HasSubstr("allow_empty_answers: true"));
     EXPECT_EQ(build(rows, {.skip_empty_answers = true}).statistics().unanswered.count, 1);
     const Dataset allowed = build(rows, {.allow_empty_answers = true});
@@ -266,7 +266,7 @@ TEST_F(Masks, ATemplateForAnswersExcludesOtherWaysToFindThem) {
                                         DatasetOptions{.instruction_template = "a"}})
     EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build(kTwoTurns, options); }), HasSubstr("response_template"));
   EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build("{\"input_ids\":[1,2]}", {.response_template = "a"}); }),
-              HasSubstr("holds tokens"));
+              HasSubstr("contains tokens"));
 }
 
 TEST_F(Masks, WithoutGenerationTagsTheAnswersAreFoundByPrefix) {
@@ -318,7 +318,7 @@ TEST_F(Masks, RowsWhoseAnswersCannotBeToldAreLeftOutCountedAndNamed) {
 TEST_F(Masks, ARowWithoutTheAssistantIsAnErrorWhereTheTemplateMarksAnswers) {
   const std::string rows = answered("a") + "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]}\n";
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(rows, {.assistant_only_loss = true}); }),
-              ::testing::AllOf(HasSubstr("rows.jsonl:2"), HasSubstr("no message of the row is the assistant's")));
+              ::testing::AllOf(HasSubstr("rows.jsonl:2"), HasSubstr("the row has no assistant message")));
   EXPECT_EQ(build(rows).size(), 2);
 }
 
@@ -373,7 +373,7 @@ TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
       "\n";
   const std::string complaint =
       test::error_of(ErrorKind::input, [&] { build(row + row, {.skip_empty_answers = true}); });
-  EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: an answer is empty in every row (2 rows)"));
+  EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: every row has an empty answer (2 rows)"));
   EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "behind the prompt's message 0";
   EXPECT_THAT(complaint, HasSubstr("skip_empty_answers: false"));
 }
@@ -390,9 +390,9 @@ TEST_F(Masks, ConversationsWithBrokenTurnsAreLeftOutAndCountedOnlyWhereThatIsAsk
   EXPECT_EQ(s.source_rows, 3);
   EXPECT_EQ(s.broken.count, 2);
   EXPECT_THAT(s.broken.place, ::testing::EndsWith("rows.jsonl:2"));
-  EXPECT_THAT(s.broken.reason, HasSubstr("turn 1 is of role user"));
+  EXPECT_THAT(s.broken.reason, HasSubstr("turn 1 has role user"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(broken, {.skip_broken_turns = true}); }),
-              HasSubstr("no row is questions and answers by turns (1 row)"));
+              HasSubstr("no row alternates questions and answers (1 row)"));
 }
 
 TEST_F(Masks, PlainTextsAreLearntWholeBesideAnswersWhereThatIsAskedFor) {

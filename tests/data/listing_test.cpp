@@ -45,8 +45,8 @@ TEST_F(Listing, FindsEveryFormatOnceAndSaysWhatIsWrong) {
       lines(),
       ElementsAre("array.json: json instruction+output 1", HasSubstr("broken.jsonl: broken.jsonl:1"),
                   HasSubstr("cut.parquet: damaged Parquet file"), "deep/er/rows.jsonl: jsonl text 2",
-                  "empty.jsonl: the file is empty", HasSubstr("other.jsonl: other.jsonl:1: no known row shape"),
-                  HasSubstr("p.parquet: p.parquet:row 1: no known row shape"), "pairs.csv: csv prompt+completion 1",
+                  "empty.jsonl: the file is empty", HasSubstr("other.jsonl: other.jsonl:1: unknown row shape"),
+                  HasSubstr("p.parquet: p.parquet:row 1: unknown row shape"), "pairs.csv: csv prompt+completion 1",
                   "parts/test: arrow messages 2", "parts/train: arrow messages 3", "parts/validation: arrow messages 1",
                   "saved: arrow messages 25"));
 }

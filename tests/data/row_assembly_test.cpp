@@ -87,7 +87,7 @@ TEST_F(LongRows, AreDroppedAndCountedOrAnError) {
     EXPECT_EQ(data.statistics().too_long.reason, "it has 17 tokens");
     EXPECT_THAT(
         test::error_of(ErrorKind::input, [&] { built(rows, {.too_long = TooLong::raise, .packing = packing}); }),
-        HasSubstr("rows.jsonl:1: the row has 17 tokens, max_length is 10"));
+        HasSubstr("rows.jsonl:1: the row has 17 tokens, but max_length is 10"));
   }
   EXPECT_THAT(test::error_of(ErrorKind::input,
                              [&] {

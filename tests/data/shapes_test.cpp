@@ -120,7 +120,7 @@ TEST(Shapes, TurnsThatAreNoQuestionsAndAnswersAreBroken) {
 TEST(Shapes, WrongRowsSayWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
       {R"({"a":1,"b":null})", "keys are: a, b (null)"},
-      {R"({"prompt":"a"})", "no known row shape"},
+      {R"({"prompt":"a"})", "unknown row shape"},
       {R"({"text":3})", "'text' is not a string but number"},
       {R"({"messages":[]})", "empty conversation"},
       {R"({"messages":"hi"})", "not a list of messages"},
@@ -182,14 +182,14 @@ TEST(Shapes, RowsThatAreNotTextAreRefusedByName) {
                              R"("audio":"a.wav")", R"("videos":["a.mp4"])", R"("video":"a.mp4")"}) {
     const std::string name = std::string(column).substr(0, std::string(column).find(':'));
     const std::string error = test::error_of(ErrorKind::input, [&] { read(row_with(column)); });
-    EXPECT_THAT(error, HasSubstr("the row has '" + name.substr(1, name.size() - 2) + "'")) << column;
-    EXPECT_THAT(error, HasSubstr("text only")) << column;
+    EXPECT_THAT(error, HasSubstr("the row contains '" + name.substr(1, name.size() - 2) + "'")) << column;
+    EXPECT_THAT(error, HasSubstr("only text is supported")) << column;
   }
   for (const char* shape :
        {R"({"instruction":"i","output":"o","images":["a"]})", R"({"text":"t","image":"a"})",
         R"({"prompt":"p","completion":"c","audio":{"path":"a"}})",
         R"({"conversations":[{"from":"human","value":"<image>"},{"from":"gpt","value":"b"}],"image":"a.jpg"})"})
-    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(shape); }), HasSubstr("text only")) << shape;
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(shape); }), HasSubstr("only text is supported")) << shape;
   for (const char* part : {"image", "image_url", "audio", "input_audio", "video"}) {
     const std::string row =
         std::string(R"({"messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":")") + part +
@@ -234,11 +234,11 @@ TEST(Shapes, ToolsAndCallsMayBeTheirJsonTexts) {
   for (const char* none : {R"("")", "[]", R"("[]")", "null", R"("null")"})
     EXPECT_TRUE(read(row_with((std::string(R"("tools":)") + none).c_str())).tools.is_null()) << none;
   const std::pair<const char*, const char*> wrong[] = {
-      {R"("tools":["f"])", "'tools'[0] is a text that is not JSON"},
+      {R"("tools":["f"])", "'tools'[0] is a string that is not JSON"},
       {R"("tools":[3])", "'tools'[0] is not an object but number"},
       {R"("tools":["3"])", "'tools'[0] is not an object but number"},
       {R"("tools":{"name":"f"})", "'tools' is not a list"},
-      {R"("tools":"f")", "'tools' is a text that is not JSON"},
+      {R"("tools":"f")", "'tools' is a string that is not JSON"},
   };
   for (const auto& [tools, what] : wrong)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(row_with(tools)); }), HasSubstr(what)) << tools;

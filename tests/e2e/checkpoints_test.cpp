@@ -64,7 +64,8 @@ TEST_F(Checkpoints, ThatAreDamagedDoNotBecomeTheFinalModel) {
   std::string damaged = bytes_of(best / "model.safetensors");
   damaged.back() ^= 1;
   write_file(best / "model.safetensors", damaged);
-  EXPECT_THAT(train_ok(folder_.path(), config(evaluated)).err, HasSubstr("is that of the last step, not the best one"));
+  EXPECT_THAT(train_ok(folder_.path(), config(evaluated)).err,
+              HasSubstr("is from the last step, not from the best checkpoint"));
   EXPECT_TRUE(bytes_of(output_ / "model.safetensors") == last);
 }
 
@@ -112,8 +113,8 @@ TEST_F(Checkpoints, UnderTheNamesOfOthersArePassedOver) {
   fs::rename(output_ / "checkpoint-3", newest_);
   fs::rename(output_ / "x", output_ / "checkpoint-3");
   const Outcome outcome = train_ok(folder_.path(), config({{"max_steps", 3}}));
-  for (const char* text : {"checkpoint-2: its manifest is that of step 3",
-                           "checkpoint-3: its manifest is that of step 2", "at step 1 of 3"})
+  for (const char* text :
+       {"checkpoint-2: its manifest is of step 3", "checkpoint-3: its manifest is of step 2", "at step 1 of 3"})
     EXPECT_THAT(outcome.err, HasSubstr(text));
 }
 
@@ -123,7 +124,7 @@ TEST_F(Checkpoints, OfWhichAPartIsOfAnotherStepArePassedOver) {
     fs::copy_file(output_ / "checkpoint-1" / part, newest_ / part, fs::copy_options::overwrite_existing);
     reseal(newest_, part);
     const Outcome outcome = train_ok(folder_.path(), config());
-    EXPECT_THAT(outcome.err, HasSubstr(std::string(part) + ": is of step 1, the manifest of step 2"));
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(part) + ": is of step 1, but the manifest is of step 2"));
     EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2"));
   }
 }
@@ -134,8 +135,9 @@ TEST_F(Checkpoints, ThatAreAllDamagedEndTheRunWithWhatToDo) {
   for (const char* name : {"checkpoint-1", "checkpoint-2"}) flip_a_bit(output_ / name / "model.safetensors");
   Outcome outcome = qtrain({.words = words});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("no checkpoint is whole; name another one with --resume DIR, or start over with "
-                                     "--resume never"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("no checkpoint is intact; name a different one with --resume DIR, or start over with "
+                        "--resume never"));
   fs::remove_all(newest_);
   outcome = qtrain({.words = words});
   EXPECT_EQ(outcome.code, 3);
@@ -167,19 +169,20 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
     const Outcome outcome = qtrain({.words = {(folder_ / "config.json").string(), "--resume", from.string()}});
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_EQ(outcome.err.find("only checkpoint"), std::string::npos) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("--resume auto takes the newest whole checkpoint of output_dir"));
+    EXPECT_THAT(outcome.err, HasSubstr("--resume auto uses the newest intact checkpoint of output_dir"));
     return outcome.err;
   };
-  EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is not what was saved"));
+  EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is damaged: its SHA-256 does not match"));
   const std::string choice = "\n  did you mean \"" + (output_ / "checkpoint-1").string() +
-                             "\"?\n  there: checkpoint-1, checkpoint-2 (damaged)";
-  EXPECT_THAT(resume(output_), HasSubstr("there is no training_state.json in it" + choice));
+                             "\"?\n  available: checkpoint-1, checkpoint-2 (damaged)";
+  EXPECT_THAT(resume(output_), HasSubstr("it does not contain training_state.json" + choice));
   EXPECT_THAT(resume(output_ / "checkpoint-7"), HasSubstr("checkpoint-7: no such folder" + choice));
   flip_a_bit(output_ / "checkpoint-1/model.safetensors");
   EXPECT_THAT(resume(output_ / "checkpoint-7"),
-              HasSubstr("no such folder\n  there: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
+              HasSubstr("no such folder\n  available: checkpoint-1 (damaged), checkpoint-2 (damaged)\n"));
   fs::create_directories(folder_ / "empty");
-  EXPECT_THAT(resume(folder_ / "empty"), HasSubstr("training_state.json in it\n  name a checkpoint-N folder"));
+  EXPECT_THAT(resume(folder_ / "empty"),
+              HasSubstr("it does not contain training_state.json\n  name a checkpoint-N folder"));
 }
 
 // The nearest name would be checkpoint-1.
@@ -187,7 +190,7 @@ TEST_F(Checkpoints, ThatAreNotThereAreNotTakenForThoseOfAlmostTheSameNumber) {
   train_ok(folder_.path(), config({{"max_steps", 12}, {"save_steps", 1}}));
   const std::string missing = (output_ / "checkpoint-21").string(),
                     choice = "did you mean \"" + (output_ / "checkpoint-12").string() +
-                             "\"?\n  there: 2 older ones, checkpoint-3, checkpoint-4,";
+                             "\"?\n  available: 2 older ones, checkpoint-3, checkpoint-4,";
   const std::string run = (folder_ / "config.json").string();
   for (const std::vector<std::string>& words : {std::vector<std::string>{run, "--resume", missing},
                                                 {run, "--resume", missing + "/"},
@@ -206,8 +209,8 @@ TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {
     write_file(output_ / name / "model.safetensors", "of another program");
   }
   const Outcome outcome = train_ok(folder_.path(), config());
-  EXPECT_THAT(outcome.err, HasSubstr("no run goes on from folders without a manifest.json, which this program writes "
-                                     "last (checkpoint-2, checkpoint-10)"));
+  EXPECT_THAT(outcome.err, HasSubstr("ignoring checkpoint folders without a manifest.json, which marks a complete "
+                                     "checkpoint (checkpoint-2, checkpoint-10)"));
   qtrain_ok({.words = {"inspect", newest_.string(), "--verify"}});
   for (const char* name : {"checkpoint-2.superseded", "checkpoint-10"})
     EXPECT_EQ(bytes_of(output_ / name / "model.safetensors"), "of another program") << name;
@@ -289,7 +292,7 @@ TEST_F(Checkpoints, SealTheFinalModelLikewise) {
     flip_a_bit(output_ / name);
     const Outcome outcome = qtrain({.words = verify});
     EXPECT_EQ(outcome.code, 3) << name;
-    EXPECT_THAT(outcome.err, HasSubstr(name + ": is not what was saved"));
+    EXPECT_THAT(outcome.err, HasSubstr(name + ": is damaged: its SHA-256 does not match"));
     write_file(output_ / name, whole);
   }
   flip_a_bit(output_ / "model.safetensors");

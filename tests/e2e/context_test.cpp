@@ -325,7 +325,7 @@ TEST_F(Context, WhatCannotBeSharedIsRefused) {
   config.update({{"use_peft", true}, {"lora_dropout", 0.1}});
   refused(shared(config, 2, 2), "lora_dropout is 0.1");
   Json experts = base("mixtral_balanced");
-  refused(shared(experts, 2, 2), "the loss of the routers");
+  refused(shared(experts, 2, 2), "the router loss");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class CudaGemmChoices : public CudaRun {
 TEST_F(CudaGemmChoices, GoOnAsTheCheckpointSays) {
   const Outcome outcome = resumed([&](Json& choices) { choices["choices"][kGemm] = algorithm_; });
   EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2"));
-  EXPECT_THAT(outcome.err, Not(HasSubstr("another GPU")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("different GPU")));
   EXPECT_EQ(read_json(second_ / kFile).at("choices").value(kGemm, Json()), algorithm_);
   EXPECT_TRUE(read_json(second_ / "manifest.json").at("files").contains(kFile));
 }
@@ -57,7 +57,7 @@ TEST_F(CudaGemmChoices, OfAnotherGpuAreToldAndNotTaken) {
     choices["choices"][kGemm] = algorithm_;
     choices["made_by"] = "another";
   });
-  EXPECT_THAT(outcome.err, HasSubstr("by another GPU or library"));
+  EXPECT_THAT(outcome.err, HasSubstr("with a different GPU, library or rules"));
   EXPECT_FALSE(read_json(second_ / kFile).at("choices").contains(kGemm));
 }
 

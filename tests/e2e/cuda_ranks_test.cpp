@@ -154,7 +154,7 @@ TEST_F(CudaRanks, UpdatesWithGemmsAreDivided) {
   const Outcome first = zero.wait(), second = one.wait();
   ASSERT_EQ(first.code, 0) << first.err;
   ASSERT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(first.err, HasSubstr("zero_stage: 1, as optim muon asks"));
+  EXPECT_THAT(first.err, HasSubstr("zero_stage: 1, required by optim muon"));
   ASSERT_EQ(losses().size(), alone.size());
   // Float32 sums of gradients in another order, and an update that makes singular values alike.
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-3) << "step " << i + 1;

@@ -101,7 +101,7 @@ TEST_F(CudaRun, OldGpusAreToldWhatTheyCanDoInsteadOfBfloat16) {
   const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});
   unsetenv("QTRAIN_EMULATION");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("bfloat16 needs a GPU of compute capability 8.0 or newer"));
+  EXPECT_THAT(outcome.err, HasSubstr("bfloat16 needs a GPU of compute capability 8.0 or higher"));
   EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
 }
 

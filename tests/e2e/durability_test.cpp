@@ -251,7 +251,8 @@ TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
   if (outcome.out.find("mounted") == std::string::npos) GTEST_SKIP() << "no disk of its own: " << outcome.err;
   EXPECT_EQ(outcome.code, 6) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
-  EXPECT_THAT(outcome.err, HasSubstr((disk / "out/checkpoint-1").string() + " is whole: the same command goes on"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr((disk / "out/checkpoint-1").string() + " is intact: the same command resumes from it"));
   EXPECT_THAT(outcome.out, Not(HasSubstr(".tmp")));
   EXPECT_THAT(outcome.out, HasSubstr("checkpoint-1: all files match their recorded hashes"));
 }

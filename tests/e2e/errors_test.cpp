@@ -43,7 +43,7 @@ std::vector<Wrong> wrong_configs() {
       {"wrong_type", {{"max_steps", "many"}}, 2, {"max_steps"}},
       {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
       {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
-      {"end_token_without_tokenizer", {{"eos_token", "</x>"}}, 3, {"no tokenizer.json"}},
+      {"end_token_without_tokenizer", {{"eos_token", "</x>"}}, 3, {"neither tokenizer.json nor"}},
       {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
       {"trained_in_4_bits", {{"load_in_4bit", true}}, 2, {"load_in_4bit", "use_peft"}},
       {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
@@ -57,18 +57,18 @@ std::vector<Wrong> wrong_configs() {
         {"rank_pattern", {{"q_proj", 4}, {"v_proj", 2}}},
         {"alpha_pattern", {{"layers.1.self_attn.q_proj", 4}, {"layers.2.self_attn.q_proj", 2}}}},
        2,
-       {"lora_target_modules: \"k_prj\" matches no layer of the model (\"k_proj\" is one)",
+       {"lora_target_modules: \"k_prj\" matches no layer of the model (did you mean \"k_proj\"?)",
         "lora_target_modules: \"c_attn\" matches no layer", "rank_pattern: \"v_proj\" matches no layer with an adapter",
         "alpha_pattern: \"layers.2.self_attn.q_proj\" matches no layer with"}},
       {"a_regular_expression_among_names",
        {{"use_peft", true}, {"lora_target_modules", {"q_proj", ".*v_proj", "all-linear"}}},
        2,
-       {"lora_target_modules: \".*v_proj\" matches no layer of the model (a list holds names; a regular expression is "
-        "given alone, as a string)"}},
+       {"lora_target_modules: \".*v_proj\" matches no layer of the model (a list contains names; give a regular "
+        "expression as a single string)"}},
       {"no_such_layer",
        {{"use_peft", true}, {"lora_target_modules", "q_prj"}},
        2,
-       {"\"q_prj\" matches no layer", "\"q_proj\" is one"}},
+       {"\"q_prj\" matches no layer", "did you mean \"q_proj\"?"}},
       {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
 }
 

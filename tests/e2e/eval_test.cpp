@@ -118,7 +118,7 @@ TEST_F(EvalOfARun, SaysWhatItMeasuresFirstAndTheResultOnStdout) {
     EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("measured:"))) << "once is enough on a terminal";
   }
   EXPECT_THAT(eval_of(c, {"--json"}).err, ::testing::StartsWith("measured: the adapter in "));
-  EXPECT_THAT(eval_of(c, {"--base"}).out, HasSubstr("llama_gqa3_tied, which the config begins with\n"));
+  EXPECT_THAT(eval_of(c, {"--base"}).out, HasSubstr("llama_gqa3_tied, the model that the config starts from\n"));
 }
 
 TEST_F(EvalOfARun, WithoutAResultTakesTheNewestWholeCheckpoint) {
@@ -145,8 +145,8 @@ TEST_F(EvalOfARun, WhatAnotherConfigTrainedIsNotTakenForItsResult) {
     std::string said;
   };
   for (const Case& c :
-       {Case{lora({{"use_rslora", true}}), "use_rslora is false there and true in the config"},
-        Case{run(), "it is an adapter, and the config trains all weights"},
+       {Case{lora({{"use_rslora", true}}), "use_rslora is false there but true in the config"},
+        Case{run(), "it is an adapter, but the config trains all weights"},
         Case{lora({{"model_name_or_path", (kGoldens / "rope_yarn").string()}}), "it was trained from"}}) {
     const Outcome outcome = eval_of(c.config, {"--json"});
     EXPECT_EQ(parse_json(outcome.out, "stdout")["measured"], "start") << c.said;
@@ -187,7 +187,7 @@ TEST_F(EvalOfARun, AResultThatANewRunHasFollowedIsNotMeasured) {
   process.wait();
   EXPECT_EQ(evaluated(lora()).at("measured"), "start");
   const Outcome told = eval_of(lora());
-  EXPECT_THAT(told.err, HasSubstr("out is not measured: it has no manifest.json of its own: it is of an earlier run"));
+  EXPECT_THAT(told.err, HasSubstr("out is not measured: it has no manifest.json: it is from an earlier run"));
 }
 
 TEST_F(EvalOfARun, AResultThatIsNotWholeIsNotMeasured) {

@@ -267,7 +267,7 @@ TEST_F(Generate, SaysWhichTextAnExpressionGivesUpOn) {
     const Outcome outcome = qtrain(call);
     EXPECT_EQ(outcome.code, call.words[0] == "chat" ? 0 : 3) << place << outcome.err;  // a chat goes on
     EXPECT_THAT(outcome.err, HasSubstr(place));
-    EXPECT_THAT(outcome.err, HasSubstr("of tokenizer.json gave up on a text")) << place;
+    EXPECT_THAT(outcome.err, HasSubstr("in tokenizer.json failed on a text")) << place;
   }
 }
 

@@ -78,8 +78,8 @@ class LastStep : public Interrupted {
     const Outcome outcome = Process(*launch).wait();
     const auto says = [&](const char* text) { return outcome.err.find(text) != std::string::npos; };
     const StoppedRun run{.code = outcome.code,
-                         .told_stop = says("stopping") || says("stopped"),
-                         .told_saving = says("the model is being saved"),
+                         .told_stop = says("Stopping") || says("stopping") || says("stopped"),
+                         .told_saving = says("saving the model"),
                          .has_result = fs::exists(at("out/adapter_model.safetensors"))};
     EXPECT_TRUE(run.code == 0 || run.code == 75) << outcome.err;
     EXPECT_EQ(run.told_stop, run.code == 75) << outcome.err;

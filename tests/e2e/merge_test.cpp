@@ -293,7 +293,7 @@ TEST(Merge, SaysWhatDoesNotFit) {
   };
   const Outcome own = merge(kModel, kAdapter, {"--output", kModel});
   EXPECT_EQ(own.code, 2);
-  EXPECT_THAT(own.err, HasSubstr("the output is what the command reads"));
+  EXPECT_THAT(own.err, HasSubstr("the output is an input of the command"));
   const Outcome count = merge(kModel, kAdapter, {"--weights", "1,2", "--output", folder / "out"});
   EXPECT_EQ(count.code, 2);
   EXPECT_THAT(count.err, HasSubstr("--weights has 2 numbers for 1 adapters"));

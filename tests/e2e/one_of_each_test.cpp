@@ -37,8 +37,9 @@ TEST(OneOfEach, IsNotCalledSeveral) {
     const Outcome outcome = train_ok(folder.path(), config, more);
     said += outcome.err + outcome.out;
   }
-  for (const char* text : {"data: 1 row, after", "1 target", "training: 1 step of 1 x 1 row,", "step 1: eval_loss",
-                           "done: 1 step in", "starting over: 1 checkpoint of an earlier run is now"})
+  for (const char* text :
+       {"data: 1 row, 1 after filtering and packing", "1 target", "training: 1 step of 1 x 1 row,", "step 1: eval_loss",
+        "done: 1 step in", "starting over: renamed 1 checkpoint of an earlier run"})
     EXPECT_THAT(said, ::testing::HasSubstr(text));
   const std::string out = (folder / "out").string();
   for (const std::vector<std::string>& words : {std::vector<std::string>{run},

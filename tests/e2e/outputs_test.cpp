@@ -263,7 +263,7 @@ TEST_F(Outputs, AreNoneOfTheFilesThatModelsConfigsAndRunsAreMadeOf) {
     const std::string before = bytes_of(folder_ / place);
     const Outcome refused = qtrain({.words = std::move(words)});
     EXPECT_EQ(refused.code, 2) << place << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("what the command reads"));
+    EXPECT_THAT(refused.err, HasSubstr("an input of the command"));
     EXPECT_TRUE(bytes_of(folder_ / place) == before) << place;
   };
   for (const Writer& writer : files()) {

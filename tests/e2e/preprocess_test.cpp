@@ -46,10 +46,10 @@ TEST_F(Preprocess, IdsAndLabelsBeyondTheVocabularyAreNamedWithTheirRow) {
   write_file(folder_ / "run.json", dump_json(config));
   for (const char* command : {"preprocess", "train", "validate", "eval"}) {
     const Outcome outcome = qtrain({.words = {command, (folder_ / "run.json").string()}});
-    EXPECT_THAT(outcome.err + outcome.out, HasSubstr("make them with the tokenizer of this model")) << command;
+    EXPECT_THAT(outcome.err + outcome.out, HasSubstr("create them with this model's tokenizer")) << command;
     EXPECT_EQ(outcome.code, 3) << command;
     EXPECT_THAT(outcome.err + outcome.out,
-                HasSubstr("rows.jsonl:2: there is label 400, the model's vocabulary has 400"))
+                HasSubstr("rows.jsonl:2: label 400 is outside the model's vocabulary of 400"))
         << command;
   }
 }

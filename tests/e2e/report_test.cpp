@@ -46,7 +46,7 @@ TEST(Report, ThatCannotBeWrittenDoesNotFailTheRun) {
   const TempFolder folder;
   fs::create_directories(folder / "out/report.html/in_its_place");
   const Outcome run = train_ok(folder.path(), tiny_run(folder / "out"));
-  EXPECT_THAT(run.err, HasSubstr("there is no report.html"));
+  EXPECT_THAT(run.err, HasSubstr("could not write report.html"));
 }
 
 TEST(Report, RefusesFoldersWithoutARun) {

@@ -183,7 +183,7 @@ TEST(Results, OfTheDataAreToldBeforeAndAfterPacking) {
               {"max_steps", 1}});
   write_file(folder / "run.json", dump_json(run));
   EXPECT_THAT(qtrain_ok({.words = {(folder / "run.json").string()}}).err,
-              HasSubstr("data: 3 rows, after filters and packing 2 (15 tokens, "));
+              HasSubstr("data: 3 rows, 2 after filtering and packing (15 tokens, "));
 }
 
 // An evaluation of many rows in front of 100 short steps.

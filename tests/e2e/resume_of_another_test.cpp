@@ -46,7 +46,7 @@ TEST_F(ResumeOfAnother, IsRefusedByTheKeysThatDiffer) {
   for (const Case& c : cases) {
     const Outcome outcome = with(c.changes);
     EXPECT_EQ(outcome.code, 2) << c.said << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with " + c.said));
+    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was written with " + c.said));
   }
 }
 
@@ -77,7 +77,7 @@ TEST_F(ResumeOfAnother, MovedFilesAreTheSameAndChangedOnesAreNot) {
   write_file(folder_ / "model/model.safetensors", weights);
   outcome = with({{"max_steps", 9}});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("other weights to begin with: model.safetensors"));
+  EXPECT_THAT(outcome.err, HasSubstr("different initial weights: model.safetensors"));
 }
 
 TEST_F(ResumeOfAnother, VersionIsRefused) {

@@ -231,7 +231,7 @@ TEST(Stopped, ASecondSignalLeavesAtOnce) {
   Process process(launch_of({.words = {(folder / "config.json").string()}}));
   ASSERT_TRUE(process.waits_for("training: ")) << process.said();
   process.signal(SIGTERM);
-  ASSERT_TRUE(process.waits_for("stopping after this step")) << process.said();
+  ASSERT_TRUE(process.waits_for("Stopping after this step")) << process.said();
   process.signal(SIGINT);
   EXPECT_EQ(process.wait().code, 130);
 }
@@ -316,7 +316,7 @@ TEST(Resume, ToFewerStepsThanAreDoneIsTold) {
   Json config = config_of({.name = "", .lora = true}, folder / "output");
   train_ok(folder.path(), config);
   config["max_steps"] = 1;
-  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("the config ends at step 1, and "));
+  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("the config ends at step 1, but "));
 }
 
 TEST(Resume, GoesBackToTheNewestWholeCheckpoint) {

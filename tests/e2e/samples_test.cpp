@@ -103,7 +103,7 @@ TEST_F(Samples, OfARunThatWasStoppedAndGoesOnAreThereOnce) {
   train_ok(folder_.path(), whole);
   write_file(folder_ / "parts.json", dump_json(parts));
   Process first(launch_of({.words = {(folder_ / "parts.json").string()}}));
-  ASSERT_TRUE(first.waits_for("step 3: 2 prompts answered")) << first.said();
+  ASSERT_TRUE(first.waits_for("step 3: answered 2 prompts")) << first.said();
   first.signal(SIGTERM);
   ASSERT_EQ(first.wait().code, 75);
   const std::vector<Json> of_first = without_times(folder_ / "parts/samples.jsonl");
@@ -144,7 +144,7 @@ TEST_F(Samples, ComeFromFiles) {
   write_file(folder_ / "config.json", dump_json(from_files));
   const Outcome missing = qtrain({.words = {(folder_ / "config.json").string()}});
   EXPECT_EQ(missing.code, 3);
-  EXPECT_THAT(missing.err, HasSubstr("missing.jsonl: sample_prompts names a file that is not there"));
+  EXPECT_THAT(missing.err, HasSubstr("missing.jsonl: sample_prompts names a file that does not exist"));
 }
 
 TEST_F(Samples, ATextThatEndsLikeAFileIsAPrompt) {

@@ -304,7 +304,7 @@ TEST(Saving, TheResolvedConfigHasHashesOfAllFilesThatWereRead) {
   for (const char* key : {"template_date", "operand_copies"})
     EXPECT_THAT(o.err, ContainsRegex("config.json:[0-9]+: \"" + std::string(key) + "\" has no effect"));
   const Json resolved = read_json(folder / "out/resolved_config.json");
-  EXPECT_EQ(resolved.at("ignored").at("template_date").at("reason"), "the chat template does not write the date");
+  EXPECT_EQ(resolved.at("ignored").at("template_date").at("reason"), "the chat template does not use the date");
   const Json files = resolved.at("run").at("files");
   std::vector<std::string> expected{chosen};
   for (const char* name :

@@ -57,7 +57,7 @@ TEST_F(StartedRanks, WriteTheirPartsIntoOneFolder) {
   for (Process* p : {&zero, &one}) {
     const Outcome outcome = p->wait();
     EXPECT_EQ(outcome.code, 6) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("rank 1 does not see the files of rank 0 there"));
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1 does not see the files that rank 0 writes there"));
   }
 }
 

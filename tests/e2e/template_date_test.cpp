@@ -56,7 +56,7 @@ TEST_F(TemplateDate, ARunThatGoesOnKeepsItsDay) {
     fs::copy(folder_ / "whole/checkpoint-2", part / "checkpoint-2");
     const std::string dir = *cache ? (folder_ / cache).string() : "";
     const Outcome o = train_ok(folder_.path(), config("part", {{"token_cache_dir", dir}}));
-    EXPECT_THAT(o.err, HasSubstr("the date: 2024-02-29, as in the checkpoint"));
+    EXPECT_THAT(o.err, HasSubstr("the date 2024-02-29, as in the checkpoint"));
     EXPECT_THAT(o.err, HasSubstr("at step 2 of"));
     EXPECT_EQ(bytes_of(part / "model.safetensors"), bytes_of(folder_ / "whole/model.safetensors")) << cache;
   }
@@ -79,7 +79,7 @@ TEST_F(TemplateDate, ADamagedCheckpointHasNoSay) {
     write_file(state, dump_json(changed));
     if (!identity.is_object()) reseal(state.parent_path(), "training_state.json");
     const Outcome o = train_ok(folder_.path(), config("out", Json::object()));
-    EXPECT_THAT(o.err, HasSubstr("the date: 2024-02-29, as in the checkpoint")) << identity;
+    EXPECT_THAT(o.err, HasSubstr("the date 2024-02-29, as in the checkpoint")) << identity;
     EXPECT_THAT(o.err, HasSubstr("at step 2 of")) << identity;
   }
 }

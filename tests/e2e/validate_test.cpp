@@ -251,8 +251,8 @@ TEST_F(Validate, SaysOfRowsWhatARunWouldSay) {
   write(config);
   const Outcome outcome = validate();
   EXPECT_EQ(outcome.code, 0) << report_;
-  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion are texts in 1 row"));
-  EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows left out: skip_empty_answers"));
+  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion are strings in 1 row"));
+  EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows left out (skip_empty_answers)"));
 }
 
 TEST_F(Validate, TokensMustFitTheVocabulary) {

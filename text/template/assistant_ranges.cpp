@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-/// Marks the end (or begin) of what a message says; private-use characters that no conversation has.
+/// Marks the end (or beginning) of a message's text with private-use characters that no conversation contains.
 constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81",
                            kOwnMark = "\xee\x80\x80qtrain-own-turn\xee\x80\x81";
 
@@ -36,17 +36,17 @@ class TurnFinder {
     const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
     if (!begin || !end) return false;
     const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
-    if (*begin < last || *end < *begin) return cannot(i, "its place in the text overlaps another turn").has_value();
+    if (*begin < last || *end < *begin) return cannot(i, "its position in the text overlaps another turn").has_value();
     whole_.generated.emplace_back(*begin, *end);
     return true;
   }
 
   Place cannot(std::size_t i, const char* why) {
-    whole_.unplaced = fmt::format("cannot tell which text the assistant says in message {}: {}", i, why);
+    whole_.unplaced = fmt::format("cannot locate the assistant's text in message {}: {}", i, why);
     return {};
   }
 
-  /// None where the template refuses the messages.
+  /// None if the template rejects the messages.
   std::optional<std::string> render(const Json& messages, Prompt prompt) const {
     RenderInput input = input_;
     input.messages = &messages;
@@ -63,7 +63,7 @@ class TurnFinder {
     return Json(Json::array_t(input_.messages->begin(), input_.messages->begin() + static_cast<std::ptrdiff_t>(count)));
   }
 
-  /// A message whose content a mark can be put into.
+  /// The content of a message if a mark can be inserted into it.
   Json* markable(Json& message) const {
     const auto content = message.find("content");
     return content != message.end() && content->is_string() && !content->get_ref<const std::string&>().empty()
@@ -71,7 +71,8 @@ class TurnFinder {
                : nullptr;
   }
 
-  /// Behind the generation prompt, if the whole text begins like the prompt of this turn; else where its content does.
+  /// The end of the generation prompt if the whole text starts with this turn's prompt; otherwise the start of the
+  /// content.
   Place find_begin(std::size_t i) {
     if (i > 0) {
       const std::optional<std::string> prompt = render(first(i), Prompt::added);
@@ -80,7 +81,7 @@ class TurnFinder {
     }
     Json messages = *input_.messages;
     Json* content = markable(messages[i]);
-    if (!content) return cannot(i, "the text in front of it depends on what follows");
+    if (!content) return cannot(i, "the text before it depends on what follows");
     *content = std::string(kMark) + content->get<std::string>();
     const std::string marked = render(messages, Prompt::as_given).value_or("");
     const std::size_t at = marked.find(kMark);
@@ -89,12 +90,12 @@ class TurnFinder {
     return at;
   }
 
-  /// The end of the conversation up to and with this turn, if the whole text begins like it. Templates that render
-  /// earlier turns in another way (without their reasoning) need the end of the content, and what closes the turn.
+  /// The end of the conversation up to this turn if the whole text starts with it. Templates that render earlier turns
+  /// differently (without reasoning) need the end of the content and the text that closes the turn.
   Place find_end(std::size_t i) {
     const std::string& text = whole_.text;
     if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) {
-      if (begins_with_content_ && stands_before_others(i)) return cannot(i, "earlier messages stand behind it");
+      if (begins_with_content_ && stands_before_others(i)) return cannot(i, "earlier messages come after it");
       return text.size();
     }
     const Json turn = first(i + 1);
@@ -103,18 +104,18 @@ class TurnFinder {
 
     Json all = *input_.messages, alone = turn;
     Json *content = markable(all[i]), *content_alone = markable(alone[i]);
-    if (!content) return cannot(i, "it is rendered in another way when it is the last one");
+    if (!content) return cannot(i, "it is rendered differently when it is the last message");
     for (Json* c : {content, content_alone}) *c = trimmed(c->get<std::string>()) + std::string(kMark);
     const std::optional<std::string> rest = behind_mark(render(all, Prompt::as_given)),
                                      closing = behind_mark(render(alone, Prompt::none));
-    if (!rest || !closing) return cannot(i, "the template does not render its content once");
+    if (!rest || !closing) return cannot(i, "the template does not render its content exactly once");
     if (!text.ends_with(*rest)) return cannot(i, "what follows it depends on its content");
     const std::size_t content_end = text.size() - rest->size();
     if (text.compare(content_end, closing->size(), *closing) != 0) return cannot(i, "its end depends on what follows");
     return content_end + closing->size();
   }
 
-  /// Whether the content of a message before it is rendered behind its own.
+  /// Whether the content of an earlier message is rendered after its own.
   bool stands_before_others(std::size_t i) const {
     Json messages = *input_.messages;
     for (std::size_t m = 0; m < i; ++m)
@@ -130,7 +131,7 @@ class TurnFinder {
     return text.substr(0, end == std::string::npos ? 0 : end + 1);
   }
 
-  /// What follows the mark, if it is there once.
+  /// The text after the mark if the mark occurs exactly once.
   static std::optional<std::string> behind_mark(const std::optional<std::string>& marked) {
     const std::size_t at = marked ? marked->find(kMark) : std::string::npos;
     if (at == std::string::npos || marked->find(kMark, at + 1) != std::string::npos) return {};
@@ -140,7 +141,7 @@ class TurnFinder {
   const ChatTemplate& template_;
   const RenderInput& input_;
   Rendered whole_;
-  bool begins_with_content_ = false;  ///< of the turn that is looked at, where its prompt does not tell
+  bool begins_with_content_ = false;  ///< of the current turn, if its prompt does not locate it
 };
 
 }  // namespace
@@ -151,7 +152,7 @@ Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const R
   if (!rendered.ranges_known)
     fail(ErrorKind::input,
          {.cause = "the chat template has a {% generation %} block inside a macro, set or filter block",
-          .remedy = "Move the block out, so that its place in the text is known."});
+          .remedy = "Move the block out, so that its position in the text is known."});
   return rendered;
 }
 

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Those of axolotl's chat_template, as "axolotl_phi_4".
+/// The formats of axolotl's chat_template, named like "axolotl_phi_4".
 std::span<const TurnFormat> axolotl_formats();
 
 }  // namespace qtrain

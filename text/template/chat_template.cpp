@@ -22,7 +22,7 @@ struct ChatTemplate::Program {
 
 namespace {
 
-/// Names under which messages carry reasoning; templates read the first, some the second.
+/// Keys for reasoning in messages; templates read the first, some the second.
 constexpr std::array<const char*, 3> kReasoning = {"reasoning_content", "thinking", "reasoning"};
 
 const Json* present(const Json* json) {
@@ -35,7 +35,7 @@ PyValue value_or_none(const Json* json) {
   return present(json) ? py_from_json(*json) : PyValue();
 }
 
-/// {% generation %} with or without the dashes that trim.
+/// Whether there is a {% generation %} tag, with or without trimming dashes.
 bool names_generation_tag(std::string_view source) {
   for (std::size_t at = source.find("{%"); at != source.npos; at = source.find("{%", at + 2)) {
     std::string_view rest = source.substr(at + 2);
@@ -54,7 +54,7 @@ bool names_generation_tag(std::string_view source) {
   fail(ErrorKind::input, {.cause = cause, .place = name});
 }
 
-/// The message without null keys, its reasoning also under the names that templates read.
+/// The message without null keys, with its reasoning under all names that templates read.
 PyValue prepared(const Json& message) {
   const Json* reasoning = nullptr;
   for (const char* key : kReasoning)

@@ -28,7 +28,7 @@ std::optional<std::time_t> clock_on(const std::string& date) {
   day.tm_year -= 1900;
   day.tm_mon -= 1;
   if (!read) return std::nullopt;
-  const std::time_t noon = std::mktime(&day);  // which moves days that are not in the calendar
+  const std::time_t noon = std::mktime(&day);  // normalizes dates that are not in the calendar
   return written(day) == date ? std::optional(noon) : std::nullopt;
 }
 

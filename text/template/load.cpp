@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxFile = std::uint64_t{64} << 20;
 constexpr std::array<const char*, 7> kSpecialTokens = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                        "pad_token", "cls_token", "mask_token"};
 
-/// An object, or null if there is no such file.
+/// Reads an object; null if there is no such file.
 Json read_object(const fs::path& file) {
   if (!path_exists(file)) return nullptr;
   Json json = read_json(file, {.duplicate_keys = true, .max_bytes = kMaxFile});
@@ -39,7 +39,7 @@ void add_tokens(std::map<std::string, std::string>& tokens, const Json& config) 
   }
 }
 
-/// Lines of a file end in \n, as Python reads text: a stock template is one whatever its line ends.
+/// Reads a file with \n line ends, like Python, so that a stock template is recognized with any line ends.
 std::string read_lines(const fs::path& file) {
   const std::string text = read_text(file, kMaxFile);
   std::string lines;
@@ -50,7 +50,7 @@ std::string read_lines(const fs::path& file) {
   return lines;
 }
 
-/// chat_template.jinja and additional_chat_templates/NAME.jinja
+/// chat_template.jinja and additional_chat_templates/NAME.jinja.
 std::vector<NamedSource> template_files(const fs::path& folder) {
   std::vector<NamedSource> found;
   if (const fs::path main = folder / "chat_template.jinja"; path_exists(main))
@@ -119,7 +119,7 @@ ChatTemplate load_named_template(const std::string& name, const fs::path& model_
     if (t.name == name) return {t.source, t.place, special_tokens(model_folder)};
   if (std::string source = find_named_template(name); !source.empty())
     return {std::move(source), "chat template " + name, special_tokens(model_folder)};
-  fail(ErrorKind::input, {.cause = fmt::format("there is no chat template \"{}\": neither a file nor a name", name),
+  fail(ErrorKind::input, {.cause = fmt::format("unknown chat template \"{}\": neither a file nor a known name", name),
                           .place = "chat_template_path",
                           .remedy = fmt::format("known names are {}", fmt::join(template_names(), ", "))});
 }

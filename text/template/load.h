@@ -7,24 +7,25 @@
 
 namespace qtrain {
 
-/// The chat template of a model folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a string,
-/// or a list of named templates); special tokens from tokenizer_config.json and special_tokens_map.json. Also of a
-/// template file, with no special tokens then. Errors (ErrorKind::input): no template, no such file, a syntax error.
+/// The chat template of a model folder: chat_template.jinja, or else `chat_template` of tokenizer_config.json (a
+/// string, or a list of named templates), with special tokens from tokenizer_config.json and special_tokens_map.json.
+/// Also accepts a template file, without special tokens. Throws ErrorKind::input if there is no template or no such
+/// file, and for a syntax error.
 ChatTemplate load_chat_template(const std::filesystem::path& path);
-/// The same with the special tokens of another folder: a template file in place of the model's own template.
+/// Likewise with the special tokens of another folder, for a template file that replaces the model's template.
 ChatTemplate load_chat_template(const std::filesystem::path& path, const std::filesystem::path& tokens_folder);
-/// The template that a config names in place of the folder's own: a file or a folder, the source itself, one of the
-/// folder's named templates, or one of `template_names()`; with the special tokens of the folder.
-/// Errors (ErrorKind::input): none of these, a syntax error.
+/// The template that a config chooses instead of the folder's: a file or folder, template source, one of the folder's
+/// named templates, or one of `template_names()`; with the folder's special tokens. Throws ErrorKind::input if it is
+/// none of these, and for a syntax error.
 ChatTemplate load_named_template(const std::string& name, const std::filesystem::path& model_folder);
-/// Whether a model folder has a chat template. Errors (ErrorKind::input): a tokenizer_config.json that cannot be read.
+/// Whether a model folder has a chat template. Throws ErrorKind::input for an unreadable tokenizer_config.json.
 bool has_chat_template(const std::filesystem::path& model_folder);
 
-/// The special tokens that a model folder names (bos_token, eos_token, ...): text by name. Errors
-/// (ErrorKind::input): files that cannot be read.
+/// The special tokens of a model folder by name (bos_token, eos_token, ...). Throws ErrorKind::input for unreadable
+/// files.
 std::map<std::string, std::string> special_tokens(const std::filesystem::path& model_folder);
-/// The templates of a model folder by name ("default" for the unnamed one) as `load_chat_template` finds them, unread;
-/// empty where there is none. Errors (ErrorKind::input): a tokenizer_config.json that cannot be read.
+/// The template sources of a model folder by name ("default" for the unnamed one), found like `load_chat_template` does
+/// but not parsed; empty if there are none. Throws ErrorKind::input for an unreadable tokenizer_config.json.
 std::map<std::string, std::string> chat_template_sources(const std::filesystem::path& model_folder);
 
 }  // namespace qtrain

@@ -5,9 +5,9 @@
 
 namespace qtrain {
 
-/// The text of a message's content: the string itself, or the text parts of a list concatenated.
+/// The text of a message's content: the string itself, or the concatenated text parts of a list.
 std::string content_text(const Json& message);
-/// Whether the message is a turn of the assistant.
+/// Whether the message is an assistant turn.
 bool is_assistant(const Json& message);
 
 }  // namespace qtrain

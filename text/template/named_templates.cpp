@@ -13,7 +13,7 @@ struct NamedTemplate {
   std::string_view name, source;
 };
 
-/// Stands before each of them: what a format has no words for must not be left out silently.
+/// Prefix of each template: parts that a format cannot express must not be dropped silently.
 constexpr std::string_view kTextOnly = R"jinja(
 {%- if tools %}{{ raise_exception('this chat format has no tools: use the template of the model') }}{% endif %}
 {%- for message in messages if message.tool_calls or message.content is not string %}
@@ -44,7 +44,7 @@ constexpr std::string_view kLlama3 = R"jinja(
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})jinja";
 
-// The system text stands before the last question, as in Mistral-7B-Instruct-v0.3.
+// The system text comes before the last question, as in Mistral-7B-Instruct-v0.3.
 constexpr std::string_view kMistral = R"jinja(
 {{- bos_token }}
 {%- set system = messages[0].content + '\n\n' if messages[0].role == 'system' else '' %}
@@ -163,8 +163,8 @@ constexpr std::string_view kVicuna = R"jinja(
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %})jinja";
 
-// As axolotl's qwen3 writes texts: thoughts stay in the last answer, and in others behind the last question that have
-// some.
+// Renders like axolotl's qwen3: thoughts are kept in the last answer, and in other answers after the last question that
+// have some.
 constexpr std::string_view kAxolotlQwen3 = R"jinja(
 {%- set last = namespace(question=messages | length - 1) %}
 {%- for message in messages %}

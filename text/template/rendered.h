@@ -9,13 +9,13 @@ namespace qtrain {
 /// Byte ranges [begin, end) of a text, in order.
 using TextRanges = std::vector<std::pair<std::size_t, std::size_t>>;
 
-/// The text of a conversation.
+/// A rendered conversation.
 struct Rendered {
   std::string text;
-  TextRanges generated;  ///< what the assistant says: the {% generation %} blocks
-  /// False if a block stood in a macro, `set` or `filter` block, so that its place in `text` is not known.
+  TextRanges generated;  ///< the assistant's text: contents of {% generation %} blocks
+  /// False if a block was inside a macro, `set` or `filter` block, so that its position in `text` is unknown.
   bool ranges_known = true;
-  /// Why it cannot be told where the assistant speaks, in a template without blocks; empty if it can.
+  /// Why the assistant's text cannot be located in a template without blocks; empty if it can.
   std::string unplaced = {};
 };
 

@@ -9,8 +9,8 @@
 namespace qtrain {
 namespace {
 
-/// Replaces the piece from the first `from` behind the previous edit's to the end of the next `to`; without `to`,
-/// `from` alone. In `replacement` each $& is the piece.
+/// Replaces the text from the first `from` after the previous edit through the next `to`; without `to`, `from` alone.
+/// In `replacement`, $& stands for the replaced text.
 struct Edit {
   std::string_view from, to, replacement;
 };
@@ -20,7 +20,7 @@ constexpr std::string_view kBegin = "$&{%- generation %}";
 constexpr std::string_view kEnd = "$&{%- endgeneration %}";
 constexpr std::string_view kLearnedOfAssistant =
     "{%- if message['role'] == 'assistant' %}{%- generation %}$&{%- endgeneration %}{%- else %}$&{%- endif %}";
-/// The rest of an expression that prints, from a + or ~ on.
+/// Marks the rest of a printed expression, from a + or ~ on.
 constexpr std::string_view kRestLearned = " }}{%- generation %}{{- ''$&{%- endgeneration %}";
 constexpr std::string_view kRestLearnedOfAssistant =
     " }}{%- if message['role'] == 'assistant' %}{%- generation %}{{- ''$&{%- endgeneration %}"
@@ -34,7 +34,7 @@ constexpr std::array kLlama3Edits = {
 
 constexpr std::array kCohereEdits = {Edit{"<|CHATBOT_TOKEN|>'", "", "$&"}, Edit{" + content", "}}", kRestLearned}};
 
-// A turn of another role than these three has no end in TRL's rows.
+// A turn of any role other than these three has no end in TRL's rows.
 constexpr std::array kCohere2Edits = {
     Edit{"{{ message['content'] }}<|END_RESPONSE|>", "",
          "{%- generation %}$&<|END_OF_TURN_TOKEN|>{%- endgeneration %}"},
@@ -54,7 +54,7 @@ constexpr std::array kLfm2V2Edits = {
 
 constexpr std::string_view kImEnd = R"({{- '<|im_end|>\n' }})";
 
-// Without content and calls the newline behind the role is written all the same.
+// Without content and calls, the newline after the role is still written.
 constexpr std::array kQwen25Edits = {
     Edit{R"( or (message.role == "assistant" and not message.tool_calls))", "", ""},
     Edit{"{{- '<|im_start|>' + message.role }}", "", kBegin},
@@ -65,7 +65,7 @@ constexpr std::array kQwen3Instruct2507Edits = {Edit{"{%- elif message.role == \
                                                 Edit{" + content }}", "", " }}{%- generation %}{{- content }}"},
                                                 Edit{kImEnd, "", kEnd}};
 
-// The thinking block that stock writes into some of the turns only.
+// The thinking block, which the stock template writes only in some turns.
 constexpr std::string_view kQwenThinkEnd = "+ content }}\n        {%- endif %}";
 constexpr std::string_view kQwen3Think =
     R"({{- '<|im_start|>' + message.role + '\n' }}{%- generation %})"
@@ -88,7 +88,7 @@ constexpr std::array kPhi3Edits = {Edit{"<|assistant|>\n'", "", "$&"},
 
 constexpr std::string_view kDeepseekOutputs = "{{'<｜tool▁outputs▁end｜>' + message",
                            kDeepseekSaid = "{{'<｜Assistant｜>' + content";
-// Reasoning in the content is not cut off.
+// Reasoning in the content is not removed.
 constexpr std::array kDeepseekR1DistillEdits = {
     Edit{"message['content'] is none %}{%- set ns.is_tool = false -%}", "", kBegin}, Edit{"{%- endfor %}", "", kEnd},
     Edit{kDeepseekOutputs, "}}", kLearned},
@@ -103,7 +103,7 @@ constexpr std::array kDeepseekV3Edits = {Edit{"'tool_calls' in message %}{%- set
                                          Edit{kDeepseekOutputs, "}}", kLearned},
                                          Edit{kDeepseekSaid, "}}", kLearned}};
 
-// The role token of the next message ends an answer, and that message then begins without it.
+// The role token of the next message ends an answer, so that message then starts without it.
 constexpr std::array kGlm4MoeEdits = {
     Edit{"{%- if m.role == 'user' -%}<|user|>", "",
          "{%- set opened = not loop.first and messages[loop.index0 - 1].role == 'assistant' %}"
@@ -174,7 +174,7 @@ std::string with_piece(std::string_view replacement, std::string_view piece) {
   return text;
 }
 
-/// The stock text is the one that the edits are made for: each finds its place.
+/// The text after all edits. It must be the stock text that the edits are made for, so that each finds its place.
 std::string edited(std::string_view stock, const Family& family) {
   std::string text;
   std::size_t done = 0;
@@ -183,7 +183,7 @@ std::string edited(std::string_view stock, const Family& family) {
     const std::size_t end = begin == stock.npos ? begin : stock.find(edit.to, begin + edit.from.size());
     if (end == stock.npos)
       fail(ErrorKind::internal,
-           {.cause = "no place for an edit of a chat template", .place = std::string(family.name)});
+           {.cause = "an edit of a chat template does not apply", .place = std::string(family.name)});
     text += stock.substr(done, begin - done);
     done = end + edit.to.size();
     text += with_piece(edit.replacement, stock.substr(begin, done - begin));

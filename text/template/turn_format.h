@@ -4,26 +4,25 @@
 
 namespace qtrain {
 
-/// Where the system text stands.
+/// Where the system text goes.
 enum class SystemPlace : std::uint8_t { begins, in_first_question, in_last_message };
 
-/// Which system text is written: one that says something, one that is there, or one even if there is none.
+/// When the system text is rendered: if it is not empty, if there is a system message, or always.
 enum class SystemText : std::uint8_t { filled, given, always };
 
-/// A format as LLaMA-Factory and axolotl describe theirs: what a question and an answer become. Each part is an
-/// expression of a template over `content`; behind a question or as `header` stand the words behind which the assistant
-/// speaks.
+/// A format as LLaMA-Factory and axolotl describe it: the text of a question and of an answer. Each part is a template
+/// expression over `content`; the words after which the assistant speaks end a question or are the `header`.
 struct TurnFormat {
   std::string_view name, prefix, system, question, answer;
   std::string_view default_system = "''";
   SystemPlace place = SystemPlace::begins;
   SystemText writes = SystemText::filled;
-  bool thinks = false;             ///< an answer without thoughts begins with empty ones
-  bool alternates = false;         ///< another order than question, answer, question is an error
-  bool later_systems = false;      ///< system messages may also stand behind the first message
-  std::string_view header = "''";  ///< before each answer, and where one is wanted
-  std::string_view behind = "''";  ///< what follows an answer and is not learned
-  std::string_view ending = {};    ///< what ends a conversation, learned with its last answer
+  bool thinks = false;             ///< an answer without thoughts starts with empty ones
+  bool alternates = false;         ///< questions and answers that do not alternate are an error
+  bool later_systems = false;      ///< system messages may also follow the first message
+  std::string_view header = "''";  ///< text before each answer, and the generation prompt
+  std::string_view behind = "''";  ///< text after an answer, which is not learned
+  std::string_view ending = {};    ///< text at the end of a conversation, learned with its last answer
 };
 
 inline constexpr std::string_view kNothing = "''", kBos = "bos_token or ''", kContent = "content",

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// The chat format of another tool under its own name there, as "llamafactory_qwen" or "axolotl_deepseek_v2": the
-/// source of a chat template, empty if there is none. Texts only, as `find_named_template` has them.
+/// The chat format of another tool under its name there, such as "llamafactory_qwen" or "axolotl_deepseek_v2": a
+/// template source, empty if there is none. Text only, like `find_named_template`.
 std::string find_turn_format(std::string_view name);
 
 }  // namespace qtrain

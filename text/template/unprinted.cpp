@@ -23,14 +23,14 @@ bool is_given(const Json& object, const char* key) {
   return at != object.end() && !at->is_null() && *at != "" && *at != Json::array() && *at != Json::object();
 }
 
-/// The name of a tool or of a call, which stands in `function` or not; null if there is none.
+/// The name of a tool or call, which may be inside `function`; null if there is none.
 Json* name_in(Json& tool) {
   if (!tool.is_object()) return nullptr;
   Json& holder = tool.contains("function") && tool["function"].is_object() ? tool["function"] : tool;
   return holder.contains("name") && holder["name"].is_string() ? &holder["name"] : nullptr;
 }
 
-/// Whether there is anything that a template might leave out; most conversations are texts alone.
+/// Whether there is anything that a template might drop; most conversations are plain text.
 bool has_parts(const RenderInput& input) {
   if (input.tools && !input.tools->empty()) return true;
   const auto is_more = [](const Json& message) {
@@ -42,7 +42,7 @@ bool has_parts(const RenderInput& input) {
   return std::any_of(input.messages->begin(), input.messages->end(), is_more);
 }
 
-/// Puts marks into a copy of a conversation, and looks which of them come out.
+/// Puts marks into a copy of a conversation and checks which of them are rendered.
 class PrintCheck {
  public:
   PrintCheck(const ChatTemplate& chat_template, const RenderInput& input)
@@ -63,7 +63,7 @@ class PrintCheck {
   }
 
  private:
-  /// What came of the marks of one part: it is printed if all are, contents if one is.
+  /// The marks of one part: it is rendered if all of them are; content, if any one is.
   struct Marked {
     Unprinted part;
     std::vector<std::string> marks;
@@ -131,12 +131,12 @@ class PrintCheck {
       std::size_t printed = 0;
       for (const std::string& mark : part.marks) printed += text->find(mark) != text->npos;
       if (printed == part.marks.size() || (part.part.part == Part::content && printed > 0)) continue;
-      part.part.empties_turn = printed == 0;  // of several calls a template may write the first
+      part.part.empties_turn = printed == 0;  // of several calls, a template may write only the first
       found_.push_back(part.part);
     }
   }
 
-  /// A number can hold no mark: it is printed if another content makes another text.
+  /// A number cannot contain a mark: it is rendered if different content changes the text.
   void look_for_numbers() {
     for (const std::size_t i : numbers_) {
       Json without = *input_.messages;

@@ -8,20 +8,20 @@
 
 namespace qtrain {
 
-/// A part of a conversation of which its chat template writes nothing into the text.
+/// A part of a conversation that its chat template does not render.
 struct Unprinted {
   enum class Part : std::uint8_t { tools, tool_calls, function_call, content, reasoning };
   Part part = Part::tools;
-  std::size_t message = 0;    ///< that has it; tools belong to none
-  bool empties_turn = false;  ///< the message says nothing else
+  std::size_t message = 0;    ///< message that has the part; unused for tools
+  bool empties_turn = false;  ///< nothing else of the message is rendered
 
-  /// "the tools", "the tool_calls of message 2"
+  /// For example "the tools", "the tool_calls of message 2".
   std::string name() const;
 };
 
-/// What the template leaves out of tools, of calls of them, of contents that are no plain text, and of the reasoning of
-/// the last answer. The conversation is rendered once more with marks in these places, if it has any.
-/// Errors: none of its own; parts of which the template refuses a marked text count as printed.
+/// Which tools, tool calls, contents that are not plain text, and reasoning of the last answer the template does not
+/// render. Renders the conversation again with marks in these places, if there are any. Throws nothing itself: parts
+/// count as rendered if the template refuses marked text.
 std::vector<Unprinted> unprinted_parts(const ChatTemplate& chat_template, const RenderInput& input);
 
 }  // namespace qtrain

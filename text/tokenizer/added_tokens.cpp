@@ -10,14 +10,14 @@
 namespace qtrain {
 namespace {
 
-// Where the character begins that ends at `at`.
+// Start of the character that ends at `at`.
 std::size_t char_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
   return begin;
 }
 
-// Where the white space begins that ends at `at`.
+// Start of the white space that ends at `at`.
 std::size_t blanks_before(std::string_view text, std::size_t at) {
   while (at > 0) {
     const std::size_t begin = char_before(text, at);
@@ -51,9 +51,9 @@ void require_distinct_ids(const std::vector<AddedToken>& tokens) {
   for (const AddedToken& t : tokens) {
     const auto [other, is_new] = by_id.emplace(t.id, &t);
     if (is_new || t.id < 0 || other->second->content == t.content) continue;
-    fail(ErrorKind::input, {.cause = fmt::format("the added tokens \"{}\" and \"{}\" have one id, {}",
+    fail(ErrorKind::input, {.cause = fmt::format("the added tokens \"{}\" and \"{}\" share the id {}",
                                                  other->second->content, t.content, t.id),
-                            .remedy = "fetch the tokenizer's files again"});
+                            .remedy = "download the tokenizer files again"});
   }
 }
 
@@ -75,7 +75,7 @@ AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::m
   }
 }
 
-// Of the entries in order, those that go on as the text does are one range, which each byte narrows.
+// Entries that match the text so far form one range in sorted order, which each further byte narrows.
 const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
   const Bucket& bucket = buckets_[static_cast<unsigned char>(text[at])];
   if (bucket.end == 0 || (at + 1 < text.size() && !bucket.second[static_cast<unsigned char>(text[at + 1])]))
@@ -93,7 +93,7 @@ const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view tex
   return longest;
 }
 
-// Blanks that rstrip takes are searched again, as the library does: a token among them is found too.
+// Like the library, searches blanks taken by rstrip again, so that a token among them is found too.
 std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
   std::vector<AddedMatch> found;
   if (empty()) return found;

@@ -14,30 +14,30 @@ struct AddedToken {
   std::int32_t id = -1;
   std::string content;
   bool special = false, normalized = true, single_word = false, lstrip = false, rstrip = false;
-  bool by_name = false;  ///< only a name like eos_token stands for it, so that attributes known otherwise hold
+  bool by_name = false;  ///< known only by a name such as eos_token; attributes from other sources take precedence
 };
-/// From an entry of `added_tokens` (tokenizer.json) or `added_tokens_decoder` (tokenizer_config.json).
+/// Parses an entry of `added_tokens` (tokenizer.json) or `added_tokens_decoder` (tokenizer_config.json).
 AddedToken parse_added_token(const JsonView& json);
 
-/// An input error for two tokens of one id, of those that have one.
+/// Throws ErrorKind::input if two tokens share an id.
 void require_distinct_ids(const std::vector<AddedToken>& tokens);
 
-/// An added token found in a text: its bytes, blanks taken by lstrip and rstrip included.
+/// An added token found in a text: its byte range, including blanks taken by lstrip and rstrip.
 struct AddedMatch {
   std::size_t begin, end;
   std::int32_t id;
 };
 
-/// Finds added tokens: leftmost, longest first, as the tokenizers library. A text takes time by its length and that of
-/// the tokens, not by their number.
+/// Finds added tokens, leftmost and longest first, like the tokenizers library. The time depends on the length of the
+/// text and the tokens, not on their number.
 class AddedTokenFinder {
  public:
-  /// What is looked for (normalized or not) and the token that it stands for; both have to outlive the finder.
+  /// The text to search for (normalized or not) and its token; both must outlive the finder.
   struct Entry {
     std::string_view content;
     const AddedToken* token;
   };
-  /// Of equal contents the first counts.
+  /// Of equal contents the first one is used.
   explicit AddedTokenFinder(std::vector<Entry> entries = {});
   bool empty() const { return entries_.empty(); }
   std::vector<AddedMatch> find(std::string_view text) const;
@@ -45,8 +45,8 @@ class AddedTokenFinder {
  private:
   const Entry* longest_at(std::string_view text, std::size_t at) const;
 
-  std::vector<Entry> entries_;  // in the order of their contents
-  // By first byte: which entries, and which second bytes there are (all, where a token has one byte only).
+  std::vector<Entry> entries_;  // sorted by content
+  // By first byte: the range of entries, and the possible second bytes (all if there is a one-byte token).
   struct Bucket {
     std::size_t begin = 0, end = 0;
     std::bitset<256> second;

@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kShortWord = 40;  // symbols up to which scanning beats a heap
+constexpr std::size_t kShortWord = 40;  // symbols up to which scanning is faster than a heap
 constexpr std::int32_t kNoRank = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kWordMark = "\xE2\x96\x81";  // U+2581, sentencepiece's space
 
@@ -26,7 +26,7 @@ std::vector<std::pair<std::string_view, std::int64_t>> bpe_entries(const Json& v
   return entries;
 }
 
-// A merge as "a b" or ["a", "b"].
+// A merge is "a b" or ["a", "b"].
 std::pair<std::string_view, std::string_view> merge_pair(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
@@ -69,7 +69,7 @@ void Bpe::read_texts() {
     if (alphabet_ == Alphabet::characters)
       text = *token;
     else if (!raw_bytes(*token, text))
-      continue;  // can't come out of merges
+      continue;  // merges cannot produce it
     by_text_.insert(text, vocabulary_.find(*token));
     if (alphabet_ == Alphabet::bytes && text.size() == 1) byte_ids_[static_cast<unsigned char>(text[0])] = id;
   }
@@ -87,12 +87,12 @@ void Bpe::read_merges(const Json& merges) {
     joined.assign(left).append(right);
     const std::int32_t l = vocabulary_.find(left), r = vocabulary_.find(right), both = vocabulary_.find(joined);
     if (l < 0 || r < 0 || both < 0)
-      refuse_model(fmt::format("the merge \"{} {}\" names a token that is not in the vocabulary", left, right));
+      refuse_model(fmt::format("the merge \"{} {}\" uses a token that is not in the vocabulary", left, right));
     merges_(l, r) = {rank++, both};
   }
 }
 
-// Whether no merge joins something with a following word mark: then a text without pre-tokenizer falls into words.
+// Whether no merge joins anything with a following word mark; if so, text without a pre-tokenizer splits into words.
 bool Bpe::merges_keep_words() const {
   bool keep = true;
   merges_.each([&](std::int32_t left, std::int32_t right) {
@@ -113,8 +113,8 @@ void Bpe::append_byte_symbols(std::string_view word, std::vector<PieceToken>& ou
   }
 }
 
-// Characters that are tokens, else their bytes under byte_fallback, else unk. As in the library, an unk waits for the
-// next known character, so that bytes may overtake it; byte tokens report the whole character.
+// Emits characters that are tokens, otherwise their bytes with byte_fallback, otherwise unk. Like the library, delays
+// an unk until the next known character, so that bytes may come before it; byte tokens cover the whole character.
 void Bpe::append_symbols(std::string_view word, std::vector<PieceToken>& out) const {
   if (alphabet_ == Alphabet::bytes) return append_byte_symbols(word, out);
   std::optional<PieceToken> waiting;
@@ -142,11 +142,11 @@ void Bpe::append_symbols(std::string_view word, std::vector<PieceToken>& out) co
   flush();
 }
 
-// Lowest rank first, leftmost among equals.
+// Merges the lowest rank first, leftmost among equals.
 void Bpe::merge_short(std::vector<PieceToken>& tokens, std::size_t first) const {
   PieceToken* const t = tokens.data() + first;
   std::size_t n = tokens.size() - first;
-  std::array<PairTable::Value, kShortWord> pair;  // of symbol i and the next: rank, merged token
+  std::array<PairTable::Value, kShortWord> pair;  // for symbol i and the next: rank, merged token
   const auto look_up = [&](std::size_t i) {
     const PairTable::Value* v = merges_.find(t[i].id, t[i + 1].id);
     pair[i] = v ? *v : PairTable::Value{kNoRank, -1};
@@ -169,7 +169,7 @@ void Bpe::merge_short(std::vector<PieceToken>& tokens, std::size_t first) const 
   tokens.resize(first + n);
 }
 
-// The same with a heap over a linked list. Merged-away symbols get id -1; stale heap entries are recognized by ids.
+// The same with a heap over a linked list. Merged symbols get id -1; stale heap entries are recognized by their ids.
 void Bpe::merge_long(std::vector<PieceToken>& tokens, std::size_t first) const {
   struct Candidate {
     std::int32_t rank, at, left, right;

@@ -9,10 +9,10 @@
 
 namespace qtrain {
 
-/// Byte pair encoding as the tokenizers library does it; time n log n in the length of a piece.
+/// Byte pair encoding like the tokenizers library; O(n log n) in the length of a piece.
 class Bpe final : public TokenModel {
  public:
-  /// Errors (ErrorKind::input): merges of unknown tokens, unsupported options.
+  /// Throws ErrorKind::input for merges of unknown tokens and for unsupported options.
   Bpe(const JsonView& json, Alphabet alphabet);
 
   void encode(std::string_view piece, std::vector<PieceToken>& out) const override;
@@ -37,10 +37,10 @@ class Bpe final : public TokenModel {
   bool byte_fallback_ = false, fuse_unk_ = false, ignore_merges_ = false, cut_words_ = false;
   std::int32_t unk_ = -1;
   Vocabulary vocabulary_;
-  StringIds by_text_;                       // tokens in the alphabet the model works on
+  StringIds by_text_;                       // token texts in the model's alphabet
   PairTable merges_;                        // left, right -> rank, merged token
-  std::array<std::int32_t, 256> byte_ids_;  // of each byte: its token (bytes), or <0xNN> (byte_fallback); -1 none
-  // Whether merging a token's own text gives the token: 0 not tried, 1 yes, 2 no. Found once, then a word that is a
+  std::array<std::int32_t, 256> byte_ids_;  // token of each byte (bytes), or <0xNN> (byte_fallback); -1 if none
+  // Whether merging a token's own text yields the token: 0 not tried, 1 yes, 2 no. Once known, a word that is such a
   // token needs no merging.
   std::unique_ptr<std::atomic<std::uint8_t>[]> whole_;
   std::unique_ptr<WordCache> cache_;

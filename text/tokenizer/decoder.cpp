@@ -19,7 +19,7 @@ class ByteLevelDecoder final : public Decoder {
   void apply(std::vector<std::string>& tokens) const override {
     std::string bytes;
     for (const std::string& token : tokens)
-      if (!raw_bytes(token, bytes)) bytes += token;  // an added token, say
+      if (!raw_bytes(token, bytes)) bytes += token;  // for example an added token
     tokens.assign(1, utf8_lossy(bytes));
   }
 };
@@ -73,7 +73,7 @@ class ReplaceDecoder final : public Decoder {
  public:
   explicit ReplaceDecoder(const JsonView& json)
       : finder_(find_pattern(json.at("pattern"))), content_(json.at("content").text()) {}
-  double growth() const override { return 1 + static_cast<double>(content_.size()); }  // behind every byte
+  double growth() const override { return 1 + static_cast<double>(content_.size()); }  // a copy after every byte
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
       std::string out;
@@ -120,7 +120,7 @@ class MetaspaceDecoder final : public Decoder {
                                             : json.flag("add_prefix_space", true)) {
     if (replacement_.empty()) json.at("replacement").refuse("must not be empty");
   }
-  // The first token loses every replacement character, as in the library.
+  // Like the library, removes every replacement character of the first token.
   void apply(std::vector<std::string>& tokens) const override {
     std::string_view space = strips_ ? "" : " ";
     for (std::string& t : tokens) {
@@ -177,8 +177,8 @@ std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
   if (json.is_null()) return nullptr;
   std::unique_ptr<Decoder> made = decoder_of_type(json);
   if (made->growth() > kMaxTextGrowth)
-    json.refuse(fmt::format("its Replace rules may multiply a text by more than {}", kMaxTextGrowth),
-                "fetch the file again, or shorten what they put in");
+    json.refuse(fmt::format("its Replace rules may lengthen a text more than {} times", kMaxTextGrowth),
+                "download the file again, or shorten their replacements");
   return made;
 }
 

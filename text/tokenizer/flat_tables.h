@@ -30,12 +30,12 @@ inline std::uint64_t hash_bytes(std::string_view s) {
   return flat::mix(load(p, n), h);
 }
 
-/// Strings to ids: open addressing, at most half full. Lookups allocate nothing.
+/// Hash table from strings to ids: open addressing, load factor at most 1/2. Lookups do not allocate.
 class StringIds {
  public:
   explicit StringIds(std::size_t expected = 0) : slots_(std::bit_ceil(2 * expected + 2)) {}
 
-  /// The first insertion of a key stays.
+  /// Keeps the first id of a key.
   void insert(std::string_view key, std::int32_t id) {
     if (2 * (count_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[probe(key, hash_bytes(key))];
@@ -44,7 +44,7 @@ class StringIds {
     text_ += key;
     ++count_;
   }
-  /// -1 if absent.
+  /// Returns -1 if absent.
   std::int32_t find(std::string_view key) const { return find(key, hash_bytes(key)); }
   std::int32_t find(std::string_view key, std::uint64_t hash) const { return slots_[probe(key, hash)].id; }
 
@@ -75,7 +75,7 @@ class StringIds {
   std::size_t count_ = 0;
 };
 
-/// Pairs of non-negative numbers to a pair of values: open addressing, at most half full.
+/// Hash table from pairs of non-negative numbers to pairs of values: open addressing, load factor at most 1/2.
 class PairTable {
  public:
   struct Value {
@@ -83,7 +83,7 @@ class PairTable {
   };
   explicit PairTable(std::size_t expected = 0) : slots_(std::bit_ceil(2 * expected + 2)) {}
 
-  /// The value of the pair, to be filled in if it is new (first < 0).
+  /// The value of the pair; the caller fills it in if it is new (first < 0).
   Value& operator()(std::int32_t left, std::int32_t right) {
     if (2 * (count_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[probe(key_of(left, right))];
@@ -93,7 +93,7 @@ class PairTable {
     }
     return slot.value;
   }
-  /// Null if absent.
+  /// Returns null if absent.
   const Value* find(std::int32_t left, std::int32_t right) const {
     const Slot& slot = slots_[probe(key_of(left, right))];
     return slot.key == kEmpty ? nullptr : &slot.value;

@@ -9,14 +9,14 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxText = std::size_t{1} << 31;  // offsets are kept in 32 bits
+constexpr std::size_t kMaxText = std::size_t{1} << 31;  // offsets are 32-bit
 
 JsonView part(const JsonView& json, const char* key) {
   static const Json none;
   return json.find(key).value_or(JsonView(none, key));
 }
 
-// Bytes stand for themselves where each has a token and no option speaks of unknown characters.
+// Uses bytes if every byte has a token and no option concerns unknown characters.
 Alphabet alphabet_for(const JsonView& json) {
   const JsonView model = json.at("model");
   for (const char* option : {"byte_fallback", "fuse_unk"})
@@ -24,7 +24,7 @@ Alphabet alphabet_for(const JsonView& json) {
   return alphabet_of(part(json, "pre_tokenizer"));
 }
 
-// What is no UTF-8 becomes U+FFFD.
+// Replaces invalid UTF-8 by U+FFFD.
 TrackedText valid_text(std::string_view given) {
   if (is_utf8(given)) return {.text = std::string(given)};
   const TrackedText raw{.text = std::string(given)};
@@ -67,7 +67,7 @@ JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> liste
   make_finders();
 }
 
-// The library numbers tokens outside the vocabulary by their order; a token that comes again changes its attributes.
+// The library numbers tokens outside the vocabulary in order; a repeated token updates its attributes.
 void JsonTokenizer::add_token(AddedToken t) {
   if (t.content.empty()) return;
   const auto known = id_of(t.content);
@@ -91,9 +91,9 @@ void JsonTokenizer::add_token(AddedToken t) {
 void JsonTokenizer::require_free(std::int32_t id, const std::string& content) const {
   const auto taken = model_->token(id);
   if (!taken || *taken == content) return;
-  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" and \"{}\" have one id, {}", *taken, content, id),
+  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" and \"{}\" share the id {}", *taken, content, id),
                           .place = "added_tokens",
-                          .remedy = "fetch the tokenizer's files again"});
+                          .remedy = "download the tokenizer files again"});
 }
 
 void JsonTokenizer::split_special_tokens() {
@@ -129,7 +129,7 @@ std::string JsonTokenizer::token(std::int32_t id) const {
   return t ? t->content : std::string(model_->token(id).value_or(""));
 }
 
-// What the decoder gets: as in the library, a token that is found in normalized text stands there normalized.
+// The text given to the decoder: like the library, a token found in normalized text is normalized.
 std::string JsonTokenizer::shown(std::int32_t id) const {
   const auto it = normalized_.find(id);
   return it != normalized_.end() ? it->second : token(id);
@@ -156,7 +156,7 @@ void JsonTokenizer::encode_plain(TrackedText text, Encoding& out) const {
   }
 }
 
-// Text between added tokens of the raw text: normalized, then searched for added tokens of the normalized text.
+// Text between added tokens of the raw text: normalizes it, then searches it for added tokens of the normalized text.
 void JsonTokenizer::encode_text(TrackedText text, Encoding& out) const {
   if (text.text.empty()) return;
   if (normalizer_) normalizer_->apply(text);
@@ -180,7 +180,7 @@ void JsonTokenizer::add_frame(const std::vector<std::int32_t>& ids, std::size_t 
 }
 
 Tokenizer::Encoding JsonTokenizer::encode_with_offsets(std::string_view given, EncodeOptions options) const {
-  if (given.size() > kMaxText) fail(ErrorKind::input, {.cause = "a text of more than 2 GiB cannot be tokenized"});
+  if (given.size() > kMaxText) fail(ErrorKind::input, {.cause = "a text over 2 GiB cannot be tokenized"});
   TrackedText text = valid_text(given);
   TextGrowth growth(given.size());
   text.growth = &growth;

@@ -14,11 +14,11 @@
 namespace qtrain {
 
 /// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
-/// Its `truncation` and `padding` are left out, as transformers leaves them out.
+/// Like transformers, ignores its `truncation` and `padding`.
 class JsonTokenizer final : public Tokenizer {
  public:
-  /// `listed`: the file's `added_tokens`, which `json` need not have any more. `extra`: what the other files of the
-  /// folder name. Tokens without an id get the next free ones.
+  /// `listed`: the file's `added_tokens`, which `json` may lack. `extra`: tokens named by the folder's other files.
+  /// Tokens without an id get the next free ones.
   JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra);
 
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override;
@@ -31,7 +31,7 @@ class JsonTokenizer final : public Tokenizer {
   const SpecialTokens& special() const override { return special_; }
   void set_special(SpecialTokens special) { special_ = std::move(special); }
   const SpecialFrame& frame() const { return frame_; }
-  /// Special tokens in texts are cut like other text from now on.
+  /// From now on, special tokens in texts are tokenized like other text.
   void split_special_tokens();
 
  private:
@@ -50,11 +50,11 @@ class JsonTokenizer final : public Tokenizer {
   std::unique_ptr<Decoder> decoder_;
   SpecialFrame frame_;
   AddedTokenFinder raw_finder_, normalized_finder_;
-  std::vector<AddedToken> added_;         // in the order in which they came; replaced ones have no content
-  std::vector<std::int32_t> added_with_;  // by id: the index in added_, or -1
+  std::vector<AddedToken> added_;         // in order of addition; replaced ones have no content
+  std::vector<std::int32_t> added_with_;  // by id: index into added_, or -1
   StringIds added_ids_;
   std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
-  TextGrowth added_growth_;                                   // of all added tokens
+  TextGrowth added_growth_;                                   // shared by all added tokens
   std::int32_t size_ = 0, next_id_ = 0;
   bool splits_special_ = false;
   SpecialTokens special_;

@@ -25,7 +25,7 @@ Json read_if_there(const fs::path& file) {
   return json;
 }
 
-// A special token is a string or an object with `content`; nothing else names one.
+// A special token is a string or an object with `content`; other values are ignored.
 std::optional<AddedToken> special_token(const JsonView& v) {
   AddedToken t{.special = true, .normalized = false};
   if (v.json().is_object() && v.find("content"))
@@ -36,7 +36,7 @@ std::optional<AddedToken> special_token(const JsonView& v) {
   return t.content.empty() ? std::nullopt : std::optional(t);
 }
 
-/// Values of two files by their keys, each with its file.
+/// Values of two files by key, each with its file.
 using NamedValues = std::vector<std::pair<std::string, std::pair<JsonView, fs::path>>>;
 
 class SettingsReader {
@@ -47,7 +47,7 @@ class SettingsReader {
     const JsonView config(s_.config);
     const fs::path listed = s_.folder / "added_tokens.json", map = s_.folder / "special_tokens_map.json";
     put_values(config, file_);
-    Json more_special;  // which the values are views of
+    Json more_special;  // keeps the values alive, which are views
     if (const auto numbered = config.find("added_tokens_decoder")) {
       reading(file_, [&] { add_numbered(*numbered); });
     } else {
@@ -81,7 +81,7 @@ class SettingsReader {
   void add_value(NamedValues::const_iterator at, const std::string& name) {
     reading(at->second.second, [&] { add_named(name, at->second.first); });
   }
-  // {"7": {"content": ...}}
+  // Format: {"7": {"content": ...}}
   void add_numbered(const JsonView& tokens) {
     std::vector<AddedToken> found;
     for (const auto& [key, value] : tokens.object()) {
@@ -91,7 +91,7 @@ class SettingsReader {
     }
     add_by_id(std::move(found));
   }
-  // {"<token>": 7}
+  // Format: {"<token>": 7}
   void add_listed(const JsonView& tokens) {
     std::vector<AddedToken> found;
     for (const auto& [key, value] : tokens.object()) {
@@ -111,7 +111,7 @@ class SettingsReader {
     s_.named.emplace(name, token->content);
     add_if_new(*token);
   }
-  // A list, or an object of named ones.
+  // A list, or an object of named tokens.
   void add_extra(const JsonView& tokens) {
     if (tokens.json().is_object())
       for (const auto& [name, value] : tokens.object()) add_named(name, JsonView(value, tokens.path() + "." + name));
@@ -157,7 +157,7 @@ Json read_tokenizer_file(const fs::path& file, std::vector<AddedToken>& added) {
                             added.back().id = static_cast<std::int32_t>(id->integer({0, kMaxTokenId - 1}));
                         }};
   Json json = read_json_items(file, items, kTokenizerRules);
-  if (const auto others = JsonView(json).find("added_tokens")) (void)others->list();  // a list, or an error
+  if (const auto others = JsonView(json).find("added_tokens")) (void)others->list();  // throws unless it is a list
   require_distinct_ids(added);
   return json;
 }
@@ -188,7 +188,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const std::map
   const fs::path json = folder / "tokenizer.json", model = folder / "tokenizer.model";
   if (path_exists(json)) return reading(json, [&] { return build_json_tokenizer(json, settings); });
   if (path_exists(model)) return load_sentencepiece(settings);
-  fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+  fail(ErrorKind::input, {.cause = "neither tokenizer.json nor tokenizer.model found",
                           .place = folder.string(),
                           .remedy = "put the model's tokenizer files into the folder"});
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes unicode_tables.cpp: where the tokenizers library's classes of characters differ from Unicode 14.
 
-PCRE2 and utf8proc come in versions with Unicode 14 and later; the library knows 16 in its expressions, 17 in Rust's own
+PCRE2 and utf8proc come in versions with Unicode 14 and later; the library uses 16 in its expressions, 17 in Rust's own
 classes and 8 in its punctuation. Needs tokenizers and a Python whose unicodedata is Unicode 14 (3.11).
 
     python text/tokenizer/make_unicode_tables.py > text/tokenizer/unicode_tables.cpp
@@ -17,7 +17,7 @@ CATEGORIES = ["Lu", "Ll", "Lm", "Lo", "M", "Nd", "N", "P", "S"]
 
 
 def single(pre_tokenizer) -> set:
-    """The characters that become pieces of their own between others."""
+    """Characters that become separate pieces between others."""
     out = set()
     for i in range(0, len(POINTS), 20000):
         text = "".join("\x00\x00" + chr(c) for c in POINTS[i:i + 20000]) + "\x00\x00"
@@ -73,8 +73,8 @@ def nfkd(c: int) -> str:
 
 
 def known_to_normal_forms() -> list:
-    """Ranges that hold characters with a class, a decomposition or a composition in the library, and no others that
-    have one in any later Unicode: what is unassigned here may get one."""
+    """Ranges of characters with a class, a decomposition or a composition in the library, without characters that have
+    one only in a later Unicode version, including unassigned ones, which may get one."""
     formed, others = set(), set()
     for c in POINTS:
         here, there, category = unicodedata.normalize("NFKD", chr(c)), nfkd(c), unicodedata.category(chr(c))
@@ -89,7 +89,7 @@ def known_to_normal_forms() -> list:
 
 
 def scripts() -> list:
-    """First character and number of each run of one script; 0 joins the script in front."""
+    """First character and number of each run of one script; 0 joins the previous script."""
     step = pre_tokenizers.UnicodeScripts()
     cuts = lambda text: len(step.pre_tokenize_str(text)) > 1
     known = [c for c in POINTS if cuts("a" + chr(c)) or cuts("\u6f22" + chr(c))]
@@ -138,11 +138,13 @@ def main() -> None:
     every = matched(r"\p{P}") | {c for c in POINTS if in_category(c, "P")}
     table("not_yet_punctuation", "General category P, but not for the Punctuation pre-tokenizer.",
           ranges(every - punctuation))
-    table("once_punctuation", "The other way round (ASCII left out).",
+    table("once_punctuation",
+          "Punctuation for the Punctuation pre-tokenizer, but not general category P (without ASCII).",
           ranges({c for c in punctuation - every if c > 0x7F}))
-    table("normal_form_characters", "Characters that the normal forms know (others stay).", known_to_normal_forms())
+    table("normal_form_characters", "Characters known to the normal forms (others stay unchanged).",
+          known_to_normal_forms())
     strip = normalizers.StripAccents()
-    table("accent_characters", "What StripAccents takes away.", ranges({c for c in POINTS if not strip.normalize_str(chr(c))}))
+    table("accent_characters", "Characters that StripAccents removes.", ranges({c for c in POINTS if not strip.normalize_str(chr(c))}))
     pairs("script_runs", "std::uint8_t", scripts())
     pairs("lowercase_since_unicode_14", "std::int32_t", lower_changes())
     print("}  // namespace qtrain")

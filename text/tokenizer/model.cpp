@@ -10,7 +10,7 @@ void refuse_model(const std::string& cause) {
 }
 
 std::unique_ptr<TokenModel> make_token_model(const JsonView& json, Alphabet alphabet) {
-  // Files of old versions leave the type out.
+  // Old files have no type.
   const std::string type = json.text("type", json.find("merges") ? "BPE" : "Unigram");
   if (type == "BPE") return std::make_unique<Bpe>(json, alphabet);
   if (type == "Unigram") return std::make_unique<Unigram>(json, alphabet);

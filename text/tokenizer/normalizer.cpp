@@ -40,7 +40,7 @@ class Replace final : public Normalizer {
     finder_(text.text, [&](std::size_t begin, std::size_t end) {
       if (!out) out.emplace(text);
       out->keep(last, begin);
-      // The library's offsets: from the last character that goes.
+      // Like the library, the offsets start at the last replaced character.
       std::size_t from = std::max(begin + 1, end) - 1;
       while (from > begin && (static_cast<unsigned char>(text.text[from]) & 0xC0) == 0x80) --from;
       out->replace(from, end, content_);
@@ -57,7 +57,7 @@ class Replace final : public Normalizer {
   std::string content_;
 };
 
-/// What becomes of each character: nothing (it goes), another one, or itself.
+/// Maps each character to nothing (removing it), to another one, or to itself.
 class MapCharacters final : public Normalizer {
  public:
   using Map = std::optional<char32_t> (*)(char32_t);
@@ -87,7 +87,7 @@ std::optional<char32_t> without_accents(char32_t c) {
   return is_accent(c) ? std::nullopt : std::optional(c);
 }
 
-// Controls go, what is blank in some way becomes a space.
+// Removes control characters; replaces blanks of any kind by a space.
 std::optional<char32_t> nmt(char32_t c) {
   if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return {};
   const bool blank = (c >= 9 && c <= 0xD) || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
@@ -95,7 +95,7 @@ std::optional<char32_t> nmt(char32_t c) {
   return blank ? U' ' : c;
 }
 
-/// Each byte as a character, as the pre-tokenizer of that name shows it.
+/// Replaces each byte by a printable character, like the pre-tokenizer of that name.
 class ByteLevelNormalizer final : public Normalizer {
  public:
   void apply(TrackedText& text) const override {

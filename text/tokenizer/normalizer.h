@@ -6,13 +6,13 @@
 
 namespace qtrain {
 
-/// A step that rewrites text before it is cut into pieces.
+/// A step that rewrites text before it is split into pieces.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual void apply(TrackedText& text) const = 0;
 };
-/// From the `normalizer` of a tokenizer.json; null for none. Unknown types are input errors.
+/// From the `normalizer` of a tokenizer.json; null for none. Throws ErrorKind::input for unknown types.
 std::unique_ptr<Normalizer> make_normalizer(const JsonView& json);
 
 }  // namespace qtrain

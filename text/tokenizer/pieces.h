@@ -10,8 +10,8 @@
 
 namespace qtrain {
 
-/// How many bytes the rules of a tokenizer may add to a text. The largest decomposition of Unicode makes 33 bytes of 3,
-/// and ByteLevel twice that; rules that multiply text, one after the other, would have no end.
+/// Limits how many bytes a tokenizer's rules may add to a text. Unicode's largest decomposition turns 3 bytes into 33,
+/// and ByteLevel doubles that; chained rules that multiply text would otherwise be unbounded.
 class TextGrowth {
  public:
   explicit TextGrowth(std::size_t given) : given_(given), left_(kFree + kTimes * given) {}
@@ -20,8 +20,8 @@ class TextGrowth {
       fail(ErrorKind::input,
            {.cause = "rules of the tokenizer add more than " + std::to_string(kFree + kTimes * given_) +
                      " bytes to a text of " + std::to_string(given_),
-            .remedy = "a normalizer or pre-tokenizer in tokenizer.json multiplies text: look at its "
-                      "Replace and Prepend rules, or fetch the file again"});
+            .remedy = "a normalizer or pre-tokenizer in tokenizer.json multiplies text: check its Replace and Prepend "
+                      "rules, or download the file again"});
     left_ -= bytes;
   }
 
@@ -30,13 +30,13 @@ class TextGrowth {
   std::size_t given_, left_;
 };
 
-/// Text on its way through a tokenizer, and where each of its bytes came from in the text that was given.
+/// Text passing through a tokenizer, with the position of each byte in the original text.
 struct TrackedText {
   std::string text;
-  /// Source range of each byte; empty while text is the source from `base` on, byte for byte.
+  /// Source range of each byte; empty while `text` equals the source from `base` on.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> source = {};
   std::size_t base = 0;
-  TextGrowth* growth = nullptr;  ///< null: without a limit
+  TextGrowth* growth = nullptr;  ///< null: unlimited
 
   std::pair<std::size_t, std::size_t> source_of(std::size_t begin, std::size_t end) const {
     if (source.empty()) return {base + begin, base + end};
@@ -54,7 +54,7 @@ struct TrackedText {
   }
 };
 
-/// Builds a TrackedText from pieces of another one.
+/// Builds a TrackedText from parts of another one.
 class TrackedBuilder {
  public:
   explicit TrackedBuilder(const TrackedText& from) : from_(from) {
@@ -63,7 +63,7 @@ class TrackedBuilder {
     out_.text.reserve(from.text.size() + from.text.size() / 4);
     out_.source.reserve(from.text.size() + from.text.size() / 4);
   }
-  /// Bytes [begin, end) of the original, unchanged.
+  /// Appends bytes [begin, end) of the original unchanged.
   void keep(std::size_t begin, std::size_t end) {
     out_.text.append(from_.text, begin, end - begin);
     if (from_.source.empty()) {
@@ -73,7 +73,7 @@ class TrackedBuilder {
                          from_.source.begin() + static_cast<std::ptrdiff_t>(end));
     }
   }
-  /// `text` in place of bytes [begin, end); an empty range for something that was not there.
+  /// Appends `text` in place of bytes [begin, end); an empty range for insertions.
   void replace(std::size_t begin, std::size_t end, std::string_view text) {
     if (from_.growth && text.size() > end - begin) from_.growth->add(text.size() - (end - begin));
     out_.text.append(text);
@@ -84,7 +84,7 @@ class TrackedBuilder {
   TrackedText take() { return std::move(out_); }
 
  private:
-  // As in the library, what was not there takes its place from the character behind it.
+  // Like the library, takes the position of an insertion from the following character.
   std::pair<std::size_t, std::size_t> nothing_at(std::size_t at) const {
     std::size_t end = at;
     if (end < from_.text.size()) ++end;

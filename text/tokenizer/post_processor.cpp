@@ -26,7 +26,7 @@ SpecialFrame read_template(const JsonView& json) {
   return frame;
 }
 
-// ["[SEP]", 102]
+// Format: ["[SEP]", 102]
 std::vector<std::int32_t> one_token(const JsonView& pair) {
   return {token_id(pair.entry(1))};
 }

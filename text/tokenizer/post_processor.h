@@ -6,12 +6,12 @@
 
 namespace qtrain {
 
-/// The ids that go before and after a text: BOS, EOS and their like.
+/// The ids added before and after a text, such as BOS and EOS.
 struct SpecialFrame {
   std::vector<std::int32_t> before, after;
 };
 /// From the `post_processor` of a tokenizer.json: TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel
-/// (which adds nothing) and sequences of them. Unknown types are input errors.
+/// (which adds nothing) and sequences of them. Throws ErrorKind::input for unknown types.
 SpecialFrame make_special_frame(const JsonView& json);
 
 }  // namespace qtrain

@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-// Rebuilds the text piece by piece; `f` appends what becomes of one.
+// Rebuilds the text piece by piece; `f` appends the new text of a piece.
 template <class F>
 void rewrite(PreTokens& tokens, F&& f) {
   TrackedBuilder out(tokens.text);
@@ -24,7 +24,7 @@ void rewrite(PreTokens& tokens, F&& f) {
   tokens.pieces = std::move(pieces);
 }
 
-// GPT-2's expression, as the tokenizers library writes it.
+// GPT-2's expression as written in the tokenizers library.
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 class ByteLevel final : public PreTokenizer {
@@ -69,7 +69,7 @@ class Metaspace final : public PreTokenizer {
         split_({.finder = find_literal(replacement_), .behavior = Behavior::merged_with_next}),
         splits_(json.flag("split", true)) {
     if (scheme_ != "always" && scheme_ != "first" && scheme_ != "never")
-      fail(ErrorKind::input, {.cause = "prepend_scheme \"" + scheme_ + "\" is not known"});
+      fail(ErrorKind::input, {.cause = "prepend_scheme \"" + scheme_ + "\" is unknown"});
   }
   void apply(PreTokens& tokens) const override {
     rewrite(tokens, [&](TrackedBuilder& out, const Piece& p) {
@@ -89,7 +89,7 @@ class Metaspace final : public PreTokenizer {
   }
 
  private:
-  // Older files say add_prefix_space instead of prepend_scheme.
+  // Older files have add_prefix_space instead of prepend_scheme.
   static std::string scheme_of(const JsonView& json) {
     return json.text("prepend_scheme", json.flag("add_prefix_space", true) ? "always" : "never");
   }
@@ -114,7 +114,7 @@ class PreTokenizerSequence final : public PreTokenizer {
 };
 
 Splitter::Rule whitespace_rule() {
-  // Runs of word characters, and runs of what is neither word nor space.
+  // Runs of word characters, and runs of characters that are neither word characters nor spaces.
   return {.finder =
               [](std::string_view text, const Regex::OnMatch& on_match) {
                 const auto kind = [](char32_t c) { return is_word_char(c) ? 1 : is_white_space(c) ? 0 : 2; };
@@ -135,7 +135,7 @@ Splitter::Rule whitespace_rule() {
           .invert = true};
 }
 
-// Runs of one script with what has none; as in the library, what has none at the beginning is lost.
+// Runs of one script, including characters without a script; like the library, drops such characters at the beginning.
 Splitter::Rule scripts_rule() {
   return {.finder =
               [](std::string_view text, const Regex::OnMatch& on_match) {

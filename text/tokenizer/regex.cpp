@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::uint32_t kMatchLimit = 20'000'000;  // backtracking points for one match
+constexpr std::uint32_t kMatchLimit = 20'000'000;  // backtracking steps per match
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 
 struct FreeMatch {
@@ -44,10 +44,10 @@ struct Regex::Code {
 
   std::string pattern;
   pcre2_code* code = nullptr;
-  bool compiled = false;  // to machine code
+  bool compiled = false;  // whether JIT compilation succeeded
 };
 
-/// What one search needs besides the expression.
+/// Match state of one search.
 class Regex::Matcher {
  public:
   explicit Matcher(const Code& code)
@@ -56,7 +56,7 @@ class Regex::Matcher {
     pcre2_set_match_limit(limits_.get(), kMatchLimit);
     pcre2_set_heap_limit(limits_.get(), kHeapLimitKib);
   }
-  /// Finds the next match at or behind `from`.
+  /// Finds the next match at or after `from`.
   bool find(std::string_view text, std::size_t from) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
@@ -67,7 +67,7 @@ class Regex::Matcher {
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0)
       fail(ErrorKind::input, {.cause = "the regular expression " + code_.pattern +
-                                       " of tokenizer.json gave up on a text: " + error_text(rc)});
+                                       " in tokenizer.json failed on a text: " + error_text(rc)});
     return true;
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }
@@ -88,7 +88,7 @@ void Regex::each_match(std::string_view text, const OnMatch& f) const {
   std::size_t from = 0, last_end = kNone;
   while (from <= text.size() && matcher.find(text, from)) {
     const std::size_t begin = matcher.begin(), end = matcher.end();
-    if (begin == end && end == last_end) {  // go on behind the next character
+    if (begin == end && end == last_end) {  // continue after the next character
       do ++from;
       while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80);
       continue;

@@ -7,17 +7,17 @@
 
 namespace qtrain {
 
-/// A Unicode regular expression (PCRE2, compiled to machine code where it can be) with the meaning that the tokenizers
-/// library gives it. Matching is safe from several threads.
+/// A Unicode regular expression with the semantics of the tokenizers library (PCRE2, JIT-compiled where possible).
+/// Matching is thread-safe.
 class Regex {
  public:
-  /// Receives the bytes [begin, end) of a match.
+  /// Receives the byte range [begin, end) of a match.
   using OnMatch = std::function<void(std::size_t begin, std::size_t end)>;
 
-  /// Errors (ErrorKind::input): not a valid expression, or a construct that is not supported.
+  /// Throws ErrorKind::input for an invalid expression or an unsupported construct.
   explicit Regex(const std::string& pattern);
-  /// Calls f for each match in valid UTF-8 text, left to right; empty matches too, unless they touch the one before.
-  /// Errors (ErrorKind::input): the match limit, so that no text makes an expression run for ever.
+  /// Calls f for each match in valid UTF-8 text, from left to right, including empty matches unless they touch the
+  /// previous one. Throws ErrorKind::input at the match limit, so that no text makes an expression run forever.
   void each_match(std::string_view text, const OnMatch& f) const;
 
  private:

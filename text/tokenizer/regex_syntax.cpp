@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view kSpaces =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
-// Besides letters, marks, digits and connectors: the library's word characters below U+0100 and circled letters.
+// Besides letters, marks, digits and connectors: further word characters of the library, some below U+0100 and circled
+// letters.
 constexpr std::string_view kMoreWordCharacters =
     R"(\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 constexpr std::array<std::string_view, 37> kCategories = {
@@ -27,7 +28,7 @@ std::string spelled(const CodePointRange& r) {
                                          static_cast<std::uint32_t>(r.last));
 }
 
-// The inside of a character class for a general category.
+// Contents of a character class for a general category.
 std::string category_class(std::string_view name) {
   std::string body = fmt::format("\\p{{{}}}", name);
   for (const CodePointRange& r : characters_since_unicode_14())
@@ -45,7 +46,7 @@ std::string word_class() {
   return category_class("L") + category_class("M") + category_class("Nd") + std::string(kMoreWordCharacters);
 }
 
-/// Rewrites one expression from left to right.
+/// Translates one expression from left to right.
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
@@ -80,7 +81,7 @@ class Translator {
     at_ += n;
   }
 
-  // In a class: `body` among its members. Outside: a class of its own.
+  // In a class: adds `body` to its members. Outside: makes it a class of its own.
   void put_class(const std::string& body, char escape_letter) {
     const bool negated = escape_letter >= 'A' && escape_letter <= 'Z';
     if (depth_ > 0 && negated) refuse(fmt::format("\\{} in a character class", escape_letter));
@@ -90,7 +91,7 @@ class Translator {
   void escape() {
     const char c = peek();
     if (c == 'S' && depth_ > 0) {
-      out_ += R"(\S\x{180E})";  // a space to PCRE2 only
+      out_ += R"(\S\x{180E})";  // a space only for PCRE2
       at_ += 2;
       return;
     }
@@ -157,7 +158,7 @@ class Translator {
     if (at_ < in_.size() && in_[at_] == ']') refuse("an empty character class");
   }
 
-  // A class inside a class is a union; PCRE2 has no notation for it, but its members can stand in the outer one.
+  // A nested class is a union; PCRE2 has no notation for it, but its members can be added to the outer class.
   void class_character(char c) {
     if (c == '&' && peek() == '&') refuse("an intersection of character classes");
     if (c == '[' && (peek() == ':' || peek() == '^')) refuse("a nested character class");
@@ -179,7 +180,7 @@ class Translator {
     const std::string_view inside = close == std::string_view::npos ? "" : in_.substr(at_ + 1, close - at_ - 1);
     const bool counts = !inside.empty() && inside.find_first_not_of("0123456789,") == std::string_view::npos;
     if (!counts) {
-      out_ += "\\{";  // a literal
+      out_ += "\\{";  // a literal brace
       ++at_;
       return;
     }

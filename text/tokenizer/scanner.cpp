@@ -10,11 +10,11 @@
 namespace qtrain {
 namespace {
 
-/// What the expressions ask about a character.
+/// Character kinds that the expressions distinguish.
 enum class CharKind : std::uint8_t { other, letter, number, space, line_end };
 
 CharKind category_kind(int category) {
-  // As utf8proc numbers them: 1..5 are letters, 9..11 numbers.
+  // utf8proc's numbering: 1..5 are letters, 9..11 numbers.
   if (category >= 1 && category <= 5) return CharKind::letter;
   return category >= 9 && category <= 11 ? CharKind::number : CharKind::other;
 }
@@ -33,11 +33,11 @@ std::vector<CharKind> make_kinds() {
   return kinds;
 }
 
-/// What differs from one expression to the next.
+/// The differences between the expressions.
 struct ScanRule {
   std::string_view pattern;
   bool words_take_any = false;        ///< [^\r\n\p{L}\p{N}]?\p{L}+ instead of  ?\p{L}+
-  bool case_folded = false;           ///< of 's, 't, 're, ...
+  bool case_folded = false;           ///< for 's, 't, 're, ...
   std::size_t digits = 0;             ///< \p{N}{1,digits}; 0:  ?\p{N}+
   bool signs_take_line_ends = false;  ///< [^\s\p{L}\p{N}]+[\r\n]*, and \s*[\r\n]+ by itself
 };
@@ -58,7 +58,7 @@ constexpr ScanRule kRules[] = {
      .signs_take_line_ends = true},
 };
 
-/// One pass over a text of valid UTF-8. Every character belongs to a match.
+/// Scans valid UTF-8 text in one pass. Every character belongs to a match.
 class Scanner {
  public:
   Scanner(const ScanRule& rule, const std::vector<CharKind>& kinds, std::string_view text)
@@ -84,7 +84,7 @@ class Scanner {
   }
   static bool is_blank(CharKind kind) { return kind == CharKind::space || kind == CharKind::line_end; }
 
-  /// The end of a run of one kind, of at most `most` characters (0: any).
+  /// The end of a run of one kind, of at most `most` characters (0: unlimited).
   std::size_t run_of(CharKind kind, std::size_t i, std::size_t most = 0) const {
     for (std::size_t n = 0; i < text_.size() && (most == 0 || n < most); ++n) {
       const Char c = at(i);
@@ -94,14 +94,14 @@ class Scanner {
     return i;
   }
 
-  /// The end of 's, 't, 're, 've, 'm, 'll or 'd behind the apostrophe; 0: none.
+  /// The end of 's, 't, 're, 've, 'm, 'll or 'd after the apostrophe; 0: none.
   std::size_t contraction(std::size_t i) const {
     const auto letter = [&](std::size_t k) -> char {
       if (k >= text_.size()) return '\0';
       const bool capital = text_[k] >= 'A' && text_[k] <= 'Z';
       return capital && rule_.case_folded ? static_cast<char>(text_[k] | 0x20) : text_[k];
     };
-    // The long s is an s without case.
+    // The long s counts as an s when case is ignored.
     if (rule_.case_folded && text_.substr(i).starts_with("\xC5\xBF")) return i + 2;
     const char first = letter(i), second = letter(i + 1);
     if (first == 's' || first == 't' || first == 'm' || first == 'd') return i + 1;
@@ -131,7 +131,7 @@ class Scanner {
     return rule_.signs_take_line_ends ? run_of(CharKind::line_end, i) : i;
   }
 
-  // \s*[\r\n]+ ends behind the last line end of the blanks; \s+(?!\S) leaves one blank to what follows.
+  // \s*[\r\n]+ ends after the last line end of the blanks; \s+(?!\S) leaves one blank to the next match.
   std::size_t blanks(std::size_t begin) const {
     std::size_t end = begin, last = begin, behind_line_end = 0;
     while (end < text_.size()) {

@@ -11,14 +11,14 @@
 namespace qtrain {
 namespace {
 
-/// A tokenizer.model through libsentencepiece, with the added tokens of tokenizer_config.json cut out first.
+/// A tokenizer.model used through libsentencepiece, with the added tokens of tokenizer_config.json split off first.
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  /// What tokenizer_config.json says of texts with special tokens.
+  /// Settings of tokenizer_config.json for texts with special tokens.
   struct Rules {
-    bool legacy = false;  ///< every stretch between special tokens begins like a text, with a blank
+    bool legacy = false;  ///< every stretch between special tokens starts with a blank, like a whole text
     bool split_special_tokens = false;
-    std::optional<bool> add_prefix_space = {};  ///< whether a text begins with a blank; absent: as the model says
+    std::optional<bool> add_prefix_space = {};  ///< whether texts start with a blank; absent: as in the model
   };
 
   SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added, const Rules& rules)
@@ -55,7 +55,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     return out;
   }
 
-  // Runs of ordinary pieces go through sentencepiece, added tokens stand between them as they are.
+  // Runs of ordinary pieces are decoded by sentencepiece; added tokens are inserted unchanged.
   std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override {
     std::string text;
     std::vector<int> run;
@@ -114,10 +114,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     const std::string other = token(t.id);
     if (!other.empty() && other != t.content)
       fail(ErrorKind::input,
-           {.cause = "\"" + other + "\" and \"" + t.content + "\" have one id, " + std::to_string(t.id),
-            .remedy = "fetch the tokenizer's files again"});
+           {.cause = "\"" + other + "\" and \"" + t.content + "\" share the id " + std::to_string(t.id),
+            .remedy = "download the tokenizer files again"});
   }
-  /// Pieces that users have defined are added tokens to transformers: blanks around them are as around those.
+  /// transformers treats user-defined pieces as added tokens, also in how blanks around them are handled.
   void add_defined_pieces(const std::filesystem::path& file) {
     for (const auto& piece : read_sentencepiece_model(file).pieces)
       if (piece.kind == SentencePieceModel::Kind::user_defined) add_token({.content = piece.text, .normalized = false});
@@ -126,8 +126,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     out.ids.push_back(id);
     out.offsets.emplace_back(begin, end);
   }
-  /// The model without the blank that it puts in front of texts, and without that which it takes from the beginning of
-  /// what it decodes. Messages in a protocol buffer that come again are merged: their last values count.
+  /// Loads the model without the blank that it adds to texts, and without removing one when decoding. Repeated messages
+  /// in a protocol buffer are merged, with the last values winning.
   void load_variants(const std::filesystem::path& file, const Rules& rules) {
     const std::string model = read_text(file);
     const auto load = [&](auto& processor, std::string_view normalizer_spec) {
@@ -140,8 +140,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     keeps_blanks_ = !read_sentencepiece_model(file).remove_extra_whitespaces;
   }
 
-  /// As transformers: the blank stands at the beginning of the whole text, or of every stretch, unless there is one
-  /// already, or none is asked for.
+  /// Like transformers: adds the blank at the beginning of the whole text, or of every stretch, unless there already is
+  /// one, or none is wanted.
   const sentencepiece::SentencePieceProcessor& encoder_of(std::string_view text, std::size_t base) const {
     const bool blank = text.starts_with(' ') || text.starts_with("\u2581"),
                bare = blank ? keeps_blanks_ : !prefixes_ || (base > 0 && !legacy_);

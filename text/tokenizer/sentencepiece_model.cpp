@@ -14,12 +14,12 @@ using Model = SentencePieceModel;
 
 /// One field of a protocol buffer message: a number, or bytes.
 struct Field {
-  std::uint64_t number = 0;  ///< of the field
+  std::uint64_t number = 0;  ///< field number
   std::uint64_t value = 0;
   std::string_view bytes;
 };
 
-/// Takes the fields of a message one by one; anything that is none is an input error.
+/// Reads the fields of a message one by one; throws ErrorKind::input for anything else.
 class Fields {
  public:
   Fields(std::string_view message, const std::filesystem::path& file) : rest_(message), file_(file) {}
@@ -27,7 +27,7 @@ class Fields {
   [[noreturn]] void refuse() const {
     fail(ErrorKind::input, {.cause = "is not a sentencepiece model",
                             .place = file_.string(),
-                            .remedy = "the file is damaged or of another kind: fetch it again"});
+                            .remedy = "the file is damaged or of another kind: download it again"});
   }
   bool next(Field& field) {
     if (rest_.empty()) return false;

@@ -27,7 +27,7 @@ Parts find_parts(std::string_view text, const Splitter::Rule& rule) {
   return parts;
 }
 
-// A match joins the part before it, unless that is a match too.
+// A match joins the previous part, unless that is a match too.
 Parts merge_with_previous(const Parts& parts) {
   Parts out;
   bool previous_matched = false;
@@ -127,7 +127,7 @@ Behavior behavior_named(const std::string& name) {
                                                               {"Contiguous", Behavior::contiguous}};
   for (const auto& [known, value] : kNames)
     if (known == name) return value;
-  fail(ErrorKind::input, {.cause = "split behavior \"" + name + "\" is not known"});
+  fail(ErrorKind::input, {.cause = "split behavior \"" + name + "\" is unknown"});
 }
 
 void Splitter::split_isolated(std::string_view text, Piece piece, std::vector<Piece>& out) const {

@@ -10,10 +10,10 @@
 
 namespace qtrain {
 
-/// Finds the matches of some pattern in a piece, left to right.
+/// Finds the matches of a pattern in a piece, from left to right.
 using Finder = std::function<void(std::string_view piece, const Regex::OnMatch& on_match)>;
 
-/// Each character that satisfies a predicate; `runs`: neighbors together.
+/// Finds each character that satisfies a predicate; `runs`: merges neighbors.
 enum class Grouping : std::uint8_t { single, runs };
 Finder find_characters(bool (*matches)(char32_t), Grouping grouping);
 Finder find_literal(std::string pattern);
@@ -21,17 +21,17 @@ Finder find_regex(const std::string& pattern);
 /// {"String": ...} or {"Regex": ...}.
 Finder find_pattern(const JsonView& pattern);
 
-/// What becomes of the text that matched.
+/// What to do with matched text.
 enum class Behavior : std::uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behavior behavior_named(const std::string& name);
 
-/// Cuts pieces at the matches of a pattern.
+/// Splits pieces at the matches of a pattern.
 class Splitter final : public PreTokenizer {
  public:
   struct Rule {
     Finder finder;
     Behavior behavior = Behavior::isolated;
-    bool invert = false;  ///< what did not match counts as the match
+    bool invert = false;  ///< treat the unmatched text as matches
   };
   explicit Splitter(Rule rule) : rule_(std::move(rule)) {}
   void apply(PreTokens& tokens) const override;

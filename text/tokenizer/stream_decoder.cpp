@@ -7,11 +7,11 @@
 namespace qtrain {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // stands for bytes that are not a whole character (yet)
-constexpr std::size_t kMaxHeldBack = 16;                   // ids
-constexpr std::size_t kMaxBytes = 8;                       // ids of whole characters spelled in bytes
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // replaces bytes of an incomplete character
+constexpr std::size_t kMaxHeldBack = 16;                   // number of ids
+constexpr std::size_t kMaxBytes = 8;                       // number of ids for a complete character spelled in bytes
 
-// <0x0A>. Decoders may judge a run of these as a whole, so that a broken byte changes the characters before it.
+// Recognizes <0x0A>. Decoders may treat a run of these as a whole, so that a broken byte changes earlier characters.
 bool is_byte_token(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
@@ -22,7 +22,7 @@ bool is_blank(std::string_view text) {
   return true;
 }
 
-// What `all` has behind the text it shares with `shown`, in whole characters.
+// What follows in `all` after the prefix it shares with `shown`, in whole characters.
 std::string_view rest(std::string_view all, std::string_view shown) {
   const auto differs = std::mismatch(all.begin(), all.end(), shown.begin(), shown.end()).first;
   auto at = static_cast<std::size_t>(differs - all.begin());
@@ -32,7 +32,7 @@ std::string_view rest(std::string_view all, std::string_view shown) {
 
 }  // namespace
 
-// Decoders may take blanks from the beginning of a text, so the token stands behind itself.
+// Decodes the token after itself, since decoders may strip blanks at the beginning of a text.
 std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id) {
   const std::int32_t twice[] = {id, id};
   std::string text = tokenizer.decode(twice);
@@ -44,9 +44,9 @@ std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id) {
   return raw_bytes(token, bytes) ? bytes : text;
 }
 
-// Decoders look at neighbors (a leading space goes, bytes join to characters), so the ids whose text came last are
-// decoded again in front of the new ones: the first `context_` of ids_. As blanks at the beginning may go all together,
-// the context begins with ids that have more than blanks, the first `visible_`, as soon as there were any.
+// Decoders depend on neighbors (a leading space is removed, bytes join to characters), so the ids of the latest text
+// are decoded again before the new ones: the first `context_` of ids_. Since all leading blanks may be removed, the
+// context starts with the first `visible_` ids, which contain more than blanks, once there are any.
 std::string StreamDecoder::push(std::int32_t id) {
   ids_.push_back(id);
   const std::size_t held = ids_.size() - context_;

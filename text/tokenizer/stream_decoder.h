@@ -7,16 +7,16 @@
 
 namespace qtrain {
 
-/// The bytes that a token stands for within a text: of a part of a character, those of the part.
+/// The bytes that a token represents within a text; possibly only a part of a character.
 std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id);
 
-/// Turns ids that arrive one by one into text; holds back bytes of an unfinished character.
+/// Converts ids that arrive one by one to text; holds back the bytes of an incomplete character.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options) : tokenizer_(tokenizer), options_(options) {}
-  /// The text that the id adds, possibly empty.
+  /// Returns the text that the id adds, possibly empty.
   std::string push(std::int32_t id);
-  /// What was held back.
+  /// Returns what was held back.
   std::string finish();
 
  private:

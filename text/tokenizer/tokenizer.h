@@ -15,7 +15,7 @@
 namespace qtrain {
 
 struct EncodeOptions {
-  bool add_special = true;  ///< what the post-processor adds: BOS, EOS
+  bool add_special = true;  ///< add what the post-processor adds: BOS, EOS
 };
 struct DecodeOptions {
   bool skip_special = false;
@@ -25,14 +25,14 @@ struct DecodeOptions {
 struct SpecialTokens {
   std::map<std::string, std::string> named;  ///< "bos_token" -> "<s>", ...: the variables of chat templates
   std::optional<std::int32_t> bos_id, eos_id, pad_id, unk_id;
-  bool add_bos = false, add_eos = false;  ///< whether encode(add_special) puts them
+  bool add_bos = false, add_eos = false;  ///< whether encode(add_special) adds them
 };
 
-/// Text to token ids and back. Safe to use from several threads.
+/// Converts text to token ids and back. Thread-safe.
 class Tokenizer {
  public:
-  /// Ids and the bytes of the text that each stands for: [begin, end). Unlike the library's, they are never trimmed
-  /// (`trim_offsets`): a token's space belongs to it.
+  /// Ids and the byte range [begin, end) of each. Unlike in the library, they are never trimmed (`trim_offsets`): a
+  /// token includes its space.
   struct Encoding {
     std::vector<std::int32_t> ids;
     std::vector<std::pair<std::size_t, std::size_t>> offsets;
@@ -41,9 +41,9 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const = 0;
   virtual Encoding encode_with_offsets(std::string_view text, EncodeOptions options = {}) const = 0;
-  /// An id outside the vocabulary, as models with padded embeddings choose them, has no text.
+  /// An id outside the vocabulary, which models with padded embeddings may choose, has no text.
   virtual std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const = 0;
-  /// Ids are in [0, size()), added tokens included.
+  /// Ids are in [0, size()), including added tokens.
   virtual std::int32_t size() const = 0;
   virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
   virtual std::string token(std::int32_t id) const = 0;

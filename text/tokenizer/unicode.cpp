@@ -29,7 +29,7 @@ Lead lead_of(unsigned char b) {
   return {0, 0, 0};
 }
 
-// How many bytes from `at` belong to the longest beginning of a character; `whole` when it is complete.
+// Number of bytes from `at` in the longest prefix of a character; sets `whole` if it is complete.
 std::size_t prefix_size(std::string_view s, std::size_t at, bool& whole) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   whole = byte(at) < 0x80;
@@ -55,7 +55,7 @@ const CodePointRange* find_range(const std::vector<CodePointRange>& ranges, char
   return it != ranges.end() && it->first <= c ? &*it : nullptr;
 }
 
-// GPT-2 shows printable Latin-1 bytes as they are and the other 68 as U+0100 + their number.
+// GPT-2 shows printable Latin-1 bytes as themselves and the other 68 as U+0100 + their index.
 constexpr std::array<char16_t, 256> kPrintable = [] {
   std::array<char16_t, 256> table{};
   char16_t next = 0x100;

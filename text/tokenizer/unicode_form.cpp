@@ -12,8 +12,8 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kLongStretch = 1024;  // bytes from which on sorting first pays: utf8proc sorts by insertion
-constexpr char32_t kTableEnd = 0x30000;     // above are rare ideographs and what has no form
+constexpr std::size_t kLongStretch = 1024;  // bytes from which sorting first pays off: utf8proc uses insertion sort
+constexpr char32_t kTableEnd = 0x30000;     // only rare ideographs and characters without normal forms above
 
 int options_of(std::string_view name) {
   const int compat = name.find('K') != std::string_view::npos ? UTF8PROC_COMPAT : 0;
@@ -45,7 +45,7 @@ UnicodeForm::UnicodeForm(std::string_view name) : options_(options_of(name)), in
     const bool composed = n > 1 || (n == 1 && parts[0] != static_cast<utf8proc_int32_t>(c));
     if (combining_class(c) != 0 || n == 0) inert_[c] = false;
     if (!composed) continue;
-    // A composed character is its own NFC only if composing gives it back.
+    // A composed character is its own NFC only if composition restores it.
     std::string self, form;
     append_utf8(self, c);
     append_part(self, form);
@@ -88,7 +88,7 @@ std::string UnicodeForm::in_order(std::string_view part) const {
   return sorted;
 }
 
-// In canonical order.
+// Decomposes into parts in canonical order.
 std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) const {
   const int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (options_ & UTF8PROC_COMPAT);
   std::vector<Part> parts;
@@ -112,12 +112,12 @@ std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) cons
   return parts;
 }
 
-// As in the library, a character of the form comes from the first of the characters whose parts it took, and one that
-// took no first part from the character in front.
+// Like the library, maps a character of the form to the first of the characters whose parts it took, or if it took no
+// first part, to the previous character.
 void UnicodeForm::put_form(const Change& change, TrackedBuilder& out) const {
   const auto& [start, stretch, form] = change;
   std::vector<Part> parts = parts_of(stretch);
-  std::size_t first_unused = 0, from = 0, at = 0;  // `at`: the next character of the stretch, `from` the one before
+  std::size_t first_unused = 0, from = 0, at = 0;  // `at`: next character of the stretch; `from`: previous one
   for (std::size_t i = 0; i < form.size();) {
     const std::string_view character = form.substr(i, utf8_at(form, i).size);
     i += character.size();
@@ -140,11 +140,11 @@ void UnicodeForm::put_form(const Change& change, TrackedBuilder& out) const {
   }
 }
 
-// Stretches that begin with an inert character and go on with others are normalized by themselves.
+// Normalizes stretches separately that start with an inert character and continue with others.
 void UnicodeForm::apply(TrackedText& text) const {
   if (is_ascii(text.text)) return;
   std::optional<TrackedBuilder> out;
-  std::size_t kept = 0;  // up to here the builder has it
+  std::size_t kept = 0;  // end of what the builder already has
   const std::string_view all = text.text;
   std::size_t start = 0, next = 0;
   for (std::size_t at = 0; at < all.size(); at = next) {

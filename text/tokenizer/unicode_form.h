@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// NFC, NFD, NFKC, NFKD by their names.
+/// NFC, NFD, NFKC or NFKD, by name.
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(std::string_view name);
@@ -15,7 +15,8 @@ class UnicodeForm final : public Normalizer {
   bool is_inert(char32_t c) const { return c < inert_.size() ? inert_[c] : false; }
   void append_form(std::string_view stretch, std::string& out) const;
   void append_part(std::string_view part, std::string& out) const;
-  /// A character of a full decomposition, and how many characters of the text it stands for: 1 for the first of each.
+  /// A character of a full decomposition, and the number of text characters that it starts: 1 for the first of each,
+  /// otherwise 0.
   struct Part {
     char32_t value;
     std::uint32_t given;
@@ -23,7 +24,7 @@ class UnicodeForm final : public Normalizer {
   };
   std::vector<Part> parts_of(std::string_view text) const;
   std::string in_order(std::string_view part) const;
-  /// A stretch of the text and what becomes of it.
+  /// A stretch of the text and its normalized form.
   struct Change {
     std::size_t start;
     std::string_view stretch, form;
@@ -31,7 +32,7 @@ class UnicodeForm final : public Normalizer {
   void put_form(const Change& change, TrackedBuilder& out) const;
 
   int options_ = 0;
-  // Characters that stay as they are and that nothing behind them or in front of them reaches across.
+  // Characters that stay unchanged and across which nothing is reordered or composed.
   std::vector<bool> inert_;
 };
 

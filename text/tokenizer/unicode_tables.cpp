@@ -76,7 +76,7 @@ const std::vector<CodePointRange>& not_yet_punctuation() {
   return kRows;
 }
 
-// The other way round (ASCII left out).
+// Punctuation for the Punctuation pre-tokenizer, but not general category P (without ASCII).
 const std::vector<CodePointRange>& once_punctuation() {
   static const std::vector<CodePointRange> kRows = {
       {0x166d, 0x166d},
@@ -85,7 +85,7 @@ const std::vector<CodePointRange>& once_punctuation() {
   return kRows;
 }
 
-// Characters that the normal forms know (others stay).
+// Characters known to the normal forms (others stay unchanged).
 const std::vector<CodePointRange>& normal_form_characters() {
   static const std::vector<CodePointRange> kRows = {
       {0x0, 0x377},       {0x37a, 0x37f},     {0x384, 0x38a},     {0x38c, 0x38c},     {0x38e, 0x3a1},
@@ -145,7 +145,7 @@ const std::vector<CodePointRange>& normal_form_characters() {
   return kRows;
 }
 
-// What StripAccents takes away.
+// Characters that StripAccents removes.
 const std::vector<CodePointRange>& accent_characters() {
   static const std::vector<CodePointRange> kRows = {
       {0x300, 0x36f},     {0x483, 0x489},     {0x591, 0x5bd},     {0x5bf, 0x5bf},     {0x5c1, 0x5c2},

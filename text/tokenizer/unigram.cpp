@@ -30,8 +30,8 @@ double power_of_ten(int exponent) {
   return std::strtod(fmt::format("1e{}", exponent).c_str(), nullptr);
 }
 
-// The library does not round a decimal number once, to the nearest double, but twice: its digits, and these times or
-// over a power of ten. Where paths would be equal the last bit decides. (Files hold the shortest digits of a double.)
+// The library rounds a decimal number twice: its digits, then their product or quotient with a power of ten. The last
+// bit decides between paths of equal score. (Files contain the shortest digits of a double.)
 double score_as_the_library_reads_it(double exact) {
   char text[32];
   const char* const end = std::to_chars(text, text + sizeof text, exact, std::chars_format::scientific).ptr;
@@ -83,15 +83,15 @@ std::optional<std::int32_t> Unigram::id_of(std::string_view token) const {
   return id < 0 ? std::nullopt : std::optional(id);
 }
 
-// best[e]: the best token that ends at byte e and the score of the path up to there.
+// best[e]: the best token that ends at byte e, and the score of the path to that point.
 std::vector<Unigram::Node> Unigram::best_path(std::string_view piece) const {
   std::vector<Node> best(piece.size() + 1);
   const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t id, double score) {
     const double path = best[begin].score + score;
     if (best[end].begin != kNowhere && path <= best[end].score) return;
     if (id < 0)
-      fail(ErrorKind::input, {.cause = "the text has a character that is not in the vocabulary, and there is no "
-                                       "unknown token"});
+      fail(ErrorKind::input,
+           {.cause = "the text has a character outside the vocabulary, and there is no unknown token"});
     best[end] = {path, id, static_cast<std::uint32_t>(begin)};
   };
   for (std::size_t begin = 0; begin < piece.size();) {
@@ -113,7 +113,7 @@ std::vector<Unigram::Node> Unigram::best_path(std::string_view piece) const {
   return best;
 }
 
-// Unknown characters in a row count as one token, which may be spelled in bytes.
+// Consecutive unknown characters count as one token, which may be spelled in bytes.
 void Unigram::append_run(std::string_view piece, PieceToken run, std::vector<PieceToken>& out) const {
   const std::string_view text = piece.substr(run.begin, run.end - run.begin);
   if (const std::int32_t id = vocabulary_.find(text); id >= 0) return out.push_back({id, run.begin, run.end});
@@ -129,7 +129,7 @@ void Unigram::append_run(std::string_view piece, PieceToken run, std::vector<Pie
 void Unigram::encode(std::string_view piece, std::vector<PieceToken>& out) const {
   if (piece.empty()) return;
   const std::vector<Node> best = best_path(piece);
-  std::vector<PieceToken> path;  // backwards
+  std::vector<PieceToken> path;  // in reverse
   for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = best[end].begin) {
     const Node& node = best[end];
     if (node.id == unk_ && !path.empty() && path.back().id == unk_)

@@ -20,11 +20,11 @@ Vocabulary::Vocabulary(const std::vector<std::pair<std::string_view, std::int64_
   known_.resize(static_cast<std::size_t>(end));
   for (const auto& [token, id] : entries) {
     if (known_[static_cast<std::size_t>(id)] && tokens_[static_cast<std::size_t>(id)] != token)
-      refuse(fmt::format("\"{}\" and \"{}\" have one id, {}", tokens_[static_cast<std::size_t>(id)], token, id));
+      refuse(fmt::format("\"{}\" and \"{}\" share the id {}", tokens_[static_cast<std::size_t>(id)], token, id));
     tokens_[static_cast<std::size_t>(id)] = token;
     known_[static_cast<std::size_t>(id)] = true;
   }
-  for (auto it = entries.rbegin(); it != entries.rend(); ++it)  // a token listed again has its last id
+  for (auto it = entries.rbegin(); it != entries.rend(); ++it)  // a repeated token has its last id
     ids_.insert(it->first, static_cast<std::int32_t>(it->second));
   count_ = static_cast<std::int32_t>(n);
 }

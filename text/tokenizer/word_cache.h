@@ -9,10 +9,10 @@
 
 namespace qtrain {
 
-/// The tokens of short words seen before; new words take the place of old ones. Safe to use from several threads.
+/// Caches the tokens of short words; new words evict old ones. Thread-safe.
 class WordCache {
  public:
-  /// Appends the tokens of the word, if it is there.
+  /// Appends the tokens of the word if it is cached.
   bool find(std::string_view word, std::uint64_t hash, std::vector<PieceToken>& out) const {
     if (word.size() > kMaxBytes) return false;
     const Shard& shard = shards_[hash % kShards];

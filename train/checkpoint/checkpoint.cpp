@@ -24,26 +24,26 @@ namespace fs = std::filesystem;
 constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMasters = "master_weights.safetensors";
-constexpr int kStateVersion = 2;  // 1: without what it takes to see whether a config fits
+constexpr int kStateVersion = 2;                                    // version 1 lacked the identity of the run
 constexpr const char* kFormerGemmChoices = "product_choices.json";  // in checkpoints before 0.1.0
-constexpr const char* kGemmChoices = "gemm_choices.json";           // of a GPU's GEMMs: they decide the last bits
+constexpr const char* kGemmChoices = "gemm_choices.json";  // GEMM algorithms of a GPU; they decide the last bits
 
 struct Member {
   const char* key;
   bool (Json::*is)() const noexcept;
 };
 
-// An object with these members of these types.
+// Reads an object and checks that these members exist with these types.
 Json read_members(const fs::path& file, std::initializer_list<Member> members) {
   Json object = read_json(file);
   for (const auto& [key, is] : members)
     if (!object.contains(key) || !(object[key].*is)())
       fail(ErrorKind::input,
-           {.cause = fmt::format("\"{}\" is missing or of another type", key), .place = file.string()});
+           {.cause = fmt::format("\"{}\" is missing or has the wrong type", key), .place = file.string()});
   return object;
 }
 
-// Trained base weights that the model files hold rounded.
+// Whether base weights are trained at higher precision than the model files store.
 bool has_masters(const TrainingObjects& run) {
   return run.setup.model->options().base == Update::trained && run.setup.saved_dtype != DType::f32;
 }
@@ -62,7 +62,7 @@ void write_trainer_state(const TrainingObjects& run, const fs::path& folder) {
   write_file(folder / kTrainerState, dump_json(trainer_state_json(run.state, run.training, run.plan), 2) + "\n");
 }
 
-// What is divided among ranks where anything is.
+// Writes the tensors, which may be sharded among ranks.
 void write_tensors(const TrainingObjects& run, const fs::path& folder, Writers writers) {
   write_model(run, folder, writers);
   if (run.training.save_only_model) return;
@@ -84,7 +84,7 @@ void write_states(const TrainingObjects& run, const fs::path& folder) {
 
 using WriteTensors = void (*)(const TrainingObjects& run, const fs::path& folder, Writers writers);
 
-// Of the rank that leads: its tensors, then those of the others in the same files.
+// Leading rank: writes its tensors, then waits while the others add theirs to the same files.
 void lead_writing(const TrainingObjects& run, const fs::path& folder, WriteTensors write) {
   if (run.is_whole()) return write(run, folder, Writers::one);
   write(run, folder, Writers::first);
@@ -92,7 +92,7 @@ void lead_writing(const TrainingObjects& run, const fs::path& folder, WriteTenso
   run.ranks.barrier(run.ctx);
 }
 
-// Of the others; they wait until the folder has its name.
+// Other ranks: write their shards, then wait until the folder has its final name.
 void follow_writing(const TrainingObjects& run, WriteTensors write) {
   if (!run.is_whole()) {
     const std::string folder = broadcast_text(run.ctx, run.ranks, "");
@@ -102,7 +102,7 @@ void follow_writing(const TrainingObjects& run, WriteTensors write) {
   run.ranks.barrier(run.ctx);
 }
 
-// After the checkpoint was found to be whole.
+// Call once the checkpoint is known to be intact.
 void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
   GemmChoices* choices = gemm_choices(ctx);
   const bool is_new = path_exists(checkpoint / kGemmChoices);
@@ -110,31 +110,32 @@ void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
   if (!choices || !path_exists(file)) return;
   if (!choices->restore(read_json(file), file.string()))
     log.warn(
-        "the GEMMs of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
-        "their last bits",
+        "the GEMM algorithms of {} were chosen with a different GPU, library or rules: results may differ in the last "
+        "bits",
         checkpoint.string());
 }
 
 void require_same_run(const RunChanges& changes, const fs::path& checkpoint) {
   if (changes.refused.empty()) return;
-  fail(ErrorKind::usage, {.cause = fmt::format("the checkpoint was made with {}", fmt::join(changes.refused, "; ")),
-                          .place = checkpoint.string(),
-                          .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("the checkpoint was written with {}", fmt::join(changes.refused, "; ")),
+        .place = checkpoint.string(),
+        .remedy = "use the config of that run, choose another output_dir, or start over with --resume never"});
 }
 
-// Files of a checkpoint and the steps that they say.
+// Checks the step recorded in each of these files of a checkpoint.
 void require_step(std::int64_t step, const std::vector<std::pair<fs::path, Json>>& said) {
   for (const auto& [file, its] : said)
     if (its != step)
-      fail(ErrorKind::input,
-           {.cause = fmt::format("is of step {}, the manifest of step {}", its.dump(), step), .place = file.string()});
+      fail(ErrorKind::input, {.cause = fmt::format("is of step {}, but the manifest is of step {}", its.dump(), step),
+                              .place = file.string()});
 }
 
-// What to do where no checkpoint can be gone on from.
+// Advice for when no checkpoint can be resumed from.
 std::string other_starts(const ResumeFrom& where) {
-  if (where.named) return "--resume auto takes the newest whole checkpoint of output_dir, --resume never starts over";
-  return fmt::format("{}; name another one with --resume DIR, or start over with --resume never",
-                     where.checkpoints.size() > 1 ? "no checkpoint is whole" : "this is the only checkpoint");
+  if (where.named) return "--resume auto uses the newest intact checkpoint of output_dir, --resume never starts over";
+  return fmt::format("{}; name a different one with --resume DIR, or start over with --resume never",
+                     where.checkpoints.size() > 1 ? "no checkpoint is intact" : "this is the only checkpoint");
 }
 
 }  // namespace
@@ -159,8 +160,8 @@ fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
 
 namespace {
 
-// Config and metrics lie beside them unsealed: a run that goes on writes its own config and more rows, and the result
-// stays until it is done.
+// Config and metrics stay outside the manifest: a resumed run writes its own config and more rows, while the old result
+// stays valid until the run is done.
 void write_results(const fs::path& output, const fs::path& folder, Json results) {
   if (path_exists(output / kResolvedConfig)) results[kConfigDigest] = sha256_of_file(output / kResolvedConfig);
   if (path_exists(output / kMetrics))
@@ -191,7 +192,7 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
       check_file(checkpoint, kState);
       const Json identity = read_members(checkpoint / kState, {{"identity", &Json::is_object}})["identity"];
       return template_date_of(identity);
-    } catch (const Error& e) {  // load_first_whole tells what is wrong with it
+    } catch (const Error& e) {  // load_first_whole reports what is wrong
       if (e.kind() != ErrorKind::input) throw;
     }
   }
@@ -202,11 +203,11 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   const fs::path file = checkpoint / kState;
   if (!path_exists(file)) {
     const bool is_there = path_exists(checkpoint);
-    const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // else told by all commands alike
-    fail(ErrorKind::input, {.cause = is_there ? fmt::format("not a checkpoint of qtrain: there is no {} in it", kState)
-                                              : "no such folder",
-                            .place = checkpoint.string(),
-                            .remedy = others.empty() ? "name a checkpoint-N folder" : others});
+    const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // added by the caller if missing
+    fail(ErrorKind::input,
+         {.cause = is_there ? fmt::format("not a qtrain checkpoint: it does not contain {}", kState) : "no such folder",
+          .place = checkpoint.string(),
+          .remedy = others.empty() ? "name a checkpoint-N folder" : others});
   }
   const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes_unless_stopped);
   const Json json = read_members(file, {{"format_version", &Json::is_number},
@@ -218,7 +219,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
          {.cause = fmt::format("the checkpoint has format version {}, this program reads {}",
                                json["format_version"].dump(), kStateVersion),
           .place = file.string(),
-          .remedy = "finish the run with the version of qtrain that began it, or start over with --resume never"});
+          .remedy = "finish the run with the version of qtrain that started it, or start over with --resume never"});
   if (json["resumable"] == false)
     fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model",
                             .place = checkpoint.string(),
@@ -254,7 +255,7 @@ std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& 
       return resumed;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
-      if (where.checkpoints.size() > 1) log.warn("{} is damaged and left alone: {}", checkpoint.string(), e.what());
+      if (where.checkpoints.size() > 1) log.warn("{} is damaged, skipping it: {}", checkpoint.string(), e.what());
       if (!first) first = e;
       resumed.damaged.push_back(checkpoint.filename());
     }

@@ -24,7 +24,7 @@ bool holds_what_was_saved(const fs::path& checkpoint) {
   }
 }
 
-/// Where a checkpoint of that name would lie, or empty.
+/// The output folder that the checkpoint would be in, or empty.
 fs::path output_around(const fs::path& folder) {
   std::error_code ignored;
   if (fs::is_directory(folder, ignored)) return folder;
@@ -34,15 +34,15 @@ fs::path output_around(const fs::path& folder) {
 }
 
 std::string choice_of(const std::vector<fs::path>& checkpoints) {
-  constexpr std::size_t kMost = 10;  // the newest
+  constexpr std::size_t kMost = 10;  // list only the newest
   std::vector<std::string> names;
   for (const fs::path& checkpoint : checkpoints) names.push_back(checkpoint.filename().string());
-  std::size_t whole = names.size();  // so many are older than the newest whole one, or it
+  std::size_t whole = names.size();  // number of checkpoints up to the newest intact one
   while (whole > 0 && !holds_what_was_saved(checkpoints[whole - 1])) names[--whole] += " (damaged)";
   const std::size_t left_out = names.size() > kMost ? names.size() - kMost : 0;
   names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(left_out));
-  const std::string all =
-      fmt::format("there: {}{}", left_out > 0 ? fmt::format("{} older ones, ", left_out) : "", fmt::join(names, ", "));
+  const std::string all = fmt::format("available: {}{}", left_out > 0 ? fmt::format("{} older ones, ", left_out) : "",
+                                      fmt::join(names, ", "));
   return whole > 0 ? fmt::format("did you mean \"{}\"?\n  {}", checkpoints[whole - 1].string(), all) : all;
 }
 
@@ -54,7 +54,7 @@ std::string other_checkpoints(const fs::path& folder) {
   try {
     const std::vector<fs::path> found = find_checkpoints(output);
     return found.empty() ? "" : choice_of(found);
-  } catch (const Error&) {  // this is said of another error, which counts
+  } catch (const Error&) {  // the error that this is added to matters more
     return {};
   }
 }

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// What may be named instead of `folder`, which is no checkpoint: the newest whole one of those beside it if its name
-/// is that of a checkpoint, or in it if it is there, and which ones there are. In words, "" where there are none.
+/// Message that suggests what to name instead of `folder`, which is not a checkpoint: the newest intact checkpoint, and
+/// a list of all, in the folder if it exists, or beside it if it has the name of a checkpoint. "" if there are none.
 std::string other_checkpoints(const std::filesystem::path& folder);
 
 }  // namespace qtrain

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuperseded = ".superseded";
-constexpr const char* kStaged = ".final.tmp";  // below the output directory
+constexpr const char* kStaged = ".final.tmp";  // inside the output directory
 
 fs::path doomed_name(const fs::path& folder) {
   return folder.string() + ".removed";
@@ -31,7 +31,7 @@ bool is_sealed(const fs::path& folder) {
   return fs::is_regular_file(folder / kManifest, ignored);
 }
 
-// "checkpoint-N.superseded", or with a number behind it where that is taken.
+// "checkpoint-N.superseded", with a number appended if that is taken.
 fs::path superseded_name(const fs::path& checkpoint) {
   const std::string first = checkpoint.string() + std::string(kSuperseded);
   fs::path name = first;
@@ -39,26 +39,26 @@ fs::path superseded_name(const fs::path& checkpoint) {
   return name;
 }
 
-// What std::filesystem throws is a disk error.
+// Turns exceptions of std::filesystem into disk errors.
 template <class Work>
 void on_disk(const Work& work) {
   try {
     work();
   } catch (const fs::filesystem_error& e) {
-    fail(ErrorKind::disk, {.cause = e.code().message(),
-                           .place = e.path1().string(),
-                           .remedy = "the last whole checkpoint is still there"});
+    fail(
+        ErrorKind::disk,
+        {.cause = e.code().message(), .place = e.path1().string(), .remedy = "the last complete checkpoint is intact"});
   }
 }
 
-// Whether superseded_name puts this behind a checkpoint's name.
+// Whether this is the ending that superseded_name appends to a checkpoint's name.
 bool ends_superseded(std::string_view ending) {
   if (!ending.starts_with(kSuperseded)) return false;
   ending.remove_prefix(kSuperseded.size());
   return ending.empty() || (ending[0] == '.' && ending.find_first_not_of("0123456789", 1) == std::string_view::npos);
 }
 
-// A folder goes away under another name first, so that a checkpoint is whole or not there.
+// Renames a folder before deleting it, so that a checkpoint is never partially there.
 void remove_folder(const fs::path& folder) {
   const fs::path doomed = doomed_name(folder);
   fs::remove_all(doomed);
@@ -66,25 +66,25 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(doomed);
 }
 
-// Gives a finished folder its final name. One that has this name goes once the new one has it for good; what this
-// program has not sealed is set aside instead.
+// Gives a finished folder its final name. A sealed folder of that name is removed only once the new one is safely in
+// place; an unsealed one is set aside instead.
 void replace_folder(const fs::path& from, const fs::path& to) {
-  const bool taken = fs::exists(fs::symlink_status(to));  // a link to nothing too
+  const bool taken = fs::exists(fs::symlink_status(to));  // also true for a dangling link
   if (taken && !is_sealed(to)) fs::rename(to, superseded_name(to));
   if (!path_exists(to)) return rename_synced(from, to);
   const fs::path doomed = doomed_name(to);
   fs::remove_all(doomed);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     rename_synced(from, doomed);
-  } else {  // not on every file system; clear_leftovers mends what is interrupted here
+  } else {  // not every file system can exchange; clear_leftovers repairs an interruption here
     rename_synced(to, doomed);
     rename_synced(from, to);
   }
-  std::error_code later;  // by the next run
+  std::error_code later;  // the next run removes what remains
   fs::remove_all(doomed, later);
 }
 
-// A full disk gets back what could not be finished.
+// On error, e.g. a full disk, removes the unfinished folder.
 void write_sealed(const SealedFolder& what, const fs::path& folder) {
   try {
     fs::remove_all(folder);
@@ -98,8 +98,8 @@ void write_sealed(const SealedFolder& what, const fs::path& folder) {
   }
 }
 
-// The files of a sealed folder take their places in `target`, the manifest last. Those that an interruption has left
-// behind are there already.
+// Moves the files of a sealed folder into `target`, the manifest last. Files that an interrupted move already placed
+// are skipped.
 void move_into(const fs::path& staged, const fs::path& target) {
   const std::vector<std::string> names = sealed_files(staged);
   fs::remove(target / kManifest);
@@ -117,7 +117,7 @@ void move_into(const fs::path& staged, const fs::path& target) {
   sync_folder(target);
 }
 
-// Sizes only: contents are looked at by the run that goes on from them.
+// Checks sizes only: a run that resumes from the checkpoint checks the contents.
 bool is_whole(const fs::path& checkpoint) {
   try {
     check_manifest(checkpoint, ManifestCheck::sizes);
@@ -132,8 +132,8 @@ bool is_one_of(const std::vector<fs::path>& names, const fs::path& checkpoint) {
   return std::find(names.begin(), names.end(), checkpoint.filename()) != names.end();
 }
 
-// Gives a whole checkpoint the name back that an interrupted save or removal took from it. False: there is nothing to
-// keep.
+// Restores the name of an intact checkpoint after an interrupted save or removal. Returns false if there is nothing
+// worth keeping.
 bool put_back(const fs::path& leftover, Log& log) {
   fs::path checkpoint = leftover;
   checkpoint.replace_extension();
@@ -141,13 +141,13 @@ bool put_back(const fs::path& leftover, Log& log) {
   std::error_code error;
   fs::rename(leftover, checkpoint, error);
   if (error)
-    log.warn("{} is whole but cannot be renamed: {}", leftover.string(), error.message());
+    log.warn("{} is intact but cannot be renamed: {}", leftover.string(), error.message());
   else
-    log.info("{} was left by an interrupted run and has its name again", checkpoint.string());
+    log.info("recovered {} from an interrupted run", checkpoint.string());
   return true;
 }
 
-// Puts the final model where it belongs that a run had finished and could not move any more. False: it is not whole.
+// Moves a final model that an interrupted run had finished into place. Returns false if it is incomplete.
 bool finish_moving(const fs::path& staged, Log& log) {
   const fs::path target = staged.parent_path();
   try {
@@ -156,16 +156,16 @@ bool finish_moving(const fs::path& staged, Log& log) {
       move_into(staged, target);
       fs::remove_all(staged);
     });
-    log.info("the model of step {} that an interrupted run had finished is in {} now", step, target.string());
+    log.info("moved the finished model of an interrupted run (step {}) to {}", step, target.string());
     return true;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::disk) return false;
-    log.warn("{} holds a finished model, which cannot be moved: {}", staged.string(), e.what());
+    log.warn("{} contains a finished model that cannot be moved: {}", staged.string(), e.what());
     return true;
   }
 }
 
-// Entries of `output` called checkpoint-N and then what `is_ending` takes, by N.
+// Entries of `output` named checkpoint-N plus an ending that `is_ending` accepts, in order of N.
 template <class IsEnding>
 std::vector<fs::path> by_step(const fs::path& output, const IsEnding& is_ending) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
@@ -214,12 +214,11 @@ void save_sealed_into(const SealedFolder& folder) {
     });
   } catch (const Error& e) {
     if (!is_sealed(staged)) throw;
-    fail(e.kind(),
-         {.cause = e.text().cause,
-          .place = e.text().place,
-          .remedy = fmt::format("the finished model is in {}: what is not yet in {} can be moved there, {} last; "
-                                "the next run does so too",
-                                staged.string(), folder.target.string(), kManifest)});
+    fail(e.kind(), {.cause = e.text().cause,
+                    .place = e.text().place,
+                    .remedy = fmt::format("the finished model is in {}: move what is not yet in {} there, {} last; "
+                                          "the next run does that too",
+                                          staged.string(), folder.target.string(), kManifest)});
   }
 }
 
@@ -252,7 +251,7 @@ void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
     const bool folder = step_of_checkpoint(name.stem()) >= 0 && (ending == ".tmp" || ending == ".removed");
     if (folder || name == kStaged || is_pending_file(name)) leftovers.push_back(entry.path());
   }
-  std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" first: newer than ".removed"
+  std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" before ".removed", because it is newer
   for (const fs::path& leftover : leftovers) {
     if (fs::equivalent(leftover, named, error) || put_back(leftover, log)) continue;
     if (leftover.filename() == kStaged && finish_moving(leftover, log)) continue;

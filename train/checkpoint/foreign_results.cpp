@@ -24,19 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `read` says of a file that may be damaged, or of another kind.
+// Returns what `read` does, or "" if the file is damaged or of another kind.
 template <class Read>
 std::string text_if_any(const Read& read) {
   try {
     return read();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::input) throw;
-  } catch (const Json::exception&) {  // another type than a text
+  } catch (const Json::exception&) {  // not a string
   }
   return {};
 }
 
-// Names of files with weights of any program that lie in a folder itself.
+// Names of weight files of any program directly inside a folder.
 std::vector<std::string> weights_there(const fs::path& folder) {
   constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};
   std::vector<std::string> names;
@@ -49,7 +49,7 @@ std::vector<std::string> weights_there(const fs::path& folder) {
   return names;
 }
 
-/// Size and time of a file, by which one that took its place is told.
+/// Size and time of a file, which change when it is replaced.
 Json facts_of(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return {};
@@ -63,7 +63,7 @@ bool holds_nothing(const fs::path& folder) {
   return true;
 }
 
-/// Whether a run has written there, by the files that it writes first and last.
+/// Whether a run has written here, judging by the files that it writes first and last.
 bool is_output_of_run(const fs::path& output) {
   if (manifest_step(output)) return true;
   const std::string text = text_if_any([&] {
@@ -74,7 +74,7 @@ bool is_output_of_run(const fs::path& output) {
   return !text.empty();
 }
 
-/// Whether a sealed result has a file of this name, and of its size. Reading all of it would take too long.
+/// Whether a sealed result contains a file of this name and size. Hashing it would take too long.
 bool is_sealed(const fs::path& output, const std::string& name) {
   const Json manifest = read_json(output / kManifest);
   const Json files = manifest.value("files", Json::object());
@@ -82,14 +82,14 @@ bool is_sealed(const fs::path& output, const std::string& name) {
   return files.contains(name) && files[name].value("size", Json()) == fs::file_size(output / name, gone);
 }
 
-/// When a file came to its place or was changed there; none where there is none.
+/// When a file was created, moved here or changed; none if it does not exist.
 std::optional<std::pair<std::int64_t, std::int64_t>> changed_at(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return {};
   return std::pair<std::int64_t, std::int64_t>(info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
 }
 
-/// Whether a file was there when the result beside it was sealed, which somebody has then asked for with --overwrite.
+/// Whether a file predates the seal of the result next to it, so that --overwrite was given at the time.
 bool lay_there_before(const fs::path& output, const std::string& name) {
   const auto file = changed_at(output / name), manifest = changed_at(output / kManifest);
   return file && manifest && *file < *manifest && !read_json(output / kManifest)["files"].contains(name);
@@ -146,9 +146,10 @@ bool has_foreign_weights(const fs::path& output) {
 
 void require_no_foreign_weights(const fs::path& output) {
   if (!has_foreign_weights(output)) return;
-  fail(ErrorKind::usage, {.cause = "output_dir holds weights that no run has written there, and this one would replace",
-                          .place = output.string(),
-                          .remedy = "name another folder with output_dir, or start it with --overwrite"});
+  fail(ErrorKind::usage,
+       {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
+        .place = output.string(),
+        .remedy = "choose another output_dir, or pass --overwrite"});
 }
 
 void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {
@@ -158,10 +159,10 @@ void require_outside(const fs::path& output, const std::vector<fs::path>& inputs
     if (fs::exists(input, unreadable) && is_in(real, real_path(input))) {
       const bool same = real == real_path(input);
       fail(ErrorKind::usage,
-           {.cause = same ? "the output is what the command reads"
-                          : fmt::format("the output lies in what the command reads: {}", input.string()),
+           {.cause = same ? "the output is an input of the command"
+                          : fmt::format("the output is inside an input of the command: {}", input.string()),
             .place = output.string(),
-            .remedy = "name another place"});
+            .remedy = "choose another location"});
     }
 }
 

@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr int kFormatVersion = 1;
 
-// Of `json.dumps` of the members but "sha256".
+// Hash of the manifest as `json.dumps` writes it without its member "sha256".
 std::string own_hash(Json manifest) {
   manifest.erase("sha256");
   return sha256_of(dump_json(manifest));
 }
 
-// Whether a run or another program would read it as a part of the checkpoint; notes of the user may lie there.
+// Whether a run or another program would read this file as part of the checkpoint. Notes of the user are allowed.
 bool is_read(const fs::path& file) {
   return file.extension() == ".safetensors" || file.extension() == ".json";
 }
@@ -40,24 +40,25 @@ bool is_inside(const fs::path& name) {
 
 void require_inside(const fs::path& name, const fs::path& folder) {
   if (!is_inside(name))
-    fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is not a file of this folder", name.string()));
+    fail_damaged(folder / kManifest, fmt::format("it lists \"{}\", which is not a file in this folder", name.string()));
 }
 
 Json read_manifest(const fs::path& folder) {
   const fs::path file = folder / kManifest;
   std::error_code ignored;
   if (!fs::exists(file, ignored))
-    fail_damaged(folder, fmt::format("has no {}: it was not saved as a whole", kManifest));
+    fail_damaged(folder, fmt::format("has no {}: it was not saved completely", kManifest));
   Json manifest = read_json(file);
   const auto is = [&](const char* key, auto type) { return manifest.contains(key) && (manifest[key].*type)(); };
   if (!manifest.is_object() || !is("sha256", &Json::is_string) || !is("files", &Json::is_object) ||
       !is("step", &Json::is_number_integer) || manifest["sha256"] != own_hash(manifest))
-    fail_damaged(file, "is damaged: it does not have the SHA-256 that it names");
-  if (manifest.value("format_version", Json()) != kFormatVersion) fail_damaged(file, "is of another format version");
+    fail_damaged(file, "is damaged: its SHA-256 does not match the recorded one");
+  if (manifest.value("format_version", Json()) != kFormatVersion)
+    fail_damaged(file, "has an unsupported format version");
   return manifest;
 }
 
-// All but the manifest, by the names that it uses.
+// All files except the manifest, by the names that the manifest uses.
 std::map<std::string, fs::path> files_within(const fs::path& folder) {
   std::map<std::string, fs::path> files;
   std::error_code ignored;
@@ -70,18 +71,18 @@ std::map<std::string, fs::path> files_within(const fs::path& folder) {
 }
 
 void compare(const fs::path& file, const Json& saved, ManifestCheck check) {
-  if (!saved.is_object()) fail_damaged(file, "has neither size nor hash in the manifest");
+  if (!saved.is_object()) fail_damaged(file, "is not listed in the manifest with a size and hash");
   std::error_code missing;
   const std::uint64_t size = fs::file_size(file, missing);
   if (missing) fail_damaged(file, "is missing");
   if (const Json expected = saved.value("size", Json()); expected != size)
-    fail_damaged(file, fmt::format("has {} bytes, {} were saved", size, expected.dump()));
+    fail_damaged(file, fmt::format("has {} bytes, but {} were saved", size, expected.dump()));
   if (check == ManifestCheck::sizes) return;
   const auto between = [check] {
     if (check == ManifestCheck::hashes_unless_stopped) throw_if_stopped();
   };
   if (saved.value("sha256", Json()) != sha256_of_file(file, between))
-    fail_damaged(file, "is not what was saved: its SHA-256 is another one");
+    fail_damaged(file, "is damaged: its SHA-256 does not match the recorded one");
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ std::int64_t step_of_checkpoint(const fs::path& folder) {
 }
 
 void write_manifest(const fs::path& folder, std::int64_t step, int world_size) {
-  // Keys in the order of a sorted dump.
+  // Keys in sorted order.
   Json manifest{{"files", Json::object()},
                 {"format_version", kFormatVersion},
                 {"sha256", ""},
@@ -118,7 +119,7 @@ std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside 
   const Json manifest = read_manifest(folder);
   const bool checkpoint = beside == Beside::notes;
   if (const std::int64_t step = step_of_checkpoint(folder); checkpoint && step >= 0 && manifest["step"] != step)
-    fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
+    fail_damaged(folder, fmt::format("its manifest is of step {}", manifest["step"].dump()));
   const Json& files = manifest["files"];
   for (const auto& [name, saved] : files.items()) {
     require_inside(name, folder);
@@ -126,7 +127,7 @@ std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside 
   }
   if (checkpoint)
     for (const auto& [name, file] : files_within(folder))
-      if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not among the files that were saved");
+      if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not one of the saved files");
   return manifest["step"];
 }
 

@@ -28,13 +28,13 @@ bool same_place(const fs::path& a, const fs::path& b) {
   return full_path(a) == full_path(b) || fs::equivalent(a, b, missing);
 }
 
-/// Whether a config names the result itself, or a checkpoint, as its model.
+/// Whether a config's model is the result itself or one of its checkpoints.
 bool names_result(const fs::path& model, const fs::path& output) {
   return same_place(model, output) ||
          (step_of_checkpoint(model) >= 0 && same_place(full_path(model).parent_path(), output));
 }
 
-/// What resolved_config.json says of the last run in an output directory.
+/// What resolved_config.json says about the last run in an output directory.
 class EarlierRun {
  public:
   explicit EarlierRun(const fs::path& output) {
@@ -45,18 +45,19 @@ class EarlierRun {
   std::optional<std::string> model() const { return text("/values/model_name_or_path/value"); }
   std::optional<Json> value(const std::string& key) const { return find(pointer("/values", key, "/value")); }
   bool had_no_effect(const std::string& key) const {
-    return find(pointer("/ignored", key, "")).has_value() || find(pointer("/inert", key, "")).has_value();  // formerly
+    // "inert" in older versions.
+    return find(pointer("/ignored", key, "")).has_value() || find(pointer("/inert", key, "")).has_value();
   }
 
-  /// Whether a name that was given there means the same place as one that is given here. Names that were moved together
-  /// with the folder that they are relative to do.
+  /// Whether a name given in that run and one given now mean the same place. Relative names still match after their
+  /// folder was moved along with them.
   bool same_name(const std::string& was, const std::string& is) const {
     std::error_code missing;
     const fs::path then = fs::path(folder_) / was;
     return same_place(then, is) || (was == is && (folder_.empty() || !fs::exists(then, missing)));
   }
 
-  /// The same of all texts in a value.
+  /// Likewise for all strings in a value.
   bool same_names(const Json& was, const Json& is) const {
     if (was.is_string() && is.is_string()) return same_name(was.get<std::string>(), is.get<std::string>());
     if (was.type() != is.type() || !was.is_structured() || was.size() != is.size()) return was == is;
@@ -83,10 +84,10 @@ class EarlierRun {
   }
 
   Json resolved_ = Json::object();
-  std::string folder_;  ///< that it ran in; empty where it does not say
+  std::string folder_;  ///< working directory of that run; empty if not recorded
 };
 
-/// Keys whose values name files.
+/// Keys whose values are file names.
 constexpr std::string_view kKeysOfNames[] = {"tokenizer_name_or_path", "chat_template_path", "dataset_name",
                                              "dataset_mixture"};
 
@@ -95,14 +96,15 @@ bool decides_result(std::string_view key) {
   return kind != OnResume::told && kind != OnResume::silent;
 }
 
-/// Values that decide what a run comes to and were others there.
+/// Config values that affect the result and differ from those of the run.
 std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedConfig& config) {
   std::vector<std::string> out;
   const Json values = values_json(config.value);
   for (const auto& [key, is] : values.items()) {
     const auto was = run.value(key);
     if (!was || !decides_result(key) || run.had_no_effect(key) || config.judge.ignores(key)) continue;
-    if (key == "eval_split" && !config.value.data.eval_dataset_name.empty()) continue;  // other rows are measured on
+    // The evaluation rows come from elsewhere.
+    if (key == "eval_split" && !config.value.data.eval_dataset_name.empty()) continue;
     const bool names = std::ranges::find(kKeysOfNames, key) != std::end(kKeysOfNames);
     if (names ? run.same_names(*was, is) : comparable_value(key, *was) == comparable_value(key, is)) continue;
     out.push_back(fmt::format("{} = {}, the config says {}", key, show(*was), show(is)));
@@ -110,7 +112,7 @@ std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedCon
   return out;
 }
 
-/// An adapter's settings without the names of folders.
+/// An adapter's settings without folder names.
 Json shape_of(const LoraConfig& lora) {
   Json shape = lora_config_json(lora);
   shape.erase("base_model_name_or_path");
@@ -121,11 +123,11 @@ Json shape_of(const LoraConfig& lora) {
 std::string differing_key(const Json& a, const Json& b) {
   for (const auto& [key, value] : a.items())
     if (b.value(key, Json()) != value)
-      return fmt::format("{} is {} there and {} in the config", key, b.value(key, Json()).dump(), value.dump());
+      return fmt::format("{} is {} there but {} in the config", key, b.value(key, Json()).dump(), value.dump());
   return {};
 }
 
-/// Looks for what a config has trained.
+/// Searches output_dir for what a config has trained.
 class Search {
  public:
   explicit Search(const ResolvedConfig& config)
@@ -151,7 +153,7 @@ class Search {
  private:
   bool adapts() const { return request_.lora || request_.adapter; }
 
-  /// The checkpoints from the newest on; among them the output directory, before those that are no newer.
+  /// The output directory and its checkpoints, newest first; at equal steps the output directory comes first.
   std::vector<fs::path> candidates() const {
     std::vector<fs::path> folders = find_checkpoints(output_);
     std::reverse(folders.begin(), folders.end());
@@ -165,17 +167,17 @@ class Search {
     return has_weights(folder) && (path_exists(folder / kAdapterConfig) || path_exists(folder / "config.json"));
   }
 
-  /// Why a folder is not what this config has trained; empty: it is.
+  /// Why a folder is not what this config has trained; empty if it is.
   std::string reason_against(const fs::path& folder) const {
     const bool adapter = path_exists(folder / kAdapterConfig);
     if (adapter != adapts())
-      return adapter ? "it is an adapter, and the config trains all weights"
-                     : "it is a whole model, and the config trains an adapter";
+      return adapter ? "it is an adapter, but the config trains all weights"
+                     : "it is a full model, but the config trains an adapter";
     if (folder == output_ && !manifest_step(output_))
-      return fmt::format("it has no {} of its own: it is of an earlier run, or was not written as a whole", kManifest);
+      return fmt::format("it has no {}: it is from an earlier run, or was not written completely", kManifest);
     const auto base = run_.model();
     if (base && !run_.same_name(*base, config_.model.model_name_or_path))
-      return fmt::format("it was trained from {}, and the config says {}", *base, config_.model.model_name_or_path);
+      return fmt::format("it was trained from {}, but the config says {}", *base, config_.model.model_name_or_path);
     try {
       check_manifest(folder, ManifestCheck::hashes_unless_stopped,
                      folder == output_ ? Beside::anything : Beside::notes);
@@ -232,7 +234,7 @@ std::string_view Measured::kind_name() const {
 std::string Measured::describe() const {
   const std::string on = adapter ? " on " + model : "", what = adapter ? "the adapter in " + *adapter : model;
   switch (kind) {
-    case Kind::start: return fmt::format("{}{}, which the config begins with", what, on);
+    case Kind::start: return fmt::format("{}{}, the model that the config starts from", what, on);
     case Kind::adapter: return what + on;
     case Kind::result:
       return fmt::format("{}, the result of {}{}", what,

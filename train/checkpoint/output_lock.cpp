@@ -17,7 +17,7 @@ namespace {
 [[noreturn]] void cannot_write(const std::filesystem::path& output, const std::string& reason) {
   fail(ErrorKind::disk, {.cause = "cannot write to the output directory: " + reason,
                          .place = output.string(),
-                         .remedy = "name another folder with output_dir"});
+                         .remedy = "choose another output_dir"});
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ OutputLock::OutputLock(const std::filesystem::path& output) {
   ::close(file_);
   fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
                           .place = output.string(),
-                          .remedy = "wait for it, or use another output_dir"});
+                          .remedy = "wait for it to finish, or use another output_dir"});
 }
 
 OutputLock::~OutputLock() {

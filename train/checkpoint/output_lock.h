@@ -3,10 +3,10 @@
 
 namespace qtrain {
 
-/// The right to write to an output directory, held while it lives (flock on DIR/.lock). Makes the directory.
+/// Exclusive write access to an output directory for its lifetime (flock on DIR/.lock). Creates the directory.
 class OutputLock {
  public:
-  /// A usage error if another run holds it, a disk error if the directory cannot be written to.
+  /// Throws ErrorKind::usage if another run holds the lock, ErrorKind::disk if the directory is not writable.
   explicit OutputLock(const std::filesystem::path& output);
   ~OutputLock();
   OutputLock(const OutputLock&) = delete;
@@ -16,11 +16,11 @@ class OutputLock {
   int file_;
 };
 
-/// Whether a run holds it.
+/// Whether a run holds the lock.
 bool is_locked(const std::filesystem::path& output);
 
-/// Tries to write where a run's output is to go, and leaves nothing there. An error (ErrorKind::disk) says why not: a
-/// file is in its place, no permission, a read-only file system.
+/// Checks that a run could write to `output`, leaving nothing behind. Throws ErrorKind::disk with the reason: a file of
+/// that name, no permission, a read-only file system.
 void try_output(const std::filesystem::path& output);
 
 }  // namespace qtrain

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files below a folder by their names in it, config.json last.
+// Relative paths of the files below a folder, config.json last.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -29,7 +29,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return names;
 }
 
-// Weight files that lie in a folder itself.
+// Names of weight files directly inside a folder.
 std::vector<fs::path> weight_files_there(const fs::path& folder) {
   std::vector<fs::path> names;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -42,9 +42,9 @@ std::vector<fs::path> weight_files_there(const fs::path& folder) {
 fs::path model_place(const fs::path& target) {
   const fs::path place = behind_links(real_path(target));
   if (place.empty())
-    fail(ErrorKind::usage, {.cause = "is a link that only the system can follow",
+    fail(ErrorKind::usage, {.cause = "is a link that has no path to follow",
                             .place = target.string(),
-                            .remedy = "name the folder by its own path"});
+                            .remedy = "give the path of the folder itself"});
   return real_path(place);
 }
 
@@ -58,9 +58,9 @@ PendingModel::PendingModel(const fs::path& target, std::string command)
   const bool created = fs::create_directory(folder_, error);
   if (error) fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = target.string()});
   if (!created)
-    fail(ErrorKind::disk, {.cause = "another process is writing it",
+    fail(ErrorKind::disk, {.cause = "another process is writing to it",
                            .place = target.string(),
-                           .remedy = "wait for it, or name another folder"});
+                           .remedy = "wait for it to finish, or name another folder"});
   lock_ = lock_pending_folder(folder_);
 }
 

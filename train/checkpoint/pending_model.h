@@ -7,28 +7,29 @@
 
 namespace qtrain {
 
-/// What a folder is to the command that makes it: behind its result there is nothing to stop (finish_or_stop).
+/// Whether a folder is the whole result of a command, after which it can no longer be stopped (finish_or_stop), or a
+/// part.
 enum class CommitAs : std::uint8_t { result, part };
 
-/// Where a model folder lies that is asked for by this name, which may lead through links and folders that are not
-/// there yet. Errors: ErrorKind::usage where a link has no path.
+/// Resolves a model folder name, which may go through links and folders that do not exist yet. Throws ErrorKind::usage
+/// for a link without a path.
 std::filesystem::path model_place(const std::filesystem::path& target);
 
-/// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it. What a process
-/// that was killed has left of the same folder goes first.
+/// A model folder under construction: it has a temporary name until `commit` and is removed without it. Leftovers of
+/// killed processes for the same folder are removed first.
 class PendingModel {
  public:
-  /// `command` is that whose result it is, as `mark_result` notes it. Errors: ErrorKind::disk; also where another
-  /// process is writing the same folder.
+  /// `command` is recorded by `mark_result`. Throws ErrorKind::disk, also if another process is writing the same
+  /// folder.
   PendingModel(const std::filesystem::path& target, std::string command);
   ~PendingModel();
   PendingModel(const PendingModel&) = delete;
   PendingModel& operator=(const PendingModel&) = delete;
 
-  /// Where to write.
+  /// The folder to write to.
   const std::filesystem::path& folder() const { return folder_; }
-  /// Gives it its name. In a folder that was there before, files of the same names are replaced, config.json last, and
-  /// its other weights removed where this model has some; files beside them stay.
+  /// Renames the folder to its final name. In an existing folder, files of the same names are replaced, config.json
+  /// last, and its other weight files are removed if this model has weights; other files stay.
   void commit(CommitAs as = CommitAs::result);
 
  private:

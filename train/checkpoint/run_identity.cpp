@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMatmuls = "products";  ///< the precision of GEMMs, under the name that checkpoints have
+constexpr const char* kMatmuls = "products";  ///< the precision of GEMMs, under the key that checkpoints use
 
-/// Those of config.json that no result depends on.
+/// Keys of config.json that do not affect results.
 constexpr std::string_view kWithoutInfluence[] = {"_name_or_path", "transformers_version", "use_cache"};
 
 LoraSection section_of(const LoraConfig& lora, LoraSection s) {
@@ -50,7 +50,7 @@ QuantSection section_of(const Quantization& how, QuantSection s) {
   return s;
 }
 
-// What holds in this run: an adapter's or a folder's own settings, and defaults where a key has no effect.
+// The config in force: settings that come from the adapter or model folder, and defaults for keys without effect.
 Config in_force(const RunParts& run) {
   Config c = run.config;
   const TransformerOptions& model = run.setup.model->options();
@@ -86,7 +86,7 @@ std::string name_of(MatmulPrecision precision) {
   }
 }
 
-// The files of weights that the run begins with.
+// The weight files that the run starts from.
 std::set<fs::path> weights_read(const ModelSetup& setup) {
   std::set<fs::path> files;
   if (!setup.random_init)
@@ -96,7 +96,7 @@ std::set<fs::path> weights_read(const ModelSetup& setup) {
   return files;
 }
 
-// Hashes by the names of the files, which may lie in another folder now.
+// Keyed by file name only, since the files may have been moved to another folder.
 void add_hashes(const RunParts& run, Json& identity) {
   identity["weights"] = identity["text"] = Json::object();
   const std::set<fs::path> weights = weights_read(run.setup);
@@ -111,7 +111,7 @@ void add_hashes(const RunParts& run, Json& identity) {
   }
 }
 
-// Keys that are about the micro-batches of an update together: one can make up for another.
+// Keys that together determine the micro-batches of an update: a change of one can make up for another.
 constexpr std::string_view kMicroBatches[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "nproc",
                                               "context_parallel_size"};
 
@@ -138,18 +138,18 @@ class Comparison {
   Json now_key(const std::string& key) const { return key_of(now_, key); }
   Json key_of(const Json& identity, const std::string& key) const {
     const Json& keys = identity.at("keys");
-    return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // a key that is younger than the checkpoint
+    return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // for keys newer than the checkpoint
   }
 
   using Values = std::function<Json(const std::string&)>;
   static Json product(const Json& a, const Json& b) {
     return a.is_number() && b.is_number() ? Json(a.get<double>() * b.get<double>()) : Json();
   }
-  // Rows of an update over all ranks: they are the same, in the same order, however they are divided.
+  // Rows per update over all ranks; if equal, updates see the same rows in the same order however they are divided.
   static Json rows_of_update(const Values& value) {
     return product(rows_at_once(value), value("gradient_accumulation_steps"));
   }
-  // Those of one micro-batch of each rank.
+  // Rows of one micro-batch over all ranks.
   static Json rows_at_once(const Values& value) {
     return product(ranks_with_rows(value), value("per_device_train_batch_size"));
   }
@@ -162,7 +162,7 @@ class Comparison {
       const Json was = of([&](const std::string& key) { return saved_key(key); });
       return was.is_number() && was == of([&](const std::string& key) { return now_key(key); });
     };
-    // What is left out of an epoch depends on how many rows are taken at once.
+    // drop_last drops a number of rows that depends on how many are taken at once.
     return same(rows_of_update) && (now_key("dataloader_drop_last") != true || same(rows_at_once));
   }
 
@@ -182,14 +182,14 @@ class Comparison {
       for (const auto& [key, ignored] : side->items()) {
         const Json before = was.value(key, Json()), after = is.value(key, Json());
         if (before == after || (side == &was && is.contains(key))) continue;
-        // The loss of routers is a matter of updates, and a key of the config too.
+        // The router loss affects updates only, and it is a config key as well.
         auto& out = on_resume(key) == OnResume::update ? out_.told : out_.refused;
-        out.push_back(fmt::format("{} = {} in the model's config.json, which says {} now", key, dump_json(before),
+        out.push_back(fmt::format("{} = {} in the model's config.json, which now says {}", key, dump_json(before),
                                   dump_json(after)));
       }
   }
 
-  // Names of the files that are others, gone or new.
+  // Names of files that were changed, removed or added.
   std::vector<std::string> changed_files(const char* part) const {
     std::vector<std::string> names;
     const Json &was = saved_.at(part), &is = now_.at(part);
@@ -203,32 +203,32 @@ class Comparison {
   void weights() {
     if (const auto names = changed_files("weights"); !names.empty())
       out_.refused.push_back(
-          fmt::format("other weights to begin with: {} of model_name_or_path or adapter_name_or_path is another file",
+          fmt::format("different initial weights: {} of model_name_or_path or adapter_name_or_path has changed",
                       fmt::join(names, ", ")));
   }
 
-  // Told by the first of these that is a reason: keys, files of the tokenizer and the template, the rows themselves.
+  // Reports the first of these that explains the difference: keys, tokenizer and template files, the rows themselves.
   void rows() {
     if (saved_.at("rows") == now_.at("rows")) return saved_text();
     keys({OnResume::rows, OnResume::saved}, [&](const std::string& text) { out_.refused.push_back(text); });
     if (!out_.refused.empty()) return;
     if (const auto names = changed_files("text"); !names.empty()) {
-      out_.refused.push_back(fmt::format("another {}, which makes other rows", fmt::join(names, ", ")));
+      out_.refused.push_back(fmt::format("a different {}, which changes the rows", fmt::join(names, ", ")));
       return;
     }
     const Json files = now_key(now_key("dataset_name").empty() ? "dataset_mixture" : "dataset_name");
-    out_.refused.push_back(fmt::format("other rows: those of {} have changed", dump_json(files)));
+    out_.refused.push_back(fmt::format("different rows: those of {} have changed", dump_json(files)));
   }
 
-  // What makes the same rows is in the saved model all the same.
+  // Changes of text files that leave the rows the same still affect what the saved model contains.
   void saved_text() {
     for (const auto& [key, is] : now_.at("keys").items())
       if (const Json was = saved_key(key); on_resume(key) == OnResume::saved && !is_same_file(was, is))
         tell(key, was, is);
-    for (const std::string& name : changed_files("text")) out_.told.push_back(fmt::format("another {}", name));
+    for (const std::string& name : changed_files("text")) out_.told.push_back(fmt::format("a different {}", name));
   }
 
-  // Whether two values name files, wherever they lie, of the same contents.
+  // Whether two values name files with the same contents, wherever they are.
   bool is_same_file(const Json& was, const Json& is) const {
     const auto hash = [](const Json& value, const Json& files) {
       return value.is_string() ? files.value(fs::path(value.get<std::string>()).filename().string(), Json()) : Json();
@@ -253,17 +253,17 @@ class Comparison {
     tell("device", saved_.at("device"), now_.at("device"));
     const bool same_files = saved_key("eval_dataset_name") == now_key("eval_dataset_name");
     if (same_files && saved_.at("evaluation rows") != now_.at("evaluation rows"))
-      out_.told.push_back("other evaluation rows");
+      out_.told.push_back("different evaluation rows");
   }
 
   void micro_batch_size() {
     const std::string key = "per_device_train_batch_size";
     const Json& keys = now_.at("keys");
     if (saved_key(key) == keys.at(key)) return;
-    out_.told.push_back("the same rows in each update, added up in another order: the last bits may differ");
-    if (keys.at("lora_dropout") != 0) out_.told.push_back("other dropout masks, which are those of micro-batches");
+    out_.told.push_back("the same rows in each update, added in a different order: the last bits may differ");
+    if (keys.at("lora_dropout") != 0) out_.told.push_back("different dropout masks, which depend on the micro-batches");
     if (now_.at("model").contains("router_aux_loss_coef"))
-      out_.told.push_back("losses of routers over other micro-batches");
+      out_.told.push_back("router losses over different micro-batches");
   }
 
   const Json &saved_, &now_;
@@ -287,7 +287,7 @@ Json run_identity(const RunParts& parts, MatmulPrecision matmul) {
 }
 
 void require_identity(const Json& identity, const std::string& place) {
-  constexpr std::size_t kMost = 10'000;  // in which names are looked up one by one
+  constexpr std::size_t kMost = 10'000;  // names are looked up by linear search
   for (const char* part : {"keys", "model", "weights", "text"}) {
     if (!identity.contains(part) || !identity[part].is_object())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no object \"{}\"", part), .place = place});

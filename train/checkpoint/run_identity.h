@@ -9,40 +9,38 @@
 
 namespace qtrain {
 
-/// The day that the chat template writes, among the keys of an identity.
+/// Key of the chat template's date in an identity.
 inline constexpr const char* kTemplateDate = "template_date";
 
-/// What a run is made of.
+/// Inputs of run_identity.
 struct RunParts {
   const Config& config;
   const ModelSetup& setup;
   const Dataset &train, &evaluation;
-  std::string template_date;  ///< empty: the template does not write it
-  const Json& provenance;     ///< of the device and of all files
-  int ranks = 1;              ///< over all machines
+  std::string template_date;  ///< empty: the template does not use the date
+  const Json& provenance;     ///< the device and the hashes of all files
+  int ranks = 1;              ///< total over all machines
 };
 
-/// What a checkpoint remembers of its run: {"keys": values of the config as they are in force, "model": config.json,
-/// "weights" and "text": hashes of the files it began with, "rows", "evaluation rows", "device", "products": the
-/// precision of GEMMs}.
+/// What a checkpoint records about its run: {"keys": config values in force, "model": config.json, "weights" and
+/// "text": hashes of the input files, "rows", "evaluation rows", "device", "products": the precision of GEMMs}.
 Json run_identity(const RunParts& parts, MatmulPrecision matmul);
 
-/// An input error where an identity that was read from a file lacks a part.
+/// Throws ErrorKind::input if an identity read from a file lacks a part.
 void require_identity(const Json& identity, const std::string& place);
 
-/// How a run differs from that of a checkpoint.
+/// Differences between a run and the run of a checkpoint.
 struct RunChanges {
-  std::vector<std::string> refused;  ///< what cannot be: "lora_alpha = 8.0, the config says 64.0"
-  std::vector<std::string> told;     ///< what was changed on purpose: "learning_rate 0.0001 (was 2e-05)"
+  std::vector<std::string> refused;  ///< not allowed: "lora_alpha = 8.0, the config says 64.0"
+  std::vector<std::string> told;     ///< changed on purpose: "learning_rate 0.0001 (was 2e-05)"
 };
-/// Both have to be whole.
+/// Both identities must be complete (require_identity).
 RunChanges run_changes(const Json& saved, const Json& now);
 
-/// A value of a key in the one of the forms that mean the same: targets of LoRA expanded, lists of modules sorted, an
-/// optimizer by its rule.
+/// Canonical form of a config value: LoRA targets expanded, module lists sorted, an optimizer replaced by its rule.
 Json comparable_value(std::string_view key, const Json& value);
 
-/// The day that an identity holds, if any.
+/// The template date in an identity, if any.
 std::optional<std::string> template_date_of(const Json& identity);
 
 }  // namespace qtrain

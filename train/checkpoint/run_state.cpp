@@ -68,7 +68,7 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
     s.flos = v.at("total_flos").number();
     s.loss_since_log = v.at("loss_since_log").number();
     s.steps_since_log = count("steps_since_log");
-    if (v.find("router_loss_since_log")) {  // younger than some checkpoints
+    if (v.find("router_loss_since_log")) {  // missing in old checkpoints
       s.router_loss_since_log = v.at("router_loss_since_log").number();
       s.router_batches_since_log = count("router_batches_since_log");
     }
@@ -85,13 +85,13 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
   });
 }
 
-// As transformers counts: whole epochs, the last one perhaps cut short.
+// Like transformers, counts a final partial epoch as a whole one.
 std::int64_t begun_epochs(const StepPlan& plan) {
   return (plan.max_steps + plan.updates_per_epoch - 1) / plan.updates_per_epoch;
 }
 
 Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepPlan& plan) {
-  constexpr double kUnusedEvalSteps = 500;  // transformers' default, which only eval_strategy steps replaces
+  constexpr double kUnusedEvalSteps = 500;  // transformers' default, used unless eval_strategy is steps
   const bool by_steps = t.eval_strategy == EvalStrategy::steps;
   const Json none;
   const auto interval = [&](double steps) { return interval_steps(steps, plan.max_steps); };

@@ -49,7 +49,7 @@ bool DividedModel::trains(int unit) const {
       stores_, [&](const ParamStore* s) { return std::ranges::any_of(s->groups_of(unit), &ShardGroup::trained); });
 }
 
-// Begins to gather the values of a unit, unless they are there.
+// Starts gathering the values of a unit, unless its buffer already has them.
 void DividedModel::fetch(Ctx& ctx, int unit) {
   Buffer& buffer = buffer_for(unit);
   if (buffer.unit == unit) return;

@@ -8,13 +8,13 @@
 
 namespace qtrain {
 
-/// A model in training whose states are divided among ranks: gathers the units that passes read, and adds the gradients
-/// of a unit over the ranks, while others are computed.
+/// Training with sharded state: all-gathers the units that passes read and reduces the gradients of a unit over the
+/// ranks, both overlapped with the computation of other units.
 class DividedModel : public GradientExchange {
  public:
-  /// The model has its memory and is divided among these ranks; from here on its passes use this.
+  /// The model must have its memory and be sharded among these ranks; from here on its passes use this object.
   DividedModel(Transformer& model, ShardRanks& ranks, const ReductionOptions& reduction);
-  /// Bytes of device memory that it takes besides the parameters.
+  /// Bytes of device memory needed besides the parameters.
   static std::size_t bytes(const ReductionOptions& reduction, const Transformer& model);
 
   void enter(Ctx& ctx, const Entry& entry) override;
@@ -34,36 +34,37 @@ class DividedModel : public GradientExchange {
   bool divides() const override { return true; }
 
  private:
-  /// Memory in which units are made whole.
+  /// A buffer for an unsharded unit.
   struct Buffer {
-    int unit = kNoUnit;         ///< whose values are there or on their way
-    Pending gathered, reduced;  ///< these, and the gradients of the unit that was there last
+    int unit = kNoUnit;         ///< unit whose values are in the buffer or on their way
+    Pending gathered, reduced;  ///< pending gather of its values, and pending reduction of the previous unit's
+                                ///< gradients
   };
 
   const Sharding& sharding() const { return model_.options().sharding; }
   Buffer& buffer_for(int unit);
-  /// Whether anything of the unit is trained.
+  /// Whether the unit has any trained parameters.
   bool trains(int unit) const;
   void fetch(Ctx& ctx, int unit);
-  /// Begins to add the gradients of a group, and after the last micro-batch the sums of all ranks.
+  /// Starts reducing the gradients of a group within its ranks and, after the last micro-batch, across replicas.
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
   void replicate(Ctx& ctx);
   bool in_order() const { return order_ == ReductionOrder::micro_batches; }
-  /// Whether the gradients of a unit leave with each micro-batch, so that the next one begins at zero.
+  /// Whether a unit's gradients are reduced after each micro-batch, so that the next one starts from zero.
   bool clears_gradients() const { return sharding().divides_gradients() || (beside_ && in_order()); }
-  /// Whether gradients that every rank has whole are added over the ranks as soon as a unit's are complete.
+  /// Whether unsharded gradients are reduced over the ranks as soon as a unit's are complete.
   bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
 
   Transformer& model_;
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
-  std::int64_t left_ = 1;  ///< micro-batches of the update, with the one that is computed
+  std::int64_t left_ = 1;  ///< micro-batches left in the update, including the current one
   ShardRanks& ranks_;
   ShardExchange exchange_;
   std::vector<Buffer> buffers_;
-  bool beside_;                 ///< exchanges go on while others are computed
-  std::vector<Pending> added_;  ///< of each unit whose gradients are whole
+  bool beside_;                 ///< exchanges overlap with computation
+  std::vector<Pending> added_;  ///< pending reductions of unsharded gradients, by unit
 };
 
 }  // namespace qtrain

@@ -8,27 +8,27 @@
 
 namespace qtrain {
 
-/// Whether what ranks exchange of a model goes on beside its passes; on a GPU by an ExchangeStream. Not on GPUs that
-/// share tokens: those exchange keys meanwhile, and what two groups of NCCL wait for has to come in one order on all
-/// ranks.
+/// Whether exchanges overlap with the passes of a model (on a GPU by means of an ExchangeStream). Not with context
+/// parallelism on GPUs: keys are exchanged at the same time, and operations of two NCCL groups must be issued in the
+/// same order on all ranks.
 bool exchanges_beside(const Transformer& model);
 
-/// A stream of a GPU for what ranks exchange while the stream of a context computes.
+/// A GPU stream for exchanges between ranks, next to the compute stream of a context.
 class ExchangeStream {
  public:
   using Work = std::function<void(Ctx&, Collective&)>;
   explicit ExchangeStream(Device device) : ctx_(device, MatmulPrecision::storage, 1), reached_(device) {}
-  /// Of the device.
+  /// Bytes of device memory that this needs.
   static constexpr std::size_t kBytes = Ctx::kScratchBytes;
 
-  /// Queues work behind all that `ctx` has queued; its stream goes on beside it until the Pending is waited for.
-  /// Exchanges are in order: who has waited for one has waited for those before it.
+  /// Queues work after everything that `ctx` has queued; the stream of `ctx` continues in parallel until it waits for
+  /// the returned Pending. Exchanges run in order: waiting for one also waits for the earlier ones.
   Pending start(Ctx& ctx, Collective& ranks, const Work& work);
 
  private:
   Ctx ctx_;
-  Event reached_;                       ///< what the next exchange comes behind
-  std::uint64_t begun_ = 0, seen_ = 0;  ///< exchanges, and how many of them the context has waited for
+  Event reached_;                       ///< the point that the next exchange waits for
+  std::uint64_t begun_ = 0, seen_ = 0;  ///< exchanges started, and how many of them the context has waited for
 };
 
 }  // namespace qtrain

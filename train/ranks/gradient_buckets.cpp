@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kSmallestBucket = std::int64_t{64} << 10, kLargestBucket = std::int64_t{32} << 20;  // bytes
 
-// On a processor by this thread alone: the others compute. Sums of f64 are of f64.
+// Single-threaded on a CPU, since the other threads compute. f64 is summed in f64, everything else in f32.
 template <class Sum, class T>
 void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -25,11 +25,11 @@ void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
   }
 }
 
-/// Where elements of a gradient are in a message for one rank or from it.
+/// A piece of a gradient within the message for or from one rank.
 struct Piece {
   const GradientParts& parts;
-  std::int64_t begin, count;  ///< of the rank's part, also where the part is shorter
-  std::int64_t at;            ///< in the message
+  std::int64_t begin, count;  ///< within the rank's part, even if the part is shorter
+  std::int64_t at;            ///< offset in the message
 };
 
 void for_pieces(const GradientBucket& bucket, BucketColumns c, const std::function<void(const Piece&)>& act) {
@@ -42,7 +42,7 @@ void for_pieces(const GradientBucket& bucket, BucketColumns c, const std::functi
   }
 }
 
-// What of a piece a rank has.
+// The elements of a piece that a rank actually has.
 Tensor there(const Piece& piece, std::int64_t rank) {
   const ElementRange& part = piece.parts.of_rank[static_cast<std::size_t>(rank)];
   const std::int64_t begin = std::min(piece.begin, part.count);
@@ -86,7 +86,7 @@ void GradientBucket::add(GradientParts p) {
 std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes, DType wire) {
   const auto size = static_cast<std::int64_t>(size_of(wire));
   std::vector<Param*> ordered(trained.begin(), trained.end());
-  // Unit 0 is the last.
+  // Unit 0, which is outside the blocks, comes last.
   std::ranges::stable_sort(ordered, std::greater{}, &Param::unit);
   std::vector<GradientBucket> buckets;
   const Param* before = nullptr;
@@ -171,10 +171,10 @@ void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Par
   }
 }
 
-// Once received, what was sent makes room for the sums in f32.
+// After the exchange, the send buffer is reused for the f32 sums.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
   const int n = ranks.size();
-  check(n > 1, "gradients of a rank alone have no others to be added to");
+  check(n > 1, "all_reduce of gradients needs several ranks");
   for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
     const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
     const Messages m = memory.of(n, c.count);
@@ -229,7 +229,7 @@ std::vector<Tensor> slabs_of(std::vector<Tensor> tensors) {
 }
 
 LinkTimes time_link(Ctx& ctx, Collective& ranks) {
-  constexpr std::int64_t kSmall = 16, kLarge = std::int64_t{1} << 16;  // elements for each rank
+  constexpr std::int64_t kSmall = 16, kLarge = std::int64_t{1} << 16;  // elements per rank
   constexpr int kTries = 3;
   std::vector<float> sent(static_cast<std::size_t>(ranks.size() * kLarge)), received(sent.size());
   const auto exchange = [&](std::int64_t n) {
@@ -237,7 +237,7 @@ LinkTimes time_link(Ctx& ctx, Collective& ranks) {
     ranks.all_to_all(ctx, view_of(std::span(sent).first(all), {ranks.size(), n}),
                      view_of(std::span(received).first(all), {ranks.size(), n}));
   };
-  // The fastest of a few: others wait for ranks that come late.
+  // Takes the fastest of several tries, because a late rank keeps the others waiting.
   const auto fastest = [&](std::int64_t n) {
     exchange(n);
     double least = time_of([&] { exchange(n); });
@@ -251,7 +251,7 @@ LinkTimes time_link(Ctx& ctx, Collective& ranks) {
 }
 
 std::int64_t bucket_bytes(const LinkTimes& t) {
-  constexpr double kShare = 0.1;  // of the latency in the time of a bucket
+  constexpr double kShare = 0.1;  // share of latency in the time of a bucket
   const double more = t.large_seconds - t.small_seconds;
   if (more <= 0) return kSmallestBucket;
   const double bandwidth = static_cast<double>(t.large_bytes - t.small_bytes) / more;

@@ -8,7 +8,7 @@ namespace qtrain {
 std::unique_ptr<GradientExchange> make_gradient_exchange(const ExchangeParts& parts, const ReductionOptions& options) {
   if (!parts.model.options().sharding.divides_trained())
     return std::make_unique<GradientReducer>(parts.ranks, options, parts.model.trained());
-  check(parts.division, "a divided model without ranks that divide it");
+  check(parts.division, "a sharded model needs the ranks that share it");
   return std::make_unique<DividedModel>(parts.model, *parts.division, options);
 }
 

@@ -14,11 +14,11 @@ bool by_nccl(Device device, ReductionOrder order) {
   return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
 }
 
-/// What the sums of gradients over ranks need, in elements.
+/// Buffer sizes for gradient reduction, in elements.
 struct SumsMemory {
-  std::int64_t row = 0;      ///< of a message for one rank
-  std::int64_t totals = 0;   ///< whose sums are kept
-  std::int64_t rounded = 0;  ///< that NCCL adds at once, where those are not the gradients
+  std::int64_t row = 0;      ///< elements of a message per rank
+  std::int64_t totals = 0;   ///< elements whose sums are kept
+  std::int64_t rounded = 0;  ///< elements that NCCL reduces at once in rounded copies
   DType wire;
 
   SumsMemory(Device device, int ranks, const ReductionOptions& options, std::span<Param* const> trained)
@@ -62,7 +62,7 @@ void GradientReducer::allocate(std::span<Param* const> trained) {
   const int n = ranks_.size();
   const SumsMemory memory(device_, n, options_, trained);
   if (memory.bytes(n) == 0) return;
-  memory_ = DeviceMemory(device_, memory.bytes(n), "sums of gradients over ranks");
+  memory_ = DeviceMemory(device_, memory.bytes(n), "gradient reduction buffers");
   const auto part = [&](std::size_t at, DType dtype, Shape shape) {
     return Tensor{memory_.data() + at, dtype, shape, device_};
   };
@@ -87,19 +87,19 @@ void GradientReducer::allocate(std::span<Param* const> trained) {
 
 GradientReducer::~GradientReducer() {
   if (std::uncaught_exceptions() > 0) ranks_.disconnect();
-  if (stream_) return;  // a device waits before memory is freed
+  if (stream_) return;  // the stream waits before the memory is freed
   try {
     wait();
-  } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way
+  } catch (const std::exception&) {  // it was already waited for, or an error is propagating
   }
 }
 
-// For the last first: on a stream it comes behind the others.
+// Waits in reverse: on a stream, the last exchange comes after the others.
 void GradientReducer::wait() const {
   for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) bucket->done.wait();
 }
 
-// What a bucket has of the micro-batch before is on its way until it has left.
+// Waits for the bucket's all-reduce of the previous micro-batch.
 void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
   if (entry.gradients == Gradients::no) return;
   for (const GradientBucket& bucket : buckets_)
@@ -134,7 +134,7 @@ void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
   });
 }
 
-// By NCCL.
+// Reduces with NCCL.
 void GradientReducer::add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   std::vector<Tensor> gradients;
   for (const GradientParts& p : bucket.parts) gradients.push_back(p.gradient);
@@ -152,14 +152,14 @@ void GradientReducer::add_rounded(Ctx& ctx, Collective& ranks, const Tensor& sla
   }
 }
 
-// The sums go back at once, or stay where they are until the step is done.
+// Returns the sums at once, or keeps them until the step is done.
 void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
   reduce(ctx, ranks, bucket, {.sum = bucket.totals, .mode = Sink::Mode::accumulate, .memory = messages_});
   for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
 }
 
-// Not rounded: they are the same bits however many ranks there are, and whether or not each keeps its own alone.
+// Sums are not rounded, so that the bits depend neither on the number of ranks nor on sharding.
 void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   const std::int64_t n = ranks.size(), row = messages_.row();
   for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {

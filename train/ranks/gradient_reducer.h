@@ -12,20 +12,20 @@
 
 namespace qtrain {
 
-/// The exchange of a model that every rank has whole. With ReductionOrder::micro_batches each element of the gradient
-/// is added in f32 by one rank, in that order. Otherwise each element is added in the order of the ranks on a
-/// processor, in buckets whose size changes no bit, and by NCCL in place on a GPU. Gradients may be rounded to bf16
-/// each time that they are sent, and so may sums that go back, except those of micro-batches.
+/// Gradient exchange for an unsharded model. With ReductionOrder::micro_batches each element is summed in f32 by one
+/// rank, in micro-batch order. Otherwise CPUs sum each element in rank order, in buckets whose size does not affect the
+/// bits, and GPUs use in-place NCCL all-reduces. Gradients may be rounded to bf16 whenever they are sent, and so may
+/// the returned sums, except with micro_batches.
 class GradientReducer : public GradientExchange {
  public:
-  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;      ///< elements that a rank sends to another at once
-  static constexpr std::int64_t kMaxRounded = std::int64_t{1} << 24;  ///< elements that NCCL adds at once as bf16
+  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;      ///< elements sent to each rank at once
+  static constexpr std::int64_t kMaxRounded = std::int64_t{1} << 24;  ///< elements that NCCL reduces at once as bf16
 
-  /// The trained parameters have their memory and are whole on every rank.
+  /// The trained parameters must have their memory and be unsharded.
   GradientReducer(Collective& ranks, const ReductionOptions& options, std::span<Param* const> trained);
-  /// Bytes of device memory that it takes.
+  /// Bytes of device memory that this needs.
   static std::size_t bytes(Device device, int ranks, const ReductionOptions& options, std::span<Param* const> trained);
-  /// Waits for what is under way, or ends it where an error is.
+  /// Waits for pending exchanges, or cancels them if an error is propagating.
   ~GradientReducer() override;
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -45,7 +45,7 @@ class GradientReducer : public GradientExchange {
 
  private:
   bool is_ordered() const { return options_.order == ReductionOrder::micro_batches; }
-  /// Whether gradients of this micro-batch are added over ranks.
+  /// Whether gradients are reduced after the current micro-batch.
   bool adds() const { return is_ordered() || left_ == 1; }
 
   Pending start(Ctx& ctx, const ExchangeStream::Work& work);
@@ -60,15 +60,15 @@ class GradientReducer : public GradientExchange {
 
   Collective& ranks_;
   ReductionOptions options_;
-  std::optional<ExchangeStream> stream_;  ///< beside the pass, on a GPU
+  std::optional<ExchangeStream> stream_;  ///< overlaps with the pass, on a GPU
   Device device_;
-  std::int64_t left_ = 1;  ///< micro-batches of the step, with the one that is computed
+  std::int64_t left_ = 1;  ///< micro-batches left in the step, including the current one
   DeviceMemory memory_;
-  Messages messages_ = {};  ///< none where NCCL adds
-  Tensor shared_totals_;    ///< f32 [ranks, row], in their memory
-  Tensor rounded_;          ///< bf16: what NCCL adds instead of gradients; none: it adds those
+  Messages messages_ = {};  ///< none if NCCL reduces
+  Tensor shared_totals_;    ///< f32 [ranks, row], sharing memory with messages_
+  Tensor rounded_;          ///< bf16 copies that NCCL reduces in place of wider gradients; none if not needed
   std::vector<GradientBucket> buckets_;
-  Tensor totals_;  ///< f32: of the elements that this rank adds; where they are kept
+  Tensor totals_;  ///< f32 sums of the elements that this rank reduces, with micro_batches order
 };
 
 }  // namespace qtrain

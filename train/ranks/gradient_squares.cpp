@@ -46,7 +46,7 @@ void GradientSquares::add(Ctx& ctx, Tensor total) {
   if (replicas && replicates(options_.device, options_.order, replicas->size())) replicas->broadcast(ctx, total, 0);
 }
 
-// What another rank owns is 0 here, and adding 0 changes no bit.
+// Elements of other ranks are 0 here, and adding 0 does not change the bits.
 void GradientSquares::add_segments(Ctx& ctx, Tensor total) {
   ctx.stream().fill(segments_.data, 0, segments_.bytes());
   std::int64_t at = 0;

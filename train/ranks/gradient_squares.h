@@ -9,26 +9,25 @@
 
 namespace qtrain {
 
-/// The sum of the squares of all gradients. With ReductionOrder::micro_batches it has the same bits
-/// however parameters are divided among ranks: each `kShardAlign` elements of a parameter are one sum, and these are
-/// added in their order.
+/// Sum of squares of all gradients. With ReductionOrder::micro_batches the bits do not depend on how parameters are
+/// sharded: every `kShardAlign` elements of a parameter form one sum, and these are added in order.
 class GradientSquares {
  public:
   struct Options {
     Device device = {};
     ReductionOrder order = ReductionOrder::ranks;
     bool divided = false;
-    Collective* replicas = nullptr;  ///< of this rank's part, where states are divided
+    Collective* replicas = nullptr;  ///< ranks with the same shard, if state is sharded
   };
   GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained);
-  /// Whether replicas take the sum of the first one: NCCL may add in another order in each group of GPUs.
+  /// Whether replicas copy the sum of the first one: NCCL may add in a different order in each group of GPUs.
   static bool replicates(Device device, ReductionOrder order, int replicas) {
     return device.kind == DeviceKind::cuda && order == ReductionOrder::ranks && replicas > 1;
   }
-  /// Of a GPU.
+  /// Bytes of GPU memory that this needs.
   static std::size_t bytes(Device device, ReductionOrder order, std::span<Param* const> trained);
 
-  /// Adds it to `total`, f64 [1] on the device.
+  /// Adds the sum to `total`, f64 [1] on the device.
   void add(Ctx& ctx, Tensor total);
 
  private:
@@ -39,7 +38,7 @@ class GradientSquares {
   std::vector<Param*> trained_;
   std::vector<double> on_host_;
   DeviceMemory memory_;
-  Tensor segments_;  ///< f64, of all parameters; only where there is an order
+  Tensor segments_;  ///< f64, one per segment of all parameters; only with micro_batches order
 };
 
 }  // namespace qtrain

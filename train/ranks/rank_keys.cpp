@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-// First pieces are in the order of the ranks, second ones in the reverse order.
+// First pieces are in rank order, second ones in reverse order.
 void reverse_pieces(Ctx& ctx, const Tensor& half, int ranks) {
   ops::reverse_rows(ctx, {.x = half.reshaped({ranks, half.numel() / ranks})});
 }

@@ -6,22 +6,22 @@
 
 namespace qtrain {
 
-/// Moves keys and values between the ranks that share the tokens of micro-batches.
+/// Exchanges keys and values among ranks that share the tokens of micro-batches.
 class RankKeys : public KeyExchange {
  public:
-  /// Of these ranks, in the order of ContextShare.
+  /// `ranks` in the order of ContextShare.
   explicit RankKeys(Collective& ranks) : ranks_(ranks) {}
 
   void begin_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void finish_gather(Ctx& ctx) override;
   void reduce(Ctx& ctx, Tensor all, Tensor spare, const Sink& mine) override;
-  /// So far, with what it waited for other ranks; of a GPU for their hosts alone.
+  /// Total seconds so far, including waiting for other ranks; on a GPU only host time.
   double seconds() const { return seconds_; }
 
  private:
   struct Gather {
     Pending pending;
-    Tensor second;  ///< pieces, in the order of the ranks
+    Tensor second;  ///< second pieces of all ranks
   };
   Collective& ranks_;
   std::deque<Gather> gathers_;

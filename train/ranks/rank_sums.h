@@ -8,15 +8,15 @@
 
 namespace qtrain {
 
-/// Adds a step's sums (losses, squares; a few numbers in f64) over ranks, in the order of its gradients.
+/// Adds a step's sums (losses, squares: a few f64 values) over ranks, in the order of its gradients.
 class RankSums {
  public:
-  /// `sums` (f64 [n] of the device) are this rank's, and become those of all ranks.
+  /// `sums` (f64 [n] on the device) are this rank's sums, and are replaced by those of all ranks.
   RankSums(Collective& ranks, ReductionOrder order, Tensor sums);
 
   /// Call after each micro-batch on every rank.
   void end_micro_batch(Ctx& ctx);
-  /// Call after the last micro-batch: every rank has the sums over all ranks afterwards.
+  /// Call after the last micro-batch. Afterwards every rank has the sums over all ranks.
   void finish_step(Ctx& ctx);
 
  private:
@@ -26,7 +26,7 @@ class RankSums {
   ReductionOrder order_;
   Tensor sums_;
   HostCopy of_rank_;
-  std::vector<double> totals_;  ///< of the step's micro-batches so far, where they are added in order
+  std::vector<double> totals_;  ///< sums of the step's micro-batches so far, with micro_batches order
 };
 
 }  // namespace qtrain

@@ -10,8 +10,8 @@
 namespace qtrain {
 namespace {
 
-// Which elements of a group each rank of the run adds: every row is cut into equal pieces, one for each of the replicas
-// that add it. Rank j of replica k adds piece k of row j.
+// The elements that each rank reduces: every row is split into equal pieces, one per participating replica. Rank j of
+// replica k reduces piece k of row j.
 GradientParts parts_of(const ShardGroup& group, int replicas) {
   GradientParts parts{.gradient = group.grads, .row = (group.longest_row() + replicas - 1) / replicas};
   const int ranks = group.ranks();
@@ -22,11 +22,11 @@ GradientParts parts_of(const ShardGroup& group, int replicas) {
   return parts;
 }
 
-/// What is sent and received at once to add the gradients of a group, in elements.
+/// Buffer sizes for one exchange that reduces a group's gradients.
 struct StagedRows {
-  std::int64_t columns;  ///< of a row
-  bool sends_copies;     ///< gradients are not sent from where they are
-  bool receives;         ///< what is scattered comes back to where it was sent from
+  std::int64_t columns;  ///< elements of a row per exchange
+  bool sends_copies;     ///< gradients cannot be sent in place
+  bool receives;         ///< needs a receive buffer; reduce_scatter returns sums in the send buffer
 
   StagedRows(const ShardExchange::Options& options, const ShardGroup& group, const GradientParts& parts)
       : columns(
@@ -35,7 +35,7 @@ struct StagedRows {
         receives(!ShardExchange::scatters(options, group)) {}
 };
 
-// What is there already goes along in the own row: nothing is added afterwards, and no memory needed for that.
+// Adds the previous sums to the own row before sending, which saves memory and an addition afterwards.
 void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode) {
   const int rank = ranks.rank();
   const Tensor row = group.grads.slice(group.row_begin(rank), group.row_size(rank));
@@ -43,7 +43,7 @@ void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mo
   ranks.reduce_scatter(ctx, group.grads, group.own_grads);
 }
 
-// Each replica has added a piece of the own row.
+// Exchanges the pieces of the own row that each replica has summed.
 void gather_pieces(Ctx& ctx, Collective& replicas, const ShardGroup& group, int rank) {
   const GradientParts parts = parts_of(group, replicas.size());
   for (int k = 0; k < replicas.size(); ++k) {
@@ -56,7 +56,7 @@ void gather_pieces(Ctx& ctx, Collective& replicas, const ShardGroup& group, int 
 void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
   if (group.is_even()) {
     Tensor mine = group.own_values;
-    if (mine.device.kind != group.values.device.kind) {  // it waits on the host
+    if (mine.device.kind != group.values.device.kind) {  // the shard is on the host
       mine = group.values.slice(group.row_begin(ranks.rank()), group.row_size(ranks.rank()));
       copy_alone(ctx, mine, group.own_values);
     }
@@ -70,12 +70,12 @@ void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
   }
 }
 
-// Whether gradients of the group are wider than what is sent.
+// Whether the group's gradients are wider than the wire dtype.
 bool is_wider(const ShardExchange::Options& options, const ShardGroup& group) {
   return options.wire == DType::bf16 && size_of(*group.grad_dtype) > size_of(options.wire);
 }
 
-// Elements that are sent and received at once to add the gradients of a group; of so many replicas.
+// Buffer elements for reducing a group's gradients among `replicas` replicas.
 std::int64_t staged_elements(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
   if (ShardExchange::scatters(options, group) && !ShardExchange::rounds(options, group)) return 0;
   const GradientParts parts = parts_of(group, options.order == ReductionOrder::micro_batches ? replicas : 1);
@@ -83,7 +83,7 @@ std::int64_t staged_elements(const ShardExchange::Options& options, const ShardG
   return static_cast<std::int64_t>(parts.of_rank.size()) * rows.columns * (rows.sends_copies + rows.receives);
 }
 
-// The same for the sums of an update over replicas, where those are rounded: of a row for each.
+// Row length for exchanging an update's rounded sums between replicas; 0 if none are rounded.
 std::int64_t replica_row(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
   if (!ShardExchange::rounds_sums(options, group) || replicas == 1) return 0;
   return std::min((group.longest_row() + replicas - 1) / replicas,
@@ -110,7 +110,7 @@ ShardExchange::ShardExchange(ShardRanks& ranks, const Options& options, std::spa
     : ranks_(ranks), options_(options) {
   if (options.own_stream) beside_.emplace(options.device);
   if (const std::size_t n = staging_bytes(options, stores); n > 0)
-    memory_ = DeviceMemory(options.device, n, "gradients on their way");
+    memory_ = DeviceMemory(options.device, n, "gradient exchange buffers");
 }
 
 std::int64_t ShardExchange::max_columns(Device device, int ranks) {
@@ -126,7 +126,7 @@ DType ShardExchange::wire_of(const Options& options, const ShardGroup& group) {
   return rounds(options, group) ? options.wire : *group.grad_dtype;
 }
 
-// A rank alone in its group sends nothing there, but has the bits of several where sums are in order.
+// A rank alone in its group sends nothing, but with micro_batches order it must produce the same bits as several ranks.
 bool ShardExchange::rounds(const Options& options, const ShardGroup& group) {
   const bool alone = group.rows.size() == 2 && options.order == ReductionOrder::ranks;
   return !alone && is_wider(options, group);
@@ -142,10 +142,10 @@ std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamSt
 
 ShardExchange::~ShardExchange() {
   if (std::uncaught_exceptions() > 0) ranks_.disconnect();
-  if (beside_) return;  // a device waits before memory is freed
+  if (beside_) return;  // the stream waits before the memory is freed
   try {
     last_.wait();
-  } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way
+  } catch (const std::exception&) {  // it was already waited for, or an error is propagating
   }
 }
 

@@ -13,48 +13,47 @@
 
 namespace qtrain {
 
-/// Moves the rows of groups of parameters between the ranks that they are divided among, beside what the caller does
-/// meanwhile: on a processor by Collective::start, on a GPU on a stream of its own. What is begun comes behind all that
-/// the context had queued, and the context's stream goes on beside it until the Pending is waited for. Where groups of
-/// ranks are replicas, ReductionOrder::ranks adds gradients within them, and the sums of an update over them; with
-/// ReductionOrder::micro_batches each replica adds a piece of every row over all ranks. What is rounded on its way is
-/// added in the type of the gradients, but by NCCL.
+/// Moves shards of parameter groups between ranks, overlapped with the caller's work: by Collective::start on a CPU, on
+/// a separate stream on a GPU. Each exchange starts after everything that the context had queued; the context's stream
+/// continues in parallel until the Pending is waited for. With replicas, ReductionOrder::ranks reduces gradients within
+/// each group and, once per update, across replicas; ReductionOrder::micro_batches lets each replica reduce a piece of
+/// every row over all ranks. Gradients rounded for sending are summed in the gradient dtype, except by NCCL.
 class ShardExchange {
  public:
   struct Options {
     Device device;
     ReductionOrder order = ReductionOrder::ranks;
-    DType wire = DType::f32;  ///< bf16: wider gradients are rounded to it on their way
-    bool own_stream = false;  ///< of a GPU; else exchanges are on the stream of the context
+    DType wire = DType::f32;  ///< bf16: wider gradients are rounded to it for sending
+    bool own_stream = false;  ///< GPU: use a separate stream instead of the context's
   };
   /// For the groups of these stores, which are on the device.
   ShardExchange(ShardRanks& ranks, const Options& options, std::span<const ParamStore* const> stores);
-  /// Bytes of the device.
+  /// Bytes of device memory that this needs.
   static std::size_t bytes(const Options& options, std::span<const ParamStore* const> stores);
-  /// The most elements that one of so many ranks sends to another at once where gradients are not scattered: on a GPU
-  /// more, since the hosts compare each call.
+  /// The most elements sent to each of `ranks` ranks at once without reduce_scatter. More on GPUs, where the hosts
+  /// synchronize on every call.
   static std::int64_t max_columns(Device device, int ranks);
-  /// Whether gradients of the group are added by Collective::reduce_scatter: on a GPU, where no order is asked for.
+  /// Whether the group's gradients are reduced by Collective::reduce_scatter: on GPUs without a prescribed order.
   static bool scatters(const Options& options, const ShardGroup& group);
-  /// The type in which gradients of the group are sent, and whether they are rounded for that.
+  /// The dtype in which the group's gradients are sent, and whether they are rounded to it.
   static DType wire_of(const Options& options, const ShardGroup& group);
   static bool rounds(const Options& options, const ShardGroup& group);
-  /// Whether the sums of an update are rounded to Options::wire for their way over replicas.
+  /// Whether an update's sums are rounded to Options::wire when they are exchanged between replicas.
   static bool rounds_sums(const Options& options, const ShardGroup& group);
 
-  /// Waits for what is under way, or ends it where an error is.
+  /// Waits for pending exchanges, or cancels them if an error is propagating.
   ~ShardExchange();
   ShardExchange(const ShardExchange&) = delete;
   ShardExchange& operator=(const ShardExchange&) = delete;
 
-  /// Every rank has all values of the group then.
+  /// All-gathers the values of the group.
   Pending gather(Ctx& ctx, const ShardGroup& group);
-  /// Adds the gradients of ranks, each rank its own row: to what is there or instead of it. In the order of the ranks,
-  /// unless they are scattered; then, where they are not rounded, `grads` has other values afterwards.
+  /// Reduces gradients over ranks, each rank its own row, accumulating or overwriting according to `mode`. Uses rank
+  /// order, except for reduce_scatter, which without rounding also overwrites `grads`.
   Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
-  /// After the last one of an update: the own row has the sums over all ranks then.
+  /// After the last micro-batch of an update: completes the own row's sums over all ranks.
   Pending settle(Ctx& ctx, const ShardGroup& group);
-  /// The own row, which is on the device, has the values of the first replica then.
+  /// Copies the own row from the first replica; it must be on the device.
   Pending replicate(Ctx& ctx, const ShardGroup& group);
 
  private:

@@ -4,7 +4,7 @@ namespace qtrain {
 
 ShardRanks::ShardRanks(Collective& all, const Sharding& sharding) : all_(all) {
   const int size = sharding.ranks;
-  check(size * sharding.replicas == all.size(), "states are divided among other ranks than there are");
+  check(size * sharding.replicas == all.size(), "the sharding does not match the number of ranks");
   if (sharding.replicas > 1) group_ = std::make_unique<QueuedPart>(all, all.part(all.rank() / size * size, size));
   replicas_ =
       std::make_unique<QueuedPart>(all, sharding.replicas > 1 ? all.counterparts(size) : std::make_unique<Solo>());

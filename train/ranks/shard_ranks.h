@@ -6,24 +6,24 @@
 
 namespace qtrain {
 
-/// The ranks of a run as those that divide states see them: groups of consecutive ranks, each of which has all of the
-/// states. Everything is done in one queue, that of `all`.
+/// A run's ranks as sharding sees them: groups of consecutive ranks, each holding the full state. All operations go
+/// through one queue, that of `all`.
 class ShardRanks {
  public:
-  /// Every rank calls it. `all` must outlive this; the sharding is of so many ranks.
+  /// Collective. `all` must outlive this object, and `sharding` must match its size.
   ShardRanks(Collective& all, const Sharding& sharding);
 
   Collective& all() { return all_; }
-  /// Those that this one divides its states with.
+  /// The ranks that this one shares its state with.
   Collective& group() { return group_ ? *group_ : all_; }
-  /// Those that own the same part in the other groups, and this one.
+  /// The ranks with the same shard in all groups, including this one.
   Collective& replicas() { return *replicas_; }
-  /// Ends what is under way.
+  /// Cancels pending operations.
   void disconnect();
 
  private:
   Collective& all_;
-  std::unique_ptr<QueuedPart> group_;  ///< null: all of them
+  std::unique_ptr<QueuedPart> group_;  ///< null: the group is all ranks
   std::unique_ptr<QueuedPart> replicas_;
 };
 

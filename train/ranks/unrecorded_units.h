@@ -5,11 +5,11 @@
 
 namespace qtrain {
 
-/// Passes that are recorded: what ranks exchange at a unit is done between the recorded parts. Calls of NCCL can be
-/// recorded too, but by all ranks or none of them, and each rank has sizes of micro-batches of its own.
+/// Runs the exchanges of recorded passes between the recorded parts. NCCL calls can only be recorded by all ranks or
+/// none, and micro-batch sizes differ between ranks.
 class UnrecordedUnits : public UnitAccess {
  public:
-  /// From here on passes of the model use this. All must outlive it.
+  /// From here on the model's passes use this object. All arguments must outlive it.
   UnrecordedUnits(Transformer& model, RankAccess& ranks, GraphCache& graphs) : ranks_(ranks), graphs_(graphs) {
     model.set_access(*this);
   }

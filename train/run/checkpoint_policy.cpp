@@ -11,7 +11,7 @@ bool CheckpointPolicy::save_due(const RunState& state) const {
   return events_.saves_after(state.step);
 }
 
-// As transformers, which knows a best checkpoint only where the config asks for one.
+// Like transformers, tracks the best checkpoint only if the config asks for one.
 bool CheckpointPolicy::chooses_best() const {
   return t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
 }

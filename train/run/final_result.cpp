@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-// What transformers logs of a whole run; metrics.jsonl and train_results.json say more.
+// The totals that transformers logs for a run; metrics.jsonl and train_results.json have more.
 constexpr std::array<std::string_view, 6> kTotals{
     "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss", "epoch"};
 
@@ -41,14 +41,14 @@ Json more_totals(const FinishedRun& finished, const Pace& pace, std::size_t allo
   return more;
 }
 
-// Totals of the steps of this start, as train_results.json has them; of all that is logged where there was none any
-// more.
+// Logs the totals of the steps that this process did, or the logged ones if no step was left to do; returns the
+// contents of train_results.json.
 Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
   const Pace& logged = finished.run_log.metrics().logged();
   if (pace.steps == 0 && logged.seconds > 0) pace = logged;
   const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = finished.model.memory.total();
   if (used > planned)
-    run.log.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
+    run.log.warn("memory: used {:.1f} MiB more than planned", static_cast<double>(used - planned) / kMib);
   Json totals = transformers_totals(finished, pace);
   const Json more = more_totals(finished, pace, used);
   finished.run_log.add_row(totals, more);
@@ -56,7 +56,8 @@ Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
   return totals;
 }
 
-// The same of a run that did its last step before, as it was logged then: checkpoints are older than their totals.
+// For a run that did its last step in an earlier process: the totals it logged then, since checkpoints predate their
+// totals.
 Json earlier_totals(Json all, RunState& state) {
   Json row = Json::object();
   for (const std::string_view key : kTotals) row[std::string(key)] = all.value(key, Json());
@@ -69,7 +70,7 @@ Json earlier_totals(Json all, RunState& state) {
 std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json& totals) {
   const std::string output = finished.output.string();
   if (pace.steps == 0)
-    return fmt::format("{} of {} done before; the model is in {}", finished.objects.state.step,
+    return fmt::format("{} of {} were already done; the model is in {}", finished.objects.state.step,
                        counted(finished.objects.plan.max_steps, "step"), output);
   return fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}",
                      counted(pace.steps, "step"), format_duration(pace.seconds),
@@ -77,10 +78,10 @@ std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json
                      totals["peak_rss_mb"].get<double>(), output);
 }
 
-// What came of all steps, where it is nothing that anybody wants.
+// Warns if the outcome of the whole run looks useless.
 void warn_of_outcome(const RunContext& run, const FinishedRun& finished) {
   Transformer& model = *finished.model.setup.model;
-  constexpr double kHighRate = 0.1;  // a hundred times what adaptive optimizers are given
+  constexpr double kHighRate = 0.1;  // a hundred times the usual rate of adaptive optimizers
   const TrainingSection& t = run.training();
   const bool high = t.learning_rate >= kHighRate && find_optimizer(t.optim)->rule != "sgd";
   const auto of_losses =

@@ -9,12 +9,12 @@
 
 namespace qtrain {
 
-/// What a run that is done has come to.
+/// What a finished run reports.
 struct FinalResult {
   Json totals;          ///< the contents of train_results.json
-  std::string summary;  ///< a line for people
+  std::string summary;  ///< one line for the terminal
 };
-/// A run that has done its last step.
+/// A run that has completed its last step.
 struct FinishedRun {
   const TrainingObjects& objects;
   const RunModel& model;
@@ -23,7 +23,7 @@ struct FinishedRun {
   const std::filesystem::path& output;
   int ranks = 1;
 };
-/// Logs the totals, those of an earlier start where no step was left, and saves the final model. Errors:
+/// Logs the totals (the logged ones of an earlier process if no step was left to do) and saves the final model. Throws
 /// ErrorKind::disk.
 FinalResult finish_run(const RunContext& run, const FinishedRun& finished);
 

@@ -16,7 +16,7 @@ Prefetcher::Options prefetching(const TrainingSection& t) {
   return {.threads = threads, .ahead = threads * static_cast<int>(t.dataloader_prefetch_factor.value_or(2))};
 }
 
-// The micro-batches of all steps from `step` on.
+// Iterates over the micro-batches of all steps from `step` on.
 Prefetcher::Places batches_from(std::int64_t step, const StepPlan& plan) {
   return [plan, step, batch = plan.first_batch(step)]() mutable {
     if (batch >= plan.end_batch(step)) batch = plan.first_batch(++step);
@@ -40,13 +40,14 @@ OptimizerSteps::OptimizerSteps(const RunContext& run, const Parts& parts)
 StepOutcome OptimizerSteps::next() {
   const Stopwatch watch;
   StepOutcome outcome;
-  // As transformers: an update that overflowed does not count for the schedule.
+  // Like transformers, the schedule does not count updates that overflowed.
   outcome.learning_rate = run_.training().learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
   const Contents all = contents();
   outcome.tokens = all.tokens;
   if (model_.setup.model->config().is_balanced()) outcome.router_batches = all.batches;
-  // As transformers: a step without targets has zero gradients, and the optimizer still steps.
-  if (all.targets == 0) run_.log.warn("step {}: no token of the window is a target", state_.step + 1);
+  // Like transformers, a step without targets has zero gradients and still updates.
+  if (all.targets == 0)
+    run_.log.warn("step {}: all labels are masked, so there is nothing to learn from its rows", state_.step + 1);
   const Normalization n{.per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(all.targets, 1)),
                         .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1,
                         .per_batch = run_.config.value.model.router_aux_loss_mode == RouterLossMode::trl
@@ -76,7 +77,7 @@ Batch OptimizerSteps::take(std::int64_t batch) {
   return prefetcher_.take({.epoch = plan_.epoch_of(state_.step), .index = batch});
 }
 
-// In which it waits for the other ranks as well.
+// Includes the time spent waiting for the other ranks.
 double OptimizerSteps::seconds_of_keys() const {
   return model_.keys ? model_.keys->seconds() : 0;
 }
@@ -100,7 +101,7 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
     outcome.computing += watch.seconds() - (seconds_of_keys() - of_keys);
     model_.step->end_micro_batch();
   }
-  run_.sharing.barrier(run_.ctx);  // between hosts: calls of GPUs are agreed on with it
+  run_.sharing.barrier(run_.ctx);  // host barrier: the GPUs' calls are agreed on through it
 }
 
 void OptimizerSteps::update(const Normalization& n, StepOutcome& outcome) {
@@ -115,7 +116,7 @@ void OptimizerSteps::update(const Normalization& n, StepOutcome& outcome) {
   outcome.grad_norm = std::sqrt(sums.squares) / n.loss_scale;
 }
 
-// Whether the update was made. One with NaN or Inf is not; several in a row end the run.
+// Returns whether the update was made. It is skipped if non-finite; too many of those in a row end the run.
 bool OptimizerSteps::keep_step(const StepOutcome& outcome) {
   const bool finite = std::isfinite(outcome.loss) && std::isfinite(outcome.grad_norm);
   if (run_.scales_loss() && lower_loss_scale(outcome)) return false;
@@ -124,13 +125,13 @@ bool OptimizerSteps::keep_step(const StepOutcome& outcome) {
   return finite;
 }
 
-// In float16 gradients overflow now and then while the scale of the loss is high.
+// With float16, gradients overflow now and then while the loss scale is high.
 bool OptimizerSteps::lower_loss_scale(const StepOutcome& outcome) {
   const bool finite = std::isfinite(outcome.grad_norm), high = state_.loss_scale.value > 1;
   state_.loss_scale.count(finite);
   if (finite || !high || !std::isfinite(outcome.loss)) return false;
   ++state_.overflows;
-  run_.log.info("step {}: gradients overflow in float16; the update is skipped, the loss scale becomes {}",
+  run_.log.info("step {}: gradients overflowed in float16; skipped the update and lowered the loss scale to {}",
                 state_.step + 1, state_.loss_scale.value);
   return true;
 }
@@ -138,12 +139,12 @@ bool OptimizerSteps::lower_loss_scale(const StepOutcome& outcome) {
 void OptimizerSteps::skip_step(const StepOutcome& outcome) {
   const std::string what = name_nonfinite(outcome);
   ++state_.nonfinite_in_row;
-  run_.log.warn("step {}: {} is not finite; the update is skipped", state_.step + 1, what);
+  run_.log.warn("step {}: {} is not finite; skipped the update", state_.step + 1, what);
   if (state_.nonfinite_in_row >= run_.config.value.run.max_nonfinite_steps)
     fail(ErrorKind::non_finite,
          {.cause = fmt::format("{} is not finite in {} steps in a row", what, state_.nonfinite_in_row),
           .place = fmt::format("step {}", state_.step + 1),
-          .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
+          .remedy = "lower learning_rate or check the data; earlier checkpoints are intact"});
 }
 
 std::string OptimizerSteps::name_nonfinite(const StepOutcome& outcome) {

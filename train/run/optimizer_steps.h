@@ -10,19 +10,19 @@
 
 namespace qtrain {
 
-/// What one optimizer step came to.
+/// The outcome of one optimizer step.
 struct StepOutcome {
   double loss = 0, grad_norm = 0, learning_rate = 0;
-  double router_loss = 0;           ///< of all micro-batches, without its coefficient
-  std::int64_t router_batches = 0;  ///< micro-batches that have it
+  double router_loss = 0;           ///< summed over all micro-batches, without its coefficient
+  std::int64_t router_batches = 0;  ///< micro-batches that contributed to it
   std::int64_t tokens = 0;
-  double data_wait = 0;  ///< seconds that the device had no batch
-  double seconds = 0;    ///< of the whole step
-  double computing = 0;  ///< seconds that this rank computed its micro-batches, on a processor
+  double data_wait = 0;  ///< seconds spent waiting for a batch
+  double seconds = 0;    ///< duration of the whole step
+  double computing = 0;  ///< seconds that this rank spent on its micro-batches (CPU runs)
 };
 
-/// The optimizer steps of a run, one after the other: gradients accumulated over the micro-batches of a step, then one
-/// update, which is skipped where loss or gradients are not finite. Threads prepare batches ahead while this lives.
+/// Runs the optimizer steps one after another: gradients are accumulated over the micro-batches of a step, then one
+/// update is made, which is skipped if the loss or a gradient is not finite. Background threads prefetch batches.
 class OptimizerSteps {
  public:
   struct Parts {
@@ -31,21 +31,21 @@ class OptimizerSteps {
     RunState& state;
     Schedule schedule;
   };
-  /// What these refer to must outlive this. The first step is the one behind those that `state` has.
+  /// What `parts` refers to must outlive this object. Starts with the step after those counted in `state`.
   OptimizerSteps(const RunContext& run, const Parts& parts);
 
-  /// Takes the next step and counts it in the state. ErrorKind::non_finite after run.max_nonfinite_steps in a row that
-  /// were not finite, before a checkpoint can hold them.
+  /// Runs the next step and counts it in the state. Throws ErrorKind::non_finite after run.max_nonfinite_steps
+  /// consecutive non-finite steps, before they can get into a checkpoint.
   StepOutcome next();
 
  private:
   struct Normalization {
     double per_target;  ///< 1 / targets of the step
-    double loss_scale;  ///< of float16
-    double per_batch;   ///< of the loss of routers in a micro-batch
+    double loss_scale;  ///< for float16
+    double per_batch;   ///< factor of each micro-batch's router loss
   };
 
-  /// What the micro-batches of the next step have over all ranks.
+  /// Totals of the next step's micro-batches over all ranks.
   struct Contents {
     std::int64_t targets = 0, tokens = 0, batches = 0;
   };

@@ -28,8 +28,8 @@ void OutputFolder::warn_of_unsealed() const {
   std::vector<std::string> names;
   for (const fs::path& folder : unsealed_checkpoints(path_)) names.push_back(folder.filename().string());
   if (names.empty()) return;
-  log_.warn("{}: no run goes on from {} without a manifest.json, which this program writes last ({})", path_.string(),
-            names.size() == 1 ? "a folder" : "folders", fmt::join(names, ", "));
+  log_.warn("{}: ignoring {} without a manifest.json, which marks a complete checkpoint ({})", path_.string(),
+            names.size() == 1 ? "a checkpoint folder" : "checkpoint folders", fmt::join(names, ", "));
 }
 
 ResumeFrom OutputFolder::resume_from(const std::string& resume) const {
@@ -45,22 +45,20 @@ ResumeFrom OutputFolder::resume_from(const std::string& resume) const {
 void OutputFolder::start_over() const {
   if (!lock_) return;
   if (const auto old = set_aside_checkpoints(path_); old > 0)
-    log_.warn("starting over: {} of an earlier run {} now called *.superseded", counted(old, "checkpoint"),
-              old == 1 ? "is" : "are");
+    log_.warn("starting over: renamed {} of an earlier run to *.superseded", counted(old, "checkpoint"));
 }
 
 void OutputFolder::set_aside_after(std::int64_t step) const {
   if (!lock_) return;
   if (const auto later = set_aside_checkpoints(path_, step); later > 0)
-    log_.warn("going on from step {}: {} of later steps {} now called *.superseded", step, counted(later, "checkpoint"),
-              later == 1 ? "is" : "are");
+    log_.warn("resuming from step {}: renamed {} of later steps to *.superseded", step, counted(later, "checkpoint"));
 }
 
 void OutputFolder::disown_result(const Start& start) const {
   if (!lock_) return;
   const auto step = manifest_step(path_);
   if (start.resumed && holds(*start.resumed) && step && *step <= start.step) return;
-  if (unseal(path_)) log_.info("{} holds the model of an earlier run until this one is done", path_.string());
+  if (unseal(path_)) log_.info("{} contains the model of an earlier run until this run finishes", path_.string());
 }
 
 }  // namespace qtrain

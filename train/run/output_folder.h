@@ -10,33 +10,32 @@
 
 namespace qtrain {
 
-/// The output directory of a run and what earlier runs have left there: its checkpoints, its final model, and what
-/// interruptions cut off. Locked as long as this lives.
+/// The output directory of a run and what earlier runs left in it: checkpoints, a final model, and leftovers of
+/// interruptions. Holds the lock of the directory.
 class OutputFolder {
  public:
-  /// Makes the directory, and owns it if this rank leads; others change nothing there. Errors: those of OutputLock.
+  /// Creates and locks the directory if this rank leads; other ranks change nothing in it. Throws as OutputLock does.
   enum class Role : std::uint8_t { leads, follows };
   OutputFolder(std::filesystem::path folder, Role role, Log& log);
   const std::filesystem::path& path() const { return path_; }
-  /// Whether a checkpoint lies here.
+  /// Whether this checkpoint lies in the directory.
   bool holds(const std::filesystem::path& checkpoint) const;
 
-  /// Clears what interruptions have left, and finds where a run may go on from. `resume`: "auto" (the newest checkpoint
-  /// here, else start), "never", or a checkpoint.
+  /// Cleans up after interruptions and finds the checkpoints that a run may resume from. `resume`: "auto" (the newest
+  /// checkpoint here, or a fresh start), "never", or the path of a checkpoint.
   ResumeFrom resume_from(const std::string& resume) const;
-  /// The checkpoints of an earlier run get another name.
+  /// Renames the checkpoints of an earlier run out of the way.
   void start_over() const;
-  /// The same of those of later steps: the steps behind the checkpoint that was asked for are done anew, and no run
-  /// goes on from those of before.
+  /// Likewise for checkpoints after `step`: a run that resumes from `step` does those steps again, so no later run may
+  /// resume from the old ones.
   void set_aside_after(std::int64_t step) const;
 
-  /// Where a run begins: the step, and the checkpoint that it goes on from, if any.
+  /// Where a run begins: its step, and the checkpoint that it resumes from, if any.
   struct Start {
     std::int64_t step = 0;
     std::optional<std::filesystem::path> resumed = {};
   };
-  /// A final model that lies here is what this run has come to only where the run goes on behind it; else it loses its
-  /// manifest.
+  /// Removes the manifest of a final model in this directory, unless the run resumes at or after that model's step.
   void disown_result(const Start& start) const;
 
  private:
@@ -44,7 +43,7 @@ class OutputFolder {
 
   std::filesystem::path path_;
   Log& log_;
-  std::optional<OutputLock> lock_;  ///< of the rank that leads
+  std::optional<OutputLock> lock_;  ///< held by the leading rank
 };
 
 }  // namespace qtrain

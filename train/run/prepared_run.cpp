@@ -20,10 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Hours of training are lost where the result cannot be written.
+// Fail early rather than lose hours of training because the result cannot be written.
 void require_room(const RunContext& run, const ResumeFrom& from, DiskPlan plan) {
   const fs::path output = run.training().output_dir;
-  const auto there = static_cast<std::int64_t>(from.checkpoints.size());  // the next one is written beside them
+  const auto there = static_cast<std::int64_t>(from.checkpoints.size());  // the next one is written before the oldest
+                                                                          // is deleted
   if (!from.named && plan.checkpoints > 0) plan.checkpoints = std::max<std::int64_t>(plan.checkpoints - there, 1);
   DiskVerdict verdict = judge_disk(plan, free_disk(output));
   if (verdict.warning) run.log.warn("{}: {}", output.string(), *verdict.warning);
@@ -40,7 +41,7 @@ Schedule schedule_of(const TrainingSection& t, const StepPlan& plan) {
                         .kwargs = t.lr_scheduler_kwargs});
 }
 
-// What the rank that leads has found; it clears the directory first.
+// What the leading rank found; it cleans up the directory first.
 ResumeFrom shared_resume(const RunContext& run, const OutputFolder& output, const std::string& resume) {
   Json found = Json::object();
   if (run.leads()) {
@@ -54,7 +55,7 @@ ResumeFrom shared_resume(const RunContext& run, const OutputFolder& output, cons
   return from;
 }
 
-// Ranks that train on other rows or from other weights would go unnoticed: their gradients add up as well.
+// Ranks with different rows or weights would go unnoticed, since their gradients add up all the same.
 void require_same_run(const RunContext& run, const Json& identity) {
   const std::vector<std::string> all = gather_texts(run.ctx, run.ranks, identity.dump());
   const Json first = Json::parse(all[0]);
@@ -64,11 +65,11 @@ void require_same_run(const RunContext& run, const Json& identity) {
     std::vector<std::string> places;
     for (const Json& change : difference) places.push_back(change.at("path").get<std::string>().substr(1));
     fail(ErrorKind::usage, {.cause = fmt::format("rank {} differs from rank 0 in {}", r, fmt::join(places, ", ")),
-                            .remedy = "start all ranks with the same config, data and model"});
+                            .remedy = "start every rank with the same config, data and model"});
   }
 }
 
-// Each rank writes its part of what is divided: hours of training are lost where that is in another place.
+// Each rank writes its shard of a checkpoint: fail early if they do not share the output directory.
 void require_shared_output(const RunContext& run, const OutputFolder& output) {
   const std::string name = broadcast_text(
       run.ctx, run.ranks,
@@ -80,9 +81,9 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
   if (run.leads()) fs::remove(probe);
   for (std::size_t r = 0; r < seen.size(); ++r)
     if (seen[r] == "no")
-      fail(ErrorKind::disk, {.cause = fmt::format("rank {} does not see the files of rank 0 there", r),
+      fail(ErrorKind::disk, {.cause = fmt::format("rank {} does not see the files that rank 0 writes there", r),
                              .place = output.path().string(),
-                             .remedy = "with zero_stage every rank writes its part of a checkpoint: name an output_dir "
+                             .remedy = "with zero_stage every rank writes its shard of a checkpoint: use an output_dir "
                                        "that all machines share, or set zero_stage to 0"});
 }
 

@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// Everything that a run needs before its first step but weights and state.
+/// Everything that a run needs before its first step except weights and state.
 struct PreparedRun {
   ResumeFrom from;
   std::unique_ptr<RunData> data;
@@ -19,8 +19,8 @@ struct PreparedRun {
   RunMetadata metadata;
 };
 
-/// Prepares rows, model and memory, and says what there is to know of them. `resume`: see OutputFolder::resume_from.
-/// Errors: whatever keeps the run from its end and can be known now.
+/// Prepares rows, model and memory, and logs what the user should know about them. `resume`: see
+/// OutputFolder::resume_from. Throws every error that can be detected before training starts.
 PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const std::string& resume);
 
 }  // namespace qtrain

@@ -5,7 +5,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights of a run that goes on are those of its checkpoint.
+// A resumed run takes its weights from the checkpoint.
 void describe_random_weights(const ModelSetup& setup, const RunContext& run) {
   if (const auto advice = advice_on_weights(setup)) run.log.warn("{}", *advice);
   if (!setup.random_init || setup.model->options().base == Update::frozen) return;
@@ -14,7 +14,7 @@ void describe_random_weights(const ModelSetup& setup, const RunContext& run) {
 
 void clear_way(const UnstartedRun& start, const ResumeFrom& from, const fs::path& resumed) {
   if (!from.named)
-    start.checkpoints.rotate(resumed);  // what a kill between a save and its rotation has left
+    start.checkpoints.rotate(resumed);  // left behind by a kill between a save and its rotation
   else if (start.output.holds(resumed))
     start.output.set_aside_after(start.objects.state.step);
 }
@@ -24,7 +24,8 @@ void describe_resume(const UnstartedRun& start, const fs::path& resumed) {
   start.run.log.info("resumed from {} at step {} of {}", resumed.string(), step, last);
   if (step > last)
     start.run.log.warn(
-        "the config ends at step {}, and {} steps are done: --resume with an earlier checkpoint, or never", last, step);
+        "the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint or never", last,
+        step);
 }
 
 }  // namespace
@@ -32,9 +33,9 @@ void describe_resume(const UnstartedRun& start, const fs::path& resumed) {
 std::optional<fs::path> start_or_resume(const UnstartedRun& start, const ResumeFrom& from) {
   const RunContext& run = start.run;
   ModelSetup& setup = start.objects.setup;
-  // Frozen base weights are in no checkpoint of an adapter run.
+  // An adapter run's checkpoints do not contain the frozen base weights.
   load_weights(run.ctx, setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
-  run.ctx.synchronize();  // with what ranks exchange for that: one of them loads while the hosts of the others wait
+  run.ctx.synchronize();  // also waits for the ranks' exchanges: one rank loads while the hosts of the others wait
   std::optional<fs::path> resumed = start.checkpoints.restore(from);
   if (resumed) {
     clear_way(start, from, *resumed);

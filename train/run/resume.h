@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// A run that is ready for its first step but has neither weights nor a past.
+/// A run that is ready to start but has neither weights nor state yet.
 struct UnstartedRun {
   const RunContext& run;
   const TrainingObjects& objects;
@@ -16,9 +16,8 @@ struct UnstartedRun {
   RunCheckpoints& checkpoints;
 };
 
-/// Brings a run to where it begins: to the first checkpoint of `from` that is not damaged, which is returned, or else
-/// to the weights that its config names. Says so, and puts away what of earlier runs is not of this one. Errors: those
-/// of load_first_whole and load_weights.
+/// Loads the first undamaged checkpoint of `from` and returns it, or else initializes the weights as the config says.
+/// Logs which, and moves results of earlier runs out of the way. Throws as load_first_whole and load_weights do.
 std::optional<std::filesystem::path> start_or_resume(const UnstartedRun& start, const ResumeFrom& from);
 
 }  // namespace qtrain

@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Why a checkpoint cannot be loaded; empty: it can.
+// Why a checkpoint cannot be loaded; empty if it can.
 std::string problem_of(const fs::path& checkpoint) {
-  if (!path_exists(checkpoint)) return checkpoint.string() + " is gone";
+  if (!path_exists(checkpoint)) return checkpoint.string() + " no longer exists";
   try {
     check_manifest(checkpoint, ManifestCheck::hashes);
     return "";
@@ -34,16 +34,16 @@ RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& obj
 std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
   auto resumed = load_chosen(from);
   if (!resumed) return {};
-  objects_.setup.model->measure_rows(run_.ctx);  // with all ranks: it gathers what is divided
+  objects_.setup.model->measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
   if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
   saved_step_ = objects_.state.step;
   damaged_ = std::move(resumed->damaged);
   return resumed->from;
 }
 
-// The rank that leads chooses; the others have to find the same there.
+// The leading rank chooses; the others must find the same checkpoint.
 std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
-  run_.ctx.synchronize();  // while one loads alone the others do not wait with it for what is queued on their devices
+  run_.ctx.synchronize();  // so that no rank's queued device work waits while one rank loads alone
   std::optional<Resumed> resumed;
   if (run_.leads()) resumed = load_first_whole(objects_, from, run_.log);
   const std::string chosen = broadcast_text(run_.ctx, run_.ranks, resumed ? resumed->from.string() : "");
@@ -53,13 +53,14 @@ std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
       gather_texts(run_.ctx, run_.ranks, read_text(fs::path(chosen) / "manifest.json"));
   for (std::size_t r = 1; r < manifests.size(); ++r)
     if (manifests[r] != manifests[0])
-      fail(ErrorKind::input, {.cause = fmt::format("rank {} sees another checkpoint of this name than rank 0", r),
-                              .place = chosen,
-                              .remedy = "output_dir has to be the same folder for all ranks"});
+      fail(ErrorKind::input,
+           {.cause = fmt::format("rank {} sees a different checkpoint under this name than rank 0", r),
+            .place = chosen,
+            .remedy = "output_dir must be the same folder for all ranks"});
   return resumed;
 }
 
-// The best checkpoint where it lies now: beside the one that the run goes on from.
+// Where the best checkpoint is now: in the output directory, or next to the one that the run resumes from.
 fs::path RunCheckpoints::relocated_best(const fs::path& resumed) const {
   const fs::path name = fs::path(objects_.state.best_checkpoint).filename();
   const fs::path here = output_ / name, beside = full_path(resumed).parent_path() / name;
@@ -91,14 +92,14 @@ void RunCheckpoints::load_best() {
   const std::optional<fs::path> best = policy_.final_checkpoint(objects_.state);
   if (!best) return;
   const std::string problem = problem_of(*best);
-  // All ranks load it or none does: each writes its part of the final model.
+  // All ranks load it or none does, because each writes its part of the final model.
   for (const std::string& of_rank : gather_texts(run_.ctx, run_.ranks, problem))
     if (!of_rank.empty())
-      return run_.log.warn("the final model is that of the last step, not the best one: {}", of_rank);
+      return run_.log.warn("the final model is from the last step, not from the best checkpoint: {}", of_rank);
   const bool adapter_only = objects_.setup.model->options().lora.has_value();
   load_weights(objects_.ctx, objects_.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best},
                run_.log);
-  run_.log.info("the final model is the best one, of step {}", objects_.state.best_step);
+  run_.log.info("the final model is from the best checkpoint (step {})", objects_.state.best_step);
 }
 
 }  // namespace qtrain

@@ -10,22 +10,22 @@
 
 namespace qtrain {
 
-/// The checkpoints of a run: written, rotated and read again as a CheckpointPolicy says.
+/// Writes, rotates and reloads the checkpoints of a run, as a CheckpointPolicy decides.
 class RunCheckpoints {
  public:
-  /// What the arguments refer to must outlive this.
+  /// What the arguments refer to must outlive this object.
   RunCheckpoints(const RunContext& run, const TrainingObjects& objects, std::filesystem::path output);
 
-  /// Restores the first checkpoint that is not damaged, if there is one. Errors: those of load_first_whole.
+  /// Restores the first undamaged checkpoint, if there is one. Throws as load_first_whole does.
   std::optional<std::filesystem::path> restore(const ResumeFrom& from);
   CheckpointPolicy& policy() { return policy_; }
-  /// Saves one of the last optimizer step; the rank that leads rotates. Errors: ErrorKind::disk.
+  /// Saves a checkpoint of the last optimizer step; the leading rank rotates. Throws ErrorKind::disk.
   void save();
-  /// Whether the last optimizer step has one that was written, or gone on from, by this start of the program.
+  /// Whether this process has saved or resumed from a checkpoint of the last optimizer step.
   bool has_last_step() const { return saved_step_ == objects_.state.step; }
-  /// Removes what is beyond the limit.
+  /// Deletes checkpoints beyond save_total_limit.
   void rotate(const std::filesystem::path& newest) const;
-  /// Loads the weights of the best one where the config asks for them; a warning where they are not there any more.
+  /// Loads the weights of the best checkpoint if the config asks for it; warns if they no longer exist.
   void load_best();
 
  private:
@@ -36,7 +36,7 @@ class RunCheckpoints {
   TrainingObjects objects_;
   std::filesystem::path output_;
   CheckpointPolicy policy_;
-  std::vector<std::filesystem::path> damaged_;  // names of those that the run did not go on from
+  std::vector<std::filesystem::path> damaged_;  // names of checkpoints that the resume skipped as damaged
   std::int64_t saved_step_ = -1;
 };
 

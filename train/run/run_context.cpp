@@ -19,7 +19,7 @@ bool RunContext::stop_requested() const {
 bool RunContext::finish_unless_stopped() const {
   const bool stopped = !qtrain::finish_unless_stopped();
   if (any_rank(ctx, ranks, stopped)) return false;
-  set_late_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  set_late_stop_answer("The last step is done, saving the model. Press Ctrl-C again to quit now without saving.");
   return true;
 }
 

@@ -10,11 +10,11 @@
 
 namespace qtrain {
 
-/// Keys of a config that turn out to have no effect on the model or device of a run.
+/// Collects config keys that turn out to have no effect for the model or device of a run.
 class IgnoredKeys {
  public:
   IgnoredKeys(const ResolvedConfig& config, Log& log) : config_(config), log_(log) {}
-  /// Nothing where the key was not given.
+  /// Does nothing if the key was not given.
   void add(const std::string& key, const std::string& reason);
   /// {key: {"value", "origin", "reason"}}.
   const Json& json() const { return keys_; }
@@ -25,7 +25,7 @@ class IgnoredKeys {
   Json keys_ = Json::object();
 };
 
-/// What the parts of a run share; nothing here is owned.
+/// State shared by the parts of a run; owns nothing.
 struct RunContext {
   const ResolvedConfig& config;
   Ctx& ctx;
@@ -33,21 +33,21 @@ struct RunContext {
   IgnoredKeys& ignored;
   StartPhases& phases;
   Collective& ranks;
-  Collective& sharing;                       ///< those that have the same micro-batches and share their tokens
-  PrometheusEndpoint* prometheus = nullptr;  ///< where it is asked for, on the rank that leads
+  Collective& sharing;                       ///< ranks that share the tokens of this rank's micro-batches
+  PrometheusEndpoint* prometheus = nullptr;  ///< on the leading rank, if configured
 
   const TrainingSection& training() const { return config.value.training; }
   /// Whether this is the rank that writes the output directory.
   bool leads() const { return ranks.rank() == 0; }
-  /// Ranks that have micro-batches of their own, and which of them this one belongs to.
+  /// Number of ranks (or groups sharing tokens) with micro-batches of their own, and the index of this one.
   int data_ranks() const { return ranks.size() / sharing.size(); }
   int data_rank() const { return ranks.rank() / sharing.size(); }
-  /// Whether a stop was asked of any rank. Every rank asks at the same places.
+  /// Whether any rank was asked to stop. Collective: every rank must call it at the same points.
   bool stop_requested() const;
-  /// The point of no return of the run, asked by every rank at the same place: whether no rank was asked to stop
-  /// before.
+  /// Commits the run to finishing: true if no rank was asked to stop before. A later stop is told that the model is
+  /// being saved. Collective.
   bool finish_unless_stopped() const;
-  /// In float16 the gradients are those of the loss times a scale.
+  /// Whether gradients are those of the loss times a scale (float16).
   bool scales_loss() const { return ctx.matmul() == MatmulPrecision::f16; }
 };
 

@@ -14,10 +14,11 @@ namespace fs = std::filesystem;
 
 void require_training_rows(const DataSection& data) {
   if (!data.has_training_rows())
-    fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
+    fail(ErrorKind::usage,
+         {.cause = "\"dataset_name\" is missing", .remedy = "set it to a JSONL file, a glob or a folder"});
 }
 
-// The day of the first checkpoint that has one, unless the config names another.
+// The date of the first checkpoint that has one, unless the config sets it.
 std::optional<std::string> date_to_keep(const RunContext& run, const std::vector<fs::path>& checkpoints) {
   const auto saved = saved_template_date(checkpoints);
   return saved && clock_on(*saved) && !run.config.value.model.template_date ? saved : std::nullopt;
@@ -30,18 +31,18 @@ void load_rows(RunData& data, const RunContext& run, const std::vector<fs::path>
     const auto kept = date_to_keep(run, checkpoints);
     preparation.set_date(broadcast_text(run.ctx, run.ranks, kept.value_or(preparation.date())));
     data.template_date = preparation.date();
-    run.log.info("the chat template writes the date: {}{}", data.template_date, kept ? ", as in the checkpoint" : "");
+    run.log.info("the chat template uses the date {}{}", data.template_date, kept ? ", as in the checkpoint" : "");
   } else if (run.config.value.model.template_date) {
-    run.ignored.add("template_date", "the chat template does not write the date");
+    run.ignored.add("template_date", "the chat template does not use the date");
   }
-  if (!run.leads()) run.ranks.barrier(run.ctx);  // what the first rank prepares is in the token cache for the others
+  if (!run.leads()) run.ranks.barrier(run.ctx);  // rank 0 fills the token cache for the others
   data.train = preparation.rows(Split::train);
   data.evaluation = preparation.rows(Split::evaluation);
   if (run.leads()) run.ranks.barrier(run.ctx);
   const DatasetStatistics& s = data.train.statistics();
-  run.log.info("data: {}, after filters and packing {} ({}, {}, {} cut) in {:.1f} s", counted(s.source_rows, "row"),
-               s.rows, counted(s.tokens, "token"), counted(s.target_tokens, "target"), s.truncated_rows,
-               watch.seconds());
+  run.log.info("data: {}, {} after filtering and packing ({}, {}, {} truncated) in {:.1f} s",
+               counted(s.source_rows, "row"), s.rows, counted(s.tokens, "token"), counted(s.target_tokens, "target"),
+               s.truncated_rows, watch.seconds());
 }
 
 }  // namespace

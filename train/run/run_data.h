@@ -13,18 +13,18 @@ namespace qtrain {
 
 /// The rows of a run, the loaders that batch them, and how they are divided into optimizer steps.
 struct RunData {
-  TextFolder text;            ///< without a tokenizer
-  std::string template_date;  ///< empty: the template has no clock
+  TextFolder text;            ///< without its tokenizer
+  std::string template_date;  ///< empty: the template does not use the date
   Dataset train, evaluation;
-  std::unique_ptr<Loader> train_loader, evaluation_loader;  ///< of these rows
+  std::unique_ptr<Loader> train_loader, evaluation_loader;  ///< over `train` and `evaluation`
   StepPlan plan;
 };
 
-/// Prepares the rows of a config and says what there is to know of them. Where the chat template writes the date, a run
-/// that goes on from `checkpoints` has the rows of its first day. A usage error for a config without training rows.
+/// Prepares the rows of a config and logs what the user should know about them. If the chat template writes the date, a
+/// run resumed from `checkpoints` keeps the rows of its first day. Throws ErrorKind::usage if the config has no
+/// training rows.
 std::unique_ptr<RunData> load_run_data(const RunContext& run, const std::vector<std::filesystem::path>& checkpoints);
-/// Batches of its rows, and steps of those, as the config says; for a config that says otherwise, instead of those
-/// there.
+/// Creates the loaders and the step plan from the config; call it again after the config has changed.
 void make_batches(RunData& data, const RunContext& run);
 
 }  // namespace qtrain

@@ -14,14 +14,14 @@ namespace qtrain {
 
 namespace {
 
-// How rows are shared by ranks.
+// How ranks divide the rows.
 std::string shared_by(std::int64_t groups, int ranks) {
   if (ranks == 1) return groups == 1 ? "" : fmt::format(" on each of {} ranks", groups);
   return groups == 1 ? fmt::format(" on {} ranks together", ranks)
                      : fmt::format(" on each of {} groups of {} ranks", groups, ranks);
 }
 
-// Of the tools that report_to names beside TensorBoard.
+// Trackers of the tools in report_to other than TensorBoard.
 std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const std::filesystem::path& output,
                                                     std::int64_t step) {
   std::vector<std::unique_ptr<Tracker>> trackers;
@@ -41,7 +41,7 @@ std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const
 
 }  // namespace
 
-// A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
+// TensorBoard rows up to and including the checkpoint's step are kept on resume.
 RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output)
     : run_(run),
       plan_(parts.plan),
@@ -109,7 +109,7 @@ void RunLog::publish(const Progress& p, const StepOutcome& outcome) {
   run_.prometheus->set(gauges_);
 }
 
-// What runs out first: that of the device.
+// Memory of the device, which runs out first.
 double RunLog::memory_in_use() const {
   const DeviceKind kind = run_.ctx.device().kind;
   return kind == DeviceKind::cuda ? static_cast<double>(allocated_bytes(kind).now) : resident_memory().now_mb * kMib;
@@ -140,7 +140,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   data_wait_ = computing_ = stepping_ = 0;
 }
 
-// A rank that takes longer than the others keeps all of them waiting.
+// One slow rank keeps all the others waiting.
 Json RunLog::work_of_ranks() const {
   std::vector<double> mine{computing_}, all(static_cast<std::size_t>(run_.ranks.size()));
   run_.ranks.all_gather(run_.ctx, view_of(std::span<const double>(mine), {1}),
@@ -170,7 +170,7 @@ void RunLog::add_row(Json row, const Json& extra) {
   if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
   if (sampling_ > 0) row["sample_seconds"] = std::exchange(sampling_, 0);
   if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
-  if (run_.log.has_events()) run_.log.event("row", dump_json(row));  // which has a time of its own
+  if (run_.log.has_events()) run_.log.event("row", dump_json(row));  // events have their own time
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);

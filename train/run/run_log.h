@@ -19,42 +19,42 @@
 
 namespace qtrain {
 
-/// What a run says and writes of itself as it goes: lines and time left on the terminal, rows in metrics.jsonl, in the
-/// event files of TensorBoard, and in the log_history of its state.
+/// Everything that a run reports as it goes: progress lines on the terminal, rows in metrics.jsonl, in TensorBoard
+/// event files, and in the log_history of its state.
 class RunLog {
  public:
   struct Parts {
     const StepPlan& plan;
     RunState& state;
   };
-  /// Opens the files in `output` at the step of the state, if this rank leads: what they say of later steps is taken
-  /// back. What the arguments refer to must outlive this. Errors: ErrorKind::disk.
+  /// Opens the files in `output` at the step of the state, if this rank leads, and drops rows of later steps from them.
+  /// What the arguments refer to must outlive this object. Throws ErrorKind::disk.
   RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output);
 
-  /// Says what the run is, and starts its clocks.
+  /// Logs a description of the run and starts its clocks.
   void begin();
-  /// Starts the clock of the time left: what came before is not part of a step.
+  /// Starts the clock behind the time remaining; what came before is not part of a step.
   void begin_steps() { step_watch_ = {}; }
-  /// The step is counted in the state.
+  /// Call after the step is counted in the state.
   void add_step(const StepOutcome& outcome);
   void add_evaluation(const Evaluation& e, double seconds);
-  /// What a save took.
+  /// Adds to the time spent saving.
   void add_saving(double seconds) { saving_ += seconds; }
-  /// What answers to prompts took.
+  /// Adds to the time spent on sample prompts.
   void add_sampling(double seconds) { sampling_ += seconds; }
-  /// How the run ended before its last step; `level` as in RunMessages.
+  /// Records how the run ended before its last step; `level` as in RunMessages.
   void add_end(std::string_view level, const std::string& text);
-  /// The end of the run for tracking tools: its exit code.
+  /// Tells tracking tools that the run has ended, with its exit code.
   void end_tracking(int exit_code);
-  /// A row of the last step: `row` goes into log_history too, `extra` only into the files.
+  /// Logs a row of the last step: `row` goes into log_history as well, `extra` only into the files.
   void add_row(Json row, const Json& extra);
 
-  /// What this start of the program has done since `begin`.
+  /// Progress made by this process since `begin`.
   Pace pace() const { return pace_after(run_watch_.seconds()); }
   const MetricsFile& metrics() const { return metrics_; }
-  /// Of the steps of this start.
+  /// Losses of the steps that this process did.
   const LossCourse& losses() const { return losses_; }
-  /// All rows are on the disk then.
+  /// Flushes all rows to disk.
   void sync() {
     metrics_.sync();
     messages_.sync();
@@ -77,11 +77,11 @@ class RunLog {
   std::optional<EventFile> event_file_;
   RunGauges gauges_;
   LossCourse losses_;
-  std::int64_t first_step_, first_tokens_;  ///< of this start of the program
+  std::int64_t first_step_, first_tokens_;  ///< where this process started
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;
   double data_wait_ = 0, computing_ = 0, stepping_ = 0, saving_ = 0, sampling_ = 0;  ///< seconds since the last row
-  double starting_ = 0;  ///< before the first step, until it is told
+  double starting_ = 0;  ///< startup seconds, until they are logged
 };
 
 }  // namespace qtrain

@@ -34,8 +34,8 @@ Json resolved_config(const RunContext& run, const RunData& data, const Json& pro
   Json& section = resolved["run"] = provenance;
   section["program_sha256"] = own_program_hash();
   section["device_kind"] = run.ctx.device().kind == DeviceKind::cuda ? "cuda" : "cpu";
-  section["folder"] = fs::current_path().string();  // that relative names are about
-  section["ranks"] = run.ranks.size();              // over all machines, whoever started them
+  section["folder"] = fs::current_path().string();  // which relative paths refer to
+  section["ranks"] = run.ranks.size();              // over all machines, however they were started
   section["seed"] = t.seed;
   section["data_seed"] = t.data_seed.value_or(t.seed);
   section["max_steps"] = data.plan.max_steps;

@@ -6,16 +6,16 @@
 
 namespace qtrain {
 
-/// What a run depends on beside its config (`provenance`), and as a resume compares it (`run_identity`).
+/// What a run depends on besides its config (`provenance`), and the part that a resume compares (`run_identity`).
 struct RunMetadata {
   Json provenance, identity;
 };
 
-/// Of the files that the run begins with.
+/// Hashes the files that the run starts from.
 RunMetadata run_metadata(const RunContext& run, const RunData& data, const ModelSetup& setup);
 
-/// resolved_config.json: the config with the values of this run, what has no effect in it, and in "run" its provenance,
-/// folder, seeds and rows.
+/// Contents of resolved_config.json: the config with the values in force, the keys without effect, and under "run" the
+/// provenance, working directory, seeds and rows.
 Json resolved_config(const RunContext& run, const RunData& data, const Json& provenance);
 
 }  // namespace qtrain

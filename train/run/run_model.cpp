@@ -18,12 +18,12 @@ void describe_model(Transformer& model, Log& log) {
   log.info("model: {} with {:.1f} M parameters, {:.2f} M trained", model.config().model_type,
            static_cast<double>(model.params().elements()) / 1e6, static_cast<double>(trained) / 1e6);
   if (const auto& how = model.options().quantization)
-    log.info("quantization: {:.1f} M of them in {}", static_cast<double>(model.params().linear_elements()) / 1e6,
-             how->describe());
+    log.info("quantization: {:.1f} M of the parameters in {}",
+             static_cast<double>(model.params().linear_elements()) / 1e6, how->describe());
 }
 
-// A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
-// to another. Keys that are gathered in a block are in the middle of a part.
+// Where units are gathered or reduced within a pass, the pass is recorded in parts, and offloaded block inputs would
+// cross from one part to another. Key exchanges of context parallelism fall in the middle of a part.
 bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   const TransformerOptions& o = planned.model.options();
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
@@ -32,7 +32,7 @@ bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
-// The last micro-batch of an update has a record of its own where gradients are exchanged in it alone.
+// The last micro-batch of an update needs its own graph if only it exchanges gradients.
 std::size_t kept_graphs(const RunContext& run, const PlannedRun& planned) {
   if (!uses_graphs(run, planned)) return 0;
   const bool differs = planned.reduction.beside && !planned.model.options().sharding.divides_gradients();
@@ -43,20 +43,20 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
   run.log.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory.total()) / kMib, memory.table(),
                planned.policy().name());
   if (run.training().operand_copies == CopyChoice::always && memory.bytes_of("operand_copies") == 0)
-    run.ignored.add("operand_copies", "it is about float32 weights in 16-bit GEMMs on a GPU");
+    run.ignored.add("operand_copies", "it applies only to float32 weights in 16-bit GEMMs on a GPU");
   const bool copies = run.config.value.quant.dequantized_copy == CopyChoice::always;
   if (copies && planned.model.options().sharding.divides_weights())
-    run.ignored.add("dequantized_copy", "with zero_stage 3 and weight_offload whole weights are not kept");
+    run.ignored.add("dequantized_copy", "zero_stage 3 and weight_offload do not keep unsharded weights");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
-                                            ? "in the host's memory, copies run beside the work"
-                                            : "on the device, which has room for it");
+                                            ? "in host memory, copied while the GPU computes"
+                                            : "on the device, where it fits");
   if (uses_graphs(run, planned))
-    run.log.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
+    run.log.info("CUDA graphs: on, kept for the {} most recently used micro-batch sizes", kKeptGraphs);
 }
 
-// Where ranks choose by what is free on each, all recompute as the one that has least room: what is recomputed may be
-// gathered again.
+// Where each rank chooses by its free memory, all adopt the policy of the tightest one: recomputation may gather
+// weights again, which has to match on all ranks.
 std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
   const std::string& wanted = run.training().gradient_checkpointing.policy;
   if (wanted != Recompute::kAuto) return wanted;
@@ -67,32 +67,31 @@ std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
   return policies.at(static_cast<std::size_t>(number.front())).name();
 }
 
-// The size of buckets that is asked for, or suits what the ranks measure.
+// The configured bucket size, or one that suits the measured link.
 ReductionOptions reduction_of(const RunContext& run, const PlannedRun& planned) {
   ReductionOptions reduction = planned.reduction;
   const bool asked = run.config.value.run.ddp_bucket_cap_mb.has_value();
   const bool whole = !planned.model.options().sharding.divides_trained();
-  // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed
-  // run.
+  // NCCL's order of addition depends on the size, so measuring again would change the bits of a resumed run.
   const bool keeps_bits = run.ctx.device().kind == DeviceKind::cpu;
   if (asked || !whole || !reduction.beside || run.ranks.size() == 1 || !keeps_bits) return reduction;
   const LinkTimes times = time_link(run.ctx, run.ranks);
   reduction.bucket_bytes = bucket_bytes(times);
   run.log.info(
-      "gradients are added over the ranks in buckets of {} KiB: an exchange of {} KiB takes {:.0f} us, one of "
-      "{} bytes {:.0f} us",
+      "adding gradients across ranks in buckets of {} KiB: an exchange of {} KiB takes {:.0f} us, one of {} bytes "
+      "{:.0f} us",
       reduction.bucket_bytes >> 10, times.large_bytes >> 10, times.large_seconds * 1e6, times.small_bytes,
       times.small_seconds * 1e6);
   return reduction;
 }
 
-// NCCL takes memory for each communicator, so they are there before what is left is planned with.
+// NCCL takes memory for each communicator, so create them before planning with the free memory.
 std::unique_ptr<ShardRanks> shard_ranks(const RunContext& run, const Transformer& model) {
   const Sharding& sharding = model.options().sharding;
   return sharding.divides_trained() ? std::make_unique<ShardRanks>(run.ranks, sharding) : nullptr;
 }
 
-// The memory of the model first, then that of the optimizer and of everything else that computes.
+// Allocates the model first, then the optimizer and everything else that computes.
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
   Transformer& model = *m.setup.model;
@@ -127,7 +126,7 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   const Config& c = run.config.value;
   require_optimizer(c, run.ctx.device());
   ModelSetup setup = set_up_model(run.ctx, training_request(c, run.ranks.rank(), run.ranks.size()));
-  if (run.ranks.size() == 1 && c.run.zero_stage > 0) run.ignored.add("zero_stage", "there is one rank");
+  if (run.ranks.size() == 1 && c.run.zero_stage > 0) run.ignored.add("zero_stage", "the run has a single rank");
   advice_on_weights(setup);
   const Transformer& model = *setup.model;
   if (setup.adapter) check_adapter_keys(run.config, *model.options().lora, model.config());
@@ -137,7 +136,7 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   describe_model(*setup.model, run.log);
   const bool asked = run.ranks.size() == 1 || c.run.zero_stage == static_cast<int>(model.options().sharding.stage);
   if (!asked)
-    run.log.info("zero_stage: {}, as {} asks", static_cast<int>(model.options().sharding.stage),
+    run.log.info("zero_stage: {}, required by {}", static_cast<int>(model.options().sharding.stage),
                  model.options().sharding.on_host ? "weight_offload" : "optim " + c.training.optim);
   return setup;
 }
@@ -158,10 +157,10 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
     if (planned.work.evaluation)
       m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader, run.ranks,
                                                 m.setup.model->options().context);
-  } catch (const Error& e) {  // others took what was there
+  } catch (const Error& e) {  // another process took the memory in the meantime
     if (e.kind() != ErrorKind::memory) throw;
     planned.target = target();
-    if (fits(memory_plan(planned), planned.target)) throw;  // memory of the host
+    if (fits(memory_plan(planned), planned.target)) throw;  // host memory ran out
     fail(ErrorKind::memory, does_not_fit(planned));
   }
   m.optimizer->state().initialize(run.ctx, 0);

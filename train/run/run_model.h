@@ -13,27 +13,27 @@
 
 namespace qtrain {
 
-/// The model of a run with what trains and evaluates it, in memory that was planned for them.
+/// The model of a run and the objects that train and evaluate it, in preplanned memory.
 struct RunModel {
-  std::unique_ptr<RankKeys> keys = {};           ///< where ranks share tokens; the model refers to it
-  std::unique_ptr<ShardRanks> shard_ranks = {};  ///< where they divide states
+  std::unique_ptr<RankKeys> keys = {};           ///< if ranks share tokens; the model refers to it
+  std::unique_ptr<ShardRanks> shard_ranks = {};  ///< if ranks shard training state
   ModelSetup setup;
   MemoryPlan memory;
   std::unique_ptr<Optimizer> optimizer = {};
   std::unique_ptr<TrainStep> step = {};
-  std::unique_ptr<Evaluator> evaluator = {};  ///< none where there is nothing to evaluate on
-  SamplePrompts samples = {};                 ///< to be answered at each evaluation
+  std::unique_ptr<Evaluator> evaluator = {};  ///< null if there is nothing to evaluate on
+  SamplePrompts samples = {};                 ///< answered at each evaluation
 };
 
-/// Declares the model of a config and says what there is to know of it. Errors: those of set_up_model, and for rows
-/// with ids beyond its vocabulary.
+/// Declares the model of a config and logs what the user should know about it. Throws as set_up_model does, and for
+/// rows with token ids beyond its vocabulary.
 ModelSetup declare_run_model(const RunContext& run, const RunData& data);
 
-/// Takes all memory that the run needs: it is there before the first step, or the error says what does not fit.
+/// Allocates all memory that the run needs before the first step. Throws an error that says what does not fit.
 RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared);
 
-/// transformers' estimate of forward and backward for one token: 6 for each weight that is no embedding's, an adapter's
-/// included.
+/// transformers' estimate of the FLOPs of forward and backward per token: 6 per weight, adapters included and
+/// embeddings excluded.
 double flos_per_token(Transformer& model);
 
 }  // namespace qtrain

@@ -42,8 +42,8 @@ double RunSamples::take(std::int64_t step) {
     rows += dump_json(row) + "\n";
   }
   file_->append(rows);
-  file_->sync();  // before a checkpoint of later steps
-  run_.log.info("step {}: {} answered in {:.1f} s", step, counted(static_cast<std::int64_t>(answers.size()), "prompt"),
+  file_->sync();  // before a checkpoint of a later step
+  run_.log.info("step {}: answered {} in {:.1f} s", step, counted(static_cast<std::int64_t>(answers.size()), "prompt"),
                 watch.seconds());
   return watch.seconds();
 }

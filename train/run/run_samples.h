@@ -8,14 +8,14 @@
 
 namespace qtrain {
 
-/// samples.jsonl: greedy answers of the model as it is to fixed prompts, at each evaluation. On a resume rows of later
-/// steps are cut off. The rank that leads writes them; training computes the same bits with and without.
+/// Writes samples.jsonl: greedy answers of the current model to fixed prompts, at each evaluation. A resume drops rows
+/// of later steps. Only the leading rank writes; sampling does not change the training results.
 class RunSamples {
  public:
-  /// What the arguments refer to must outlive this. Errors: ErrorKind::disk.
+  /// What the arguments refer to must outlive this object. Throws ErrorKind::disk.
   RunSamples(const RunContext& run, RunModel& model, const std::filesystem::path& output, std::int64_t resumed_step);
 
-  /// Answers all prompts; nothing is written where a stop comes first. Returns the seconds that it took.
+  /// Answers all prompts; writes nothing if a stop comes first. Returns the seconds that it took.
   double take(std::int64_t step);
 
  private:

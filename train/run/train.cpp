@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run that is driven: it has its weights and a state, which change from step to step.
+/// A run that is under way: it has weights and a state, which change from step to step.
 struct DrivenRun {
   const RunContext& run;
   const OutputFolder& output;
@@ -46,7 +46,7 @@ struct DrivenRun {
   }
 };
 
-// Where all steps were done before, the file says how.
+// If all steps were already done, the existing file is the right one.
 void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
   const fs::path file = d.output.path() / kResolvedConfig;
   if (!d.run.leads()) return;
@@ -57,7 +57,7 @@ void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& re
   write_file(file, dump_json(resolved, 2) + "\n");
 }
 
-/// report.html, which is written however the run of this rank ends once it has begun.
+/// Writes report.html on destruction, however the run of this rank ended.
 class ReportAtTheEnd {
  public:
   ReportAtTheEnd(const RunContext& run, const fs::path& output) : run_(run), output_(output) {}
@@ -66,7 +66,7 @@ class ReportAtTheEnd {
     try {
       write_file(output_ / "report.html", report_page({read_run(output_, RunOf::this_process)}));
     } catch (const std::exception& e) {
-      run_.log.warn("there is no report.html: {}", e.what());
+      run_.log.warn("could not write report.html: {}", e.what());
     }
   }
   ReportAtTheEnd(const ReportAtTheEnd&) = delete;
@@ -80,13 +80,13 @@ class ReportAtTheEnd {
 TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
   run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
   run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
-  d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
+  d.run.log.warn("stopped at step {} of {}; run the same command {}to continue", d.state.step, d.plan().max_steps,
                  d.prepared.from.named ? "with --resume auto " : "");
   result.exit_code = static_cast<int>(ErrorKind::stopped);
   return result;
 }
 
-/// What a run that has begun writes.
+/// Writers of a started run.
 struct RunWriters {
   const TrainingObjects& objects;
   RunCheckpoints& checkpoints;
@@ -122,13 +122,13 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
   return result;
 }
 
-/// A full disk is an error that people run into in the middle of a long run: what they still have.
+/// Disk errors often happen in the middle of a long run, so add which checkpoint is intact.
 Error naming_what_survives(const Error& error, const fs::path& output) {
   if (error.kind() != ErrorKind::disk) return error;
   const std::vector<fs::path> saved = find_checkpoints(output);
   const std::string survives =
-      saved.empty() ? "no checkpoint had been saved: the run begins anew"
-                    : fmt::format("{} is whole: the same command goes on from there", saved.back().string());
+      saved.empty() ? "no checkpoint was saved: the same command starts over"
+                    : fmt::format("{} is intact: the same command resumes from it", saved.back().string());
   ErrorText text = error.text();
   text.remedy += (text.remedy.empty() ? "" : "\n  ") + survives;
   return {error.kind(), text};
@@ -140,17 +140,17 @@ TrainingResult drive(DrivenRun& d) {
   d.run.phases.begin("loading weights");
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
-  // Those of an evaluation that a stop ended come again.
+  // Samples of an evaluation that a stop cut short are taken again.
   RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step - (d.state.events_pending ? 1 : 0));
   write_resolved_config(d, resumed);
   const ReportAtTheEnd report(d.run, d.output.path());
-  // What cannot be written then does not hide why the run failed.
+  // A failure to record the end must not hide why the run failed.
   const auto tell_end = [&](const char* why, int exit_code) {
     try {
       run_log.add_end("failed", why);
       run_log.end_tracking(exit_code);
     } catch (const std::exception& e) {
-      d.run.log.warn("how the run ended could not be written down: {}", e.what());
+      d.run.log.warn("could not record how the run ended: {}", e.what());
     }
   };
   try {
@@ -165,14 +165,14 @@ TrainingResult drive(DrivenRun& d) {
   }
 }
 
-/// A timeline of what this rank does as long as this lives, which is written however that ends.
+/// Records a timeline of this rank while alive, and writes it on destruction.
 class Profile {
  public:
   Profile(const RunContext& run, const fs::path& output)
       : file_(output / fmt::format("trace-rank-{}.json", run.ranks.rank())),
         process_{.number = run.ranks.rank(),
                  .name = fmt::format("rank {}", run.ranks.rank()),
-                 .label = run.ctx.device().kind == DeviceKind::cuda ? "GPU: when work was queued" : "processor"},
+                 .label = run.ctx.device().kind == DeviceKind::cuda ? "GPU: when work was queued" : "CPU"},
         log_(run.log) {
     timeline::start();
     timeline::name_thread("training");
@@ -180,10 +180,10 @@ class Profile {
   ~Profile() {
     try {
       if (const std::int64_t dropped = timeline::write(file_, process_); dropped > 0)
-        log_.warn("the timeline ends before the run: {} had no room; profile fewer steps (max_steps)",
+        log_.warn("the timeline ends before the run does: {} did not fit; profile fewer steps (max_steps)",
                   counted(dropped, "span"));
     } catch (const Error& e) {
-      log_.warn("there is no timeline: {}", e.what());
+      log_.warn("could not write the timeline: {}", e.what());
     }
   }
   Profile(const Profile&) = delete;
@@ -202,11 +202,11 @@ std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Device d
     fail(ErrorKind::usage, {.cause = fmt::format("context_parallel_size is {}, which does not divide the {} of the run",
                                                  size, counted(ranks.size(), "rank")),
                             .place = config.origin.at("context_parallel_size"),
-                            .remedy = "start a multiple of it (nproc), or set it to 1"});
+                            .remedy = "set nproc to a multiple of it, or set it to 1"});
   if (size == 1) return std::make_unique<Solo>();
   std::unique_ptr<Collective> part = ranks.part(ranks.rank() / size * size, size);
   part->label("keys: ");
-  if (device.kind == DeviceKind::cuda) return part;  // what is queued there runs beside the host by itself
+  if (device.kind == DeviceKind::cuda) return part;  // the device runs queued exchanges without the host
   return std::make_unique<QueuedCollective>(std::move(part), "keys");
 }
 
@@ -218,7 +218,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   const fs::path folder = config.value.training.output_dir;
   if (leads && !start.overwrite) require_no_foreign_weights(folder);
   const OutputFolder output(folder, leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
-  if (leads && start.overwrite) fs::remove(folder / kResultMark);  // it is that of this run from now on
+  if (leads && start.overwrite) fs::remove(folder / kResultMark);  // this run owns the weights from now on
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
   std::optional<PrometheusEndpoint> prometheus;

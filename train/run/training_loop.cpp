@@ -10,7 +10,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, const Parts& parts)
 
 bool TrainingLoop::run() {
   const RunState& state = parts_.state;
-  set_stop_answer("stopping after this step; again leaves without saving");
+  set_stop_answer("Stopping after this step and saving a checkpoint. Press Ctrl-C again to quit now without saving.");
   parts_.run_log.begin();
   if (run_.training().eval_on_start && state.step == 0) evaluate();
   if (state.events_pending) handle_events();
@@ -22,12 +22,12 @@ bool TrainingLoop::run() {
     handle_events();
   }
   if (events_.is_last(state.step) && !state.events_pending && run_.finish_unless_stopped()) return true;
-  const bool went_on = parts_.run_log.pace().steps > 0;
-  if (went_on && (!parts_.checkpoints.has_last_step() || state.events_pending)) save();
+  const bool did_steps = parts_.run_log.pace().steps > 0;
+  if (did_steps && (!parts_.checkpoints.has_last_step() || state.events_pending)) save();
   return false;
 }
 
-// What is due after a step. A stop leaves it to the run that goes on.
+// Does what is due after a step. A stop leaves the rest to the resumed run.
 void TrainingLoop::handle_events() {
   RunState& state = parts_.state;
   const CheckpointPolicy& policy = parts_.checkpoints.policy();
@@ -38,7 +38,7 @@ void TrainingLoop::handle_events() {
   if (policy.save_due(state)) save();
 }
 
-// False when a stop came first.
+// Returns false if a stop came first.
 bool TrainingLoop::evaluate() {
   if (!parts_.model.evaluator) return true;
   const Stopwatch watch;
@@ -47,7 +47,7 @@ bool TrainingLoop::evaluate() {
   if (run_.stop_requested()) return false;
   const double seconds = watch.seconds();
   parts_.run_log.add_sampling(parts_.samples.take(parts_.state.step));
-  if (run_.stop_requested()) return false;  // while prompts were answered
+  if (run_.stop_requested()) return false;  // the stop came while answering prompts
   parts_.run_log.add_evaluation(e, seconds);
   parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
   return true;

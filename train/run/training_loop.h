@@ -9,7 +9,7 @@
 
 namespace qtrain {
 
-/// Drives a run from the step of its state to its last one: optimizer steps, and between them the rows, evaluations and
+/// Drives a run from the step in its state to the last one: optimizer steps and, in between, the rows, evaluations and
 /// checkpoints that are due.
 class TrainingLoop {
  public:
@@ -21,12 +21,12 @@ class TrainingLoop {
     RunLog& run_log;
     RunSamples& samples;
     RunCheckpoints& checkpoints;
-    std::int64_t stop_after = 0;  ///< as if told to stop after this update; 0: not
+    std::int64_t stop_after = 0;  ///< stop after this update as if signaled; 0: do not
   };
-  /// What these refer to must outlive this.
+  /// What these refer to must outlive this object.
   TrainingLoop(const RunContext& run, const Parts& parts);
 
-  /// Returns whether the run is done. False: a stop was asked for, and there is a checkpoint to go on from.
+  /// Returns true if the run is complete, false if it stopped on request with a checkpoint to resume from.
   bool run();
 
  private:

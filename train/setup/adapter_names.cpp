@@ -20,13 +20,13 @@ namespace {
 std::vector<std::string> adaptable_modules(const ModelConfig& model) {
   std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
   for (std::string& module : linear_modules(model)) modules.push_back(std::move(module));
-  // PEFT leaves names of experts that files hold as one as they are: they name no layer.
+  // PEFT does not rename experts that files store as one tensor, so those names match no layer.
   if (model.experts && model.experts->named_apart)
     for (std::string& module : expert_modules(model)) modules.push_back(std::move(module));
   return modules;
 }
 
-/// The ends of such names, from each dot on: what a name in a config may be.
+/// All dot-separated suffixes of the module names: the names that a config may use.
 std::vector<std::string_view> name_ends(const std::vector<std::string>& modules) {
   std::set<std::string_view> ends;
   for (const std::string& module : modules)
@@ -37,8 +37,7 @@ std::vector<std::string_view> name_ends(const std::vector<std::string>& modules)
   return {ends.begin(), ends.end()};
 }
 
-/// What gets an adapter, by the names that patterns are matched against: modules, and parameters of routers and
-/// experts, which PEFT knows by theirs.
+/// Names that rank patterns are matched against: adapted modules, and router and expert parameters by their PEFT names.
 std::vector<std::string> adapted_names(const LoraConfig& lora, const ModelConfig& model) {
   const LoraConfig as_peft = for_model(lora, model);
   std::vector<std::string> names;
@@ -66,16 +65,16 @@ class NameCheck {
       if (!matches_target(pattern)) complain("alpha_pattern", pattern, "layer with an adapter");
     if (problems_.empty()) return;
     fail(ErrorKind::usage, {.cause = fmt::format("{}", fmt::join(problems_, "; ")),
-                            .remedy = "correct the name or leave it out: it would have no effect"});
+                            .remedy = "correct or remove the name: it would have no effect"});
   }
 
  private:
-  // Whether an entry of the list is that of a layer, be it one that is trained whole.
+  // Whether an entry of the list matches a layer, including one that is trained in full.
   bool means_layer(const std::string& name) const {
     return std::ranges::any_of(modules_, [&](const std::string& module) { return means_module(name, module); });
   }
 
-  // Whether a pattern would give a target another rank.
+  // Whether a pattern would change the rank of any target.
   bool matches_target(const std::string& pattern) const {
     const LoraConfig alone{.r = 1, .rank_pattern = {{pattern, 2}}};
     return std::ranges::any_of(adapted_, [&](const std::string& name) { return alone.rank_of(name) == 2; });
@@ -83,10 +82,10 @@ class NameCheck {
 
   std::string hint_for(const char* key, const std::string& name) const {
     if (std::string_view(key) == "lora_target_modules" && is_module_pattern(name))
-      return " (a list holds names; a regular expression is given alone, as a string)";
+      return " (a list contains names; give a regular expression as a single string)";
     const std::string_view near =
         nearest(name, name_ends(std::string_view(key) == "lora_target_modules" ? modules_ : adapted_));
-    return near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
+    return near.empty() || near == name ? "" : fmt::format(" (did you mean \"{}\"?)", near);
   }
 
   void complain(const char* key, const std::string& name, const char* what) {
@@ -135,9 +134,8 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter,
     require_adapter_names(named, model);
   const auto require = [&](const char* key, bool same) {
     if (config.given(key) && !same)
-      fail(ErrorKind::usage,
-           {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
-            .remedy = "leave the key out, or start a new adapter"});
+      fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" disagrees with the adapter in adapter_name_or_path", key),
+                              .remedy = "remove the key, or start a new adapter"});
   };
   const auto require_on_layers = [&](const char* key, auto LoraConfig::*setting) {
     LoraConfig changed = adapter;

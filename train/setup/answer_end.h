@@ -5,8 +5,9 @@
 
 namespace qtrain {
 
-/// The special token with which the chat template ends answers: the last target of one that is not white space. `text`
-/// has its tokenizer. A usage error where there is no template, or no single token that ends answers.
+/// The special token with which the chat template ends answers: the last target of an answer that is not whitespace.
+/// `text` must have its tokenizer. Throws ErrorKind::usage if there is no template or no single token that ends
+/// answers.
 std::string end_of_answers(const TextFolder& text, const Config& config);
 
 }  // namespace qtrain

@@ -29,10 +29,10 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
   const MatmulPrecision precision = cpu_precision(choice);
   const bool bf16 = precision == MatmulPrecision::bf16;
   if (choice.compute == "bfloat16" && !bf16)
-    log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
+    log.warn("compute_dtype bfloat16: this CPU multiplies bfloat16 no faster than float32; using float32");
   Ctx ctx({}, precision, choice.threads);
   log.info("device: {}, {}, GEMMs in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
-           bf16 ? "bfloat16 with float32 sums" : "float32");
+           bf16 ? "bfloat16 with float32 accumulation" : "float32");
   return ctx;
 }
 
@@ -45,8 +45,8 @@ MatmulPrecision cuda_precision(const ComputeChoice& choice) {
 
 const char* describe_on_cuda(MatmulPrecision precision) {
   switch (precision) {
-    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 sums";
-    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 sums";
+    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 accumulation";
+    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 accumulation";
     case MatmulPrecision::tf32: return "activations in float32, GEMMs in TF32";
     default: return "activations and GEMMs in float32";
   }
@@ -61,7 +61,7 @@ Ctx cuda_context(const ComputeChoice& choice, Log& log) {
   return Ctx({DeviceKind::cuda, choice.gpu}, precision, choice.threads);
 }
 
-// Of this machine, for a run with this config; 0: it is one on processors.
+// Number of GPUs that a run with this config can use; 0 if it runs on the CPU.
 int gpus_of(const Config& config) {
   return cuda_problem().empty() && wants_cuda(compute_choice(config)) ? cuda_device_count() : 0;
 }
@@ -75,27 +75,28 @@ Ctx make_context(const ComputeChoice& choice, Log& log) {
 void remark_on_device(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
-  if (t.fp16) no_effect(config, "fp16", "it is about GPUs, a processor computes in float32");
-  if (t.tf32.value_or(false) && !config.judge.ignores("tf32")) no_effect(config, "tf32", "it is about GEMMs on a GPU");
-  if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
-  if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
-  if (t.weight_offload) no_effect(config, "weight_offload", "it is about a GPU's memory");
+  if (t.fp16) no_effect(config, "fp16", "it applies only to GPUs; CPUs compute in float32");
+  if (t.tf32.value_or(false) && !config.judge.ignores("tf32"))
+    no_effect(config, "tf32", "it applies only to GEMMs on a GPU");
+  if (t.activation_offloading) no_effect(config, "activation_offloading", "it applies only to GPU memory");
+  if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it applies only to GPU memory");
+  if (t.weight_offload) no_effect(config, "weight_offload", "it applies only to GPU memory");
 }
 
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major) {
   if (precision == MatmulPrecision::bf16 && major < 8)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} is older", gpu),
+         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or higher; {} is older", gpu),
           .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
 }
 
 void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major) {
   if (multiplies_bf16(optimizer) && major < 8)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or newer; "
-                               "{} is older",
-                               optimizer.name, gpu),
-          .remedy = "use another optimizer, adamw_torch for example"});
+         {.cause = fmt::format(
+              "optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or higher; {} is older",
+              optimizer.name, gpu),
+          .remedy = "use another optimizer, such as adamw_torch"});
 }
 
 void require_optimizer(const Config& config, Device device) {
@@ -125,21 +126,21 @@ void require_gpus(const Config& config) {
   if (gpus == 0 || config.run.ranks() == 1) return;
   if (config.run.nproc > gpus)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("nproc is {}, and {} can be used here: ranks do not share GPUs", config.run.nproc,
+         {.cause = fmt::format("nproc is {}, but only {} can be used here: ranks do not share GPUs", config.run.nproc,
                                counted(gpus, "GPU")),
           .remedy =
-              fmt::format("set nproc to {} (CUDA_VISIBLE_DEVICES says which GPUs there are), or device to cpu", gpus)});
+              fmt::format("set nproc to {} (CUDA_VISIBLE_DEVICES selects the visible GPUs), or device to cpu", gpus)});
   const NcclLibrary needed;
 }
 
 Device device_of_rank(const RankPlace& place, const ComputeChoice& choice) {
   if (!wants_cuda(choice)) return {};
   const int gpus = cuda_device_count();
-  if (gpus == 1) return {DeviceKind::cuda, 0};  // a scheduler shows each rank its own
+  if (gpus == 1) return {DeviceKind::cuda, 0};  // a scheduler shows each rank only its own GPU
   if (place.local_rank < gpus) return {DeviceKind::cuda, place.local_rank};
   fail(ErrorKind::usage, {.cause = fmt::format("rank {} is number {} on this machine, which has GPUs 0 to {}",
                                                place.rank, place.local_rank, gpus - 1),
-                          .remedy = "start as many ranks on a machine as it has GPUs, or set device to cpu"});
+                          .remedy = "start at most one rank per GPU on each machine, or set device to cpu"});
 }
 
 ComputeChoice compute_choice(const Config& config) {

@@ -23,7 +23,7 @@ std::vector<DataSource> sources_of(const DataSection& data, Split split) {
   return training_sources(data);
 }
 
-/// The part of a folder that is read: held-out rows are training rows.
+/// The split of a folder's files to read: held-out rows come from the training files.
 Split part_of_files(const DataSection& data, Split split) {
   return split == Split::evaluation && !data.eval_dataset_name.empty() ? Split::evaluation : Split::train;
 }
@@ -67,7 +67,7 @@ RawRows data_rows(const Config& config, Split split) {
   return data_rows(config, split, data_files(config.data, split));
 }
 
-// Rows are held out of each source before they are mixed: a mixture may use a row twice.
+// Rows are held out of each source before mixing, because a mixture may repeat a row.
 RawRows data_rows(const Config& config, Split split, const SourceFiles& files) {
   const DataSection& d = config.data;
   const bool own_rows = !d.eval_dataset_name.empty();
@@ -76,9 +76,9 @@ RawRows data_rows(const Config& config, Split split, const SourceFiles& files) {
   const std::vector<DataSource> sources = sources_of(d, split);
   std::vector<RawRows> parts = source_rows(sources, files);
   if (!own_rows && d.eval_split >= 1 && parts.size() > 1)
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("eval_split {} is a number of rows, of {} sources", d.eval_split, parts.size()),
-          .remedy = "give a share, which is held out of each"});
+    fail(ErrorKind::usage, {.cause = fmt::format("eval_split {} is a number of rows, but there are {} sources",
+                                                 d.eval_split, parts.size()),
+                            .remedy = "give a fraction, which is held out of each source"});
   if (!own_rows && d.eval_split > 0)
     for (RawRows& part : parts) {
       HeldOut held = hold_out(part, d.eval_split, seed);

@@ -7,17 +7,16 @@
 
 namespace qtrain {
 
-/// How the rows of a config are prepared. Preparing them ends with ErrorKind::stopped when a stop is asked for.
+/// Options for preparing the rows of a config. Preparation throws ErrorKind::stopped when a stop is requested.
 DatasetOptions dataset_options(const Config& config, Split split);
-/// Training or evaluation rows of a config, eval_split taken into account; none where there is nothing to evaluate on.
+/// Training or evaluation rows of a config, after applying eval_split; none if there is nothing to evaluate on.
 RawRows data_rows(const Config& config, Split split);
-/// The files behind the rows of a part of the data, of each source, before anything is held out. Errors as of
-/// resolve_data_files.
+/// The files of each source of a split, before anything is held out. Throws as resolve_data_files does.
 SourceFiles data_files(const DataSection& data, Split split);
-/// Training or evaluation rows of a config in these files, as the other data_rows.
+/// Like the overload above, with rows from these files.
 RawRows data_rows(const Config& config, Split split, const SourceFiles& files);
 
-/// What the rows are, for people: "3 parquet files, 12000 rows of messages". Reads the first row.
+/// A description of the rows for the log: "3 parquet files, 12000 rows of messages". Reads the first row.
 std::string describe_rows(const RawRows& rows, const DataSection& data);
 
 }  // namespace qtrain

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
+// GPUs store activations in the type they multiply in; CPUs gain little from narrow ones.
 DType activation_dtype(const ComputePlan& compute) {
   if (compute.device.kind == DeviceKind::cpu) return DType::f32;
   if (compute.matmul == MatmulPrecision::f16) return DType::f16;
@@ -24,13 +24,14 @@ DType activation_dtype(const ComputePlan& compute) {
 
 DType memory_dtype(const ModelRequest& request, const TransformerOptions& o) {
   DType wanted = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
-  // What is not quantized keeps the folder's type: a wider one would only take memory.
+  // Unquantized tensors keep the folder's type: a wider one would only take memory.
   if (o.quantization && size_of(o.config.dtype) < size_of(wanted)) wanted = o.config.dtype;
-  const bool wider = wanted == DType::f16 && o.activation_dtype != DType::f16;  // only then it is multiplied as it is
+  const bool wider = wanted == DType::f16 && o.activation_dtype != DType::f16;  // f16 can only be multiplied directly
+                                                                                // with f16 activations
   return wider ? DType::f32 : wanted;
 }
 
-// Quantized weights become dense in the type that they are multiplied in.
+// The type that quantized weights are dequantized to, which is the one they are multiplied in.
 DType dense_dtype(const ComputePlan& compute) {
   if (compute.device.kind == DeviceKind::cuda) return activation_dtype(compute);
   return compute.matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
@@ -42,16 +43,15 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
   if (how) how->source = setup.saved_dtype;
   if (config.quantization) {
     if (how && how->bnb.bits != config.quantization->bits)
-      fail(ErrorKind::usage,
-           {.cause = "the weights of the folder are quantized in another way than the config asks for",
-            .place = setup.source.string(),
-            .remedy = "leave load_in_4bit and load_in_8bit out: the folder decides"});
+      fail(ErrorKind::usage, {.cause = "the weights in the folder are quantized differently than the config asks for",
+                              .place = setup.source.string(),
+                              .remedy = "remove load_in_4bit and load_in_8bit: the folder decides"});
     how = setup.random_init ? Quantization{.bnb = *config.quantization} : quantization_of_folder(config, setup.source);
   }
   if (how && request.base == Update::trained)
     fail(ErrorKind::usage, {.cause = "quantized weights cannot be trained",
                             .place = setup.source.string(),
-                            .remedy = "train an adapter (use_peft=true), or do not quantize (load_in_4bit=false, a "
+                            .remedy = "train an adapter (use_peft=true), or do not quantize (load_in_4bit=false, or a "
                                       "folder with dense weights)"});
   return how;
 }
@@ -63,17 +63,18 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
 }
 
-constexpr std::int64_t kRanksOfAMachine = -1;  // zero_group_size
+constexpr std::int64_t kRanksOfAMachine = -1;  // value of zero_group_size: all ranks of a machine
 
-// Ranks among which states are divided.
+// Number of ranks that training state is sharded across.
 int group_size(const RunSection& run, int ranks) {
   if (run.zero_group_size == 0) return ranks;
   const std::int64_t size = run.zero_group_size == kRanksOfAMachine ? run.nproc : run.zero_group_size;
   if (size > ranks || ranks % size != 0)
-    fail(ErrorKind::usage, {.cause = fmt::format("states are divided among groups of {}, which is no divisor of the {}",
-                                                 counted(size, "rank"), counted(ranks, "rank")),
-                            .place = "zero_group_size",
-                            .remedy = "set it to a divisor of the number of ranks, or to 0"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("training state is sharded across groups of {}, which does not divide the {}",
+                               counted(size, "rank"), counted(ranks, "rank")),
+          .place = "zero_group_size",
+          .remedy = "set it to a divisor of the number of ranks, or to 0"});
   return static_cast<int>(size);
 }
 
@@ -91,8 +92,9 @@ Sharding sharding_of(const Config& config, int rank, int all) {
           .on_host = config.training.weight_offload};
 }
 
-// What waits on the host comes to a GPU as what other ranks have: block by block. GPUs that have tried other algorithms
-// for a GEMM would not make the same update, so what its GEMMs update is updated by one rank of a group.
+// Weights kept on the host reach a GPU like those of other ranks: block by block. GPUs may have autotuned different
+// GEMM algorithms and would compute different updates, so parameters updated with GEMMs are updated by one rank of a
+// group.
 Sharding sharding_on(Device device, const ModelRequest& request) {
   Sharding sharding = request.sharding;
   const bool on_gpu = device.kind == DeviceKind::cuda;
@@ -105,24 +107,24 @@ Sharding sharding_on(Device device, const ModelRequest& request) {
   return sharding;
 }
 
-// What a rank could not compute of its part of the tokens alone.
+// Refuses what a rank cannot compute from its part of the tokens alone.
 void require_shareable(const TransformerOptions& o) {
   if (!o.context.is_shared()) return;
   const std::string place = "context_parallel_size";
   if (o.lora && o.lora->dropout > 0)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("lora_dropout is {}, and masks of ranks that share tokens would not be "
-                               "those of one rank",
-                               o.lora->dropout),
+         {.cause = fmt::format(
+              "lora_dropout is {}, but the masks of ranks that share tokens would differ from those of one rank",
+              o.lora->dropout),
           .place = place,
           .remedy = "set lora_dropout to 0, or context_parallel_size to 1"});
   if (o.config.is_balanced())
-    fail(ErrorKind::usage, {.cause = "the loss of the routers is about all tokens of a micro-batch, which ranks share",
+    fail(ErrorKind::usage, {.cause = "the router loss needs all tokens of a micro-batch, but ranks share them",
                             .place = place,
                             .remedy = "set router_aux_loss_coef to 0, or context_parallel_size to 1"});
 }
 
-// Those of PEFT's create_loraplus_optimizer.
+// The same rules as PEFT's create_loraplus_optimizer.
 void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
   for (Param& p : adapter.all()) {
     const std::string& name = p.spec.name;
@@ -141,7 +143,7 @@ LoraConfig lora_from(const LoraSection& s) {
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
-  // What rules.yaml refuses is left out: others are looked for beside it.
+  // Values that rules.yaml rejects are skipped here, so that further problems can be found.
   for (const auto& [module, rank] : s.rank_pattern.items())
     if (rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank)
       lora.rank_pattern.emplace_back(module, rank);
@@ -154,9 +156,9 @@ void apply_router_loss(const RouterLossRequest& request, ModelConfig& model) {
   const bool trl = request.mode == RouterLossMode::trl;
   if (!model.experts) {
     if (trl && request.coefficient.value_or(0) != 0)
-      fail(ErrorKind::usage, {.cause = "router_aux_loss_coef is for mixtures of experts, which the model is not",
+      fail(ErrorKind::usage, {.cause = "router_aux_loss_coef applies only to mixture-of-experts models",
                               .place = model.model_type,
-                              .remedy = "leave the key out"});
+                              .remedy = "remove the key"});
     return;
   }
   ExpertsConfig& e = *model.experts;
@@ -243,11 +245,11 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
   if (!setup.random_init) return {};
   if (setup.random_asked) return {};
   if (setup.model->options().base == Update::frozen)
-    fail(ErrorKind::input, {.cause = "the model has no weights, and only training of all weights can do without",
+    fail(ErrorKind::input, {.cause = "the model has no weights, and only training all weights can start without them",
                             .place = setup.source.string(),
-                            .remedy = "fetch model.safetensors, which an incomplete download lacks"});
+                            .remedy = "download model.safetensors, which is missing"});
   return fmt::format(
-      "{} has no weights: the model starts from random weights; random_init=true says that this is meant",
+      "{} has no weights: the model starts from random weights; set random_init=true if this is intended",
       setup.source.string());
 }
 

@@ -14,73 +14,73 @@
 
 namespace qtrain {
 
-/// What the keys of a config say of the loss of routers.
+/// Router loss settings from the keys of a config.
 struct RouterLossRequest {
   std::optional<double> coefficient;
   std::optional<bool> is_on;
   RouterLossMode mode = RouterLossMode::trl;
 };
-/// Makes a model's config, and the config.json that is saved with it, say what the request comes to. A usage error
-/// where TRL's mode is given a coefficient for a model without experts.
+/// Applies the request to a model's config and to the config.json that is saved with it. Throws ErrorKind::usage if
+/// TRL's mode has a coefficient for a model without experts.
 void apply_router_loss(const RouterLossRequest& request, ModelConfig& model);
 
-/// The model of a config, declared but without memory, and the dtype that its weights are saved in.
+/// The declared model of a config, before it has memory, with the dtype in which its weights are saved.
 struct ModelSetup {
   std::unique_ptr<Transformer> model;
   std::filesystem::path source;                  ///< folder of the base model
   std::optional<std::filesystem::path> adapter;  ///< folder to start the adapter from
   DType saved_dtype = DType::f32;
-  bool untied = false;        ///< head and embedding, against config.json: the files hold both
-  bool random_init = false;   ///< it begins with random weights
-  bool random_asked = false;  ///< because random_init says so, not because there are no others
+  bool untied = false;        ///< config.json ties head and embedding, but the files contain both
+  bool random_init = false;   ///< starts from random weights
+  bool random_asked = false;  ///< because of random_init, not because the folder has no weights
 };
-/// Tokenizer and template that were saved with the adapter, else those of the base model.
+/// Tokenizer and template saved with the adapter, or else those of the base model.
 TextFolder load_text_folder(const ModelSetup& setup);
-/// Learning rates of LoRA+, as shares of that of the run.
+/// Learning rates of LoRA+, relative to the learning rate of the run.
 struct LoraPlusRates {
   double b = 1, embedding = 1;
 };
 struct ModelRequest {
   std::string model;
-  std::string dtype = "auto";  ///< of the weights in memory; auto: as in the folder
+  std::string dtype = "auto";  ///< dtype of the weights in memory; auto: as in the folder
   std::optional<std::string> adapter;
-  std::optional<LoraConfig> lora;  ///< a new adapter
+  std::optional<LoraConfig> lora;  ///< settings of a new adapter
   Update base = Update::frozen, adapter_update = Update::frozen;
-  DType trained_dtype = DType::f32;  ///< of the base model's weights, if trained
+  DType trained_dtype = DType::f32;  ///< dtype of the base weights if they are trained
   bool random_init = false;
-  std::optional<Quantization> quantization = {};  ///< of a base model that is not quantized in its folder
+  std::optional<Quantization> quantization = {};  ///< for a base model that is not already quantized
   std::optional<LoraPlusRates> rates = {};
-  std::optional<RouterLossRequest> router_loss = {};  ///< none: as config.json says
+  std::optional<RouterLossRequest> router_loss = {};  ///< none: as in config.json
   Sharding sharding = {};                             ///< among ranks
   bool update_multiplies = false;                     ///< whether the optimizer's update has GEMMs
-  ContextShare context = {};                          ///< of tokens
+  ContextShare context = {};                          ///< how ranks share tokens
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
-/// For one of so many ranks.
+/// The request for one rank of `ranks`.
 ModelRequest training_request(const Config& config, int rank, int ranks);
-/// For the first of those of the config.
+/// The request for the first rank of the config.
 inline ModelRequest training_request(const Config& config) {
   return training_request(config, 0, config.run.ranks());
 }
-/// A new adapter as the keys of PEFT describe it.
+/// Settings of a new adapter from PEFT's keys.
 LoraConfig lora_from(const LoraSection& section);
-/// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
+/// The quantization requested by load_in_4bit, load_in_8bit and the bitsandbytes keys.
 std::optional<Quantization> quantization_asked(const QuantSection& section);
 
-/// What is to be said where a model without weights begins with random ones though nothing asks for that; an input
-/// error where its weights are frozen: an adapter on them, or an evaluation, would come to nothing.
+/// A warning for models without weights that start from random ones without random_init. Throws ErrorKind::input if
+/// those weights would be frozen, since an adapter on them or an evaluation would be meaningless.
 std::optional<std::string> advice_on_weights(const ModelSetup& setup);
 
-/// Fills the weights after Transformer::commit: from the folders, or at random by `seed`, which the caller says where
-/// they are trained. Warns of unused tensors.
+/// Fills the weights after Transformer::commit, from the folders or at random from `seed` (the caller reports random
+/// weights that are trained). Warns about unused tensors.
 struct WeightSource {
   std::uint64_t seed = 42;
   std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)
   std::optional<std::filesystem::path> adapter = {};  ///< instead of the adapter's folder (a checkpoint)
-  bool base_is_there = false;                         ///< only the adapter: see Transformer::commit_on
+  bool base_is_there = false;                         ///< load only the adapter; see Transformer::commit_on
 };
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log);
 

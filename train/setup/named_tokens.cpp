@@ -25,14 +25,14 @@ void write_values(const fs::path& file, const Json& json) {
   write_file(file, dump_json(json, 2) + "\n");
 }
 
-/// `eos_token_id` of a file: a number, a list, or nothing.
+/// `eos_token_id` of a file (a number, a list, or absent) as a list.
 Json end_tokens(const Json& json) {
   const auto ids = json.find("eos_token_id");
   if (ids == json.end() || ids->is_null()) return Json::array();
   return ids->is_array() ? *ids : Json::array({*ids});
 }
 
-/// Any of several end tokens halts a generation, so those that were there stay.
+/// Keeps the existing end tokens, since any of them ends a generation.
 void set_ids(Json& generation, const std::string& key, std::int32_t id) {
   if (key != "eos_token_id") {
     generation[key] = id;
@@ -59,7 +59,7 @@ void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer) {
       fail(ErrorKind::usage,
            {.cause = fmt::format("\"{}\" is \"{}\", which is not a token of the tokenizer", name, text),
             .remedy =
-                "name one token of its vocabulary (qtrain tokenize shows how a text is cut), or leave the key out"});
+                "use a single token of its vocabulary (qtrain tokenize shows how text is split), or remove the key"});
 }
 
 void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const fs::path& folder) {
@@ -71,7 +71,7 @@ void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, co
     texts.update(named);
     write_values(file, texts);
   }
-  if (!path_exists(config)) return;  // an adapter has no ids
+  if (!path_exists(config)) return;  // an adapter folder has no ids
   Json model = read_json(config, kAsTransformersReads);
   const Json ends = end_tokens(model);
   Json answers = read_or(generation, ends.empty() ? Json::object() : Json{{"eos_token_id", ends}});

@@ -11,24 +11,24 @@
 
 namespace qtrain {
 
-/// `eos_token` where it is to be the token that ends the chat template's answers.
+/// The value of `eos_token` for the token that ends the chat template's answers.
 inline constexpr std::string_view kAutomaticEnd = "auto";
 
-/// Special tokens by name ("eos_token", "pad_token") that a config sets in place of the tokenizer folder's.
+/// Special tokens by name ("eos_token", "pad_token") that the config sets in place of the tokenizer folder's.
 using NamedTokens = std::map<std::string, std::string>;
-/// Those that the config gives as texts.
+/// The ones whose texts the config gives.
 NamedTokens named_tokens(const ModelSection& model);
 
-/// A usage error for one that is not a token of the vocabulary.
+/// Throws ErrorKind::usage for one that is not a token of the vocabulary.
 void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer);
 
-/// Puts them into the files of a folder as TRL saves them: their texts into tokenizer_config.json (and
-/// special_tokens_map.json, if it is there); of a model their ids into config.json and generation_config.json, where an
-/// end token stands before the ones that there were.
+/// Writes them to the files of a folder as TRL does: their text to tokenizer_config.json (and to
+/// special_tokens_map.json if it exists); for a model, their ids to config.json and generation_config.json, where an
+/// end token is put before the existing ones.
 void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const std::filesystem::path& folder);
 
-/// The ids at which answers of the model in a folder end, as its generation_config.json or else its config.json says;
-/// none where there are no such files. Errors (ErrorKind::input): a file that cannot be read.
+/// The token ids that end an answer according to generation_config.json, or else config.json, in the folder; none
+/// without these files. Throws ErrorKind::input for an unreadable file.
 std::vector<std::int32_t> model_end_tokens(const std::filesystem::path& folder);
 
 }  // namespace qtrain

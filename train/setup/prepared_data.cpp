@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The name of a template or its text; empty where it is in a file.
+/// The name or text of a template; empty if it is in a file.
 std::string template_text(const ModelSection& model) {
   const std::string chosen = model.chat_template_path.value_or("");
   std::error_code absent;
@@ -39,7 +39,7 @@ DataPreparation::DataPreparation(const Config& config, ThreadPool& pool, Log& lo
   open_cache();
 }
 
-// A folder that was asked for has to work; the default one is a convenience.
+// A configured folder must work; the default one is optional.
 void DataPreparation::open_cache() {
   const fs::path folder = token_cache_folder(config_);
   if (folder.empty()) return;
@@ -52,15 +52,15 @@ void DataPreparation::open_cache() {
   }
 }
 
-/// Without a tokenizer, which takes long to load.
+/// Loads no tokenizer, which takes long.
 TextFolder& DataPreparation::text() {
   if (!text_) text_ = load_template_folder(config_);
   text_->template_clock = clock_on(date_);
   return *text_;
 }
 
-// Everything that rows depend on: the program, the section of the config, the contents of the files, the day where a
-// template writes it.
+// Everything that rows depend on: program, data section of the config, file contents, and the date if the template uses
+// it.
 Digest DataPreparation::key_of(const Part& part) {
   const DataSection& d = config_.data;
   Json made_of{{"program", cache_->digest_of_file("/proc/self/exe", pool_).hex()},
@@ -83,7 +83,7 @@ Digest DataPreparation::key_of(const Part& part) {
   return digest_of(dump_json(made_of));
 }
 
-/// Also where rows come from the cache.
+/// Also called for rows from the cache.
 void DataPreparation::report(const Dataset& rows) {
   for (const RowNotes::Note& note : notes_.of(rows.statistics(), text(), config_))
     note.warns ? log_.warn("{}", note.text) : log_.info("{}", note.text);
@@ -118,8 +118,8 @@ Dataset DataPreparation::prepared(Split split, std::int64_t max_rows) {
       const auto build_unchanged = [&](DatasetBuilder& into) {
         build(part, into);
         if (!(key_of(part) == key))
-          fail(ErrorKind::input, {.cause = "files of the rows or of the tokenizer changed while they were read",
-                                  .remedy = "Start again when they are written."});
+          fail(ErrorKind::input, {.cause = "data or tokenizer files changed while they were being read",
+                                  .remedy = "start again once they are complete"});
       };
       return cache_->get({.key = key, .build = build_unchanged, .while_waiting = throw_if_stopped}, log_);
     }

@@ -13,23 +13,23 @@
 
 namespace qtrain {
 
-/// Where the token cache of a config is; empty: there is none. By default qtrain/tokens in the user's folder for
-/// caches (XDG_CACHE_HOME, else ~/.cache).
+/// The token cache folder of a config; empty if there is none. By default qtrain/tokens in the user's cache folder
+/// (XDG_CACHE_HOME, or else ~/.cache).
 std::filesystem::path token_cache_folder(const Config& config);
 
-/// The rows of a config as tokens: from the token cache where they are in it, else prepared and put there. Tokenizer
-/// and template are loaded when they are needed first.
+/// Prepares the rows of a config as tokens, or takes them from the token cache. Tokenizer and template are loaded on
+/// first use.
 class DataPreparation {
  public:
   DataPreparation(const Config& config, ThreadPool& pool, Log& log);
 
-  /// No rows where there is nothing to evaluate on. Errors: those of data_rows and build_dataset.
-  /// `max_rows`: only the first rows; 0: all.
+  /// Returns no rows if there is nothing to evaluate on. `max_rows`: use only the first rows; 0: all. Throws as
+  /// data_rows and build_dataset do.
   Dataset rows(Split split, std::int64_t max_rows = 0);
-  /// Where the rows are kept; empty: nowhere.
+  /// The cache folder that rows are stored in; empty without a cache.
   std::filesystem::path kept_in() const { return cache_ ? token_cache_folder(config_) : std::filesystem::path(); }
 
-  /// The day that templates write: template_date of the config, else today, unless it is set.
+  /// The date that templates see: template_date of the config, or else today; set_date overrides it.
   const std::string& date() const { return date_; }
   void set_date(std::string date) { date_ = std::move(date); }
 

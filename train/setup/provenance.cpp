@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The regular files of a folder that `wanted` takes by their names.
+// Adds the regular files of a folder whose names `wanted` accepts.
 template <class Wanted>
 void add_files(std::vector<fs::path>& files, const fs::path& folder, const Wanted& wanted) {
   std::error_code error, gone;
@@ -75,7 +75,7 @@ std::vector<fs::path> text_files(const Config& config) {
     const fs::path chosen = *config.model.chat_template_path;
     std::error_code absent;
     if (fs::is_directory(chosen, absent)) add_text_files(files, chosen);
-    if (fs::is_regular_file(chosen, absent)) files.push_back(chosen);  // else it is the name of a template, or its text
+    if (fs::is_regular_file(chosen, absent)) files.push_back(chosen);  // else the key is a template name or text
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
@@ -87,7 +87,7 @@ std::vector<fs::path> model_files(const ModelSetup& setup) {
   add_files(files, setup.source, is_of_model);
   if (setup.adapter) add_files(files, *setup.adapter, is_of_model);
   if (setup.random_init) return files;
-  for (const fs::path& shard : safetensors_files(setup.source))  // an index may call them otherwise
+  for (const fs::path& shard : safetensors_files(setup.source))  // an index may give the shards other names
     if (!is_weights(shard.filename().string())) files.push_back(shard);
   return files;
 }

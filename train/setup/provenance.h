@@ -10,28 +10,27 @@
 
 namespace qtrain {
 
-/// The files that decide what a tokenizer and its template make of a row, sorted. Those that cannot be listed are left
-/// out: reading them says what is wrong.
+/// The files that determine how a tokenizer and its template turn rows into tokens, sorted. Unlistable folders are
+/// skipped: reading them will report the problem.
 std::vector<std::filesystem::path> text_files(const Config& config);
-/// Those that decide what a model and the adapter it starts from are.
+/// The files that determine a model and the adapter it starts from.
 std::vector<std::filesystem::path> model_files(const ModelSetup& setup);
 
-/// The hashes of a file in a run's provenance: one that checkpoints compare, which is quick, and the SHA-256.
+/// Hashes of a file in a run's provenance: a fast one that checkpoints compare, and the SHA-256.
 struct FileHashes {
   std::string content, sha256;
 };
-/// Errors (ErrorKind::input): as MappedFile.
+/// Throws ErrorKind::input as MappedFile does.
 FileHashes hashes_of(const std::filesystem::path& file);
 
-/// The SHA-256 of the program that is running.
+/// SHA-256 of the running program.
 std::string own_program_hash();
 
 struct ProvenanceOf {
   Device device;
   const std::vector<std::filesystem::path>& files;
 };
-/// What a run depends on beside its config: version of the program, device, and hashes of files (equal hashes: equal
-/// contents).
+/// What a run depends on besides its config: program version, device, and hashes of the input files.
 Json provenance(const ProvenanceOf& of, ThreadPool& pool);
 
 }  // namespace qtrain

@@ -20,7 +20,7 @@ namespace qtrain {
 
 namespace {
 
-/// A short conversation as the template writes it; nothing where the template is for other ones.
+/// Renders a short conversation; empty if the template rejects it.
 Rendered rendered_probe(const ChatTemplate& chat_template, const Json& messages, std::optional<std::time_t> clock) {
   try {
     return chat_template.render({.messages = &messages, .now = clock});
@@ -44,7 +44,7 @@ bool leaves_system_out(const ChatTemplate& chat_template, std::optional<std::tim
 
 }  // namespace
 
-// A format may end the last answer alone.
+// Some formats end only the last answer.
 bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock) {
   constexpr std::string_view kAnswer = "qtrain-answer";
   if (!chat_template.has_generation_tags()) return false;
@@ -63,7 +63,7 @@ bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_
 
 namespace {
 
-/// Where the answers of a model stop: token ids, and the text of the tokenizer's own.
+/// Where the answers of a model end: token ids, and the text of the tokenizer's end token.
 struct StopTokens {
   std::vector<std::int32_t> ids;
   std::string text;
@@ -80,7 +80,7 @@ StopTokens stop_tokens_of(const TextFolder& text, const ModelSection& model) {
   return stops;
 }
 
-/// A warning where answers end with another token than those at which the model stops.
+/// A warning if answers end with a token other than the model's end tokens.
 std::optional<std::string> warn_of_ends(const std::vector<AnswerEnd>& ends, const TextFolder& text,
                                         const ModelSection& model) {
   if (ends.empty() || model.model_name_or_path.empty()) return {};
@@ -99,38 +99,36 @@ std::optional<std::string> warn_of_ends(const std::vector<AnswerEnd>& ends, cons
                     known = stops.text.empty() ? fmt::format("{}", fmt::join(stops.ids, ", ")) : stops.text;
   if (most->special)
     return fmt::format(
-        "the chat template ends answers with {0}{1}, which is no end token of the model (that is {2}): the trained "
-        "model will not stop there. Set {3}eos_token: \"{0}\", which the saved model and tokenizer then have",
+        "the chat template ends answers with {0}{1}, which is not an end token of the model (that is {2}): the trained "
+        "model will not stop there. Set {3}eos_token: \"{0}\"; the saved model and tokenizer will then use it",
         most->text, where, known, ends.size() == 1 ? "eos_token: auto, or " : "");
   return fmt::format(
-      "the chat template does not end answers{} with a special token but with \"{}\", and the end token of the model "
-      "is {}: the trained model will not stop there. Name a chat template whose turns end with a token of this "
-      "tokenizer (chat_template_path), or set eos_token to the token that ends them",
+      "the chat template ends answers{} with \"{}\" instead of a special token, and the end token of the model is {}: "
+      "the trained model will not stop there. Use a chat template whose turns end with a token of this tokenizer "
+      "(chat_template_path), or set eos_token to the token that ends them",
       where, most->text, known);
 }
 
-/// Of all rows that are made with this text.
+/// Notes that apply to all rows rendered with this template.
 std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Config& config) {
   const DataSection& data = config.data;
   std::vector<RowNotes::Note> notes;
   if (config.model.eos_token == kAutomaticEnd)
-    notes.push_back({false, fmt::format("eos_token: auto is {}, with which the chat template ends answers",
+    notes.push_back({false, fmt::format("eos_token: auto is {}, which ends the chat template's answers",
                                         text.named_tokens.at("eos_token"))});
   if (const auto& form = text.training_template)
-    notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
-                                        "stays as it is",
+    notes.push_back({false, fmt::format("data: rows are tokenized with {}, as in TRL; the saved template is unchanged",
                                         form->name())});
   if (text.chat_template && leaves_system_out(*text.chat_template, text.template_clock))
     notes.push_back({true,
-                     "the chat template writes nothing of a system message where a row ends with an answer, so that "
-                     "such messages of the rows are lost. Name another template (chat_template_path) if they count"});
+                     "the chat template drops system messages if a row ends with an answer, so those of the rows are "
+                     "lost. Use a different template (chat_template_path) if they matter"});
   if (data.assistant_only_loss && text.chat_template && !text.training_template &&
       leaves_ends_out(*text.chat_template, text.template_clock))
     notes.push_back(
         {true,
-         "the {% generation %} blocks of the chat template end before the end of the assistant's turn, which "
-         "is not learned then: the model may not stop where it should. Put the token that ends a turn into "
-         "them"});
+         "the {% generation %} blocks of the chat template end before the assistant's turn does, so its end is not "
+         "learned and the model may not stop where it should. Put the token that ends a turn into the blocks"});
   return notes;
 }
 
@@ -139,7 +137,7 @@ std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Conf
 std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const Config& config) {
   std::vector<Note> notes;
   if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config);
-  const bool told = std::ranges::any_of(notes, [](const Note& note) {  // that ends are not learned at all
+  const bool told = std::ranges::any_of(notes, [](const Note& note) {  // already warned that ends are not learned
     return note.warns && note.text.find("{% generation %}") != std::string::npos;
   });
   if (auto warning = told ? std::nullopt : warn_of_ends(s.answer_ends, text, config.model);
@@ -148,11 +146,11 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
   const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
   if (unplaced.count > 0)
     notes.push_back(
-        {true, fmt::format("{} of {} left out, as it cannot be told what the assistant says there; the first is {}: {}",
+        {true, fmt::format("{} of {} left out because the assistant's turns could not be located; the first is {}: {}",
                            unplaced.count, counted(s.source_rows, "row"), unplaced.place, unplaced.reason)});
   if (unanswered.count > 0)
     notes.push_back(
-        {false, fmt::format("data: {} of {} left out: skip_empty_answers; the first is {}: {}", unanswered.count,
+        {false, fmt::format("data: {} of {} left out (skip_empty_answers); the first is {}: {}", unanswered.count,
                             counted(s.source_rows, "row"), unanswered.place, unanswered.reason)});
   if (s.broken.count > 0)
     notes.push_back(
@@ -165,26 +163,23 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
                      s.too_long.count, counted(s.source_rows, "row"), s.too_long.place, s.too_long.reason)});
   if (s.unprinted.count > 0)
     notes.push_back(
-        {true, fmt::format("parts of {} of {} do not become text; the first is {}: {}. Use a chat template that has "
-                           "words for them (chat_template_path), or take them out of the rows",
+        {true, fmt::format("the chat template drops parts of {} of {}; the first is {}: {}. Use a chat template that "
+                           "renders them (chat_template_path), or remove them from the rows",
                            s.unprinted.count, counted(s.source_rows, "row"), s.unprinted.place, s.unprinted.reason)});
   if (s.first_prompts > 0)
     notes.push_back(
         {true,
-         fmt::format(
-             "of {} of {} only the first message is learned, as a plain text (first_prompt_only): answers, further "
-             "turns and system messages are left out, as by stage pt of LLaMA-Factory; stage sft learns "
-             "conversations",
-             s.first_prompts, counted(s.source_rows, "row"))});
+         fmt::format("only the first message of {} of {} is learned, as plain text (first_prompt_only): answers, later "
+                     "turns and system messages are left out, as by stage pt of LLaMA-Factory. Use stage sft to learn "
+                     "whole conversations",
+                     s.first_prompts, counted(s.source_rows, "row"))});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,
-         fmt::format(
-             "prompt and completion are texts in {}: they are joined as they are, without the chat template and "
-             "without a separator, as TRL does. For a model that answers chats give lists of messages, "
-             "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and "
-             "output",
-             counted(s.joined_pairs, "row"))});
+         fmt::format("prompt and completion are strings in {}: they are concatenated without the chat template and "
+                     "without a separator, as in TRL. For a chat model use lists of messages, {{\"prompt\": "
+                     "[{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and output",
+                     counted(s.joined_pairs, "row"))});
   return notes;
 }
 

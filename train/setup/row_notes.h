@@ -7,7 +7,8 @@
 
 namespace qtrain {
 
-/// What a user has to know of how rows were made; what is true of training and evaluation rows alike is said once.
+/// Notes for the user on how rows were prepared. A note that applies to training and evaluation rows alike is given
+/// once.
 class RowNotes {
  public:
   struct Note {
@@ -21,7 +22,7 @@ class RowNotes {
   bool said_of_all_ = false, said_of_pairs_ = false, said_of_ends_ = false;
 };
 
-/// Whether the {% generation %} blocks of a chat template end before what closes an assistant's turn.
+/// Whether the {% generation %} blocks of a chat template end before the token that ends an assistant turn.
 bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock);
 
 }  // namespace qtrain

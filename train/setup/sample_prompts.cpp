@@ -22,7 +22,7 @@ struct SamplePrompt {
   Question question;
   std::string place;
 
-  /// What is told of it: the text, or the last message.
+  /// What the log shows of it: the text, or the last message.
   std::string shown() const { return question.text ? *question.text : content_text(question.messages.back()); }
 };
 
@@ -34,12 +34,12 @@ SamplePrompt prompt_of_row(const Json& row, const std::string& place) {
   return with_place(place, [&] {
     SamplePrompt prompt{.question = question_of(row), .place = place};
     if (prompt.question.messages.empty())
-      fail(ErrorKind::input, {.cause = "a conversation in which nobody asks", .remedy = "Remove the row."});
+      fail(ErrorKind::input, {.cause = "the conversation contains no question", .remedy = "Remove the row."});
     return prompt;
   });
 }
 
-// A text with spaces that is no file is a prompt, whatever it ends with.
+// A text with spaces that names no existing file is a prompt, whatever it ends with.
 bool is_file_name(const std::string& text) {
   if (!text.ends_with(".jsonl") && !text.ends_with(".txt")) return false;
   std::error_code unknown;
@@ -49,9 +49,9 @@ bool is_file_name(const std::string& text) {
 std::vector<SamplePrompt> prompts_of_file(const std::string& file) {
   std::error_code unknown;
   if (!std::filesystem::exists(file, unknown))
-    fail(ErrorKind::input, {.cause = "sample_prompts names a file that is not there",
+    fail(ErrorKind::input, {.cause = "sample_prompts names a file that does not exist",
                             .place = file,
-                            .remedy = "check the path; a prompt of one word that ends like a file goes into a file"});
+                            .remedy = "check the path; put a one-word prompt that looks like a file name into a file"});
   std::vector<SamplePrompt> prompts;
   std::istringstream lines(read_text(file));
   std::int64_t number = 0;
@@ -61,21 +61,20 @@ std::vector<SamplePrompt> prompts_of_file(const std::string& file) {
     const std::string place = fmt::format("{}:{}", file, number);
     prompts.push_back(file.ends_with(".txt") ? prompt_of_text(line) : prompt_of_row(parse_json(line, place), place));
   }
-  if (prompts.empty()) fail(ErrorKind::input, {.cause = "holds no prompt", .place = file});
+  if (prompts.empty()) fail(ErrorKind::input, {.cause = "contains no prompts", .place = file});
   return prompts;
 }
 
-// A model that does not see its tools would answer as if there were none.
+// A model that does not see its tools answers as if there were none.
 void require_told(const TextFolder& text, const RenderInput& input) {
-  constexpr const char* kRemedy = "Use a chat template that has words for it (chat_template_path), or leave it out.";
+  constexpr const char* kRemedy = "Use a chat template that renders it (chat_template_path), or remove it.";
   if (!text.chat_template && input.tools)
     fail(ErrorKind::input,
-         {.cause = "tools, and the model has no chat template that tells of them", .remedy = kRemedy});
+         {.cause = "the prompt has tools, but the model has no chat template that renders them", .remedy = kRemedy});
   if (!text.chat_template) return;
   for (const Unprinted& lost : unprinted_parts(*text.chat_template, input))
     if (lost.part == Unprinted::Part::tools || lost.part == Unprinted::Part::tool_calls)
-      fail(ErrorKind::input,
-           {.cause = fmt::format("the chat template writes nothing of {}", lost.name()), .remedy = kRemedy});
+      fail(ErrorKind::input, {.cause = fmt::format("the chat template drops {}", lost.name()), .remedy = kRemedy});
 }
 
 std::vector<std::int32_t> tokens_of(const SamplePrompt& prompt, const TextFolder& text) {
@@ -115,7 +114,7 @@ SamplePrompts load_sample_prompts(const Config& config, const ModelConfig& model
     const auto size = static_cast<std::int64_t>(ids.size());
     if (size == 0 || size >= model.max_position_embeddings)
       fail(ErrorKind::usage,
-           {.cause = fmt::format("a prompt of sample_prompts has {} tokens, the model takes 1 to {}: \"{}\"", size,
+           {.cause = fmt::format("a prompt in sample_prompts has {} tokens, but the model takes 1 to {}: \"{}\"", size,
                                  model.max_position_embeddings - 1, prompt.shown().substr(0, 60)),
             .remedy = "change or remove it"});
     samples.shown.push_back(prompt.shown());

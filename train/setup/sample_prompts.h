@@ -8,22 +8,22 @@
 
 namespace qtrain {
 
-/// The prompts that a run answers at each of its evaluations, as tokens; none where the config names none.
+/// The tokenized prompts that a run answers at each evaluation; empty if the config has none.
 struct SamplePrompts {
   TextFolder text = {};
-  std::vector<std::string> shown = {};  ///< the prompts as they are told
+  std::vector<std::string> shown = {};  ///< the prompts as they are displayed
   std::vector<GenerationRequest> requests = {};
   std::vector<std::int32_t> stop_tokens = {};
 
   bool empty() const { return requests.empty(); }
-  /// Of greedy answers, few at a time.
+  /// Options for greedy answers in small batches.
   GeneratorOptions generation() const;
-  /// The longest prompt with its answer.
+  /// Token count of the longest prompt plus answer.
   std::int64_t longest(const ModelConfig& model) const { return longest_sequence(requests, model); }
 };
 
-/// Prompts of `sample_prompts`, through the chat template if there is one. Errors: those of its file, and a usage error
-/// for a prompt that leaves the model no room for an answer.
+/// Loads `sample_prompts` and applies the chat template if there is one. Throws as reading its file does, and
+/// ErrorKind::usage for a prompt that leaves no room for an answer.
 SamplePrompts load_sample_prompts(const Config& config, const ModelConfig& model);
 
 }  // namespace qtrain

@@ -26,10 +26,10 @@ namespace {
          {.cause = "the training data has no rows", .remedy = "check dataset_name, max_length and the masks"});
   fail(ErrorKind::input,
        {.cause = fmt::format(
-            "the training data has no batch of {}, and dataloader_drop_last leaves out smaller ones",
+            "the training data does not fill a batch of {}, and dataloader_drop_last drops smaller ones",
             ranks == 1 ? counted(t.per_device_train_batch_size, "row")
                        : fmt::format("{} on each of {} ranks", counted(t.per_device_train_batch_size, "row"), ranks)),
-        .remedy = fmt::format("set dataloader_drop_last to false, or a smaller per_device_train_batch_size{}",
+        .remedy = fmt::format("set dataloader_drop_last to false, or lower per_device_train_batch_size{}",
                               ranks == 1 ? "" : ", or start fewer ranks (nproc)")});
 }
 

@@ -15,12 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_without_tokenizer(const fs::path& folder) {
-  fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+  fail(ErrorKind::input, {.cause = "neither tokenizer.json nor tokenizer.model found",
                           .place = folder.string(),
                           .remedy = "put the model's tokenizer files into the folder"});
 }
 
-// Rows of input_ids need no tokenizer: a folder without one is an error only when text has to become tokens.
+// Rows of input_ids need no tokenizer, so a missing one is an error only when text has to be tokenized.
 class AbsentTokenizer final : public Tokenizer {
  public:
   explicit AbsentTokenizer(fs::path folder) : folder_(std::move(folder)) {}
@@ -45,8 +45,7 @@ TextFolder load_template_folder(const fs::path& path) {
   return text;
 }
 
-/// The end token that the template tells is that of the template and of the tokenizer, which reads it when it is
-/// loaded.
+/// Takes the end token from the template and sets it in the template and the tokenizer, which has to be loaded again.
 void find_end(TextFolder& text, const Config& config) {
   const std::string end = end_of_answers(text, config);
   text.named_tokens["eos_token"] = end;

@@ -12,17 +12,17 @@
 
 namespace qtrain {
 
-/// Tokenizer and chat template of a model folder; the template is absent where the folder has none.
+/// Tokenizer and chat template of a model folder; the template is optional.
 struct TextFolder {
   std::filesystem::path folder;
   std::unique_ptr<Tokenizer> tokenizer = {};
   std::optional<ChatTemplate> chat_template = {};
-  std::optional<ChatTemplate> training_template = {};  ///< in its place where rows are tokenized
-  NamedTokens named_tokens = {};                       ///< in place of the folder's
-  bool replaced_template = false;                      ///< it is not the folder's own
-  std::optional<std::time_t> template_clock = {};      ///< what the template's clock shows; the time if absent
+  std::optional<ChatTemplate> training_template = {};  ///< used instead when rows are tokenized for training
+  NamedTokens named_tokens = {};                       ///< override those of the folder
+  bool replaced_template = false;                      ///< the template is not the folder's own
+  std::optional<std::time_t> template_clock = {};      ///< time that the template sees; absent: now
 
-  /// What rows are made with.
+  /// Tokenizer and template for preparing rows.
   TextTools tools() const {
     const std::optional<ChatTemplate>& used = training_template ? training_template : chat_template;
     return {*tokenizer, used ? &*used : nullptr, template_clock};
@@ -31,12 +31,12 @@ struct TextFolder {
 };
 TextFolder load_text_folder(const std::filesystem::path& folder);
 TextFolder load_text_folder(const Config& config);
-/// The same without a tokenizer, which takes longest to load, and with it.
+/// Loads everything except the tokenizer, which takes longest; with_tokenizer adds it.
 TextFolder load_template_folder(const Config& config);
 TextFolder with_tokenizer(TextFolder text);
-/// Whether a folder has a tokenizer's vocabulary.
+/// Whether a folder contains a tokenizer vocabulary.
 bool has_tokenizer(const std::filesystem::path& folder);
-/// Writes the files of the tokenizer and of the template that are in use.
+/// Writes the tokenizer and template files in use.
 void save_text_folder(const TextFolder& text, const std::filesystem::path& to);
 
 }  // namespace qtrain

@@ -16,10 +16,10 @@ struct IdInRow {
   std::int32_t id;
   const char* what = "token id";
   std::string place;
-  bool given = false;  ///< the row itself says it, not the tokenizer
+  bool given = false;  ///< the row contains the id itself; the tokenizer did not produce it
 };
 
-// Encodes the rows once more, up to the first that has an id beyond the vocabulary.
+// Encodes the rows again, up to the first with an id outside the vocabulary.
 std::optional<IdInRow> first_beyond(const Config& config, Split split, std::int64_t vocabulary) {
   const DatasetOptions options = dataset_options(config, split);
   const TextFolder text = load_text_folder(config);
@@ -47,9 +47,9 @@ void require_vocabulary(const Config& config, const Dataset& rows, Split split) 
   const char* all = split == Split::train ? "training rows" : "evaluation rows";
   const IdInRow found = first_beyond(config, split, vocabulary).value_or(IdInRow{.id = largest, .place = all});
   fail(ErrorKind::input,
-       {.cause = fmt::format("there is {} {}, the model's vocabulary has {} entries", found.what, found.id, vocabulary),
+       {.cause = fmt::format("{} {} is outside the model's vocabulary of {} entries", found.what, found.id, vocabulary),
         .place = found.place,
-        .remedy = found.given ? "the row gives its ids itself: make them with the tokenizer of this model"
+        .remedy = found.given ? "the row contains the ids: create them with this model's tokenizer"
                               : "the tokenizer does not belong to this model"});
 }
 

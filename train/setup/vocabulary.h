@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-/// An input error where rows of a config have ids or labels that its model has no embedding for: names the first row.
+/// Throws ErrorKind::input if rows have token ids or labels outside the model's vocabulary; names the first such row.
 void require_vocabulary(const Config& config, const Dataset& rows, Split split);
 
 }  // namespace qtrain

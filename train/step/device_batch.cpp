@@ -23,13 +23,13 @@ Contents contents_of(const Batch& batch) {
       c.rows.push_back(static_cast<std::int32_t>(t));
       c.ids.push_back(batch.targets[t]);
     }
-  // Without empty documents, so that there are at most T + 1.
+  // Drops empty documents, so that there are at most T + 1 borders.
   std::unique_copy(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), std::back_inserter(c.borders));
   for (const std::int32_t p : batch.positions) c.longest = std::max<std::int64_t>(c.longest, p + 1);
   return c;
 }
 
-/// Documents are filled up to a power of two.
+/// Numbers of documents are padded to a power of two.
 std::int64_t document_class(std::int64_t n, std::int64_t most) {
   return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
 }
@@ -43,7 +43,7 @@ void fill_up(std::vector<std::int32_t>& v, std::int64_t n, std::int32_t value) {
   v.resize(static_cast<std::size_t>(n), value);
 }
 
-/// With tokens of no document, and documents without tokens, up to size classes.
+/// Pads to size classes with tokens outside documents and empty documents.
 Contents with_more_tokens(Contents c, std::int64_t most) {
   const std::int64_t tokens = size_class(size_of(c.tokens), most);
   fill_up(c.tokens, tokens, 0);
@@ -58,7 +58,7 @@ Contents with_more_targets(Contents c, std::int64_t most) {
   return c;
 }
 
-// What this rank has of the tokens and targets: its pieces, one after the other. Borders are those of all.
+// This rank's pieces of the tokens and targets, concatenated. Borders are those of the whole batch.
 Contents own_part(const Contents& all, const ContextShare& share) {
   const std::int64_t tokens = size_of(all.tokens), count = share.piece_tokens(tokens);
   Contents own{.borders = all.borders, .longest = all.longest};
@@ -78,13 +78,13 @@ Contents own_part(const Contents& all, const ContextShare& share) {
   return own;
 }
 
-// On a processor every token is one of a document: what fills up the last piece too.
+// On a CPU every token must belong to a document, including the padding of the last piece.
 Contents in_documents(Contents all, std::int64_t tokens) {
   if (tokens > size_of(all.tokens)) all.borders.push_back(static_cast<std::int32_t>(tokens));
   return all;
 }
 
-/// As the sizes of a feed say, and cut into the parts of the ranks.
+/// Pads as the feed's sizes say, and cuts out this rank's part.
 Contents prepared(Contents c, const BatchFeed::Options& o) {
   if (o.sizes == Sizes::exact) {
     if (!o.share.is_shared()) return c;
@@ -113,7 +113,7 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 BatchFeed::BatchFeed(Device device, const Options& options)
     : inputs_(device, bytes(options.max_tokens, options.share)), options_(options) {}
 
-// Tokens, positions, borders, target rows and their ids, and the three values of a step.
+// Tokens, positions, borders, target rows and ids, and the three values of a MicroStep.
 std::size_t BatchFeed::bytes(std::int64_t max_tokens, const ContextShare& share) {
   constexpr std::int64_t kParts = 8, kRoundingUp = 64;
   const std::int64_t integers = 4 * share.own_tokens(max_tokens) + share.all_tokens(max_tokens) + 1;

@@ -7,47 +7,46 @@
 
 namespace qtrain {
 
-/// What a training pass needs besides tokens.
+/// Inputs of a training pass besides the batch.
 struct MicroStep {
-  double scale = 0;         ///< of the gradient of the loss sum
-  double router_scale = 0;  ///< of that of the loss of routers, beside its coefficient
+  double scale = 0;         ///< factor of the gradient of the summed loss
+  double router_scale = 0;  ///< factor of the gradient of the router loss, in addition to its coefficient
   std::int64_t dropout_seed = 0;
 };
 
-/// The seed of a micro-batch: dropout masks depend on nothing else.
+/// Seed of a micro-batch's dropout masks, which depend on nothing else.
 std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch);
 
-/// A micro-batch as the model reads it. The views last until the next `send` of their feed.
+/// A micro-batch as the model reads it. Its views are valid until the next `send` of the same feed.
 struct DeviceBatch {
   TokenBatch tokens;
-  ConstTensor scale, router_scale, dropout_seed;  ///< of the MicroStep
+  ConstTensor scale, router_scale, dropout_seed;  ///< values of the MicroStep
 
-  /// Everything that decides which work the batch is; batches of equal sizes lie at the same addresses.
+  /// Everything that determines which kernels run; batches of equal sizes are at the same addresses.
   std::vector<std::int64_t> sizes() const {
     return {tokens.tokens.numel(), tokens.cu_seqlens.numel(), tokens.target_rows.numel()};
   }
 };
 
-/// The sizes that batches come in: as they are, or filled up to one of a few, with tokens of no document, documents
-/// without tokens, and targets that are none. What fills up adds exactly nothing to losses and gradients.
+/// Sizes of the batches sent: exact, or padded to one of a few size classes with tokens outside documents, empty
+/// documents and masked targets. Padding contributes exactly zero to losses and gradients.
 enum class Sizes : std::uint8_t { exact, classes };
 
-/// `n` tokens or targets filled up: to a multiple of a sixteenth of the `most` that there are in any batch.
+/// `n` tokens or targets padded to a multiple of a sixteenth of `most`, the largest number in any batch.
 std::int64_t size_class(std::int64_t n, std::int64_t most);
 
-/// Brings batches of a loader to the device, without waiting for the work on earlier ones: where ranks share the
-/// tokens, this rank's part of them, filled up at the end of all: by a document of its own, or, with size classes, by
-/// tokens of none.
+/// Sends batches of a loader to the device without waiting for work on earlier ones. If ranks share the tokens, sends
+/// this rank's part, padded at the end by an extra document or, with size classes, by tokens outside documents.
 class BatchFeed {
  public:
-  /// Of batches of up to so many tokens over all ranks that share them.
+  /// `max_tokens`: largest batch, over all ranks that share it.
   struct Options {
     std::int64_t max_tokens = 0;
     Sizes sizes = Sizes::exact;
     ContextShare share = {};
   };
   BatchFeed(Device device, const Options& options);
-  /// Of the device.
+  /// Bytes of device memory that this needs.
   static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share = {});
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
@@ -56,7 +55,7 @@ class BatchFeed {
   Options options_;
 };
 
-/// The largest batches that a loader can give, over all ranks that share them; and what one of these has of it.
+/// The largest batch that a loader can return, over all ranks that share it; own_size: the part of one rank.
 BatchSize largest_batch(const Loader& loader, const Dataset& dataset);
 BatchSize own_size(const BatchSize& all, const ContextShare& share);
 

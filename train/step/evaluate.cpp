@@ -43,7 +43,7 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   return e;
 }
 
-// Ranks that share weights or tokens go through the same batches.
+// Ranks that share weights or tokens must process the same batches.
 bool Evaluator::stops(Ctx& ctx, const Transformer& model) const {
   const bool together = model.options().sharding.divides_weights() || share_.is_shared();
   return together ? any_rank(ctx, ranks_, stop_requested()) : stop_requested();
@@ -52,7 +52,7 @@ bool Evaluator::stops(Ctx& ctx, const Transformer& model) const {
 void Evaluator::add_over_ranks(Ctx& ctx, Evaluation& e) {
   std::vector<double> sums{e.loss_sum, e.router_sum};
   std::vector<std::int64_t> counts{e.tokens, e.target_tokens, e.rows, e.batches};
-  if (share_.rank > 0) std::ranges::fill(counts, 0);  // ranks that share a batch count it once
+  if (share_.rank > 0) std::ranges::fill(counts, 0);  // so that ranks sharing a batch count it once
   ranks_.all_reduce(ctx, view_of(std::span(sums), {2}), Reduction::sum);
   ranks_.all_reduce(ctx, view_of(std::span(counts), {4}), Reduction::sum);
   e.loss_sum = sums[0];

@@ -5,15 +5,15 @@
 
 namespace qtrain {
 
-/// Loss over a whole split: the sum over targets divided by their number, whatever the batching; and, where the model
-/// is trained with a loss of its routers, the mean of that over the batches, times its coefficient.
+/// Loss over a whole split: the summed loss divided by the number of targets, independent of batching. For models
+/// trained with a router loss, adds its mean over the batches times its coefficient.
 struct Evaluation {
   double loss_sum = 0;
   std::int64_t tokens = 0, target_tokens = 0, rows = 0, batches = 0;
 
   double router_sum = 0, router_coefficient = 0;
 
-  /// The mean of the batches' losses of routers, without its coefficient.
+  /// Mean router loss of the batches, without its coefficient.
   double router_loss() const { return batches > 0 ? router_sum / static_cast<double>(batches) : 0; }
   double loss() const {
     const double of_targets = target_tokens > 0 ? loss_sum / static_cast<double>(target_tokens) : 0;
@@ -21,14 +21,14 @@ struct Evaluation {
   }
 };
 
-/// Evaluates on the batches of a loader, each rank on its own or with those that share its tokens; the loader and the
-/// ranks must outlive it. The model must be planned for Pass::evaluate with largest_batch.
+/// Evaluates the batches of a loader, each rank its own or shared with the ranks that share tokens. Loader and ranks
+/// must outlive this object. The model must be planned for Pass::evaluate with largest_batch.
 class Evaluator {
  public:
   Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share = {});
-  /// Over all ranks. Ends early when a stop is asked for.
+  /// Returns the evaluation over all ranks. Ends early when a stop is requested.
   Evaluation run(Ctx& ctx, Transformer& model, Log& log);
-  /// Of the device, for batches of up to so many tokens.
+  /// Bytes of device memory for batches of up to `max_tokens` tokens.
   static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
     return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(2);
   }

@@ -18,7 +18,7 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
                                         .adapter = request.adapter,
                                         .random_init = c.model.random_init,
                                         .quantization = quantization_asked(c.quant),
-                                        .router_loss = RouterLossRequest{.is_on = false}});  // of targets alone
+                                        .router_loss = RouterLossRequest{.is_on = false}});  // target loss only
   advice_on_weights(setup);
   const StopsAtOnce stops;
   setup.model->commit({}, {{Pass::evaluate, largest_batch(loader, data)}});

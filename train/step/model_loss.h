@@ -10,17 +10,17 @@
 namespace qtrain {
 
 struct LossRequest {
-  const Config& config;  ///< model, evaluation rows and how they are batched
+  const Config& config;  ///< model, evaluation rows and batching
   std::optional<std::string> adapter = {};
   std::int64_t max_rows = 0;  ///< only the first rows; 0: all
 };
 struct ModelLoss {
   Evaluation evaluation;
-  std::int64_t source_rows = 0;  ///< rows of the data, before packing
+  std::int64_t source_rows = 0;  ///< rows before packing
 };
 
-/// Loads a model (with its adapter) and evaluates it on the evaluation rows of a config. ErrorKind::stopped if a stop
-/// was asked for, ErrorKind::input for rows with ids beyond its vocabulary.
+/// Loads a model (with its adapter) and evaluates it on the evaluation rows of a config. Throws ErrorKind::stopped if a
+/// stop was requested, ErrorKind::input for rows with token ids outside the vocabulary.
 ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log);
 
 }  // namespace qtrain

@@ -7,7 +7,7 @@
 namespace qtrain {
 namespace {
 
-// The loss of the routers of a model that has it.
+// Router loss settings for models that have one.
 RouterLossRun router_loss(const ModelConfig& model, Tensor sum, ConstTensor scale) {
   if (!model.is_balanced()) return {};
   return {.sum = accumulate(sum), .coefficient = model.experts->balance_coefficient, .scale = scale};
@@ -77,11 +77,11 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   {
     const timeline::Span span("add gradients");
     exchange_->finish_step(ctx_);
-    rank_sums_.finish_step(ctx_);  // on the stream of the context: behind all that was exchanged beside it
+    rank_sums_.finish_step(ctx_);  // on the context's stream, after all overlapped exchanges
   }
   const timeline::Span span("update");
   optimizer_.send(ctx_, input);
-  // What ranks exchange is not recorded.
+  // Exchanges between ranks are not recorded.
   const bool divides = exchange_->divides();
   if (divides) squares_.add(ctx_, sums_[kSquares]);
   graphs_.run(ctx_.stream(), "update", {}, [&] {

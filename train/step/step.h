@@ -13,48 +13,48 @@
 
 namespace qtrain {
 
-/// Sizes of micro-batches whose records a run keeps: about as many as occur often.
+/// Number of micro-batch sizes whose graphs a run keeps: about as many as occur often.
 inline constexpr std::size_t kKeptGraphs = 32;
 
-/// The device's part of training steps: forward and backward of each micro-batch, then clipping and the optimizer. On a
-/// CUDA device this work is recorded and replayed where `graphs` is not 0 (see GraphCache).
+/// The device work of training steps: forward and backward of each micro-batch, then clipping and the update. On CUDA
+/// it is recorded and replayed as graphs unless `graphs` is 0 (see GraphCache).
 class TrainStep {
  public:
   struct Options {
-    std::int64_t max_tokens = 0;  ///< of a micro-batch, over all ranks that share it
-    std::size_t graphs = 0;       ///< records that are kept
+    std::int64_t max_tokens = 0;  ///< largest micro-batch, over all ranks that share it
+    std::size_t graphs = 0;       ///< number of graphs to keep
     ReductionOptions reduction = {};
   };
   struct Parts {
     Transformer& model;
     Optimizer& optimizer;
     Collective& ranks;
-    ShardRanks* shard_ranks = nullptr;  ///< where states are divided among them
+    ShardRanks* shard_ranks = nullptr;  ///< if training state is sharded
   };
-  /// The model and the optimizer have their memory.
+  /// Model and optimizer must have their memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
-  /// Of the device, beside what ranks need for each other.
+  /// Bytes of device memory, excluding what exchanges between ranks need.
   static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
     return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(kSums);
   }
 
-  /// Begins an optimizer step of so many micro-batches: gradients and sums become 0.
+  /// Starts an optimizer step of `micro_batches` micro-batches: resets gradients and sums.
   void begin(std::int64_t micro_batches);
-  /// Queues forward and backward of a micro-batch that has targets or is balanced.
+  /// Queues forward and backward of a micro-batch that has targets or a router loss.
   void add(const Batch& batch, const MicroStep& step);
-  /// Instead of `add` for one that has neither: other ranks may add theirs meanwhile.
+  /// Call in place of `add` for a micro-batch with neither; other ranks may be adding theirs.
   void skip() { model_.follow(ctx_, Pass::train); }
-  /// After each micro-batch, whether this rank added or skipped it.
+  /// Call after each micro-batch, added or skipped.
   void end_micro_batch();
-  /// Adds gradients and sums over all ranks and queues the update, which changes nothing unless both sums are finite.
+  /// Reduces gradients and sums over all ranks and queues the update, which changes nothing if a sum is not finite.
   /// Waits for the step's work.
   struct Sums {
     double loss = 0;     ///< over all targets
-    double router = 0;   ///< losses of routers over the micro-batches, without their coefficient
-    double squares = 0;  ///< of all gradients
+    double router = 0;   ///< router losses summed over micro-batches, without their coefficient
+    double squares = 0;  ///< sum of squares of all gradients
   };
   Sums finish(const UpdateInput& input);
-  /// Whether the gradient that the last step left is finite. Waits for it.
+  /// Whether the gradient left by the last step is finite. Waits for the result.
   bool has_finite_gradient(Param& param);
   const GraphCache& graphs() const { return graphs_; }
 
@@ -72,7 +72,7 @@ class TrainStep {
   std::unique_ptr<GradientExchange> exchange_;
   GradientSquares squares_;
   GraphCache graphs_;
-  std::optional<UnrecordedUnits> units_;  ///< where ranks exchange something in passes
+  std::optional<UnrecordedUnits> units_;  ///< if ranks exchange data during passes
 };
 
 }  // namespace qtrain

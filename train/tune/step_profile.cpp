@@ -35,7 +35,7 @@ StepProfile profile_step(const ResolvedConfig& config, const StepProfileOptions&
   const std::int64_t warm_up = warm_up_steps(ctx.device());
   ResolvedConfig limited = config;
   limited.value.training.max_steps = warm_up + options.steps + 1;
-  limited.value.run.max_nonfinite_steps = limited.value.training.max_steps;  // how fast steps are is all that counts
+  limited.value.run.max_nonfinite_steps = limited.value.training.max_steps;  // only speed matters here
   Solo solo;
   IgnoredKeys ignored(limited, log);
   StartPhases phases(log);

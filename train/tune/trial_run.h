@@ -3,11 +3,11 @@
 
 namespace qtrain {
 
-/// A run whose steps are only measured: it has the weights and the memory of a real one, and writes nothing.
+/// A run for measuring steps only: it has the weights and memory of a real one but writes nothing.
 class TrialRun {
  public:
-  /// The rows must have been loaded by load_run_data, and must outlive this. Errors: those of allocate_run_model and
-  /// load_weights.
+  /// `data` must come from load_run_data and must outlive this object. Throws as allocate_run_model and load_weights
+  /// do.
   TrialRun(const RunContext& run, RunData& data);
 
   StepOutcome next() { return steps_.next(); }
@@ -19,8 +19,7 @@ class TrialRun {
   OptimizerSteps steps_;
 };
 
-/// Optimizer steps until a device is as fast as it will be: kernels are chosen in the first, graphs are recorded in the
-/// second.
+/// Optimizer steps until a device reaches full speed: the first one autotunes kernels, the second one records graphs.
 std::int64_t warm_up_steps(Device device);
 
 }  // namespace qtrain

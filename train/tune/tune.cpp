@@ -17,11 +17,11 @@
 namespace qtrain {
 namespace {
 
-constexpr double kNoise = 1.02;     // the least gain that counts
-constexpr double kGiveUp = 0.8;     // of the best speed; what is slower is not measured further
-constexpr double kWorthless = 0.6;  // of the best speed by prediction; what is slower is not tried
+constexpr double kNoise = 1.02;     // least gain that counts
+constexpr double kGiveUp = 0.8;     // share of the best speed below which a trial is stopped early
+constexpr double kWorthless = 0.6;  // share of the best predicted speed below which a plan is not tried
 
-// The value of gradient_checkpointing that means it.
+// The value of gradient_checkpointing that selects this policy.
 Json value_of(const RecomputePolicy& policy) {
   if (policy == RecomputePolicy{}) return false;
   return policy == RecomputePolicy(RecomputePolicy::Kind::block) ? Json(true) : Json(policy.name());
@@ -49,7 +49,7 @@ class Tuner {
         phases_(errors_),
         data_(load_run_data(context(config, log), {})) {
     result_.target = target_here(ctx_.device(), ctx_.pool().size());
-    constexpr DeviceSpeed kUnknown{.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only their ratio counts
+    constexpr DeviceSpeed kUnknown{.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only the ratio matters
     const ModelSetup setup = set_up_model(ctx_, training_request(base_.value));
     speed_ = speed_here(result_.target, {.matmul = ctx_.matmul(),
                                          .threads = ctx_.pool().size(),
@@ -94,7 +94,7 @@ class Tuner {
   Config changed(const std::vector<KeyChange>& changes) const {
     Config config = base_.value;
     for (const KeyChange& c : changes)
-      check(assign_field(config, c.key, c.value).error.empty(), "tune changes a key to what it does not take");
+      check(assign_field(config, c.key, c.value).error.empty(), "tune set a key to a value that it does not accept");
     return config;
   }
 
@@ -127,7 +127,7 @@ class Tuner {
     }
   }
 
-  // Whether the config computes again what the policy says, as it is.
+  // Whether the config would use this recompute policy anyway.
   bool means(const std::vector<KeyChange>& changes, const RecomputePolicy& policy) const {
     const std::string& asked = base_.value.training.gradient_checkpointing.policy;
     if (asked != Recompute::kAuto) return RecomputePolicy::named(asked) == policy;
@@ -152,7 +152,7 @@ class Tuner {
 
   static bool same(const MicroBatching& a, const MicroBatching& b) { return a.micro_batch_size == b.micro_batch_size; }
 
-  // The config as it is first, then the others, the largest micro-batches first.
+  // The config as it is, then one plan per micro-batch size, largest first.
   std::vector<std::size_t> first_of_each_micro_batch() const {
     std::vector<std::size_t> chosen;
     if (result_.trials[0].fits) chosen.push_back(0);
@@ -189,7 +189,7 @@ class Tuner {
       measure(trial);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::memory) throw;
-      trial.fits = false;  // others have taken what was there
+      trial.fits = false;  // another process took the memory
     }
     if (trial.tokens_per_second && (!result_.best || *trial.tokens_per_second > kNoise * best_speed()))
       result_.best = index;
@@ -209,7 +209,7 @@ class Tuner {
     ResolvedConfig config = base_;
     config.value = changed(trial.changes);
     config.value.training.max_steps = warmup + options_.steps;
-    config.value.run.max_nonfinite_steps = warmup + options_.steps + 1;  // how fast steps are is all that counts
+    config.value.run.max_nonfinite_steps = warmup + options_.steps + 1;  // only speed matters here
     TrialRun steps(context(config, errors_), *data_);
     std::vector<double> speeds;
     for (std::int64_t step = 0; step < warmup + options_.steps && !trial.given_up; ++step) {
@@ -226,7 +226,7 @@ class Tuner {
     trial.tokens_per_second = median(std::move(speeds));
   }
 
-  // The first trial warms the machine up for the others: what is said of the two comes of both ends.
+  // The first trial warms up the machine for the others, so measure the original and the best again.
   void compare_again() {
     const Trial& own = result_.trials[*result_.own];
     if (!result_.best || result_.best == result_.own || !own.tokens_per_second || result_.stopped) return;
@@ -238,7 +238,7 @@ class Tuner {
         measure(again);
       } catch (const Error& e) {
         if (e.kind() != ErrorKind::memory) throw;
-        return;  // others have taken what was there: the first figures count
+        return;  // another process took the memory: keep the first figures
       }
       if (result_.stopped) return;
       result_.trials[i].given_up = false;
@@ -250,7 +250,7 @@ class Tuner {
   const ResolvedConfig& base_;
   TuneOptions options_;
   Log& log_;
-  Log errors_{LogLevel::error};  // of trials: each would say again what the run is
+  Log errors_{LogLevel::error};  // for trials, which would repeat the messages of the run
   std::size_t allocated_;
   Ctx ctx_;
   Solo solo_;
@@ -260,7 +260,7 @@ class Tuner {
   Ranged<DeviceSpeed> speed_;
   Tuning result_;
   std::int64_t tried_ = 0;
-  bool gives_up_ = true;  // on what is slower, after a few steps
+  bool gives_up_ = true;  // on slower trials, after a few steps
 };
 
 }  // namespace

@@ -11,41 +11,41 @@
 namespace qtrain {
 
 struct TuneOptions {
-  std::int64_t steps = 3;    ///< optimizer steps that are measured of each trial, after one or two that are not
-  std::int64_t trials = 16;  ///< at most
+  std::int64_t steps = 3;    ///< measured optimizer steps per trial, after one or two warm-up steps
+  std::int64_t trials = 16;  ///< upper limit
 };
 
-/// A config that does the same with other micro-batches, recomputation or places of memory.
+/// A variant of the config with other micro-batches, recomputation or offloading, but the same result.
 struct Trial {
   std::vector<KeyChange> changes;  ///< empty: the config as it is
   MicroBatching micro_batching;
   RecomputePolicy recompute;
-  std::string offload;      ///< what is on the host: a key; empty: nothing
-  std::size_t planned = 0;  ///< bytes
+  std::string offload;      ///< key that offloads something to the host; empty: none
+  std::size_t planned = 0;  ///< planned bytes
   bool fits = false;
-  std::int64_t number = 0;                  ///< of those that were tried, from 1; 0: it was not
-  Ranged<double> predicted = {};            ///< tokens a second
-  std::optional<std::size_t> measured;      ///< bytes; none: it was not tried
-  std::optional<double> tokens_per_second;  ///< in the median of its steps
-  bool given_up = false;                    ///< after fewer steps: others are faster
+  std::int64_t number = 0;                  ///< order in which it was tried, from 1; 0: not tried
+  Ranged<double> predicted = {};            ///< predicted tokens per second
+  std::optional<std::size_t> measured;      ///< allocated bytes; none: not tried
+  std::optional<double> tokens_per_second;  ///< median over its steps
+  bool given_up = false;                    ///< stopped early because others are faster
 };
 
-/// What trials have shown.
+/// The results of all trials.
 struct Tuning {
   TargetDevice target;
-  std::vector<Trial> trials;  ///< all that was planned: the config as it is first
+  std::vector<Trial> trials;  ///< all planned variants, starting with the config as it is
   std::optional<std::size_t> own, best;
-  bool stopped = false;        ///< a stop came before the last one
-  std::vector<WayToFit> ways;  ///< where nothing fits
+  bool stopped = false;        ///< a stop came before the last trial
+  std::vector<WayToFit> ways;  ///< set if nothing fits
 
-  /// How many times as fast the best is as the config as it is; none where that does not fit.
+  /// Speed of the best variant relative to the config as it is; none if the latter does not fit.
   std::optional<double> speedup() const;
 };
 
-/// Measures steps of a config with other micro-batches of as many rows an update, recompute policies and, on a GPU,
-/// what is kept on the host: first each micro-batch by the plan that is predicted to be fastest, then the other plans
-/// of the best. Only what fits by plan is tried. Writes nothing but the token cache. The config as it is stays the best
-/// unless another is over 2 % faster.
+/// Measures steps of a config with other micro-batch sizes (same rows per update), recompute policies and, on a GPU,
+/// offloading: first each micro-batch size with the plan predicted to be fastest, then the other plans of the best
+/// size. Tries only what fits according to the memory plan. Writes nothing but the token cache. The config as it is
+/// counts as best unless another one is over 2 % faster.
 Tuning tune(const ResolvedConfig& config, const TuneOptions& options, Log& log);
 
 }  // namespace qtrain

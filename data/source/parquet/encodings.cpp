@@ -20,13 +20,13 @@ std::uint64_t take_varint(std::string_view& bytes) {
   return 0;
 }
 
-/// Differences are taken modulo 2^64.
+/// Unsigned, since differences are modulo 2^64.
 std::uint64_t take_zigzag(std::string_view& bytes) {
   const std::uint64_t v = take_varint(bytes);
   return (v >> 1) ^ (0 - (v & 1));
 }
 
-/// Number `i` of bit-packed ones, lowest bits first.
+/// Bit-packed number `i`, least significant bits first.
 std::uint64_t packed_at(std::string_view bytes, std::size_t i, int bits) {
   std::uint64_t value = 0;
   const std::size_t first = i * static_cast<std::size_t>(bits);
@@ -64,7 +64,7 @@ std::vector<std::uint32_t> read_hybrid(std::string_view bytes, int bits, std::si
   std::vector<std::uint32_t> out;
   out.reserve(count);
   while (out.size() < count) {
-    if (bits == 0 && bytes.empty()) {  // nothing need be written of zeros
+    if (bits == 0 && bytes.empty()) {  // zeros of width 0 need no bytes
       out.resize(count);
       break;
     }
@@ -92,7 +92,7 @@ std::vector<std::int64_t> read_deltas(std::string_view& bytes, std::size_t count
   require_page(miniblocks > 0 && miniblocks <= 512 && block % miniblocks == 0 && block <= 1u << 16, "blocks of deltas");
   const std::size_t in_miniblock = block / miniblocks;
   require_page(in_miniblock % 8 == 0 && in_miniblock > 0, "blocks of deltas");
-  require_page(total == count, "not as many numbers as values");
+  require_page(total == count, "the number of deltas differs from that of the values");
   std::uint64_t value = take_zigzag(bytes);
   std::vector<std::int64_t> out;
   if (count == 0) return out;

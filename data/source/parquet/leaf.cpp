@@ -48,8 +48,8 @@ class LeafReader {
   LeafValues read() {
     if (!request_.chunk.has_codec)
       fail(ErrorKind::input, {.cause = "compressed with codec " + std::to_string(request_.chunk.codec_number) +
-                                       " (4: Brotli, 5: old LZ4), which is not read",
-                              .remedy = "Write it with snappy, gzip, zstd, lz4 or without compression."});
+                                       " (4: Brotli, 5: old LZ4), which is not supported",
+                              .remedy = "Save it with snappy, gzip, zstd or lz4, or without compression."});
     ParquetPages pages(request_.file.substr(request_.chunk.begin, request_.chunk.size));
     while (levels_ < static_cast<std::uint64_t>(request_.chunk.values)) {
       const ParquetPage page = pages.next();
@@ -66,7 +66,7 @@ class LeafReader {
   std::string_view contents(const ParquetPage& page, std::string_view bytes, std::uint64_t size) {
     const Codec codec = page.is_compressed ? request_.chunk.codec : Codec::none;
     if (codec == Codec::none) {
-      require_page(bytes.size() == size, "its size");
+      require_page(bytes.size() == size, "its size is wrong");
       return bytes;
     }
     if (size == 0) return {};
@@ -75,14 +75,14 @@ class LeafReader {
     return out_.pages.back().view();
   }
 
-  /// Memory of a value with its levels, and of the row that begins with it.
+  /// Memory for a value, its levels, and the row that may start with it.
   std::uint64_t bytes_of_value() const {
     const std::uint64_t levels = (leaf_.max_definition > 0) + (leaf_.max_repetition > 0);
     return levels + 2 * sizeof(std::uint32_t) + (is_text(leaf_) ? sizeof(std::string_view) : sizeof(std::int64_t));
   }
 
   void read_dictionary(const ParquetPage& page) {
-    require_page(page.values <= page.size * 8, "a dictionary is longer than its bytes");
+    require_page(page.values <= page.size * 8, "a dictionary has more values than its bytes can hold");
     request_.memory.add(page.values * bytes_of_value());
     LeafValues values = std::exchange(out_, {});
     const std::string_view bytes = contents(page, page.bytes, page.size);
@@ -92,17 +92,16 @@ class LeafReader {
   }
 
   void read_data(const ParquetPage& page) {
-    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_,
-                 "more values than announced");
+    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_, "more values than stated");
     request_.memory.add(page.values * bytes_of_value());
     std::string_view bytes = page.bytes;
     std::uint64_t size = page.size;
     std::string_view repetition, definition;
-    if (page.kind == ParquetPage::Kind::data_v2) {  // levels stand before what is compressed
+    if (page.kind == ParquetPage::Kind::data_v2) {  // levels precede the compressed part
       repetition = take_bytes(bytes, page.repetition_size);
       definition = take_bytes(bytes, page.definition_size);
       const std::uint64_t both = page.repetition_size + page.definition_size;
-      require_page(both <= size, "its size");
+      require_page(both <= size, "its size is wrong");
       bytes = contents(page, bytes, size - both);
     } else {
       bytes = contents(page, bytes, size);
@@ -128,7 +127,7 @@ class LeafReader {
     }
   }
 
-  /// Values of the page read last that are not null.
+  /// Number of non-null values in the most recent page.
   std::size_t values_among(std::uint64_t levels) const {
     if (leaf_.max_definition == 0) return levels;
     return static_cast<std::size_t>(std::count(out_.definition.end() - static_cast<std::ptrdiff_t>(levels),
@@ -159,8 +158,8 @@ class LeafReader {
         break;
       default: break;
     }
-    fail(ErrorKind::input, {.cause = "encoding " + std::to_string(encoding) + " of this column is not read",
-                            .remedy = "Write the file again with pyarrow or datasets."});
+    fail(ErrorKind::input, {.cause = "encoding " + std::to_string(encoding) + " of this column is not supported",
+                            .remedy = "Save the file again with pyarrow or datasets."});
   }
 
   void read_plain(std::string_view bytes, std::size_t count) {
@@ -212,7 +211,7 @@ class LeafReader {
     for (const std::uint32_t value : read_hybrid(take_prefixed(bytes), 1, count)) out_.integers.push_back(value);
   }
 
-  /// Each text begins with some of the characters of the one before.
+  /// Each text starts with a prefix of the previous one.
   void read_delta_texts(std::string_view bytes, std::size_t count) {
     const std::vector<std::int64_t> shared = read_deltas(bytes, count);
     const std::vector<std::string_view> ends = read_delta_lengths(bytes, count);
@@ -228,7 +227,7 @@ class LeafReader {
     char* to = out_.pages.back().data();
     for (std::size_t i = 0; i < count; ++i) {
       const auto common = static_cast<std::size_t>(shared[i]);
-      require_page(common <= last.size(), "text goes on from a shorter one");
+      require_page(common <= last.size(), "text shares more than the previous one has");
       std::copy_n(last.data(), common, to);
       std::copy_n(ends[i].data(), ends[i].size(), to + common);
       last = {to, common + ends[i].size()};
@@ -237,7 +236,7 @@ class LeafReader {
     }
   }
 
-  /// The first bytes of all values, then the second ones, ...
+  /// All first bytes of the values, then all second bytes, and so on.
   void read_streams(std::string_view bytes, std::size_t count) {
     const auto width = static_cast<std::size_t>(bytes_of(leaf_.type));
     require_page(count <= bytes.size() / width, "it ends too early");
@@ -247,7 +246,7 @@ class LeafReader {
     for (std::size_t i = 0; i < count; ++i) add_number(joined, i);
   }
 
-  /// A row begins where the repetition level is 0.
+  /// Records the starts of rows, which are where the repetition level is 0.
   void begin_rows() {
     std::uint32_t value = 0;
     for (std::uint64_t level = 0; level < levels_; ++level) {
@@ -257,8 +256,9 @@ class LeafReader {
       }
       value += out_.definition.empty() || out_.definition[level] == leaf_.max_definition;
     }
-    require_page(out_.row_levels.size() == static_cast<std::size_t>(request_.rows), "not as many rows as announced");
-    require_page(out_.row_levels.empty() || out_.row_levels[0] == 0, "the first row does not begin");
+    require_page(out_.row_levels.size() == static_cast<std::size_t>(request_.rows),
+                 "the number of rows differs from the stated one");
+    require_page(out_.row_levels.empty() || out_.row_levels[0] == 0, "the first row has no start");
     out_.row_levels.push_back(static_cast<std::uint32_t>(levels_));
     out_.row_values.push_back(value);
   }

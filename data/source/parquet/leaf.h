@@ -8,15 +8,15 @@
 
 namespace qtrain {
 
-/// The levels and values of a leaf column in one row group. Values are only there where the definition level is the
-/// highest; of the lists of values the one of the leaf's kind is used.
+/// The levels and values of a leaf column in one row group. Values exist only where the definition level is at its
+/// maximum; only the list for the leaf's kind is used.
 struct LeafValues {
-  std::vector<std::uint8_t> definition, repetition;   ///< of every level entry; empty where the highest level is 0
-  std::vector<std::uint32_t> row_levels, row_values;  ///< where each row begins, and one behind the last
-  std::vector<std::int64_t> integers;                 ///< booleans too; unsigned ones modulo 2^64
+  std::vector<std::uint8_t> definition, repetition;   ///< per level entry; empty if the maximum level is 0
+  std::vector<std::uint32_t> row_levels, row_values;  ///< start of each row, and one past the last
+  std::vector<std::int64_t> integers;                 ///< also booleans; unsigned ones modulo 2^64
   std::vector<double> reals;
   std::vector<std::string_view> texts;
-  std::vector<OwnedBytes> pages;  ///< that texts point into
+  std::vector<OwnedBytes> pages;  ///< pages that `texts` points into
 
   std::size_t levels() const { return row_levels.back(); }
 };
@@ -27,12 +27,11 @@ struct LeafRequest {
   const ParquetLeaf& leaf;
   const ParquetChunk& chunk;
   std::int64_t rows;
-  GrowthLimit& memory;  ///< of all columns of the row group
+  GrowthLimit& memory;  ///< shared by all columns of the row group
 };
 
-/// Decodes all pages of the chunk.
-/// Errors (ErrorKind::input, without a place): damaged pages, a codec or an encoding that is not read, more than
-/// `memory` allows.
+/// Decodes all pages of the chunk. Throws ErrorKind::input (without a place) for damaged pages, an unsupported codec or
+/// encoding, or more data than `memory` allows.
 LeafValues read_leaf(const LeafRequest& request);
 
 }  // namespace qtrain

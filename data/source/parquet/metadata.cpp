@@ -14,7 +14,7 @@ using FooterField = ThriftReader::Field;
 void require_footer(bool fine, const char* why) {
   if (!fine)
     fail(ErrorKind::input, {.cause = std::string("damaged Parquet file: ") + why,
-                            .remedy = "Write it again; a copy may have been cut short."});
+                            .remedy = "Save it again; a copy may have been truncated."});
 }
 
 void read_logical_type(ThriftReader& in, SchemaElement& out) {
@@ -91,11 +91,11 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
   });
   require_footer(has_metadata, "a column without metadata; it may be encrypted");
   const bool dictionary_first = offsets.dictionary > 0 && offsets.dictionary < offsets.data;
-  if (chunk.values == 0) return chunk;  // writers name no place for a column without values
+  if (chunk.values == 0) return chunk;  // writers may omit the offset of a column without values
   const std::int64_t begin = dictionary_first ? offsets.dictionary : offsets.data;
   require_footer(begin >= 4 && offsets.size >= 0 && static_cast<std::uint64_t>(begin) <= file_size &&
                      static_cast<std::uint64_t>(offsets.size) <= file_size - static_cast<std::uint64_t>(begin),
-                 "a column lies outside of it");
+                 "a column is outside of it");
   chunk.begin = static_cast<std::uint64_t>(begin);
   chunk.size = static_cast<std::uint64_t>(offsets.size);
   return chunk;
@@ -120,7 +120,7 @@ void check_groups(const ParquetFile& file, std::uint64_t file_size) {
   std::uint64_t rows = 0;
   for (const ParquetRowGroup& group : file.groups) {
     require_footer(group.chunks.size() == file.leaves.size(), "a row group does not have the columns of the schema");
-    require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group of a negative number of rows");
+    require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group has an invalid number of rows");
     rows += static_cast<std::uint64_t>(group.rows);
     require_footer(rows <= max_parquet_values(file_size), "more rows than its bytes can hold");
     for (std::size_t i = 0; i < file.leaves.size(); ++i) {
@@ -138,7 +138,7 @@ ParquetFile read_parquet_metadata(std::string_view file) {
   require_footer(file.size() >= 12, "it is too short");
   const std::string_view tail = file.substr(file.size() - 8);
   require_footer(!tail.ends_with("PARE"), "it is encrypted");
-  require_footer(tail.ends_with("PAR1"), "it does not end as it must");
+  require_footer(tail.ends_with("PAR1"), "its last bytes are wrong");
   std::uint32_t size = 0;
   std::memcpy(&size, tail.data(), 4);
   require_footer(size <= file.size() - 12, "its footer is longer than the file");

@@ -21,7 +21,7 @@ void read_data_header(ThriftReader& in, ParquetPage& page) {
       case 1: page.values = count_in(in, f); break;
       case 2: page.encoding = in.integer(f); break;
       case 3:
-      case 4: require_page(in.integer(f) != kBitPacked, "levels in an encoding of before 2014"); break;
+      case 4: require_page(in.integer(f) != kBitPacked, "levels in an encoding from before 2014"); break;
       default: in.skip(f.type);
     }
   });

@@ -4,23 +4,23 @@
 
 namespace qtrain {
 
-/// A page of a column chunk: its header, and its bytes as they are in the file.
+/// A page of a column chunk: its header, and its bytes as stored in the file.
 struct ParquetPage {
   enum class Kind : std::uint8_t { data, data_v2, dictionary, other };
   Kind kind = Kind::other;
-  std::uint64_t values = 0;  ///< nulls counted
+  std::uint64_t values = 0;  ///< including nulls
   std::uint64_t size = 0;    ///< decompressed
   std::int64_t encoding = 0;
   bool is_compressed = true;
-  std::uint64_t repetition_size = 0, definition_size = 0;  ///< data_v2
+  std::uint64_t repetition_size = 0, definition_size = 0;  ///< for data_v2
   std::string_view bytes;
 };
 
-/// The pages of a column chunk, one after the other.
+/// Iterates over the pages of a column chunk.
 class ParquetPages {
  public:
   explicit ParquetPages(std::string_view chunk) : left_(chunk) {}
-  /// Errors (ErrorKind::input, without a place): no further page, damaged.
+  /// Throws ErrorKind::input (without a place) for a missing or damaged page.
   ParquetPage next();
 
  private:

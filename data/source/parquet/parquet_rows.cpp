@@ -13,12 +13,12 @@
 namespace qtrain {
 namespace {
 
-/// Where the reading of a row stands in a leaf.
+/// Read position in a leaf.
 struct LeafCursor {
   std::uint32_t level = 0, value = 0;
 };
 
-/// Puts a row together out of its leaves' levels.
+/// Assembles a row from the levels of its leaves.
 class RecordAssembly {
  public:
   RecordAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, std::size_t row)
@@ -54,7 +54,7 @@ class RecordAssembly {
     return node.kind == ParquetNode::Kind::group ? group(node) : list(node, level);
   }
 
-  /// Passes the one entry that each leaf below has for a value that is not there.
+  /// Skips the single entry that each leaf below has for an absent value.
   void pass(const ParquetNode& node) {
     if (!node.is_read) return;
     if (node.kind == ParquetNode::Kind::leaf) {
@@ -123,7 +123,7 @@ class ParquetBatch final : public RowBatch {
   std::vector<LeafValues> leaves_;
 };
 
-/// A batch is a row group.
+/// Parquet rows, one batch per row group.
 class ParquetRows final : public BatchedRows {
  public:
   explicit ParquetRows(FileBytesPtr bytes) : BatchedRows(bytes->name()), bytes_(std::move(bytes)) {
@@ -143,7 +143,7 @@ class ParquetRows final : public BatchedRows {
   std::shared_ptr<const RowBatch> load(std::size_t batch) const override {
     const ParquetRowGroup& group = file_.groups[batch];
     std::vector<LeafValues> leaves(file_.leaves.size());
-    GrowthLimit memory(stored_bytes(group), "Write it again in smaller row groups: pyarrow's row_group_size=1000.");
+    GrowthLimit memory(stored_bytes(group), "Save it with smaller row groups: pyarrow's row_group_size=1000.");
     for (const ParquetNode& column : file_.columns) read_below(column, {group, memory}, leaves);
     return std::make_shared<ParquetBatch>(ParquetBatch::Parts{file_, std::move(leaves), memory.made()});
   }
@@ -158,7 +158,7 @@ class ParquetRows final : public BatchedRows {
     GrowthLimit& memory;
   };
 
-  /// Columns may lie over one another.
+  /// Column chunks may overlap in the file.
   std::uint64_t stored_bytes(const ParquetRowGroup& group) const {
     std::uint64_t stored = 0;
     for (const ParquetChunk& chunk : group.chunks) stored += chunk.size;

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// Rows of a Parquet file. Errors as of open_rows.
+/// Rows of a Parquet file. Throws as open_rows does.
 RowSourcePtr open_parquet_rows(FileBytesPtr file);
 
 }  // namespace qtrain

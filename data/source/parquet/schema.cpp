@@ -71,7 +71,7 @@ const char* name_of_leaf(const SchemaElement& e, LeafKind kind) {
   return kind == LeafKind::unread && bytes && plain ? "binary" : kLeafNames[static_cast<std::size_t>(kind)];
 }
 
-/// What surrounds a value.
+/// Levels and nesting depth of a value's ancestors.
 struct Around {
   int definition = 0, repetition = 0, depth = 0;
 };
@@ -84,7 +84,7 @@ class SchemaBuilder {
     const SchemaElement& root = next();
     for (std::int64_t i = 0; i < root.children; ++i) file_.columns.push_back(node({}));
     require_parquet_schema(at_ == elements_.size() && !file_.columns.empty(),
-                           "it has no columns, or more than it says");
+                           "it has no columns, or more than it states");
   }
 
  private:
@@ -96,7 +96,7 @@ class SchemaBuilder {
   ParquetNode node(Around around) {
     require_parquet_schema(++around.depth <= kMaxParquetNesting, "nested too deeply");
     const SchemaElement& e = next();
-    if (e.repetition == kRepeated) {  // a list without a LIST around it
+    if (e.repetition == kRepeated) {  // a list without an enclosing LIST
       ParquetNode list = list_of(around);
       ++around.definition, ++around.repetition;
       return with_item(std::move(list), contents(e, around), e);
@@ -105,7 +105,7 @@ class SchemaBuilder {
     return contents(e, around);
   }
 
-  /// A value whose own presence is already counted.
+  /// A value whose own presence is already counted in `around`.
   ParquetNode contents(const SchemaElement& e, Around around) {
     require_parquet_schema(is_utf8(e.name), "a name is not UTF-8");
     if (!e.has_children) return leaf(e, around);
@@ -116,7 +116,7 @@ class SchemaBuilder {
   }
 
   ParquetNode leaf(const SchemaElement& e, const Around& around) {
-    require_parquet_schema(e.type >= 0 && e.type <= 7, "a type that is not known");
+    require_parquet_schema(e.type >= 0 && e.type <= 7, "an unknown type");
     const LeafKind kind = kind_of_leaf(e);
     ParquetNode out{.name = std::string(e.name),
                     .type = name_of_leaf(e, kind),
@@ -156,7 +156,7 @@ class SchemaBuilder {
             .repetition = around.repetition + 1};
   }
 
-  /// LIST { repeated group { item } }, or, as older writers had it, LIST { repeated item }.
+  /// LIST { repeated group { item } }, or in older files LIST { repeated item }.
   ParquetNode annotated_list(const SchemaElement& e, Around around) {
     ParquetNode list = list_of(around);
     ++around.definition, ++around.repetition, ++around.depth;

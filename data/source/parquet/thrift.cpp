@@ -49,7 +49,7 @@ ThriftReader::Field ThriftReader::next_field(std::int16_t& last) {
   const std::uint8_t head = byte();
   const auto type = static_cast<Type>(head & 15);
   if (type == stop) return {0, stop};
-  require_thrift(type <= structure, "a type that is not known");
+  require_thrift(type <= structure, "an unknown type");
   last = static_cast<std::int16_t>(head >> 4 ? last + (head >> 4) : zigzag());
   return {last, type};
 }
@@ -59,7 +59,7 @@ ThriftReader::List ThriftReader::begin_list(const Field& field) {
   const std::uint8_t head = byte();
   const std::uint64_t size = head >> 4 == 15 ? varint() : head >> 4;
   require_thrift(size <= bytes_.size() - at_, "a list is longer than its bytes");
-  require_thrift((head & 15) > stop && (head & 15) <= structure, "a type that is not known");
+  require_thrift((head & 15) > stop && (head & 15) <= structure, "an unknown type");
   return {static_cast<Type>(head & 15), size};
 }
 
@@ -86,7 +86,7 @@ void ThriftReader::skip_element(Type type) {
 void ThriftReader::skip(Type type) {
   switch (type) {
     case yes:
-    case no: return;  // of a field: the value is the type
+    case no: return;  // for a field, the type is the value
     case i8: byte(); return;
     case i16:
     case i32:
@@ -109,7 +109,7 @@ void ThriftReader::skip(Type type) {
       return;
     }
     case structure: read_struct([&](const Field& field) { skip(field.type); }); return;
-    default: require_thrift(false, "a type that is not known");
+    default: require_thrift(false, "an unknown type");
   }
 }
 

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Reads the compact protocol of Thrift, in which the metadata of Parquet is written.
-/// Errors (ErrorKind::input, without a place): cut short, malformed, nested too deeply.
+/// Reads Thrift's compact protocol, the encoding of Parquet's metadata. Throws ErrorKind::input (without a place) for
+/// truncated, malformed or too deeply nested data.
 class ThriftReader {
  public:
   explicit ThriftReader(std::string_view bytes) : bytes_(bytes) {}
@@ -18,7 +18,7 @@ class ThriftReader {
 
   std::size_t position() const { return at_; }
 
-  /// Calls visit(field) for each field of a struct; it must read the value, or skip it.
+  /// Calls visit(field) for each field of a struct, which must read or skip the value.
   template <class Visit>
   void read_struct(Visit&& visit) {
     enter();
@@ -41,7 +41,7 @@ class ThriftReader {
   void skip(Type type);
 
  private:
-  void skip_element(Type type);  // of a list or a map
+  void skip_element(Type type);  // for elements of a list or map
   struct List {
     Type type;
     std::uint64_t size;

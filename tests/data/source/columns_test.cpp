@@ -62,7 +62,7 @@ TEST(Columns, TextsAreMadeOfSeveralColumns) {
       renamed(R"({"column_mapping": {"text": "{{{a}}} {b}", "prompt": "c"}})", R"({"a": "{b}", "b": ""})")["text"],
       "{{b}} ");
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"title": "t"})"); }),
-              HasSubstr("the row does not have all of question, of which 'prompt' is made"));
+              HasSubstr("the row does not have all of question, which 'prompt' is built from"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"question": [1]})"); }),
               HasSubstr("column 'question' is not text but array"));
   for (const char* text : {"{a", "a}", "{}", "{a{b}}", "{a!r}", "{0.x}"})
@@ -70,7 +70,7 @@ TEST(Columns, TextsAreMadeOfSeveralColumns) {
                                [&] {
                                  read_column_map({{"column_mapping", {{"prompt", text}}}});
                                }),
-                HasSubstr("Name columns in braces"))
+                HasSubstr("Put column names in braces"))
         << text;
 }
 
@@ -79,12 +79,12 @@ TEST(Columns, AMapWrittenTheWrongWayRoundIsNamed) {
     return test::error_of(ErrorKind::usage, [&] { read_column_map(parse_json(settings, "s")); });
   };
   EXPECT_THAT(complaint(R"({"column_mapping": {"question": "prompt", "answer": "completion"}})"),
-              HasSubstr(R"(the wrong way round: 'answer' is what the rows say
-  Write what the program calls it first: {"prompt": "question", "completion": "answer"})"));
+              HasSubstr(R"(the wrong way round: 'answer' is a name in the rows
+  Put our name first: {"prompt": "question", "completion": "answer"})"));
   EXPECT_THAT(complaint(R"({"message_property_mappings": {"speaker": "role"}})"), HasSubstr(R"({"role": "speaker"})"));
   EXPECT_THAT(complaint(R"({"role_mapping": {"gpt": ["assistant"]}})"), HasSubstr(R"({"assistant": "gpt"})"));
   EXPECT_THAT(complaint(R"({"role_mapping": {"model": "assistant"}})"),
-              HasSubstr(R"(or, if it is meant, a name that stays as well: {"assistant": "assistant"})"));
+              HasSubstr(R"(or, if this is intended, add an unchanged name: {"assistant": "assistant"})"));
 }
 
 TEST(Columns, NamesOfTheTemplatesOwnAreMeantBesideKnownOnes) {

@@ -80,7 +80,7 @@ TEST_F(Reader, RowsThatAreNoObjectNameFileAndLine) {
   const RawRows r = rows("{\"a\":1}\n{\"a\":\n[1]\n");
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(1); }), HasSubstr("rows.jsonl:2"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(2); }), HasSubstr("not a JSON object"));
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(1); }), HasSubstr("one whole JSON object"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(1); }), HasSubstr("one complete JSON object"));
 }
 
 TEST_F(Reader, CompressedFilesReadAsTheirContents) {
@@ -199,8 +199,7 @@ TEST_F(Reader, OneOfSeveralSplitsIsTakenOnlyIfItIsNamedExactlySo) {
   EXPECT_THAT(names({at("dict")}), ElementsAre("dict/train/data.arrow"));
   EXPECT_THAT(names({at("dict")}, Split::evaluation), ElementsAre("dict/test_sft/data.arrow"));
   write("dict/dataset_dict.json", R"({"splits": ["train_sft", "test_sft", "train_gen"]})");
-  EXPECT_THAT(complaint("dict", Split::train),
-              HasSubstr("several splits of the same part of the data: train_gen, train_sft\n"));
+  EXPECT_THAT(complaint("dict", Split::train), HasSubstr("several splits match: train_gen, train_sft\n"));
   write("dict/dataset_dict.json", R"({"splits": ["test", "other"]})");
   EXPECT_THAT(names({at("dict")}, Split::evaluation), ElementsAre("dict/test/data.arrow"));
   write("dict/dataset_dict.json", R"({"splits": ["test", "test_sft"]})");

@@ -89,11 +89,11 @@ TEST(AssistantRanges, AreNeverGuessed) {
   };
   // What the assistant says stands in front of the questions.
   EXPECT_THAT(unplaced("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}"),
-              testing::HasSubstr("cannot tell which text the assistant says in message 2"));
+              testing::HasSubstr("cannot locate the assistant's text in message 2"));
   // The length of the conversation is written first.
   EXPECT_THAT(unplaced("{{ messages | map(attribute='content') | join | length }}{% for m in messages %}{{ m.content "
                        "}}{% endfor %}"),
-              testing::HasSubstr("cannot tell which text the assistant says in message 2"));
+              testing::HasSubstr("cannot locate the assistant's text in message 2"));
   // The template refuses the beginnings of this conversation.
   EXPECT_THAT(unplaced("{% if messages | length < 5 %}{{ raise_exception('short') }}{% endif %}"
                        "{% for m in messages %}{{ m.content | upper }}{% endfor %}"),
@@ -110,7 +110,7 @@ TEST(AssistantRanges, OfEarlierMessagesNeedNotBeFound) {
   EXPECT_EQ(found.text.substr(found.generated[0].first), "A2;");
   EXPECT_THAT(
       last("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}").unplaced,
-      testing::HasSubstr("in message 4: earlier messages stand behind it"));
+      testing::HasSubstr("in message 4: earlier messages come after it"));
 }
 
 TEST(AssistantRanges, HaveNoKnownPlaceInAMacro) {

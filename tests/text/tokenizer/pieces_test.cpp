@@ -85,7 +85,7 @@ TEST_F(HostileTokenizers, DecodersThatMultiplyTextAreRefused) {
         sequence("decoders", sequence("decoders", doubling, 4), 4)}) {
     Json json = small();
     json["decoder"] = Json::parse(rules);
-    EXPECT_THAT(refusal(json), HasSubstr("multiply a text"));
+    EXPECT_THAT(refusal(json), HasSubstr("lengthen a text"));
   }
 }
 
@@ -128,7 +128,7 @@ TEST_F(HostileTokenizers, TwoTokensOfOneIdAreRefused) {
     std::filesystem::remove(folder_ / "tokenizer_config.json");
     write(c.file, c.contents);
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { load_tokenizer(folder_); }),
-                AllOf(HasSubstr("have one id"), HasSubstr(c.file)));
+                AllOf(HasSubstr("share the id"), HasSubstr(c.file)));
   }
 }
 
@@ -145,7 +145,7 @@ TEST_F(HostileTokenizers, ASentencepieceModelHasOneTokenAnId) {
   const auto model = std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/convert/goldens/gguf/spm.model";
   std::filesystem::copy_file(model, folder_ / "tokenizer.model");
   write("tokenizer_config.json", R"({"added_tokens_decoder": {"5": {"content": "<new>"}}})");
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { load_tokenizer(folder_); }), HasSubstr("have one id, 5"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { load_tokenizer(folder_); }), HasSubstr("share the id 5"));
 }
 
 }  // namespace

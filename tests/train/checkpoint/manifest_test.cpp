@@ -57,9 +57,9 @@ TEST_F(Manifests, NameSizeAndHashOfEachFile) {
 TEST_F(Manifests, SeeAChangedFile) {
   write_file(checkpoint_ / "a.json", "abd");
   check_manifest(checkpoint_, ManifestCheck::sizes);
-  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("a.json: is not what was saved"));
+  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("a.json: is damaged: its SHA-256 does not match"));
   write_file(checkpoint_ / "a.json", "ab");
-  EXPECT_THAT(complaint(), HasSubstr("a.json: has 2 bytes, 3 were saved"));
+  EXPECT_THAT(complaint(), HasSubstr("a.json: has 2 bytes, but 3 were saved"));
   fs::remove(checkpoint_ / "a.json");
   EXPECT_THAT(complaint(), HasSubstr("a.json: is missing"));
 }
@@ -84,26 +84,26 @@ TEST_F(Manifests, SeeTheirOwnDamage) {
 TEST_F(Manifests, BelongToTheStepOfTheirFolder) {
   fs::rename(checkpoint_, folder_ / "checkpoint-8");
   checkpoint_ = folder_ / "checkpoint-8";
-  EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7"));
+  EXPECT_THAT(complaint(), HasSubstr("its manifest is of step 7"));
   for (const char* same : {"checkpoint-8/", "checkpoint-8//", "checkpoint-8/."}) {
     checkpoint_ = folder_ / same;
-    EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7")) << same;
+    EXPECT_THAT(complaint(), HasSubstr("its manifest is of step 7")) << same;
   }
 }
 
 TEST_F(Manifests, NameAllFilesThatAreRead) {
   write_file(checkpoint_ / "more.json", "");
-  EXPECT_THAT(complaint(), HasSubstr("more.json: is not among the files that were saved"));
+  EXPECT_THAT(complaint(), HasSubstr("more.json: is not one of the saved files"));
   fs::remove(checkpoint_ / "more.json");
   fs::create_symlink("/", checkpoint_ / "link.safetensors");
-  EXPECT_THAT(complaint(), HasSubstr("link.safetensors: is not among"));
+  EXPECT_THAT(complaint(), HasSubstr("link.safetensors: is not one of"));
   fs::remove(checkpoint_ / "link.safetensors");
   write_file(checkpoint_ / "note.md", "the good one");
   check_manifest(checkpoint_ / "", ManifestCheck::hashes);
   Json manifest = read_json(checkpoint_ / kManifest);
   manifest["files"] = Json::object();
   seal(manifest);
-  EXPECT_THAT(complaint(), HasSubstr("is not among"));
+  EXPECT_THAT(complaint(), HasSubstr("is not one of"));
 }
 
 TEST_F(Manifests, OfAFinalModelLeaveOtherFilesAlone) {
@@ -125,7 +125,7 @@ TEST_F(Manifests, OfAnotherFormatAreRefused) {
     Json manifest = read_json(checkpoint_ / kManifest);
     manifest["format_version"] = version;
     seal(manifest);
-    EXPECT_THAT(complaint(), HasSubstr("is of another format version")) << version;
+    EXPECT_THAT(complaint(), HasSubstr("has an unsupported format version")) << version;
   }
 }
 
@@ -143,7 +143,7 @@ TEST_F(Manifests, HoldFilesOfFoldersToo) {
   write_manifest(checkpoint_, 7);
   check_manifest(checkpoint_, ManifestCheck::hashes);
   write_file(checkpoint_ / "templates/tools", "abd");
-  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("templates/tools: is not what was saved"));
+  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("templates/tools: is damaged: its SHA-256 does not match"));
 }
 
 TEST_F(Manifests, NameNothingOutsideTheirFolder) {
@@ -151,7 +151,7 @@ TEST_F(Manifests, NameNothingOutsideTheirFolder) {
     Json manifest = read_json(checkpoint_ / kManifest);
     manifest["files"] = {{name, {{"size", 0}, {"sha256", ""}}}};
     seal(manifest);
-    EXPECT_THAT(complaint(), HasSubstr("is not a file of this folder")) << name;
+    EXPECT_THAT(complaint(), HasSubstr("is not a file in this folder")) << name;
   }
 }
 

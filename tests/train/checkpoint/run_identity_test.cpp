@@ -211,11 +211,11 @@ TEST(RunIdentity, OtherFilesAreRefusedByName) {
   };
   EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "its values are compared";
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it makes the same rows";
-  EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("another tokenizer.json"))
+  EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("a different tokenizer.json"))
       << "but it is saved with the model";
   EXPECT_THAT(refused(kModel + "/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
   EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "it is not read";
-  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("another tokenizer.json")));
+  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("a different tokenizer.json")));
   EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
   OneRun without;
   without.provenance["files"].erase("/models/one/tokenizer.json");
@@ -263,14 +263,14 @@ TEST(RunIdentity, AChatTemplateThatWasMovedIsTheSame) {
   };
   EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/b/t.jinja", "h1")).told, IsEmpty());
   EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/a/t.jinja", "h2")).told,
-              ElementsAre("another t.jinja"));
+              ElementsAre("a different t.jinja"));
 }
 
 TEST(RunIdentity, TheModelsOwnConfigIsComparedByKey) {
   const OneRun was;
   Json now = was.identity();
   now["model"]["rope_theta"] = 12345;
-  EXPECT_THAT(run_changes(was.identity(), now).refused, ElementsAre(HasSubstr("config.json, which says 12345 now")));
+  EXPECT_THAT(run_changes(was.identity(), now).refused, ElementsAre(HasSubstr("config.json, which now says 12345")));
   now = was.identity();
   now["model"].erase("hidden_size");
   EXPECT_THAT(run_changes(was.identity(), now).refused, ElementsAre(StartsWith("hidden_size = ")));
@@ -284,8 +284,9 @@ TEST(RunIdentity, AnotherProcessorIsTold) {
   is.evaluation.set_fingerprint(3);
   const RunChanges found = run_changes(was.identity(), is.identity());
   EXPECT_THAT(found.refused, IsEmpty());
-  EXPECT_THAT(found.told, ElementsAre("GEMMs in \"bfloat16\" (was \"float32\")",
-                                      "device \"another processor\" (was \"a processor\")", "other evaluation rows"));
+  EXPECT_THAT(found.told,
+              ElementsAre("GEMMs in \"bfloat16\" (was \"float32\")",
+                          "device \"another processor\" (was \"a processor\")", "different evaluation rows"));
 }
 
 TEST(RunIdentity, AKeyThatIsYoungerThanTheCheckpointHadItsDefault) {

@@ -106,7 +106,7 @@ TEST_F(DataSources, SplitsAndPartsOfThemAreTheRowsThatTheyName) {
   EXPECT_THAT(error_of([&] {
                 data_rows(config({{"dataset_name", file}, {"dataset_train_split", "train+test"}}), Split::train);
               }).what(),
-              HasSubstr("no splits \"train\" and \"test\""));
+              HasSubstr("splits \"train\" and \"test\" are the same files"));
   for (const auto& c : cases) {
     const Config config = this->config(c.settings);
     EXPECT_EQ(prompts(data_rows(config, Split::train)), c.train) << c.settings;
@@ -142,16 +142,16 @@ TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
 {"id": 2, "talk": [{"who": "user", "words": "q"}], "note": "later"})");
   EXPECT_EQ(complaint("column_mapping", R"({"messages": "tlak"})"),
             path("talks.jsonl") +
-                ":1: column_mapping names 'tlak' for messages, and the first rows have no such column: they have id, "
-                "note, talk\n  Name it as the rows do, or leave the mapping out.");
+                ":1: column_mapping maps 'tlak' to messages, but the first rows have no such column: they have id, "
+                "note, talk\n  Use the name in the rows, or remove the mapping.");
   EXPECT_THAT(complaint("column_mapping", R"({"text": "{title}: {id}"})"),
-              HasSubstr("column_mapping makes text of title, id"));
+              HasSubstr("column_mapping builds text from title, id"));
   EXPECT_EQ(complaint("column_mapping", R"({"messages": "talk", "tools": "note"})"), "no error");
   EXPECT_EQ(complaint("column_mapping", R"({"text": ["{title}: {id}", "{id}"]})"), "no error");
   Json settings{{"dataset_name", path("talks.jsonl")}, {"column_mapping", {{"messages", "talk"}}}};
   settings["message_property_mappings"] = {{"role", "speaker"}, {"content", "words"}};
   EXPECT_THAT(test::error_of([&] { data_rows(config(settings), Split::train); }).what(),
-              HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
+              HasSubstr("message_property_mappings maps 'speaker' to role, but the first rows have no such key of a "
                         "message: they have who, words"));
 }
 
@@ -162,7 +162,7 @@ TEST_F(DataSources, KeysOfMessagesAreLookedForWithoutAnyColumnToFind) {
         config({{"dataset_name", path("chats.jsonl")}, {"message_property_mappings", {{"content", "transalted"}}}}),
         Split::train);
   });
-  EXPECT_THAT(error.what(), HasSubstr("message_property_mappings names 'transalted' for content"));
+  EXPECT_THAT(error.what(), HasSubstr("message_property_mappings maps 'transalted' to content"));
   EXPECT_THAT(error.what(), HasSubstr("they have content, role, translated"));
 }
 
@@ -237,8 +237,7 @@ TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
       complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}])")}, {"mix_strategy", "concatenate"}}),
       HasSubstr("no effect"));
   EXPECT_THAT(complaint({{"column_mapping", {{"prompt", 3}}}}), HasSubstr("column_mapping"));
-  EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}),
-              HasSubstr("'promt' is not a column that the program reads"));
+  EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}), HasSubstr("'promt' is not a known column"));
   EXPECT_EQ(complaint({{"column_mapping", {{"body", "q"}}}, {"dataset_text_field", "body"}}), "no error");
   EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "column_mapping": {"question": "prompt"}}])")}}),
               HasSubstr("the wrong way round"));

@@ -182,7 +182,7 @@ TEST(NamedTokens, AMissingTokenizerIsNotABadToken) {
                             .value;
   const Error error = error_of([&] { load_text_folder(config); });
   EXPECT_EQ(error.kind(), ErrorKind::input);
-  EXPECT_THAT(error.what(), HasSubstr("base: no tokenizer.json and no tokenizer.model"));
+  EXPECT_THAT(error.what(), HasSubstr("base: neither tokenizer.json nor tokenizer.model found"));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_F(PreparedData, FilesThatChangeWhileTheyAreReadAreRefused) {
   });
   Log log(LogLevel::info, listener.sinks());
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { DataPreparation(c, pool_, log).rows(Split::train); }),
-              HasSubstr("changed while they were read"));
+              HasSubstr("changed while they were being read"));
   Log silent(LogLevel::silent);
   EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "nothing of it is kept";
 }

@@ -87,13 +87,13 @@ TEST_F(EndsOfAnswers, AreHeldAgainstTheEndTokensOfTheRun) {
       {"a format that loses system messages",
        of_base,
        {{"chat_template_path", "axolotl_mistral_v2v3"}},
-       "writes nothing of a system message"},
+       "drops system messages"},
       {"a template that ends with EOS", of_base, {{"chat_template_path", "vicuna"}}, ""},
-      {"ends that are no tokens", of_base, {{"chat_template_path", "llama3"}}, "does not end answers with a special"},
+      {"ends that are no tokens", of_base, {{"chat_template_path", "llama3"}}, "instead of a special token"},
       {"no end at all",
        of_base,
        {{"chat_template_path", "{% for m in messages %}{{ m.content }}{% endfor %}"}},
-       "does not end answers with a special"},
+       "instead of a special token"},
   };
   for (const auto& c : cases)
     for (const std::string& warning : said(c.files, c.config)) {

@@ -77,7 +77,7 @@ TEST_F(SamplePromptRows, AreRenderedWithWhatStandsBesideThem) {
 TEST_F(SamplePromptRows, AreRefusedWhereTheModelWouldNotSeeTheTools) {
   const std::string row = R"({"prompt": "hi", "tools": [{"name": "look_up"}]})";
   write_file(folder_ / "chat_template.jinja", "{% for message in messages %}{{ message.content }}{% endfor %}");
-  EXPECT_THAT(error_of_row(row), HasSubstr("the chat template writes nothing of the tools"));
+  EXPECT_THAT(error_of_row(row), HasSubstr("the chat template drops the tools"));
   EXPECT_THAT(error_of_row(row), HasSubstr("prompts.jsonl:1"));
   std::filesystem::remove(folder_ / "chat_template.jinja");
   EXPECT_THAT(error_of_row(row), HasSubstr("no chat template"));

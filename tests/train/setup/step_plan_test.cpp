@@ -43,12 +43,13 @@ TEST(StepPlan, WithoutABatchTheMessageSaysWhatLeftNone) {
   const auto text = [&] { return testing::error_of([&] { make_step_plan(t, 0, ranks); }).text(); };
   EXPECT_EQ(text().cause, "the training data has no rows");
   t.dataloader_drop_last = true;
-  EXPECT_EQ(text().cause, "the training data has no batch of 1 row, and dataloader_drop_last leaves out smaller ones");
+  EXPECT_EQ(text().cause,
+            "the training data does not fill a batch of 1 row, and dataloader_drop_last drops smaller ones");
   EXPECT_NE(text().remedy.find("dataloader_drop_last to false"), std::string::npos);
   ranks = 8;
-  EXPECT_EQ(
-      text().cause,
-      "the training data has no batch of 1 row on each of 8 ranks, and dataloader_drop_last leaves out smaller ones");
+  EXPECT_EQ(text().cause,
+            "the training data does not fill a batch of 1 row on each of 8 ranks, and dataloader_drop_last drops "
+            "smaller ones");
 }
 
 }  // namespace

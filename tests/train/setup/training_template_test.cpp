@@ -133,9 +133,9 @@ TEST_F(TrainingTemplate, RowsWithEmptyAnswersThatAreSkippedAreNamedInTheLog) {
   write_file(rows_, row("a") + row("") + row("b"));
   for (const char* from : {"made", "cached"}) {
     EXPECT_EQ(learned(config({{"skip_empty_answers", true}})), "a<|endoftext|>") << from;
-    EXPECT_THAT(said_, HasSubstr("1 of 3 rows left out: skip_empty_answers; the first is ")) << from;
+    EXPECT_THAT(said_, HasSubstr("1 of 3 rows left out (skip_empty_answers); the first is ")) << from;
     EXPECT_THAT(said_, HasSubstr("rows.jsonl:2: the completion is empty")) << from;
-    EXPECT_EQ(times_said("prompt and completion are texts in 2 rows"), 1) << from;
+    EXPECT_EQ(times_said("prompt and completion are strings in 2 rows"), 1) << from;
   }
 }
 
@@ -148,7 +148,7 @@ TEST_F(TrainingTemplate, ThatLeavesTheEndOfTurnsOutIsToldOnce) {
   };
   const auto said = [&](const std::string& chat, const char* key) {
     learned(config({{key, true}, {"chat_template_path", chat}}));
-    return times_said("end before the end of the assistant's turn");
+    return times_said("end before the assistant's turn does");
   };
   EXPECT_EQ(said(tagged("", "<|im_end|>"), "assistant_only_loss"), 1);
   EXPECT_EQ(said(tagged(" + '<|im_end|>'", ""), "assistant_only_loss"), 0);
@@ -159,12 +159,12 @@ TEST_F(TrainingTemplate, IsMissedWherePromptAndCompletionAreTexts) {
   write_file(rows_, "{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"prompt\":\"r\",\"completion\":\"b\"}\n");
   for (const char* from : {"made", "cached"}) {
     EXPECT_EQ(learned(config(Json::object())), "a<|endoftext|>") << from;
-    EXPECT_EQ(times_said("prompt and completion are texts in 2 rows"), 1) << from << ": " << said_;
+    EXPECT_EQ(times_said("prompt and completion are strings in 2 rows"), 1) << from << ": " << said_;
     EXPECT_THAT(said_, HasSubstr("\"role\": \"user\"")) << from;
   }
   fs::remove(folder_ / "model/chat_template.jinja");
   learned(config(Json::object()));
-  EXPECT_EQ(times_said("are texts"), 0) << "a base model has no template to leave out";
+  EXPECT_EQ(times_said("are strings"), 0) << "a base model has no template to leave out";
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ enum class ExprKind : std::uint8_t {
 struct TemplateExpr {
   ExprKind kind = ExprKind::constant;
   int line = 0;
-  int height = 1;  ///< nodes on the longest way down from this one
+  int height = 1;  ///< number of nodes on the longest path down from this one
   std::string name, attribute;
   PyValue value;
   PyOp op = PyOp::add;
@@ -76,7 +76,7 @@ struct TemplateExpr {
   }
 };
 
-/// A node over its children.
+/// Creates a node with children.
 template <class... Children>
 ExprPtr make_expr(ExprKind kind, int line, Children... children) {
   auto e = std::make_unique<TemplateExpr>();
@@ -86,7 +86,7 @@ ExprPtr make_expr(ExprKind kind, int line, Children... children) {
   return e;
 }
 
-/// Special variables of macros, of which each has those that its body reads.
+/// Special variables of macros; each macro has those that its body reads.
 struct SpecialNames {
   bool caller = false, varargs = false, kwargs = false;
 
@@ -99,7 +99,7 @@ struct SpecialNames {
 
 struct MacroParts {
   std::vector<std::string> parameters;
-  std::vector<ExprPtr> defaults;  ///< of the last parameters
+  std::vector<ExprPtr> defaults;  ///< for the last parameters
   SpecialNames uses;
 };
 

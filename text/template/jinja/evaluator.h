@@ -5,11 +5,11 @@
 
 namespace qtrain {
 
-/// The value of an expression. Errors: those that Jinja or Python would raise.
+/// The value of an expression. Throws the errors that Jinja or Python would raise.
 PyValue evaluate(TemplateState& state, const TemplateExpr& e);
-/// That of a call, with `caller` as an argument of that name unless null.
+/// The value of a call, with `caller` as an argument of that name unless null.
 PyValue evaluate_call(TemplateState& state, const TemplateExpr& e, const PyValue* caller = nullptr);
-/// That of a chain of filters, which begins with the text of a block unless null.
+/// The value of a filter chain, which starts with the text of a block unless null.
 PyValue evaluate_filter(TemplateState& state, const TemplateExpr& e, const PyValue* block_text = nullptr);
 
 }  // namespace qtrain

@@ -13,7 +13,7 @@ struct Operator {
   PyOp op;
 };
 
-// From what binds most to what binds least.
+// From the highest to the lowest precedence.
 
 ExprPtr parse_power(TokenCursor& t) {
   ExprPtr left = parse_operand(t);

@@ -6,19 +6,19 @@
 
 namespace qtrain {
 
-// Recursive descent over the operators of Jinja's expressions, its left-associative `**` among them.
+// Recursive descent over the operators of Jinja's expressions, including its left-associative `**`.
 
 enum class Conditional : std::uint8_t { allowed, not_allowed };  ///< whether `a if b` may follow
 ExprPtr parse_expression(TokenCursor& t, Conditional conditional = Conditional::allowed);
 
 struct TupleRules {
   Conditional conditional = Conditional::allowed;
-  std::string_view end = {};  ///< a name that ends it
+  std::string_view end = {};  ///< a name that ends the tuple
   bool may_be_empty = false;
 };
-/// One expression, or several with commas between them, which are a tuple.
+/// One expression, or several separated by commas, which form a tuple.
 ExprPtr parse_tuple(TokenCursor& t, const TupleRules& rules = {});
-/// Whether nothing more of a tuple can follow: at the end of the tag, a bracket or the name that ends it.
+/// Whether a tuple ends here: at the end of the tag, a closing bracket or the name `end`.
 bool at_tuple_end(const TokenCursor& t, std::string_view end);
 
 }  // namespace qtrain

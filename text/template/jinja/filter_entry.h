@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// What stands behind `|` in a template.
+/// Function behind a filter, `subject | name(args)`.
 using FilterFunction = PyValue (*)(PyWork& work, const PyValue& subject, const PyArgs& args);
 struct FilterEntry {
   std::string_view name;

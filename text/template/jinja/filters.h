@@ -5,9 +5,9 @@
 
 namespace qtrain {
 
-/// Whether there is such a filter.
+/// Whether there is a filter of this name.
 bool is_filter_name(std::string_view name);
-/// subject | name(args). Errors: no such filter, and its own.
+/// subject | name(args). Throws for an unknown filter and for the filter's own errors.
 PyValue apply_filter(PyWork& work, std::string_view name, const PyValue& subject, const PyArgs& args);
 
 }  // namespace qtrain

@@ -16,7 +16,7 @@
 namespace qtrain {
 namespace {
 
-/// What joiner() makes: nothing when it is called first, then its separator.
+/// Result of joiner(): nothing on the first call, then its separator.
 class PyJoiner : public PyObject {
  public:
   explicit PyJoiner(PyValue separator) : separator_(std::move(separator)) {}
@@ -67,31 +67,31 @@ PyValue make_joiner(PyWork&, const PyValue&, const PyArgs& args) {
 
 PyValue raise_exception(PyWork& work, const PyValue&, const PyArgs& args) {
   const PyBound a("raise_exception", args, {"message"}, 1);
-  py_fail("the template refuses this conversation: " + py_str(work, *a[0]));
+  py_fail("the template rejects this conversation: " + py_str(work, *a[0]));
 }
 
 }  // namespace
 
-/// What functions need beside their arguments; they are its methods.
+/// Data that the global functions need besides their arguments; they are its methods.
 class TemplateGlobals::State : public PyObject {
  public:
   explicit State(std::time_t now) : now_(now) {}
   std::string_view type_name() const override { return "Globals"; }
 
   PyValue make_namespace(PyWork& work, const PyArgs& args) {
-    constexpr std::size_t kMaxNamespaces = 1000;  // at a time
+    constexpr std::size_t kMaxNamespaces = 1000;  // at any time
     if (namespaces_.size() >= kMaxNamespaces) std::erase_if(namespaces_, [](const auto& n) { return n.expired(); });
-    if (namespaces_.size() >= kMaxNamespaces) py_fail("the template makes too many namespaces");
+    if (namespaces_.size() >= kMaxNamespaces) py_fail("the template creates too many namespaces");
     const auto made = std::make_shared<PyNamespace>();
     namespaces_.push_back(made);
     each_entry(work, args, [&](const PyValue& key, const PyValue& value) {
-      if (!key.is_string()) py_fail("a namespace's attributes must have names");
+      if (!key.is_string()) py_fail("attributes of a namespace must have names");
       made->set(key.text(), value);
     });
     return made;
   }
 
-  /// datetime.strftime of a time without a zone: %f is zero, %z and %Z are empty.
+  /// datetime.strftime for a time without a zone: %f is zero, %z and %Z are empty.
   PyValue strftime_now(PyWork& work, const PyArgs& args) const {
     const PyBound a("strftime_now", args, {"format"}, 1);
     std::string format = py_replace(work, a.text(0), "%%", "\x01");
@@ -101,7 +101,7 @@ class TemplateGlobals::State : public PyObject {
     std::tm local{};
     localtime_r(&now_, &local);
     work.make(format.size() * 64);
-    std::string text(format.size() * 64 + 1, '\0');  // the longest directives take some 30 characters
+    std::string text(format.size() * 64 + 1, '\0');  // the longest directives produce about 30 characters
     text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
     return text;
   }

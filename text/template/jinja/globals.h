@@ -8,17 +8,17 @@
 
 namespace qtrain {
 
-/// What every template may call: range, dict, namespace, joiner, raise_exception, strftime_now.
+/// The functions available to every template: range, dict, namespace, joiner, raise_exception, strftime_now.
 class TemplateGlobals {
  public:
-  /// `now` is what strftime_now tells.
+  /// `now`: the time for strftime_now.
   explicit TemplateGlobals(std::time_t now);
-  /// Namespaces may hold themselves; those that were made are emptied.
+  /// Empties all namespaces, since they may contain themselves.
   ~TemplateGlobals();
   TemplateGlobals(const TemplateGlobals&) = delete;
   TemplateGlobals& operator=(const TemplateGlobals&) = delete;
 
-  /// None for another name.
+  /// None for other names.
   std::optional<PyValue> find(std::string_view name) const;
 
  private:

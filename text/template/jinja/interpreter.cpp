@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-/// Output goes to a text of its own for as long as this lives.
+/// Redirects output to a separate text for the object's lifetime.
 class BufferGuard {
  public:
   explicit BufferGuard(std::string*& place) : place_(place), outer_(std::exchange(place, &text)) {}
@@ -77,7 +77,7 @@ TemplateRun::Flow TemplateRun::execute(const TemplateStmt& s) {
   return flow;
 }
 
-/// What a body writes, executed in a scope of its own.
+/// The output of a body executed in a new scope.
 std::string TemplateRun::capture(const TemplateBody& body, Flow& flow) {
   const ScopeGuard scope(state_.scope, std::make_shared<TemplateScope>(state_.scope));
   BufferGuard buffer(out_);
@@ -115,7 +115,7 @@ TemplateRun::Flow TemplateRun::execute_block(const TemplateStmt& s) {
   return execute(s.body);
 }
 
-/// Like a macro without parameters that is called where it stands.
+/// Works like a macro without parameters that is called in place.
 void TemplateRun::execute_generation(const TemplateStmt& s) {
   Flow flow = Flow::normal;
   const std::string text = capture(s.body, flow);
@@ -144,7 +144,7 @@ void TemplateRun::unpack(const TemplateExpr& target, const PyValue& value) {
   for (std::size_t i = 0; i < wanted; ++i) assign(*target.children[i], items[i]);
 }
 
-/// The items that pass the loop's own `if`, which sees the target but not the loop.
+/// The items that pass the loop's own `if`, which sees the target but not `loop`.
 PyNext TemplateRun::filtered(const TemplateStmt& s, const PyValue& iterable) {
   return [this, &s, outer = state_.scope, next = py_iterate(state_.work, iterable)]() -> std::optional<PyValue> {
     while (auto item = next()) {

@@ -18,16 +18,16 @@ namespace qtrain {
 /// One rendering of a template.
 class TemplateRun {
  public:
-  /// `now` is what strftime_now tells.
+  /// `now`: the time for strftime_now.
   TemplateRun(const ParsedTemplate& parsed, std::time_t now);
   ~TemplateRun();
   TemplateRun(const TemplateRun&) = delete;
   TemplateRun& operator=(const TemplateRun&) = delete;
 
-  /// A variable that the template sees.
+  /// Defines a variable for the template.
   void define(std::string_view name, PyValue value) { state_.scope->set(name, std::move(value)); }
   Rendered render();
-  /// Line of what is being executed, for messages.
+  /// The line being executed, for messages.
   int line() const { return state_.line; }
 
  private:
@@ -61,7 +61,7 @@ class TemplateRun {
   TemplateState state_;
   Rendered rendered_;
   std::string* out_;
-  std::vector<ScopePtr> captured_;  // macros hold their scope and scopes their macros: these are emptied at the end
+  std::vector<ScopePtr> captured_;  // macros and their scopes refer to each other: these are emptied at the end
 };
 
 }  // namespace qtrain

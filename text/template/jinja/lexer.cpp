@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxSource = std::size_t{4} << 20;
 
-/// Line ends become \n; one at the very end is dropped.
+/// Converts line ends to \n and drops one at the very end.
 std::string normalize(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -53,14 +53,14 @@ class Lexer {
     line_starting_ = count > 0 ? source_[pos_ - 1] == '\n' : line_starting_;
   }
 
-  /// Offset of the next tag, or the end.
+  /// Offset of the next tag, or the end of the source.
   std::size_t next_tag() const {
     for (std::size_t at = source_.find('{', pos_); at != std::string::npos; at = source_.find('{', at + 1))
       if (at + 1 < source_.size() && std::string_view("{%#").find(source_[at + 1]) != std::string_view::npos) return at;
     return source_.size();
   }
 
-  /// The text in front of a tag as the tag's sign, or lstrip_blocks, leaves it.
+  /// The text before a tag after stripping by the tag's sign or lstrip_blocks.
   std::string_view text_before(std::string_view text, char sign, char tag) const {
     if (sign == '-') return py_strip(text, Ends::right);
     if (sign == '+' || tag == '{') return text;
@@ -91,8 +91,8 @@ class Lexer {
     lex_tag(kind == '%' ? TokenKind::block_begin : TokenKind::variable_begin);
   }
 
-  /// Moves behind a tag's end `close` (as "%}"), its sign and the whitespace that these strip.
-  /// trim_blocks drops a newline behind blocks and comments.
+  /// Skips a tag's end `close` (such as "%}"), its sign, and the whitespace that these strip. trim_blocks drops a
+  /// newline after blocks and comments.
   void advance_end(std::string_view close, char sign) {
     std::size_t end = pos_ + close.size() + (sign == '-' || sign == '+' ? 1 : 0);
     if (sign == '-') {
@@ -113,7 +113,7 @@ class Lexer {
     advance_end("#}", is_signed ? before : '\0');
   }
 
-  /// Length of "{%- raw -%}" or the like at `pos_` with this word, 0 if there is none; `sign` is that of its end.
+  /// Length of "{%- raw -%}" or similar at `pos_` with this word, 0 if there is none; `sign` is the sign at its end.
   std::size_t match_word_tag(std::size_t at, std::string_view word, char& sign) const {
     std::string_view text = std::string_view(source_).substr(at);
     const std::size_t whole = text.size();
@@ -133,7 +133,7 @@ class Lexer {
     if (head == 0 || sign == '+') return false;
     const int line = line_;
     advance(head);
-    // The newline behind {% raw %} stays: only '-' strips here.
+    // The newline after {% raw %} stays: only '-' strips here.
     if (sign == '-')
       advance_end("%}", sign);
     else
@@ -154,7 +154,7 @@ class Lexer {
   void lex_tag(TokenKind begin) {
     push(begin, "");
     const std::string_view close = begin == TokenKind::block_begin ? "%}" : "}}";
-    std::string open;  // brackets still to be closed
+    std::string open;  // unclosed brackets
     while (pos_ < source_.size()) {
       const char c = source_[pos_];
       if (open.empty() && at_end(close, begin)) {
@@ -209,7 +209,7 @@ class Lexer {
         return true;
       }
     }
-    template_syntax_error(line_, "a string that is not closed");
+    template_syntax_error(line_, "unterminated string");
   }
 
   void lex_symbol(std::string_view text, std::string& open) {

@@ -6,8 +6,8 @@
 
 namespace qtrain {
 
-/// Cuts a template into tokens, with Jinja's whitespace rules for trim_blocks and lstrip_blocks. The last token is
-/// `end`. Errors (ErrorKind::input), with the line as place.
+/// Splits a template into tokens, with Jinja's whitespace rules for trim_blocks and lstrip_blocks. The last token is
+/// `end`. Throws ErrorKind::input with the line as place.
 std::vector<TemplateToken> lex_template(std::string_view source);
 
 }  // namespace qtrain

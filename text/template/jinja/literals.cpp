@@ -39,7 +39,7 @@ std::size_t int_length(std::string_view text, int& base) {
     }
   }
   if (text[0] != '0') return digits_length(text, 10);
-  std::size_t end = 1;  // zeros only
+  std::size_t end = 1;  // only zeros
   while (end < text.size() && (text[end] == '0' || (text[end] == '_' && end + 1 < text.size() && text[end + 1] == '0')))
     ++end;
   return end;
@@ -59,7 +59,7 @@ std::optional<char> simple_escape(char c) {
   return at == std::string_view::npos ? std::nullopt : std::optional(to[at]);
 }
 
-/// Appends what the escape behind a backslash means; returns its length.
+/// Appends the character of the escape after a backslash; returns the escape's length.
 std::size_t append_escape(std::string& out, std::string_view text, int line) {
   const char c = text[0];
   if (const auto simple = simple_escape(c)) {
@@ -112,7 +112,7 @@ std::size_t lex_number(std::string_view text, int line, PyValue& value) {
   const std::size_t n = int_length(text, base);
   const auto parsed =
       py_parse_int(without_underscores(text.substr(base == 10 ? 0 : 2, n - (base == 10 ? 0 : 2))), base);
-  if (!parsed) template_syntax_error(line, "a number that is too large");
+  if (!parsed) template_syntax_error(line, "number too large");
   value = *parsed;
   return n;
 }

@@ -19,7 +19,7 @@ std::optional<PyValue> PyLoop::advance() {
   peeked_ = false;
   after_.reset();
   if (!item) {
-    peeked_ = true;  // an iterator that has ended stays so
+    peeked_ = true;  // an exhausted iterator stays exhausted
     return std::nullopt;
   }
   ++index0_;
@@ -28,7 +28,7 @@ std::optional<PyValue> PyLoop::advance() {
   return item;
 }
 
-/// An iterable without a length is read to its end to have one.
+/// An iterable without a length is consumed to determine it.
 std::optional<std::size_t> PyLoop::length() {
   if (length_) return length_;
   if ((length_ = py_length(iterable_))) return length_;

@@ -13,7 +13,7 @@ class PyLoop : public PyObject {
  public:
   PyLoop(PyValue iterable, PyNext next, int depth0)
       : PyObject(iterable.chain() + 1), iterable_(std::move(iterable)), next_(std::move(next)), depth0_(depth0) {}
-  /// Moves on; none at the end.
+  /// Advances to the next item; none at the end.
   std::optional<PyValue> advance();
   std::string_view type_name() const override { return "LoopContext"; }
   std::string repr(PyWork&) override;
@@ -25,7 +25,7 @@ class PyLoop : public PyObject {
   PyValue cycle(const PyArgs& args) const;
   bool changed(PyWork& work, const PyArgs& args);
 
-  /// What the loop writes for the items of another iterable, one level deeper; empty if it may not call itself.
+  /// Renders the loop for another iterable, one level deeper; empty unless the loop is recursive.
   std::function<PyValue(const PyValue& iterable, int depth0)> recursion;
 
  private:

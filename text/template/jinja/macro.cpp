@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-/// Takes the keyword argument of this name out of `keywords`.
+/// Removes the keyword argument of this name from `keywords`.
 std::optional<PyValue> take_keyword(std::vector<std::pair<std::string, PyValue>>& keywords, std::string_view name) {
   const auto found = std::find_if(keywords.begin(), keywords.end(), [&](const auto& k) { return k.first == name; });
   if (found == keywords.end()) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<PyValue> PyMacro::attribute(std::string_view name) {
 }
 
 PyValue PyMacro::call(PyWork&, const PyArgs& args) {
-  const auto self = shared_from_this();  // the name may be set to something else meanwhile
+  const auto self = shared_from_this();  // the name may be reassigned meanwhile
   return body_(args);
 }
 

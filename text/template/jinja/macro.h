@@ -24,11 +24,11 @@ class PyMacro : public PyObject {
 
  private:
   const TemplateStmt& stmt_;
-  Body body_;  ///< what it writes
+  Body body_;  ///< renders the macro
 };
 
-/// Gives the parameters of a macro, and the special names that its body reads, their values in the state's scope.
-/// Errors: arguments that it does not take.
+/// Sets the parameters of a macro, and the special names that its body reads, in the state's scope. Throws for
+/// arguments that the macro does not take.
 void bind_parameters(TemplateState& state, const TemplateStmt& macro, const PyArgs& args);
 
 }  // namespace qtrain

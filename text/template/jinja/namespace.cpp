@@ -8,8 +8,8 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMaxChainInside = 8;            // generators; namespaces may hold one another beside
-constexpr std::size_t kMaxAttributes = 1000;  // they are searched one by one
+constexpr int kMaxChainInside = 8;            // depth of generators; namespaces may contain each other besides
+constexpr std::size_t kMaxAttributes = 1000;  // attributes are searched linearly
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void PyNamespace::set(std::string_view name, PyValue value) {
     found->second = std::move(value);
     return;
   }
-  if (attributes_.size() >= kMaxAttributes) py_fail("a namespace with too many attributes");
+  if (attributes_.size() >= kMaxAttributes) py_fail("a namespace has too many attributes");
   attributes_.emplace_back(name, std::move(value));
 }
 

@@ -9,13 +9,13 @@
 
 namespace qtrain {
 
-/// What namespace() makes: an object whose attributes {% set %} changes.
+/// Result of namespace(): an object whose attributes {% set %} can change.
 class PyNamespace : public PyObject {
  public:
   std::string_view type_name() const override { return "TemplateNamespace"; }
   std::string repr(PyWork& work) override;
   std::optional<PyValue> attribute(std::string_view name) override;
-  /// Names that begin with an underscore are refused.
+  /// Throws for names that begin with an underscore.
   void set(std::string_view name, PyValue value);
   void clear();
   void take_apart(PyItems& into) override;

@@ -59,7 +59,7 @@ PyValue absolute(PyWork&, const PyValue& subject, const PyArgs& args) {
   return *i < 0 ? py_unary(PyOp::neg, subject) : PyValue(*i);
 }
 
-/// Python's round of a float: the nearest decimal of its exact value, ties to even.
+/// Python's round of a float: the nearest decimal to its exact value, ties to even.
 double round_real(double value, int digits) {
   if (!std::isfinite(value) || digits > 300) return value;
   if (digits < 0) {

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Jinja's filters of numbers; a new one is a row of its table.
+/// Jinja's number filters; add new ones to the table.
 std::span<const FilterEntry> number_filters();
 
 }  // namespace qtrain

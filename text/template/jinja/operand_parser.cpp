@@ -30,7 +30,7 @@ ExprPtr parse_name(TokenCursor& t) {
 ExprPtr parse_string(TokenCursor& t) {
   const int line = t.line();
   std::string text;
-  while (t.at(TokenKind::string)) text += t.take().text;  // strings side by side are one
+  while (t.at(TokenKind::string)) text += t.take().text;  // adjacent strings are concatenated
   return constant(line, std::move(text));
 }
 
@@ -171,7 +171,7 @@ ExprPtr parse_postfix(TokenCursor& t, ExprPtr node) {
   }
 }
 
-/// A sign binds tighter than filters and looser than what follows a name: -x.y|abs is (-(x.y))|abs.
+/// A sign binds more tightly than filters and less tightly than what follows a name: -x.y|abs is (-(x.y))|abs.
 ExprPtr parse_signed(TokenCursor& t) {
   if (!t.at_symbol("-") && !t.at_symbol("+")) return parse_postfix(t, parse_primary(t));
   const TokenCursor::Level level(t);

@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-/// Tags of Jinja that make no sense in a chat template, for which there is no second file.
+/// Jinja tags that make no sense in a chat template, which has no second file.
 constexpr std::array<std::string_view, 5> kUnsupported = {"extends", "include", "import", "from", "autoescape"};
 
 ExprPtr parse_target(TokenCursor& t, std::string_view end = {});
@@ -38,7 +38,7 @@ ExprPtr parse_target_item(TokenCursor& t, std::string_view end = {}) {
   return e;
 }
 
-/// What is assigned to: a name, namespace.attribute, or a tuple of them.
+/// Parses an assignment target: a name, namespace.attribute, or a tuple of them.
 ExprPtr parse_target(TokenCursor& t, std::string_view end) {
   ExprPtr first = parse_target_item(t, end);
   if (!t.at_symbol(",")) return first;
@@ -64,7 +64,7 @@ void parse_signature(TokenCursor& t, MacroParts& macro) {
   t.expect_symbol(")");
 }
 
-/// Recursive descent over the tags and what stands between them.
+/// Recursive descent over the tags and the text between them.
 class StatementParser {
  public:
   explicit StatementParser(std::vector<TemplateToken> tokens) : t_(std::move(tokens)) {}
@@ -82,7 +82,8 @@ class StatementParser {
     return s;
   }
 
-  /// Up to a tag that begins with one of `ends`, which stays; up to the end of the template without `ends`.
+  /// Parses up to a tag that begins with one of `ends`, which is not consumed; without `ends`, to the end of the
+  /// template.
   TemplateBody parse_body(TokenCursor::Words ends) {
     const TokenCursor::Level level(t_);
     TemplateBody body;
@@ -106,7 +107,7 @@ class StatementParser {
     }
   }
 
-  /// From the end of a tag to the next of `ends`.
+  /// Parses from the end of a tag to the next of `ends`.
   TemplateBody parse_block_body(TokenCursor::Words ends) {
     t_.skip_symbol(":");
     t_.expect(TokenKind::block_end, "the end of the tag");
@@ -190,7 +191,7 @@ class StatementParser {
     return s;
   }
 
-  /// The body of a macro or of a call block, in which loops outside do not count and special names are noted.
+  /// Parses the body of a macro or call block, in which outer loops do not count and special names are recorded.
   void parse_macro_body(TemplateStmt& s, std::string_view end) {
     const SpecialNames around = std::exchange(t_.read, {});
     const int loops = std::exchange(loops_, 0);
@@ -281,7 +282,7 @@ class StatementParser {
   }
 
   TokenCursor t_;
-  int loops_ = 0;  ///< open around what is being parsed
+  int loops_ = 0;  ///< number of enclosing loops
   bool has_generation_ = false;
 };
 

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Errors (ErrorKind::input): a syntax error, with its line as place.
+/// Throws ErrorKind::input for a syntax error, with its line as place.
 ParsedTemplate parse_template(std::string_view source);
 
 }  // namespace qtrain

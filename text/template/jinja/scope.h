@@ -10,11 +10,11 @@
 
 namespace qtrain {
 
-/// The variables of a block, inside those of the block around it.
+/// The variables of a block, nested in the scope of the enclosing block.
 class TemplateScope {
  public:
   explicit TemplateScope(std::shared_ptr<TemplateScope> parent) : parent_(std::move(parent)) {}
-  /// Here or further out; null if nowhere.
+  /// Searches this scope and the enclosing ones; null if not found.
   const PyValue* find(std::string_view name) const;
   void set(std::string_view name, PyValue value);
   void clear() { variables_.clear(); }
@@ -26,7 +26,7 @@ class TemplateScope {
 
 using ScopePtr = std::shared_ptr<TemplateScope>;
 
-/// Another scope in place of one for as long as this lives.
+/// Replaces a scope for the object's lifetime.
 class ScopeGuard {
  public:
   ScopeGuard(ScopePtr& place, ScopePtr scope) : place_(place), outer_(std::exchange(place, std::move(scope))) {}

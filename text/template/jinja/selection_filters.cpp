@@ -27,7 +27,7 @@ std::string name_of(const PyValue& value) {
   return value.text();
 }
 
-/// What `map` does to one item: looks up an attribute, or applies the filter that is named.
+/// What `map` does to an item: looks up an attribute, or applies a named filter.
 PyGetter mapping(PyWork& work, const PyArgs& args) {
   if (args.positional.empty() && !args.keywords.empty()) {
     const PyBound a("map", args, {"attribute", "default"});
@@ -55,7 +55,7 @@ PyValue map(PyWork& work, const PyValue& subject, const PyArgs& args) {
 enum class Keep : std::uint8_t { passing, failing };
 enum class Of : std::uint8_t { item, attribute };
 
-/// Items that pass (fail) a test, themselves or by an attribute; without a test, by their truth.
+/// Items that pass (or fail) a test, themselves or by an attribute; without a test, by their truth.
 template <Keep keep, Of of>
 PyValue choose(PyWork& work, const PyValue& subject, const PyArgs& args) {
   if (!py_truth(subject)) return make_generator(nothing(), subject);

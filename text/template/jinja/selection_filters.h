@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Jinja's filters of all items of a sequence, by attributes, filters and tests; a new one is a row of its table.
+/// Jinja's filters over all items of a sequence, by attributes, filters and tests; add new ones to the table.
 std::span<const FilterEntry> selection_filters();
 
 }  // namespace qtrain

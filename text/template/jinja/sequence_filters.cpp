@@ -40,7 +40,7 @@ PyValue first(PyWork& work, const PyValue& subject, const PyArgs& args) {
   return item ? *item : PyValue::undefined("No first item, sequence was empty.");
 }
 
-/// Items from the last to the first, of what Python's reversed() takes.
+/// Items from last to first, for anything that Python's reversed() accepts.
 PyItems reversed(PyWork& work, const PyValue& subject) {
   const bool view = subject.as<PyView>() != nullptr;
   if (!subject.is(PyKind::dict) && !view && !subject.is(PyKind::undefined) &&
@@ -78,7 +78,7 @@ PyValue reverse(PyWork& work, const PyValue& subject, const PyArgs& args) {
   if (subject.is_string()) return py_slice(work, subject, {{}, {}, -1});
   PyItems items = py_list(work, subject);
   std::reverse(items.begin(), items.end());
-  // What has no order from the end is turned around as a list.
+  // Sequences without a reverse order are reversed as a list.
   if (subject.as<PyGenerator>()) return PyValue::list(std::move(items));
   return make_generator(yielding(std::move(items)), subject, "list_reverseiterator");
 }
@@ -114,7 +114,7 @@ PyValue items(PyWork&, const PyValue& subject, const PyArgs& args) {
 
 enum class SortOrder : std::uint8_t { ascending, descending };
 
-/// Of the argument `case_sensitive`, of the argument `reverse`; null if not given.
+/// The values of the arguments `case_sensitive` and `reverse`; null if not given.
 Folding folding(const PyValue* sensitive) {
   return sensitive && py_truth(*sensitive) ? Folding::none : Folding::ignore_case;
 }
@@ -122,7 +122,7 @@ SortOrder order(const PyValue* reverse) {
   return reverse && py_truth(*reverse) ? SortOrder::descending : SortOrder::ascending;
 }
 
-/// Sorts by a key, stably.
+/// Sorts by a key; stable.
 PyItems sorted_by(PyWork& work, PyItems items, const PyGetter& key, SortOrder direction) {
   std::vector<PyValue> keys;
   for (const PyValue& item : items) keys.push_back(key(item));
@@ -223,7 +223,7 @@ PyValue attr(PyWork&, const PyValue& subject, const PyArgs& args) {
   const PyBound a("attr", args, {"name"}, 1);
   if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
   const std::string& name = a.text(0);
-  // Unlike subject.name, a key of a dict is no attribute.
+  // Unlike in subject.name, a key of a dict is not an attribute.
   if (subject.is(PyKind::dict) && !py_hidden_attribute(subject, name) && !py_method(subject, name))
     return PyValue::undefined("'dict object' has no attribute " + py_quote(name));
   return py_attribute(subject, name);

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Jinja's filters of sequences and mappings; a new one is a row of its table.
+/// Jinja's filters for sequences and mappings; add new ones to the table.
 std::span<const FilterEntry> sequence_filters();
 
 }  // namespace qtrain

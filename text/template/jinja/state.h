@@ -8,14 +8,14 @@
 
 namespace qtrain {
 
-/// What the parts of an interpreter share while a template is rendered.
+/// State shared by the parts of an interpreter during a rendering.
 struct TemplateState {
   explicit TemplateState(std::time_t now) : globals(now) {}
 
   PyWork work;
   ScopePtr scope = std::make_shared<TemplateScope>(nullptr);
   TemplateGlobals globals;
-  int line = 1;  ///< of what is being executed, for messages
+  int line = 1;  ///< line being executed, for messages
 };
 
 }  // namespace qtrain

@@ -57,7 +57,7 @@ bool callable(PyWork&, const PyValue& v, const PyArgs&) {
   return v.is(PyKind::undefined) || (v.is(PyKind::object) && v.object().callable());
 }
 
-/// Has a length and items.
+/// Whether the value has a length and items.
 bool sequence(PyWork&, const PyValue& v, const PyArgs&) {
   if (!v.is(PyKind::object)) return py_length(v).has_value();
   return v.as<PyRange>() != nullptr;
@@ -80,7 +80,7 @@ bool divisible(PyWork& work, const PyValue& v, const PyArgs& args) {
 
 bool same(PyWork&, const PyValue& v, const PyArgs& args) {
   const PyBound a("sameas", args, {"other"}, 1);
-  // Small integers are one object in Python, too.
+  // Small integers are single objects in Python, too.
   const auto i = v.integer(), j = a[0]->integer();
   if (i && j && v.kind() == a[0]->kind()) return *i == *j;
   return v.same_object(*a[0]);

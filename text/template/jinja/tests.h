@@ -5,9 +5,9 @@
 
 namespace qtrain {
 
-// Tests of Jinja: what stands behind `is` in a template.
+// Jinja's tests: `subject is name(args)`.
 
-/// subject is name(args). Errors: no such test, and its own.
+/// Throws for an unknown test and for the test's own errors.
 bool apply_test(PyWork& work, std::string_view name, const PyValue& subject, const PyArgs& args);
 
 }  // namespace qtrain

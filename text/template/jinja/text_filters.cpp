@@ -18,7 +18,7 @@
 namespace qtrain {
 namespace {
 
-/// soft_str: text keeps being markup, anything else becomes str(value).
+/// soft_str: markup stays markup, other values become str(value).
 PyValue soft(PyWork& work, const PyValue& value) {
   return value.is_string() ? value : PyValue(py_str(work, value));
 }
@@ -36,7 +36,7 @@ PyValue changed(PyWork& work, const PyValue& subject, const PyArgs& args) {
   return like(text, change(text.text()));
 }
 
-/// Words begin behind spaces, hyphens and opening brackets.
+/// Words start after spaces, hyphens and opening brackets.
 std::string title_words(std::string_view text) {
   std::string out, word;
   const auto flush = [&] {

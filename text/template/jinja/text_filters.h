@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// Jinja's filters of texts; a new one is a row of its table.
+/// Jinja's text filters; add new ones to the table.
 std::span<const FilterEntry> text_filters();
 
 }  // namespace qtrain

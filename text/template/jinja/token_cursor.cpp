@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMaxHeight = 500;  // Python's recursion limit ends Jinja at 491 operators in a row, or earlier
+constexpr int kMaxHeight = 500;  // Python's recursion limit stops Jinja at 491 operators in a row, or earlier
 constexpr int kMaxNesting = 100;
 
 }  // namespace

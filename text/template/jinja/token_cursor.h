@@ -11,7 +11,7 @@
 
 namespace qtrain {
 
-/// A place among the tokens of a template, and what parsing has come by up to there.
+/// A position among the tokens of a template, and what parsing has found so far.
 class TokenCursor {
  public:
   using Words = std::initializer_list<std::string_view>;
@@ -25,18 +25,18 @@ class TokenCursor {
   bool at_name(Words words) const;
   bool at_symbol(std::string_view s) const { return at(TokenKind::symbol) && current().text == s; }
 
-  /// The current token, and moves on; the last one stays.
+  /// Returns the current token and advances, but not past the last one.
   TemplateToken take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
   bool skip_name(std::string_view word);
   bool skip_symbol(std::string_view s);
-  // Syntax errors where something else stands there.
+  // These throw a syntax error unless the expected token follows.
   std::string expect_name(std::string_view what = "a name");
   void expect_word(std::string_view word);
   void expect_symbol(std::string_view s);
   void expect(TokenKind kind, std::string_view what);
   [[noreturn]] void unexpected(std::string_view wanted) const;
 
-  /// One level of nesting for as long as it lives; a syntax error when too deep.
+  /// One level of nesting for the object's lifetime; throws a syntax error if too deep.
   class Level {
    public:
     explicit Level(TokenCursor& cursor);
@@ -47,10 +47,10 @@ class TokenCursor {
    private:
     TokenCursor& cursor_;
   };
-  /// A syntax error where this tree is too high: it is evaluated, and freed, by recursion.
+  /// Throws a syntax error if this tree is too high, since it is evaluated and destroyed recursively.
   void require_shallow(const TemplateExpr& e) const;
 
-  SpecialNames read = {};  ///< variables that expressions have named
+  SpecialNames read = {};  ///< special variables that expressions have read
 
  private:
   std::vector<TemplateToken> tokens_;

@@ -9,11 +9,11 @@
 
 namespace qtrain {
 
-/// The arguments of a call by parameter, bound as Python binds them.
+/// Binds the arguments of a call to parameters like Python.
 class PyBound {
  public:
-  /// `required` is how many of the parameters must be given.
-  /// Errors: too many arguments, an unknown or doubled keyword, a required one missing.
+  /// `required`: how many of the parameters must be given. Throws for too many arguments, an unknown or repeated
+  /// keyword, or a missing required argument.
   PyBound(std::string_view function, const PyArgs& args, std::initializer_list<std::string_view> parameters,
           std::size_t required = 0);
 
@@ -21,10 +21,10 @@ class PyBound {
   const PyValue* operator[](std::size_t i) const { return values_[i]; }
   PyValue value(std::size_t i, PyValue otherwise = {}) const { return values_[i] ? *values_[i] : otherwise; }
   bool truth(std::size_t i, bool otherwise) const { return values_[i] ? py_truth(*values_[i]) : otherwise; }
-  /// TypeErrors unless given as an int (str).
+  /// Throw a TypeError unless given as an int or str.
   PyInt integer(std::size_t i, PyInt otherwise = 0) const;
   const std::string& text(std::size_t i) const;
-  /// None and absent give none.
+  /// None for a missing argument or Python's None.
   std::optional<std::string_view> optional_text(std::size_t i) const;
   std::optional<PyInt> optional_integer(std::size_t i) const;
 
@@ -33,7 +33,7 @@ class PyBound {
   std::vector<const PyValue*> values_;
 };
 
-/// An int of any size as a limit or index: cut to 64 bits.
+/// Clamps an int to 64 bits, for use as a limit or index.
 std::int64_t py_clamp(PyInt value);
 
 }  // namespace qtrain

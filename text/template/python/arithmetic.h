@@ -8,7 +8,7 @@ namespace qtrain {
 
 enum class PyOp : std::uint8_t { add, sub, mul, div, floor_div, mod, pow, neg, pos };
 
-// The binary operators of Python's numbers. Errors: division by zero, integers beyond 127 bits.
+// Binary operators on Python numbers. Throw for division by zero and integers beyond 127 bits.
 PyValue py_int_binary(PyOp op, PyInt a, PyInt b);
 PyValue py_real_binary(PyOp op, double a, double b);
 /// The value of an int, bool or float.

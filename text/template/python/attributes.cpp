@@ -30,7 +30,7 @@ std::span<const PyFunctionEntry> methods_of(const PyValue& self) {
   }
 }
 
-/// As the messages of undefined values name a value's type.
+/// The name of a value's type in messages about undefined values.
 std::string described(const PyValue& value) {
   return value.is(PyKind::none) ? "None" : py_type_name(value) + " object";
 }
@@ -39,7 +39,7 @@ PyValue missing_attribute(const PyValue& value, std::string_view name) {
   return PyValue::undefined("'" + described(value) + "' has no attribute " + py_quote(name));
 }
 
-/// What Python's getattr gives, as far as the sandbox lets it through.
+/// Python's getattr, as far as the sandbox allows.
 std::optional<PyValue> python_attribute(const PyValue& value, std::string_view name) {
   if (py_hidden_attribute(value, name))
     return PyValue::undefined("access to attribute " + py_quote(name) + " of '" + py_type_name(value) +
@@ -57,7 +57,7 @@ std::optional<PyValue> py_method(const PyValue& self, std::string_view name) {
 }
 
 bool py_hidden_attribute(const PyValue& self, std::string_view name) {
-  // A key that begins with one underscore is nothing of Python's and is looked up as a key.
+  // Names with a single leading underscore mean nothing to Python and are looked up as keys.
   if (name.starts_with("__")) return !self.is(PyKind::dict) || !self.dict().find_text(name);
   if (self.is(PyKind::dict)) return std::find(kDictChanges.begin(), kDictChanges.end(), name) != kDictChanges.end();
   return self.is(PyKind::list) && std::find(kListChanges.begin(), kListChanges.end(), name) != kListChanges.end();

@@ -7,14 +7,14 @@
 
 namespace qtrain {
 
-/// A function of ours on a subject: the object of a method, or what else belongs to the function.
+/// A built-in function; `self` is the object of a method, or other data of the function.
 using PyFunction = PyValue (*)(PyWork& work, const PyValue& self, const PyArgs& args);
 struct PyFunctionEntry {
   std::string_view name;
   PyFunction function;
 };
 
-/// Such a function as a value, bound to its subject.
+/// A built-in function as a value, bound to its subject.
 class PyBuiltin : public PyObject {
  public:
   PyBuiltin(std::string_view name, PyFunction function, PyValue self = {})

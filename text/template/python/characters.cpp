@@ -17,7 +17,7 @@ bool is_py_decimal(char32_t c) {
 }
 
 bool is_py_digit(char32_t c) {
-  // Superscripts, subscripts and circled digits are digits, too, though no decimals.
+  // Superscripts, subscripts and circled digits are digits too, but not decimals.
   return is_py_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
          (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }

@@ -5,16 +5,16 @@
 
 namespace qtrain {
 
-// A string of Python is a sequence of code points; here it is held as UTF-8.
+// A Python string is a sequence of code points; here it is stored as UTF-8.
 
-/// Decodes one code point at `pos` and moves past it; a stray byte stands for itself.
+/// Decodes the code point at `pos` and advances `pos`; a stray byte stands for itself.
 char32_t next_code_point(std::string_view text, std::size_t& pos);
 void append_code_point(std::string& text, char32_t c);
 std::u32string code_points(std::string_view text);
 std::string to_utf8(std::u32string_view points);
 /// len(str)
 std::size_t count_code_points(std::string_view text);
-/// Byte offset of the code point with this index (the length of the text for the one behind the last).
+/// Byte offset of the code point with this index (the text's length for the index past the end).
 std::size_t byte_offset(std::string_view text, std::size_t index);
 
 }  // namespace qtrain

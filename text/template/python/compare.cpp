@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// Sign of i - d, exact also where i has no double; d is not NaN.
+/// Sign of i - d, exact even if i has no double representation; d is not NaN.
 int compare_exactly(PyInt i, double d) {
   if (d >= 0x1p126) return -1;
   if (d <= -0x1p126) return 1;
@@ -89,7 +89,7 @@ bool py_less(PyWork& work, const PyValue& a, const PyValue& b, std::string_view 
   if (py_as_real(a) && py_as_real(b)) return less_numbers(a, b);
   if (a.is_string() && b.is_string()) {
     work.read(std::min(a.text().size(), b.text().size()));
-    return a.text() < b.text();  // UTF-8 sorts as code points do
+    return a.text() < b.text();  // UTF-8 sorts like code points
   }
   if (a.is_sequence() && a.kind() == b.kind()) {
     const PyItems &x = a.items(), &y = b.items();

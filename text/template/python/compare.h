@@ -8,11 +8,11 @@ namespace qtrain {
 
 enum class PyCompare : std::uint8_t { eq, ne, lt, le, gt, ge, in, not_in };
 
-/// a op b. TypeErrors as Python's.
+/// a op b. Throws TypeErrors like Python.
 bool py_compare(PyWork& work, PyCompare op, const PyValue& a, const PyValue& b);
-/// a == b; false of types that do not compare.
+/// a == b; false for types that are not comparable.
 bool py_equal(PyWork& work, const PyValue& a, const PyValue& b);
-/// a < b; TypeErrors as Python's, naming `op`.
+/// a < b. Throws TypeErrors like Python, naming `op`.
 bool py_less(PyWork& work, const PyValue& a, const PyValue& b, std::string_view op = "<");
 
 }  // namespace qtrain

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-// The methods of containers that templates may call, by name: those that change nothing.
+// Container methods that templates may call, by name: those without side effects.
 std::span<const PyFunctionEntry> dict_methods();
 std::span<const PyFunctionEntry> list_methods();
 std::span<const PyFunctionEntry> tuple_methods();

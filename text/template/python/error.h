@@ -6,7 +6,7 @@
 
 namespace qtrain {
 
-/// Throws what a template's user is told; the interpreter adds name and line.
+/// Throws an error shown to the template's user; the interpreter adds name and line.
 [[noreturn]] inline void py_fail(std::string cause) {
   fail(ErrorKind::input, {.cause = std::move(cause)});
 }

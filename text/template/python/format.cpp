@@ -65,7 +65,7 @@ std::string format_number(PyWork& work, const PyValue& value, const PySpec& spec
   return spec_pad(work, spec_integer(*value.integer(), spec), spec, '>');
 }
 
-/// text.format(...)
+/// Implements text.format(...).
 class Formatter {
  public:
   Formatter(PyWork& work, const PyArgs& args) : work_(work), args_(args) {}
@@ -111,7 +111,7 @@ class Formatter {
     return py_format(work_, value, spec);
   }
 
-  /// "name", "0", "" (the next), then .attribute and [key] any number of times.
+  /// "name", "0" or "" (the next one), followed by any number of .attribute and [key].
   PyValue lookup(std::string_view path) {
     const std::size_t end = std::min(path.find_first_of(".["), path.size());
     PyValue value = first(path.substr(0, end));

@@ -25,7 +25,7 @@ std::string in_base(PyInt value, int base) {
   return {out.rbegin(), out.rend()};
 }
 
-/// Separators between groups of digits, from the right; `digits` may have a fraction.
+/// Inserts separators between groups of digits, from the right; `digits` may have a fraction.
 std::string grouped(const std::string& digits, char separator, std::size_t size) {
   const std::size_t whole = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
   std::string out;
@@ -40,7 +40,7 @@ std::string sign_of(bool negative, const PySpec& spec) {
   return negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
 }
 
-/// The type letter `r` or none of a float: its repr, or %g with at least one digit behind the point.
+/// A float with type letter `r` or none: its repr, or %g with at least one digit after the point.
 std::string general_real(double value, const PySpec& spec) {
   if (!spec.precision) return py_real_text(value);
   char buffer[400];
@@ -55,7 +55,7 @@ std::size_t parse_spec_number(std::string_view text, std::size_t& pos) {
   std::size_t number = 0;
   for (; pos < text.size() && text[pos] >= '0' && text[pos] <= '9'; ++pos) {
     number = number * 10 + static_cast<std::size_t>(text[pos] - '0');
-    if (number > kMaxWidth) py_fail("a width or precision in a format that is too large");
+    if (number > kMaxWidth) py_fail("a width or precision in a format is too large");
   }
   return number;
 }

@@ -7,10 +7,10 @@
 
 namespace qtrain {
 
-/// How a value is laid out: of "%-08.3f" and of format()'s "[[fill]align][sign][#][0][width][,][.precision][type]".
+/// Formatting options of "%-08.3f" and of format()'s "[[fill]align][sign][#][0][width][,][.precision][type]".
 struct PySpec {
   char32_t fill = ' ';
-  char align = '\0';  ///< '<', '>', '^', '=' (the sign first, then the fill), or 0
+  char align = '\0';  ///< '<', '>', '^', '=' (sign first, then fill), or 0
   char sign = '-';    ///< '-', '+' or ' '
   bool alternate = false;
   std::size_t width = 0;
@@ -19,12 +19,12 @@ struct PySpec {
   char type = '\0';
 };
 
-/// A width or precision at `pos`; an error when it is absurd.
+/// Parses a width or precision at `pos`; throws if it is absurdly large.
 std::size_t parse_spec_number(std::string_view text, std::size_t& pos);
-/// The value as the type letter says, with its sign; the type is one of d b o x X c, or e E f F g G %.
+/// The value formatted by its type letter, with sign; the type is one of d b o x X c, or e E f F g G %.
 std::string spec_integer(PyInt value, const PySpec& spec);
 std::string spec_real(double value, const PySpec& spec);
-/// Filled up to the width.
+/// Pads to the width.
 std::string spec_pad(PyWork& work, std::string text, const PySpec& spec, char otherwise);
 
 }  // namespace qtrain

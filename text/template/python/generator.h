@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// What `map`, `select` and others return: it yields its items once.
+/// Result of `map`, `select` and others: yields its items once.
 class PyGenerator : public PyObject {
  public:
   PyGenerator(PyNext next, const PyValue& over, std::string_view type = "generator")
@@ -22,7 +22,7 @@ class PyGenerator : public PyObject {
   std::string_view type_;
 };
 
-/// `over` is what its items come from.
+/// `over`: the source of the items.
 inline PyValue make_generator(PyNext next, const PyValue& over, std::string_view type = "generator") {
   return std::make_shared<PyGenerator>(std::move(next), over, type);
 }

@@ -7,16 +7,16 @@
 
 namespace qtrain {
 
-/// json.loads: the value of a document.
+/// json.loads: converts a document to a value.
 PyValue py_from_json(const Json& json);
 
 struct DumpOptions {
   bool ensure_ascii = false;
-  std::optional<std::string> indent = {};  ///< text of one level
+  std::optional<std::string> indent = {};  ///< indentation per level
   std::string item_separator = ", ", key_separator = ": ";
   bool sort_keys = false;
 };
-/// json.dumps. TypeErrors for what JSON has no form for.
+/// json.dumps. Throws TypeErrors for values that JSON cannot represent.
 std::string py_json_dumps(PyWork& work, const PyValue& value, const DumpOptions& options);
 
 }  // namespace qtrain

@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-/// Code points whose upper case is more than one: the ones of European text.
+/// Code points whose uppercase form has several code points: those of European text.
 struct LongUpper {
   char32_t c;
   const char* upper;
@@ -42,7 +42,7 @@ bool is_cased(char32_t c) {
   return is_py_upper(c) || is_py_lower(c) || general_category(c) == UTF8PROC_CATEGORY_LT;
 }
 
-/// A capital sigma at the end of a word has another small letter.
+/// A capital sigma at the end of a word has a different lowercase form.
 bool final_sigma(const std::u32string& s, std::size_t i) {
   return i > 0 && is_cased(s[i - 1]) && (i + 1 == s.size() || !is_cased(s[i + 1]));
 }

@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-/// markupsafe.escape of a text.
+/// markupsafe.escape for a text.
 std::string html_escape(std::string_view text);
 
 }  // namespace qtrain

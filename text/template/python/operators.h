@@ -4,7 +4,7 @@
 
 namespace qtrain {
 
-// Python's operators on values of any type. Errors are those that Python raises.
+// Python's operators on values of any type. Throw the errors that Python raises.
 PyValue py_binary(PyWork& work, PyOp op, const PyValue& a, const PyValue& b);
 PyValue py_unary(PyOp op, const PyValue& a);
 

@@ -9,14 +9,14 @@
 
 namespace qtrain {
 
-/// int(text, base) and float(text); none where Python raises a ValueError.
+/// int(text, base) and float(text); none if Python raises a ValueError.
 std::optional<PyInt> py_parse_int(std::string_view text, int base = 10);
 std::optional<double> py_parse_real(std::string_view text);
 
-/// The value of a digit up to z (35), whatever its case; of another character more than that.
+/// The value of a digit up to z (35), in either case; larger for other characters.
 int digit_value(char c);
 enum class Leading : std::uint8_t { digit, underscore };
-/// Length of digits of this base, single underscores between them, perhaps one in front.
+/// Length of a run of digits in this base, with single underscores between them and optionally one in front.
 std::size_t digits_length(std::string_view text, int base, Leading leading = Leading::digit);
 std::string without_underscores(std::string_view text);
 

@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-constexpr PyInt kMaxRange = 100'000;  // the sandbox's
+constexpr PyInt kMaxRange = 100'000;  // limit of the sandbox
 
 }  // namespace
 

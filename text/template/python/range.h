@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// range(start, stop, step). Errors: a step of 0, more than 100,000 items, as in Jinja's sandbox.
+/// range(start, stop, step). Throws for a step of 0 and, like Jinja's sandbox, for more than 100,000 items.
 class PyRange : public PyObject {
  public:
   PyRange(PyInt start, PyInt stop, PyInt step);

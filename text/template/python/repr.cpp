@@ -16,7 +16,7 @@ void append_hex(std::string& out, char32_t c, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[(c >> shift) & 15];
 }
 
-/// str.isprintable of one character.
+/// str.isprintable for one character.
 bool is_printable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;
   const auto k = utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -123,7 +123,7 @@ std::string py_real_text(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
-  std::string digits(buffer, end);  // -d.ddde+xx, the shortest that reads back the same
+  std::string digits(buffer, end);  // -d.ddde+xx, the shortest form that parses to the same value
   const std::size_t e = digits.find('e');
   const int exponent = std::stoi(digits.substr(e + 1));
   if (exponent < -4 || exponent >= 16) {
@@ -137,7 +137,7 @@ std::string py_real_text(double value) {
 
 std::string py_int_text(PyInt value) {
   if (value == 0) return "0";
-  // Negative remainders keep the smallest value correct.
+  // Uses negative remainders so that the smallest value works too.
   std::string digits;
   for (PyInt rest = value; rest != 0; rest /= 10) {
     const int digit = static_cast<int>(rest % 10);

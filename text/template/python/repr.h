@@ -6,7 +6,7 @@
 
 namespace qtrain {
 
-/// repr(value) and str(value); a text longer than permitted is an error.
+/// repr(value) and str(value). Throw if the text is too long.
 std::string py_repr(PyWork& work, const PyValue& value);
 std::string py_str(PyWork& work, const PyValue& value);
 

@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kReadsPerCodePoint = 32;  // decoded, kept in four bytes, and encoded
+constexpr std::size_t kReadsPerCodePoint = 32;  // decoded, stored in four bytes, and encoded
 
 PyInt clamp_bound(const PyValue& bound, PyInt missing, PyInt length, PyInt step) {
   if (bound.is(PyKind::none)) return missing;

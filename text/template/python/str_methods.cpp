@@ -16,9 +16,9 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kReadsPerChange = 64;  // a character through Unicode's tables
+constexpr std::size_t kReadsPerChange = 64;  // cost of a lookup in Unicode's tables per character
 
-/// The result of a method on a text: as safe as the text itself.
+/// The result of a method on a text is as safe as the text itself.
 PyValue like(const PyValue& self, std::string text) {
   return self.is_markup() ? PyValue::markup(std::move(text)) : PyValue(std::move(text));
 }
@@ -57,7 +57,7 @@ PyValue changed(PyWork& work, const PyValue& self, const PyArgs& args) {
   return like(self, change(self.text()));
 }
 
-/// The part of a text between code points `start` and `end` of the call, and the byte where it begins.
+/// The part of a text between code points `start` and `end` of the call, and its byte offset.
 std::pair<std::string_view, std::size_t> window(const std::string& text, const PyBound& a) {
   const PyInt size = static_cast<PyInt>(count_code_points(text));
   const auto bound = [&](std::size_t i, PyInt otherwise) {
@@ -157,7 +157,7 @@ PyValue zfill(PyWork& work, const PyValue& self, const PyArgs& args) {
   return text.insert(sign ? 1 : 0, static_cast<std::size_t>(pad), '0');
 }
 
-/// str.isdigit and its like: at least one character, and all of the kind.
+/// str.isdigit and similar: at least one character, and all of the kind.
 template <bool (*kind)(char32_t)>
 PyValue all_are(PyWork& work, const PyValue& self, const PyArgs&) {
   work.make(self.text().size());

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// The methods of a str that templates may call, by name.
+/// str methods that templates may call, by name.
 std::span<const PyFunctionEntry> str_methods();
 
 }  // namespace qtrain

@@ -11,7 +11,7 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kBytesOfPart = 32;
-constexpr std::size_t kShortWanted = 32;  // up to which trying every place is fast enough
+constexpr std::size_t kShortWanted = 32;  // longest text for which trying every position is fast enough
 
 std::size_t find_linear(std::string_view text, std::string_view wanted, std::size_t from = 0) {
   if (wanted.size() <= kShortWanted || from > text.size()) return text.find(wanted, from);
@@ -26,7 +26,7 @@ std::size_t rfind_linear(std::string_view text, std::string_view wanted) {
   return at == std::string_view::npos ? at : text.size() - wanted.size() - at;
 }
 
-/// One more part of a text, whose parts become values of a list.
+/// Adds a part of a text, which becomes a value of a list.
 void add_part(std::vector<std::string>& parts, std::string_view part) {
   PyWork::require_fits(parts.size() * kBytesOfPart);
   parts.emplace_back(part);
@@ -55,7 +55,7 @@ std::vector<std::string> rsplit_at(std::string_view text, std::string_view separ
   return parts;
 }
 
-/// Length in bytes of the text in front of the first whitespace.
+/// Length in bytes of the text before the first whitespace.
 std::size_t word_length(std::string_view text) {
   for (std::size_t pos = 0; pos < text.size();) {
     const std::size_t at = pos;
@@ -64,7 +64,7 @@ std::size_t word_length(std::string_view text) {
   return text.size();
 }
 
-/// Offset behind the last whitespace.
+/// Offset after the last whitespace.
 std::size_t last_word(std::string_view text) {
   for (std::size_t end = text.size(); end > 0;) {
     std::size_t start = end - 1;
@@ -181,7 +181,7 @@ std::string py_replace(PyWork& work, std::string_view text, std::string_view old
   std::string out;
   std::size_t start = 0, pos = 0;
   for (std::int64_t done = 0; count < 0 || done < count; ++done) {
-    // An empty text is found before every character and at the end.
+    // An empty text matches before every character and at the end.
     if (old.empty() && done > 0) {
       if (pos == text.size()) break;
       next_code_point(text, pos);

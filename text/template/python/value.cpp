@@ -8,8 +8,8 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kIndexedFrom = 8;  // entries from which a dict has an index
-constexpr int kMaxChain = 100;           // generators of generators
+constexpr std::size_t kIndexedFrom = 8;  // number of entries from which a dict has an index
+constexpr int kMaxChain = 100;           // maximum depth of generators over generators
 
 int longest_chain(const PyItems& items) {
   int chain = 0;
@@ -49,7 +49,7 @@ int PyValue::chain() const {
   return 0;
 }
 
-// The lists and dicts were made as such that may change, and nobody else can see these any more.
+// Lists and dicts were created as mutable objects, and nobody else refers to these any more.
 void PyValue::take_apart(PyItems& into) {
   const auto take = [&](PyValue& value) {
     if (value.is_sequence() || value.is(PyKind::dict) || value.is(PyKind::object)) into.push_back(std::move(value));

@@ -22,15 +22,15 @@ struct PyDict;
 struct PyList;
 
 using PyItems = std::vector<PyValue>;
-/// Python's integers as far as 127 bits; results beyond are an error, never wrapped.
+/// Python integers of up to 127 bits; larger results are errors, never wrapped.
 using PyInt = __int128;
 
 struct PyStr {
   std::string text;     ///< UTF-8
-  bool markup = false;  ///< a markupsafe string: it escapes what is added to it
+  bool markup = false;  ///< a markupsafe string: escapes what is appended to it
 };
 
-/// A value that was not there, and what to say if it is used.
+/// A missing value, and the error message if it is used.
 struct PyUndefined {
   std::string message;
 };
@@ -39,7 +39,8 @@ struct PyNone {};
 
 enum class PyKind : std::uint8_t { undefined, none, boolean, integer, real, string, list, tuple, dict, object };
 
-/// A Python value. Strings, lists, tuples and dicts never change once made (the sandbox is immutable), so copies share.
+/// A Python value. Strings, lists, tuples and dicts are immutable once made (as the sandbox requires), so copies share
+/// data.
 class PyValue {
  public:
   PyValue() : held_(PyNone{}) {}
@@ -84,12 +85,12 @@ class PyValue {
     const auto* held = std::get_if<std::shared_ptr<PyObject>>(&held_);
     return held ? dynamic_cast<T*>(held->get()) : nullptr;
   }
-  /// Whether both are one and the same object in memory (numbers: never).
+  /// Whether both are the same object in memory (never for numbers).
   bool same_object(const PyValue& other) const;
 
-  /// How many generators and loops hold one another in it: these are iterated and end by recursion.
+  /// Depth of generators and loops nested in it, which are iterated and destroyed recursively.
   int chain() const;
-  /// Moves what it holds to `into`, if nothing else holds the same.
+  /// Moves its contents to `into` if nothing else shares them.
   void take_apart(PyItems& into);
 
  private:
@@ -99,7 +100,7 @@ class PyValue {
       held_;
 };
 
-/// Lets go of values without recursion: lists in lists in lists end one after the other.
+/// Destroys values without recursion, so that deeply nested lists do not overflow the stack.
 void py_release(PyItems values);
 
 struct PyList {
@@ -109,10 +110,10 @@ struct PyList {
   ~PyList() { py_release(std::move(items)); }
 };
 
-/// A dict in insertion order. Keys are compared as Python compares them (1 == 1.0 == True).
+/// A dict in insertion order. Keys compare as in Python (1 == 1.0 == True).
 struct PyDict {
   std::vector<std::pair<PyValue, PyValue>> entries;
-  int chain = 0;  ///< set as it becomes a value
+  int chain = 0;  ///< set when it becomes a value
 
   PyDict() = default;
   PyDict(PyDict&&) = default;
@@ -127,7 +128,7 @@ struct PyDict {
   void set(PyWork& work, PyValue key, PyValue value);
 
  private:
-  std::unordered_map<std::string_view, std::size_t> strings_;  // where the string keys are, once there are many
+  std::unordered_map<std::string_view, std::size_t> strings_;  // positions of string keys, once there are many
 };
 
 /// Arguments of a call.
@@ -136,16 +137,16 @@ struct PyArgs {
   std::vector<std::pair<std::string, PyValue>> keywords;
 };
 
-/// Yields the items of an iterable one after the other.
+/// Yields the items of an iterable one by one.
 using PyNext = std::function<std::optional<PyValue>()>;
 
-/// Everything that is not plain data: functions, generators, ranges, views, and what Jinja has of its own.
+/// Values that are not plain data: functions, generators, ranges, views, and Jinja's own objects.
 class PyObject : public std::enable_shared_from_this<PyObject> {
  public:
-  /// `chain`: see PyValue::chain. An error where it becomes too long.
+  /// `chain`: see PyValue::chain. Throws if it becomes too long.
   explicit PyObject(int chain = 0);
   int chain() const { return chain_; }
-  /// Moves the values that it holds to `into`, as nobody needs it any more.
+  /// Moves the values it holds to `into` when it is no longer needed.
   virtual void take_apart(PyItems&) {}
   virtual ~PyObject() = default;
   virtual std::string_view type_name() const = 0;
@@ -153,11 +154,11 @@ class PyObject : public std::enable_shared_from_this<PyObject> {
   virtual std::optional<PyValue> attribute(std::string_view) { return std::nullopt; }
   virtual bool callable() const { return false; }
   virtual PyValue call(PyWork& work, const PyArgs& args);
-  /// Empty unless the object can be iterated.
+  /// Empty unless the object is iterable.
   virtual PyNext iterate(PyWork&) { return {}; }
   /// Only for objects with a length.
   virtual std::optional<std::size_t> length() { return std::nullopt; }
-  /// Item of an object with a length, 0 <= index < length; none if it cannot be indexed.
+  /// Item of an object with a length, 0 <= index < length; none if it is not indexable.
   virtual std::optional<PyValue> item(std::size_t) { return std::nullopt; }
 
  private:
@@ -167,7 +168,7 @@ class PyObject : public std::enable_shared_from_this<PyObject> {
 /// "str", "int", "NoneType", "list", ...
 std::string py_type_name(const PyValue& value);
 bool py_truth(const PyValue& value);
-/// TypeError unless the value can be a key.
+/// Throws a TypeError unless the value can be a key.
 void py_require_hashable(PyWork& work, const PyValue& value);
 
 }  // namespace qtrain

@@ -6,9 +6,9 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kMaxSteps = 10'000'000;
-constexpr std::size_t kMaxMade = std::size_t{1} << 29;   // bytes made in all, most of them passing
-constexpr std::size_t kReadsPerMade = 8;                 // bytes that are read in the time in which one is made
-constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // of one string, and of a list times the size of an item
+constexpr std::size_t kMaxMade = std::size_t{1} << 29;   // total bytes created, most of them temporary
+constexpr std::size_t kReadsPerMade = 8;                 // bytes that can be read in the time of creating one
+constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // for one string, or a list times the size of an item
 constexpr int kMaxDepth = 900;
 
 }  // namespace
@@ -19,19 +19,19 @@ void PyWork::step(std::size_t count) {
 }
 
 void PyWork::require_fits(std::size_t size) {
-  if (size > kMaxSize) py_fail("the template makes a text or list that is too large");
+  if (size > kMaxSize) py_fail("the template creates a text or list that is too large");
 }
 
 void PyWork::make(std::size_t size) {
   require_fits(size);
   step();
   made_ += size;
-  if (made_ > kMaxMade) py_fail("the template makes too much text");
+  if (made_ > kMaxMade) py_fail("the template creates too much text");
 }
 
 void PyWork::read(std::size_t size) {
   made_ += size / kReadsPerMade;
-  if (made_ > kMaxMade) py_fail("the template looks at too much text");
+  if (made_ > kMaxMade) py_fail("the template reads too much text");
 }
 
 void PyWork::enter() {

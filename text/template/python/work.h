@@ -3,19 +3,19 @@
 
 namespace qtrain {
 
-/// What a rendering may still use. Every operation whose cost grows with its operands pays here, so that a hostile
-/// template ends with an error. Errors: ErrorKind::input.
+/// Resource limits of a rendering. Every operation whose cost grows with its operands is charged here, so that a
+/// hostile template ends with an error. Throws ErrorKind::input.
 class PyWork {
  public:
   void step(std::size_t count = 1);
-  /// Bytes of a string or list that are about to be made.
+  /// Charges for bytes of a string or list about to be created.
   void make(std::size_t size);
-  /// Bytes that are about to be looked at: compared, searched, counted. They cost a fraction of what making them does.
+  /// Charges for bytes about to be read (compared, searched, counted), at a fraction of the cost of creating them.
   void read(std::size_t size);
-  /// An error if a text of so many bytes is too large; costs nothing.
+  /// Throws if a text of this size is too large; charges nothing.
   static void require_fits(std::size_t size);
 
-  /// One level of nesting, for as long as it lives.
+  /// One level of nesting, for the object's lifetime.
   class Level {
    public:
     explicit Level(PyWork& work) : work_(work) { work_.enter(); }
