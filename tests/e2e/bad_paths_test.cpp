@@ -244,6 +244,7 @@ TEST_P(BadPaths, ThatMayNotBeReadAreBlamed) {
     trial.insert(trial.end(), {program(), "--version"});
     if (run({.argv = trial, .folder = ground().folder()}).code != 0) GTEST_SKIP() << "no other user can run this";
     launch.argv.insert(launch.argv.begin(), other_user.begin(), other_user.end());
+    fs::permissions(ground().folder(), fs::perms::others_all, fs::perm_options::add);  // for outputs
   } else {
     fs::permissions(ground().folder() / "private", fs::perms::none);
   }
