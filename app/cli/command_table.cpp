@@ -17,7 +17,7 @@ constexpr Flag kQuiet{"quiet", present, "", "print only warnings and errors"};
 constexpr Flag kModel{"model", text, "DIR", "model folder"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "folder of the LoRA adapter"};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
-                      "data type of the weights in memory and of matrix products (default: as in the folder)"};
+                      "data type of the weights in memory and of GEMMs (default: as in the folder)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (NF4) while loading"};
 constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
 constexpr Flag kMoved{"moved", repeated, "OLD=NEW",

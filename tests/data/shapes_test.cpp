@@ -146,14 +146,14 @@ std::string row_with(const char* more) {
 
 TEST(Shapes, ColumnsWhoseNamesTellTheirMeaningAreMapped) {
   const std::pair<const char*, const char*> rows[] = {
-      {R"({"question":"q","answer":"a"})", R"(write column_mapping: {"instruction": "question", "output": "answer"})"},
-      {R"({"instruction":"q","response":"a"})", R"(write column_mapping: {"output": "response"})"},
+      {R"({"question":"q","answer":"a"})", R"(set column_mapping: {"instruction": "question", "output": "answer"})"},
+      {R"({"instruction":"q","response":"a"})", R"(set column_mapping: {"output": "response"})"},
       {R"({"id":"1","Frage":"q","Antwort":"a"})",
-       R"(write column_mapping: {"instruction": "Frage", "output": "Antwort"})"},
-      {R"({"prompt":"q","response":"a"})", R"(write column_mapping: {"instruction": "prompt", "output": "response"})"},
-      {R"({"input":"q","target":"a"})", R"(write column_mapping: {"output": "target"})"},
-      {R"({"dialog":[{"role":"user","content":"x"}]})", R"(write column_mapping: {"messages": "dialog"})"},
-      {R"({"content":"t","meta":1})", "write dataset_text_field: content"},
+       R"(set column_mapping: {"instruction": "Frage", "output": "Antwort"})"},
+      {R"({"prompt":"q","response":"a"})", R"(set column_mapping: {"instruction": "prompt", "output": "response"})"},
+      {R"({"input":"q","target":"a"})", R"(set column_mapping: {"output": "target"})"},
+      {R"({"dialog":[{"role":"user","content":"x"}]})", R"(set column_mapping: {"messages": "dialog"})"},
+      {R"({"content":"t","meta":1})", "set dataset_text_field: content"},
   };
   for (const auto& [json, what] : rows)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(json); }), HasSubstr(what)) << json;
