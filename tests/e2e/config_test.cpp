@@ -29,7 +29,7 @@ TEST_F(KeysWithoutEffect, AreListedByConfigWithTheirReason) {
   ASSERT_NE(begin, std::string::npos) << table;
   const std::string block = table.substr(begin);
   EXPECT_THAT(block, ContainsRegex("\nuse_unsloth +true +c.json:[0-9]+: the program has its own kernels\n"));
-  EXPECT_THAT(block, ContainsRegex("\ntf32 +true +c.json:[0-9]+: it is about GEMMs "));
+  EXPECT_THAT(block, ContainsRegex("\ntf32 +true +c.json:[0-9]+: it applies only to GEMMs "));
   EXPECT_THAT(table.substr(0, begin), ContainsRegex("\ntf32 +true +c.json:[0-9]+\n"));
   const Json json = parse_json(told("config", changes, {"--json"}).out, "stdout");
   EXPECT_EQ(keys_of(json.at("ignored")).size(), 2u) << json.at("ignored");

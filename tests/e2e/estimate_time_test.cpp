@@ -203,7 +203,7 @@ TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
   EXPECT_EQ(remarks(Json::object()), "");
   EXPECT_EQ(remarks({{"gradient_checkpointing", true}}), "gradient_checkpointing;");
   EXPECT_EQ(remarks({{"gradient_checkpointing", "auto"}}), "");
-  EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim;");
+  EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim=paged_adamw_8bit;");
   EXPECT_EQ(remarks({{"weight_offload", true}}), "weight_offload;");
   EXPECT_EQ(remarks({{"gradient_checkpointing", true}, {"per_device_train_batch_size", 64}}, "RTX 4090"), "")
       << "where it is needed";

@@ -161,7 +161,7 @@ TEST_F(Ranks, AStopIsForAll) {
     run.process().signal(signal);
     const Outcome outcome = run.process().wait();
     EXPECT_EQ(outcome.code, 75) << outcome.err;
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to go on"), Not(HasSubstr("error"))));
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to continue"), Not(HasSubstr("error"))));
     run.expect_gone();
     fs::remove_all(at("out"));
   }
@@ -200,7 +200,7 @@ TEST_P(StopInAnEvaluation, IsGoneOnFromWithTheSameBits) {
     signal == SIGINT ? process.type("\x03") : process.signal(signal);
     const Outcome outcome = process.wait();
     EXPECT_EQ(outcome.code, 75) << outcome.err;
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to go on"), Not(HasSubstr("eval_loss"))));
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to continue"), Not(HasSubstr("eval_loss"))));
     EXPECT_EQ(checkpoint_names(at("out")), std::vector<std::string>{"checkpoint-2"});
     EXPECT_THAT(qtrain_ok({.words = words(config())}).err, HasSubstr("resumed from"));
     EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);

@@ -18,7 +18,7 @@ TEST_F(Interrupted, TrainingAnswersAtOnceAndAgainLeavesWithoutSaving) {
   Process process(launch_typed(words));  // in a step of half a minute
   ASSERT_TRUE(process.waits_for("training:"));
   process.type("\x03");
-  ASSERT_TRUE(process.waits_for("Press Ctrl-C again to quit now without saving", kAtOnce)) << process.said();
+  ASSERT_TRUE(process.waits_for("Stopping after this step and saving a checkpoint.", kAtOnce)) << process.said();
   EXPECT_TRUE(process.running());
   process.type("\x03");
   const Outcome outcome = process.wait(kAtOnce);

@@ -293,7 +293,7 @@ TEST_F(TamperedRun, OtherInputsAreRefused) {
   Outcome o = verify();
   EXPECT_EQ(o.code, 3);
   EXPECT_THAT(o.out, HasSubstr("cannot be done again"));
-  EXPECT_THAT(o.out, HasSubstr("other rows"));
+  EXPECT_THAT(o.out, HasSubstr("different rows"));
   write_file(rows(), row);
   change_text(model() / "tokenizer_config.json", "{", "{ ");
   o = verify();
