@@ -47,11 +47,11 @@ bool applies(const Json& rule, const Json& values) {
 /// Checks of values: what they say has the place of a key.
 struct Checks {
   const ResolvedConfig& config;
-  Judge& judge;
+  Diagnostics& diagnostics;
   Json facts = Json::object();  ///< that rules know beside the values
 
   void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
-    if (!claim.holds) judge.problem(config.origin.at(key), std::move(cause), std::move(remedy));
+    if (!claim.holds) diagnostics.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
   /// What a part of rules.yaml says; what are no problems, of keys that were given.
   void of_rules(std::string_view part, RemarkLevel level) {
@@ -69,7 +69,7 @@ struct Checks {
                       .text = filled(rule.at("text").get_ref<const std::string&>(), values),
                       .remedy = filled(rule.value("remedy", ""), values)};
         if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
-        judge.say(std::move(remark));
+        diagnostics.say(std::move(remark));
       }
     }
   }
@@ -79,8 +79,8 @@ struct Checks {
       part();
     } catch (const Error& e) {  // adds the place
       const ErrorText& said = e.text();
-      judge.problem(config.origin.at(key.empty() ? said.place : key),
-                    (said.place.empty() ? "" : said.place + ": ") + said.cause, said.remedy);
+      diagnostics.problem(config.origin.at(key.empty() ? said.place : key),
+                          (said.place.empty() ? "" : said.place + ": ") + said.cause, said.remedy);
     }
   }
 };
@@ -127,9 +127,9 @@ void judge_adapter(ResolvedConfig& config) {
   for (const std::string& key : keys) {
     Remark ignored = ignored_key(config, key, "use_peft is not true");
     ignored.level = RemarkLevel::silent;
-    config.judge.say(std::move(ignored));
+    config.diagnostics.say(std::move(ignored));
   }
-  config.judge.say(
+  config.diagnostics.say(
       {.level = RemarkLevel::warning,
        .origin = config.origin.at(keys.front()),
        .text = fmt::format("LoRA keys are given but use_peft is not true: all weights will be trained ({})",
@@ -169,7 +169,7 @@ void follow(ResolvedConfig& config, const DialectTable& table) {
     if (!applies(rule, values)) continue;
     const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
     for (const auto& [key, text] : notes.items())
-      if (config.given(key)) config.judge.note(config.origin.at(key), text);
+      if (config.given(key)) config.diagnostics.note(config.origin.at(key), text);
     for (const auto& [key, value] : settings.items()) {
       if (config.given(key) && !rule.contains("anyway")) continue;
       const std::string text = value.is_string() ? value.get<std::string>() : "";
@@ -185,10 +185,10 @@ void check_values(ResolvedConfig& config) {
   judge_adapter(config);
   const auto& date = config.value.model.template_date;
   Checks checks{
-      config, config.judge, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
+      config, config.diagnostics, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
   checks.of_rules("without_effect", RemarkLevel::note);
   checks.of_rules("told", RemarkLevel::note);
-  if (!config.judge.found_problems()) check_contradictions(checks);
+  if (!config.diagnostics.found_problems()) check_contradictions(checks);
 }
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
@@ -197,12 +197,13 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace&
   const std::string problem = asks ? cuda_problem() : "";
   const bool found = asks && run.device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
   const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : run.device == DeviceChoice::cuda || found;
-  Judge judge;
-  Checks checks{
-      config, judge, {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
+  Diagnostics diagnostics;
+  Checks checks{config,
+                diagnostics,
+                {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
   checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});
   checks.of_rules("unsupported", RemarkLevel::problem);
-  return judge.problems();
+  return diagnostics.problems();
 }
 
 bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device) {

@@ -33,16 +33,16 @@ class Loading {
     for (const auto& [key, value] : overrides) override_setting(draft_, dialect, key, value);
     settle_pending(draft_, dialect, document_);
     apply(dialect);
-    if (!judge().found_problems()) follow(out_, dialect);
-    if (!judge().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
+    if (!diagnostics().found_problems()) follow(out_, dialect);
+    if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
     follow(out_, dialect_table("rules"));
     check_values(out_);
-    if (!judge().found_problems()) describe_start(dialect);
+    if (!diagnostics().found_problems()) describe_start(dialect);
     return std::move(out_);
   }
 
  private:
-  Judge& judge() { return out_.judge; }
+  Diagnostics& diagnostics() { return out_.diagnostics; }
 
   const DialectTable& choose_dialect(const Overrides& overrides) {
     Json probe = document_.value;
@@ -84,7 +84,8 @@ class Loading {
     if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
     by_roles = false;
     if (!out_.given("completion_only_loss")) out_.value.data.completion_only_loss = true;
-    judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
+    diagnostics().note({},
+                       "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }
 
   /// The first line of a run: the dialect and the defaults in use.
@@ -94,18 +95,18 @@ class Loading {
     known["values"] = values_json(out_.value);
     known.update({{"document", document_.name}, {"dialect", dialect.name}, {"about", dialect.text("about")}});
     known.update({{"told", common.object("told")}, {"told_of_adapters", common.object("told_of_adapters")}});
-    judge().begin(filled(common.text("start"), known));
+    diagnostics().begin(filled(common.text("start"), known));
   }
 
   ConfigDocument document_;
   ResolvedConfig out_;
-  Draft draft_{.judge = out_.judge};
+  Draft draft_{.diagnostics = out_.diagnostics};
 };
 
 ResolvedConfig without_problems(ConfigDocument document, const Overrides& overrides) {
   const std::string name = document.name;
   ResolvedConfig config = Loading(std::move(document)).run(overrides);
-  if (config.judge.found_problems()) fail_with(config.judge.problems(), name);
+  if (config.diagnostics.found_problems()) fail_with(config.diagnostics.problems(), name);
   return config;
 }
 
@@ -122,7 +123,7 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
     ResolvedConfig config = Loading(read_config_document(file)).run(overrides);
-    return {.config = config, .problems = config.judge.problems()};
+    return {.config = config, .problems = config.diagnostics.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};
   }
@@ -145,9 +146,9 @@ Json resolved_json(const ResolvedConfig& config) {
     values[key] = {{"value", written_value(key, value)}, {"origin", config.origin.at(key)}};
   return {{"dialect", config.dialect},
           {"values", std::move(values)},
-          {"ignored", config.judge.ignored()},
-          {"notes", config.judge.notes()},
-          {"warnings", config.judge.warnings()}};
+          {"ignored", config.diagnostics.ignored()},
+          {"notes", config.diagnostics.notes()},
+          {"warnings", config.diagnostics.warnings()}};
 }
 
 OptimizerOptions optimizer_options(const TrainingSection& t) {

@@ -20,7 +20,7 @@ struct ResolvedConfig {
   Config value;
   std::string dialect;                        ///< its name in `dialects()`
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
-  Judge judge;                                ///< what is said of it: the dialect, keys that are ignored, ...
+  Diagnostics diagnostics;                    ///< what is said of it: the dialect, keys that are ignored, ...
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {

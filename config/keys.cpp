@@ -45,9 +45,9 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names) {
+std::string hint(const Diagnostics& diagnostics, std::string_view word, std::span<const std::string_view> names) {
   constexpr std::size_t kMaxHints = 20;
-  return judge.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
+  return diagnostics.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
 }
 
 std::vector<std::string_view> known_keys() {

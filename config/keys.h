@@ -27,8 +27,8 @@ std::vector<std::string_view> known_keys();
 /// Whether the name is a config key or an alias of one.
 bool is_config_key(std::string_view key);
 
-/// What an unknown key may be meant for, as `nearest`, while a judge has few problems: each takes a look at all names.
-std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names);
+/// What an unknown key may be meant for, as `nearest`, while there are few problems (each lookup compares all names).
+std::string hint(const Diagnostics& diagnostics, std::string_view word, std::span<const std::string_view> names);
 /// The most similar of `names`, or empty when none is similar (Damerau-Levenshtein distance of a third of the length).
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names);
 

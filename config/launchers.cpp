@@ -57,10 +57,11 @@ class Launcher {
     try {
       const ConfigDocument document = read_config_document(*file);
       if (document.value.is_object()) return read_object(document, without_comments(document.value), "");
-      draft_.judge.problem(document.name, fmt::format("a configuration of {} is an object of keys and values, not {}",
-                                                      table_.text("about"), show(document.value)));
+      draft_.diagnostics.problem(document.name,
+                                 fmt::format("a configuration of {} is an object of keys and values, not {}",
+                                             table_.text("about"), show(document.value)));
     } catch (const Error& e) {  // one problem among others
-      draft_.judge.problem(e.text());
+      draft_.diagnostics.problem(e.text());
     }
   }
 
@@ -175,9 +176,9 @@ class Launcher {
       if (!says_nothing(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
       return;
     }
-    const std::string near = hint(draft_.judge, key, known);
-    draft_.judge.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
-                         near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = hint(draft_.diagnostics, key, known);
+    draft_.diagnostics.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
+                               near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
   }
 
   /// Once for all keys of a file.
@@ -191,10 +192,10 @@ class Launcher {
       remark.text = why;
     }
     const std::size_t all = ignored_.size();
-    draft_.judge.note(name,
-                      fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
-                                  all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
-    for (Remark& remark : ignored_) draft_.judge.say(std::move(remark));
+    draft_.diagnostics.note(
+        name, fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
+                          all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
+    for (Remark& remark : ignored_) draft_.diagnostics.say(std::move(remark));
   }
 
   /// Settings that wait for others.

@@ -133,15 +133,15 @@ class SettingReader {
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(const std::string& name, const Setting& raw) {
     const std::string key(canonical_key(name));
-    if (raw.overrides()) draft_.judge.retract(key);
+    if (raw.overrides()) draft_.diagnostics.retract(key);
     if (const KeyRow* own = row_in(dialect_, name)) return take_row(*own, raw);
     if (const KeyRow* row = row_in(common_table(), key)) return take_row(*row, raw);
     if (find_field(key)) return add(key, raw);
-    const std::string near = hint(draft_.judge, name, known_keys());
-    draft_.judge.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
-                         near.empty()   ? "qtrain config lists all keys"
-                         : near == name ? "it is a key of another dialect: see docs/config.md"
-                                        : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = hint(draft_.diagnostics, name, known_keys());
+    draft_.diagnostics.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
+                               near.empty()   ? "qtrain config lists all keys"
+                               : near == name ? "it is a key of another dialect: see docs/config.md"
+                                              : fmt::format("did you mean \"{}\"?", near));
   }
 
   /// The row that says what a key means; one of ours means itself unless it is translated.
@@ -155,13 +155,13 @@ class SettingReader {
     if (!row.is_translated()) return ignore(row, raw);
     const Translation made = translate(row, raw.value);
     if (!made.problem.empty())
-      draft_.judge.say({.level = RemarkLevel::problem,
-                        .origin = raw.place,
-                        .text = fmt::format("\"{}\": {}", raw.written, made.problem),
-                        .remedy = row.remedy,
-                        .key = canonical(raw.written)});
+      draft_.diagnostics.say({.level = RemarkLevel::problem,
+                              .origin = raw.place,
+                              .text = fmt::format("\"{}\": {}", raw.written, made.problem),
+                              .remedy = row.remedy,
+                              .key = canonical(raw.written)});
     for (const std::string& remark : made.remarks)
-      draft_.judge.say(
+      draft_.diagnostics.say(
           {.origin = raw.place, .text = fmt::format("\"{}\": {}", raw.written, remark), .key = canonical(raw.written)});
     for (const auto& [target, value] : made.settings) {
       const KeyRow* other = row_in(common_table(), target);
@@ -185,7 +185,7 @@ class SettingReader {
       remark.ignored = raw.written;
       remark.value = raw.value;
     }
-    draft_.judge.say(std::move(remark));
+    draft_.diagnostics.say(std::move(remark));
   }
 
   /// Adds a setting unless the same document already gave the key another value.
@@ -208,7 +208,7 @@ class SettingReader {
 
 /// Takes back what a file says of a key.
 void forget(Draft& draft, const std::string& name) {
-  draft.judge.retract(canonical(name));
+  draft.diagnostics.retract(canonical(name));
   std::erase_if(draft.settings, [&, key = canonical_key(name)](const auto& setting) {
     return setting.first == key || setting.second.written == name;
   });
@@ -233,7 +233,7 @@ void make_room(Draft& draft, const std::string& name, const Settings& over) {
       written.insert(setting.written);
   }
   for (const std::string& old : written)
-    if (canonical(old) != canonical_key(name)) draft.judge.retract(canonical(old));
+    if (canonical(old) != canonical_key(name)) draft.diagnostics.retract(canonical(old));
   std::erase_if(draft.settings, [&](const auto& setting) {
     return !setting.second.overrides() && written.contains(setting.second.written);
   });

@@ -7,7 +7,7 @@
 #include "core/formats/json.h"
 #include "core/log.h"
 
-/// What is said of a config: one judge collects it while the config is read, and each remark is said once.
+/// Remarks about a config. Diagnostics collects them while the config is read, and each is printed once.
 namespace qtrain {
 
 enum class RemarkLevel : std::uint8_t {
@@ -27,7 +27,7 @@ struct Remark {
   Json value = {};           ///< its value
 };
 
-class Judge {
+class Diagnostics {
  public:
   void say(Remark remark);
   void note(std::string origin, std::string text) { say({.origin = std::move(origin), .text = std::move(text)}); }

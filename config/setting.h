@@ -27,7 +27,7 @@ inline constexpr char kPending = '~';
 
 /// The settings of a config while they are put together, with what is to be said about them.
 struct Draft {
-  Judge& judge;
+  Diagnostics& diagnostics;
   Settings settings = {};
   std::filesystem::path folder = {};  ///< of the config file
   std::string adapter_class = {};     ///< whose names of adapter keys are used, those of the file first
@@ -44,10 +44,10 @@ struct Draft {
   }
   /// Says of a setting what stands behind its name: " is 3", ": no such file".
   void note(const Setting& about, const std::string& text) const {
-    judge.note(about.place, '"' + about.written + '"' + text);
+    diagnostics.note(about.place, '"' + about.written + '"' + text);
   }
   void problem(const Setting& about, const std::string& text, std::string remedy = {}) const {
-    judge.problem(about.place, '"' + about.written + '"' + text, std::move(remedy));
+    diagnostics.problem(about.place, '"' + about.written + '"' + text, std::move(remedy));
   }
   /// Adds a setting unless the key is set already.
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }

@@ -85,16 +85,16 @@ void add_names(Json& names, const Json& given, const char* part) {
 std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
                                       const std::string& name) {
   if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
-    draft.judge.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
-                        "data sets are local files: name one");
+    draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
+                              "data sets are local files: name one");
     return std::nullopt;
   }
   for (const auto& [member, why] : dialect_table("llamafactory").object("registry").at("refused").items())
     if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
-      draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
+      draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
   for (const auto& [column, why] : dialect_table("llamafactory").object("registry").at("refused_columns").items())
     if (names_one(entry.value("columns", Json::object()), column))
-      draft.judge.problem(registry.string(), fmt::format("\"{}\": the column {}", name, column), why);
+      draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": the column {}", name, column), why);
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
   const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
@@ -119,11 +119,11 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
 Json evaluation_source(Draft& draft, const Setting& names, const Json& source) {
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source.is_object() && source.contains(map)) {
-      draft.judge.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
+      draft.diagnostics.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
       return source;
     }
   if (source.is_string()) return source;
-  draft.judge.note(names.place, "of evaluation rows all columns count that the program knows");
+  draft.diagnostics.note(names.place, "of evaluation rows all columns count that the program knows");
   return source.at("path");
 }
 

@@ -101,7 +101,7 @@ std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedCon
   const Json values = values_json(config.value);
   for (const auto& [key, is] : values.items()) {
     const auto was = run.value(key);
-    if (!was || !decides_result(key) || run.had_no_effect(key) || config.judge.ignores(key)) continue;
+    if (!was || !decides_result(key) || run.had_no_effect(key) || config.diagnostics.ignores(key)) continue;
     if (key == "eval_split" && !config.value.data.eval_dataset_name.empty()) continue;  // other rows are measured on
     const bool names = std::ranges::find(kKeysOfNames, key) != std::end(kKeysOfNames);
     if (names ? run.same_names(*was, is) : comparable_value(key, *was) == comparable_value(key, is)) continue;

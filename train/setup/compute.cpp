@@ -76,7 +76,8 @@ void remark_on_device(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
   if (t.fp16) no_effect(config, "fp16", "it is about GPUs, a processor computes in float32");
-  if (t.tf32.value_or(false) && !config.judge.ignores("tf32")) no_effect(config, "tf32", "it is about GEMMs on a GPU");
+  if (t.tf32.value_or(false) && !config.diagnostics.ignores("tf32"))
+    no_effect(config, "tf32", "it is about GEMMs on a GPU");
   if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
   if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
   if (t.weight_offload) no_effect(config, "weight_offload", "it is about a GPU's memory");
