@@ -122,7 +122,7 @@ void judge_adapter(ResolvedConfig& config) {
   if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
   std::vector<std::string> keys;
   for (const Field& f : fields())
-    if (f.section == "LoRA" && config.given(f.name) && !says_nothing(f.read(c))) keys.push_back(f.name);
+    if (f.section == "LoRA" && config.given(f.name) && !is_unset(f.read(c))) keys.push_back(f.name);
   if (keys.empty()) return;
   for (const std::string& key : keys) {
     Remark ignored = ignored_key(config, key, "use_peft is not true");

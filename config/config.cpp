@@ -133,7 +133,7 @@ namespace {
 
 // Names within objects of ours are those of columns, layers and the like, and no secrets.
 Json written_value(std::string_view key, const Json& value) {
-  if (is_secret_key(key)) return says_nothing(value) ? value : Json(kRedacted);
+  if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
   return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;
 }
 

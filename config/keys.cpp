@@ -70,7 +70,7 @@ bool is_config_key(std::string_view key) {
   return find_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
-bool says_nothing(const Json& value) {
+bool is_unset(const Json& value) {
   for (const Json& nothing : {Json(), Json(false), Json(0), Json(""), Json("none"), Json("auto")})
     if (value == nothing) return true;
   return value.is_structured() && value.empty();
@@ -86,7 +86,7 @@ std::string show(const Json& value) {
 }
 
 std::string show(std::string_view key, const Json& value) {
-  return is_secret_key(key) && !says_nothing(value) ? std::string(kRedacted) : show(value);
+  return is_secret_key(key) && !is_unset(value) ? std::string(kRedacted) : show(value);
 }
 
 bool is_secret_key(std::string_view key) {

@@ -15,7 +15,7 @@ std::string_view canonical_key(std::string_view name);
 std::vector<std::string_view> field_names();
 
 /// Whether a value leaves things as they are: null, false, 0, "", "none", "auto", {} and [].
-bool says_nothing(const Json& value);
+bool is_unset(const Json& value);
 /// The JSON text of a value for messages: short, valid UTF-8, and without secrets (core/secrets.h).
 std::string show(const Json& value);
 /// The same of the value that a key has, which is named as it was written: "hub.token".

@@ -45,7 +45,7 @@ class Launcher {
 
   /// The object that a setting is, or the file that it names; keys that were ignored are then told once.
   void read(const Setting& setting, const ConfigDocument& config) {
-    if (says_nothing(setting.value)) return;
+    if (is_unset(setting.value)) return;
     if (setting.value.is_object()) return read_object(config, setting.value, setting.written + ".");
     if (!setting.value.is_string())
       return draft_.problem(setting, " expected a file or an object, got " + show(setting.value));
@@ -128,7 +128,7 @@ class Launcher {
     if (row->is_translated()) return leaf.value == "auto" ? void() : take_row(*row, leaf);
     if (row->status == KeyStatus::ignored) return row->reason.empty() ? void() : ignore(leaf);
     const bool decides = row->name.ends_with('*') || key == row->name || key == row->name + ".enabled";
-    if (decides && !says_nothing(leaf.value)) refuse(leaf, row->reason);
+    if (decides && !is_unset(leaf.value)) refuse(leaf, row->reason);
   }
 
   void take_row(const KeyRow& row, const Setting& leaf) {
@@ -166,14 +166,14 @@ class Launcher {
   }
 
   void ignore(const Setting& leaf) {
-    if (!says_nothing(plain(leaf.value)))
+    if (!is_unset(plain(leaf.value)))
       ignored_.push_back(
           {.level = RemarkLevel::silent, .origin = leaf.place, .ignored = leaf.written, .value = leaf.value});
   }
 
   void unknown(const std::string& key, const Setting& leaf, const std::vector<std::string_view>& known) {
     if (std::ranges::any_of(known, [&](std::string_view name) { return holds(key, name); })) {
-      if (!says_nothing(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
+      if (!is_unset(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
       return;
     }
     const std::string near = hint(draft_.diagnostics, key, known);
@@ -238,7 +238,7 @@ class Launcher {
 
   void warmup_steps(const Setting& leaf) {
     const Setting* ratio = draft_.find("warmup_ratio");
-    if (!ratio || says_nothing(ratio->value)) return set("warmup_steps", leaf, leaf.value);
+    if (!ratio || is_unset(ratio->value)) return set("warmup_steps", leaf, leaf.value);
     differ(leaf, *ratio, "use \"auto\", or remove the latter");
   }
 
@@ -313,7 +313,7 @@ void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
   }
   if (const Setting* s = draft.find("~deepspeed")) Launcher(draft, "deepspeed").read(*s, config);
   const Setting *words = draft.find("~fsdp"), *options = draft.find("~fsdp_config");
-  const bool on = words && !says_nothing(words->value), configured = options && !says_nothing(options->value);
+  const bool on = words && !is_unset(words->value), configured = options && !is_unset(options->value);
   if (on && configured) Launcher(draft, "fsdp").read(*options, config);
   if (on) Launcher(draft, "fsdp").read_words(*words);
   if (!on && configured) draft.note(*options, " has no effect without fsdp");

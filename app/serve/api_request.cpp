@@ -85,7 +85,7 @@ void require_known(const Json& body, Endpoint endpoint) {
               .param = name});
     }
     const auto key = std::ranges::find(kKeys, name, &KnownKey::name);
-    if (key->kind == Key::unsupported && !says_nothing(value) && !(name == "best_of" && value == 1))
+    if (key->kind == Key::unsupported && !is_unset(value) && !(name == "best_of" && value == 1))
       refuse({.message = fmt::format("\"{}\" is not supported: leave it out", name), .param = name});
   }
 }
