@@ -25,7 +25,7 @@ enum class OnResume : std::uint8_t {
   rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
   saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
   update,   ///< how the steps to come update the weights: a change that people make on purpose, which one line says
-  told,     ///< the same of what the weights do not depend on, or only by rounding
+  note,     ///< like update, for keys that change the weights at most by rounding
   silent,   ///< results do not depend on it
 };
 
