@@ -37,13 +37,13 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// Its end, once it has come; reads its last words.
+  /// How the process ended, or nothing while it runs. Reads its final error.
   std::optional<ChildEnd> poll();
   void send(int signal) const;
   /// The reading end of its stderr; below 0 where that is shared.
   int messages() const { return messages_.get(); }
-  /// All that it has said to this process alone (leave_last_words).
-  const std::string& last_words() const { return last_words_; }
+  /// What the process has sent to this one (send_final_error).
+  const std::string& final_error() const { return final_error_; }
   /// A number that changes while it writes to files; nothing where that cannot be known. Waiting for a disk counts.
   std::optional<std::uint64_t> written();
 
@@ -53,7 +53,7 @@ class Child {
   pid_t pid_ = -1;
   std::optional<ChildEnd> end_;
   Descriptor messages_, words_;
-  std::string last_words_ = {};
+  std::string final_error_ = {};
   std::uint64_t disk_waits_ = 0;  ///< that were seen
 };
 
