@@ -44,16 +44,16 @@ bool applies(const Json& rule, const Json& values) {
          !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
 }
 
-/// Checks of values: what they say has the place of a key.
+/// Checks of values. Every remark gets the place of a key.
 struct Checks {
   const ResolvedConfig& config;
   Diagnostics& diagnostics;
-  Json facts = Json::object();  ///< that rules know beside the values
+  Json facts = Json::object();  ///< that rules can use in addition to the values
 
   void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
     if (!claim.holds) diagnostics.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
-  /// What a part of rules.yaml says; what are no problems, of keys that were given.
+  /// Applies a part of rules.yaml. Remarks that are no problems are made only about keys that were given.
   void of_rules(std::string_view part, RemarkLevel level) {
     Json values = known_values(config);
     values.update(facts);
@@ -73,7 +73,7 @@ struct Checks {
       }
     }
   }
-  /// What another part of the program checks itself, by the key that its error names, or by the one given.
+  /// Runs a check of another part of the program; its error gets the place of the key that it names, or of `key`.
   void of_part(const std::function<void()>& part, const std::string& key = {}) {
     try {
       part();
@@ -105,7 +105,7 @@ void check_quantization(Checks& c) {
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
-/// Whether there is an optimizer of that name is asked where a run needs it.
+/// Whether the optimizer exists is checked in `unsupported`.
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
   if (find_optimizer(options.name)->rule.empty()) return;
@@ -116,7 +116,7 @@ void check_optimizer(Checks& c) {
             "leave it out, or train all weights (use_peft false)");
 }
 
-// What is switched off in so many words needs no remark: dumps of all arguments have the rest too.
+// Keys that are switched off explicitly need no remark: dumps of all arguments contain the rest too.
 void judge_adapter(ResolvedConfig& config) {
   const Config& c = config.value;
   if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
@@ -136,7 +136,7 @@ void judge_adapter(ResolvedConfig& config) {
                            fmt::join(keys, ", "))});
 }
 
-/// Combinations of values that mean nothing.
+/// Contradictory combinations of values.
 void check_contradictions(Checks& checks) {
   const Config& config = checks.config.value;
   checks.of_rules("refused", RemarkLevel::problem);

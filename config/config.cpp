@@ -17,8 +17,8 @@
 namespace qtrain {
 namespace {
 
-/// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once, and keys
-/// that have one keep their defaults. Throws for a document that is no config.
+/// Turns the text of a config into a ResolvedConfig. Problems are collected and reported together; their keys keep
+/// their defaults. Throws for a document that is not a config.
 class Loading {
  public:
   explicit Loading(ConfigDocument document) : document_(std::move(document)) {}
@@ -74,7 +74,7 @@ class Loading {
     }
   }
 
-  /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.
+  /// Without a chat template in the model's folder, rows have no roles, and completion_only_loss marks the answers.
   void tell_answers_apart() {
     const ModelSection& m = out_.value.model;
     bool& by_roles = out_.value.data.assistant_only_loss;
@@ -131,7 +131,7 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
 
 namespace {
 
-// Names within objects of ours are those of columns, layers and the like, and no secrets.
+// Names within our own objects are those of columns, layers and the like, not of secrets.
 Json written_value(std::string_view key, const Json& value) {
   if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
   return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;

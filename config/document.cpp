@@ -53,7 +53,7 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
   try {
     refuse_weights(file);
     return parse_config_document(read_text(file, kMaxConfigBytes), file.string());
-  } catch (const Error& e) {  // a config that cannot be read is a wrong use
+  } catch (const Error& e) {  // an unreadable config is a usage error
     fail(ErrorKind::usage, e.text());
   }
 }
@@ -70,7 +70,7 @@ void require_config(const ConfigDocument& document) {
         fail(ErrorKind::usage, {.cause = fmt::format("this is {} (\"{}\")", what, key.get<std::string>()),
                                 .place = document.name,
                                 .remedy = form.at("remedy")});
-  for (const auto& [key, value] : keys.items())  // adapters that were trained have base_model_name_or_path too
+  for (const auto& [key, value] : keys.items())  // adapter_config.json has base_model_name_or_path too
     if (key != "base_model_name_or_path" && foreign.lists("configs", canonical_key(key))) return;
   for (const auto& [what, file] : foreign.object("files").items()) {
     const auto held = std::ranges::count_if(file.at("keys"), [&](const Json& key) { return keys.contains(key); });
@@ -80,7 +80,7 @@ void require_config(const ConfigDocument& document) {
     if (held + objects < 2) continue;
     const auto key = file.at("named_by").get<std::string>();
     const std::string folder = std::filesystem::path(document.name).parent_path();
-    const bool whole = key.ends_with("_path");  // the folder is named, not the file
+    const bool whole = key.ends_with("_path");  // configs name the folder, not the file
     fail(ErrorKind::usage,
          {.cause = fmt::format("this is {}, which does not say what is trained on what", what),
           .place = document.name,

@@ -13,16 +13,16 @@
 #include "config/yaml.h"
 #include "optim/table.h"
 
-/// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
+/// Reads the configurations of DeepSpeed, FSDP and accelerate by their tables.
 namespace qtrain {
 namespace {
 
-/// Whether a dotted key is a member of this one.
+/// Whether a dotted key is below `part`.
 bool holds(std::string_view part, std::string_view key) {
   return key.size() > part.size() && key.starts_with(part) && key[part.size()] == '.';
 }
 
-/// The row of a key, or of a part that it is in.
+/// The row of a key, or of a part that contains it.
 const KeyRow* row_of(const DialectTable& table, std::string_view key) {
   if (const KeyRow* row = table.find(key)) return row;
   const auto at =
@@ -30,7 +30,7 @@ const KeyRow* row_of(const DialectTable& table, std::string_view key) {
   return at == table.rows.end() ? nullptr : &*at;
 }
 
-/// The value without regard to the case of letters, and with true and false as such.
+/// The value with text in lower case, and "true" and "false" as booleans.
 Json plain(const Json& value) {
   if (!value.is_string()) return value;
   std::string lower = value.get<std::string>();
@@ -38,12 +38,12 @@ Json plain(const Json& value) {
   return yaml_plain_value(lower);
 }
 
-/// Reads the configuration of a launcher by its table: what it sets has to be what the config gives, if it does.
+/// Reads the configuration of a launcher by its table. Its settings must agree with those that the config gives.
 class Launcher {
  public:
   Launcher(Draft& draft, std::string_view table) : draft_(draft), table_(dialect_table(table)) {}
 
-  /// The object that a setting is, or the file that it names; keys that were ignored are then told once.
+  /// Reads the object in a setting, or the file that it names, and then reports all ignored keys in one note.
   void read(const Setting& setting, const ConfigDocument& config) {
     if (is_unset(setting.value)) return;
     if (setting.value.is_object()) return read_object(config, setting.value, setting.written + ".");
@@ -65,7 +65,7 @@ class Launcher {
     }
   }
 
-  /// The words of `fsdp` as it was written before it became a switch.
+  /// The words that `fsdp` took before it became a switch.
   void read_words(const Setting& chosen) {
     for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
       std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
@@ -76,7 +76,7 @@ class Launcher {
     }
   }
 
-  /// The name of a file that trl has; false: it is none.
+  /// Reads one of trl's own accelerate files by its name. Returns false if it is none.
   bool read_preset(const Setting& chosen) {
     const KeyRow& row = *table_.find("~preset");
     if (!chosen.value.is_string() || !row.meaning(chosen.value)) return false;
@@ -85,7 +85,7 @@ class Launcher {
   }
 
  private:
-  /// Unless the options say otherwise.
+  /// Sets full sharding unless the options say otherwise.
   void shard_fully(const Setting& chosen) {
     if (!draft_.find("zero_stage")) draft_.offer("zero_stage", chosen.with(3));
   }
@@ -96,11 +96,11 @@ class Launcher {
     tell_ignored(document.name);
   }
 
-  /// What stands before a value: the path of the object in its document and the key in the object, with dots behind.
+  /// Prefixes of a value: the path of its object in the document and its key within the part, each with a trailing dot.
   struct LeafPath {
     std::string object, key;
   };
-  /// Takes every value in an object that is none itself.
+  /// Visits every leaf value of an object.
   void read_members(const ConfigDocument& document, const Json& object, const LeafPath& path) {
     for (const auto& [name, value] : object.items()) {
       const std::string key = path.key + name, written = path.object + key;
@@ -114,7 +114,7 @@ class Launcher {
     }
   }
 
-  /// One value as its row says. Some keys of accelerate are those of another table.
+  /// Applies the row of one value. Some keys of accelerate belong to another table.
   void take(const DialectTable& table, const std::string& key, const Setting& leaf) {
     constexpr std::string_view kFsdp = "fsdp_config.", kPrefix = "fsdp_";
     if (const auto name = table.object("deepspeed").find(key); name != table.object("deepspeed").end())
@@ -139,7 +139,7 @@ class Launcher {
     for (const auto& [key, value] : made.settings) set(key, leaf, value);
   }
 
-  /// Names of one optimizer that differ in how it is computed do not contradict each other.
+  /// Names of one optimizer that differ only in implementation do not contradict each other.
   void set(const std::string& key, const Setting& leaf, const Json& value) {
     const Setting* given = draft_.find(key);
     if (!given) return draft_.offer(key, leaf.with(value));
@@ -181,7 +181,7 @@ class Launcher {
                                near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
   }
 
-  /// Once for all keys of a file.
+  /// Reports all ignored keys of a file in one note.
   void tell_ignored(const std::string& name) {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
@@ -198,7 +198,7 @@ class Launcher {
     for (Remark& remark : ignored_) draft_.diagnostics.say(std::move(remark));
   }
 
-  /// Settings that wait for others.
+  /// Pending settings, which depend on others.
   void settle() {
     const auto pending = [&](const char* key, void (Launcher::*settle)(const Setting&)) {
       if (const auto found = draft_.settings.extract(key); found) (this->*settle)(found.mapped());
@@ -214,7 +214,7 @@ class Launcher {
     pending("~fsdp_checkpointing", &Launcher::checkpointing);
   }
 
-  /// As in transformers, the switch of FSDP alone turns recomputation on, and both together are an error.
+  /// As in transformers, FSDP's own switch turns recomputation on, and giving both is an error.
   void checkpointing(const Setting& leaf) {
     const Setting* given = draft_.find("gradient_checkpointing");
     if (!given || given->value.is_null() || (given->value == false && !given->overrides())) {
@@ -257,7 +257,7 @@ class Launcher {
     draft_.note(leaf, ": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear");
   }
 
-  /// As in transformers, the arguments of the training win.
+  /// As in transformers, training arguments take precedence.
   void precision(const Setting& leaf) {
     for (const char* key : {"bf16", "fp16"}) {
       const Setting* given = draft_.find(key);
@@ -278,8 +278,8 @@ class Launcher {
                                   show(leaf.value), ranks ? show(ranks->value) : "1"));
   }
 
-  /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
-  /// Devices that share their rows count as one.
+  /// In DeepSpeed train_batch_size = micro-batch x accumulation x devices, and a missing factor is derived. Devices
+  /// that share rows count as one.
   void batch(const Setting& leaf) {
     if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
     const double total = leaf.value.get<double>(), micro = draft_.positive("per_device_train_batch_size").value_or(0),
