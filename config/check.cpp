@@ -93,15 +93,15 @@ void check_sources(Checks& c) {
   };
   const auto all = std::ssize(sources), fractions = with(&DataSource::fraction), weights = with(&DataSource::weight);
   c.require((fractions == 0 || fractions == all) && (weights == 0 || weights == all), "dataset_mixture",
-            "some sources have a fraction or a weight, and others have none", "give it to all");
+            "some sources have a fraction or a weight, but others have none", "give it to all");
   c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
-            "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
+            "weights have no effect when sources are concatenated", "remove mix_strategy, or the weights");
 }
 
 void check_quantization(Checks& c) {
   for (const std::string& name : c.config.value.quant.llm_int8_skip_modules)
     c.require(is_module_name(name), "llm_int8_skip_modules",
-              fmt::format("llm_int8_skip_modules: \"{}\" is not a name of a module", name),
+              fmt::format("llm_int8_skip_modules: \"{}\" is not a module name", name),
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
@@ -112,8 +112,8 @@ void check_optimizer(Checks& c) {
   make_rule(options);
   const Config& config = c.config.value;
   c.require(!trains_bf16(options) || !(config.lora.use_peft || config.model.adapter_name_or_path), "optim_args",
-            "stochastic_rounding is about trained weights in bfloat16, and an adapter is float32",
-            "leave it out, or train all weights (use_peft false)");
+            "stochastic_rounding applies to bfloat16 weights, but an adapter is float32",
+            "remove it, or train all weights (use_peft false)");
 }
 
 // Keys that are switched off explicitly need no remark: dumps of all arguments contain the rest too.

@@ -84,8 +84,8 @@ class Loading {
     if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
     by_roles = false;
     if (!out_.given("completion_only_loss")) out_.value.data.completion_only_loss = true;
-    diagnostics().note({},
-                       "the model's folder has no chat template: rows become plain text, the loss is on completions");
+    diagnostics().note(
+        {}, "the model's folder has no chat template: rows become plain text, and the loss is computed on completions");
   }
 
   /// The first line of a run: the dialect and the defaults in use.

@@ -186,8 +186,8 @@ struct DatasetList {
       std::vector<std::string> shown;
       for (const Json& split : wanted) shown.push_back(split.is_null() ? "none" : show(split));
       return problem(
-          fmt::format("evaluation rows have one split (dataset_test_split), and these sources have several: {}; "
-                      "give them the same one, or name the files of each instead of folders, without parts",
+          fmt::format("evaluation rows have one split (dataset_test_split), but these sources have several: {}; give "
+                      "all the same one, or name files instead of folders, without parts",
                       fmt::join(shown, ", ")));
     }
     if (wanted.empty())  // only files: the split has no effect but is shown
@@ -202,8 +202,8 @@ struct DatasetList {
     if (named == formats.end()) return;
     if (std::any_of(formats.begin(), formats.end(), [&](const Json& other) { return other != *named; }))
       return problem(
-          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it "
-                      "beside datasets, not in them",
+          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it next to "
+                      "datasets, not in them",
                       show("chat_template", *named)));
     const Translation made = translate(*dialect_table("axolotl").find("chat_template"), *named);
     out.settings.insert(out.settings.end(), made.settings.begin(), made.settings.end());

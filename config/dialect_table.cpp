@@ -186,7 +186,7 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
   if (const auto it = document.find("dialect"); it != document.end() && it->is_string()) {
     const auto at = std::ranges::find(dialects(), it->get<std::string>(), &DialectTable::name);
     if (at != dialects().end()) return **at;
-    fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect {}", show(*it)),
+    fail(ErrorKind::usage, {.cause = fmt::format("unknown config dialect {}", show(*it)),
                             .place = "dialect",
                             .remedy = fmt::format("choose one of {}", dialect_names())});
   }
@@ -197,7 +197,7 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
                                claims[0].keys[0], claims[0].dialect->name, claims[1].keys[0], claims[1].dialect->name),
           .place = std::string(name),
           .remedy =
-              fmt::format("use the names of one dialect, or say which with \"dialect\": one of {}", dialect_names())});
+              fmt::format("use the names of one dialect, or name it with \"dialect\": one of {}", dialect_names())});
   if (!claims.empty()) return *claims[0].dialect;
   if (!document.contains("model_name_or_path"))
     for (const DialectTable* d : dialects())

@@ -61,7 +61,7 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
 void require_config(const ConfigDocument& document) {
   const Json& keys = document.value;
   if (!keys.is_object())
-    fail(ErrorKind::usage, {.cause = fmt::format("a config is an object of keys and values, not {}", show(keys)),
+    fail(ErrorKind::usage, {.cause = fmt::format("a config must be an object of keys and values, not {}", show(keys)),
                             .place = document.name});
   const DialectTable& foreign = dialect_table("foreign_files");
   for (const auto& [what, form] : foreign.object("forms").items())
@@ -82,7 +82,7 @@ void require_config(const ConfigDocument& document) {
     const std::string folder = std::filesystem::path(document.name).parent_path();
     const bool whole = key.ends_with("_path");  // configs name the folder, not the file
     fail(ErrorKind::usage,
-         {.cause = fmt::format("this is {}, which does not say what is trained on what", what),
+         {.cause = fmt::format("this is {}, which does not say which model to train on which data", what),
           .place = document.name,
           .remedy = fmt::format("write a config that names it: {{\"model_name_or_path\": ..., \"dataset_name\": ..., "
                                 "\"{}\": \"{}\"}}",

@@ -53,12 +53,12 @@ class Launcher {
     const auto file = draft_.named_file(name);
     if (!file)
       return draft_.problem(setting, fmt::format(": no such file \"{}\"", name),
-                            "paths are looked for as they stand and beside the config");
+                            "paths are relative to the current folder or to the config");
     try {
       const ConfigDocument document = read_config_document(*file);
       if (document.value.is_object()) return read_object(document, without_comments(document.value), "");
       draft_.diagnostics.problem(document.name,
-                                 fmt::format("a configuration of {} is an object of keys and values, not {}",
+                                 fmt::format("a configuration of {} must be an object of keys and values, not {}",
                                              table_.text("about"), show(document.value)));
     } catch (const Error& e) {  // one problem among others
       draft_.diagnostics.problem(e.text());
@@ -149,8 +149,7 @@ class Launcher {
     };
     const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value));
     if (!same)
-      differ(leaf.with(value), *given,
-             "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
+      differ(leaf.with(value), *given, "make them equal, or set the former to \"auto\" or remove it to use the latter");
   }
 
   void differ(const Setting& leaf, const Setting& given, std::string remedy) {
@@ -244,17 +243,17 @@ class Launcher {
 
   void total_steps(const Setting& leaf) {
     if (draft_.find("max_steps")) return set("max_steps", leaf, leaf.value);
-    refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
+    refuse(leaf, "the number of steps depends on the rows", "use \"auto\", or set max_steps");
   }
 
   void warmup_start(const Setting& leaf) {
     constexpr double kAlmostZero = 1e-7;
-    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up begins at 0", "use 0");
+    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up starts at 0", "use 0");
   }
 
   void warmup_kind(const Setting& leaf) {
     if (const auto kind = draft_.settings.extract("~warmup_type"); kind && kind.mapped().value == "linear") return;
-    draft_.note(leaf, ": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear");
+    draft_.note(leaf, ": warm-up is linear here; in DeepSpeed it is logarithmic unless warmup_type is linear");
   }
 
   /// As in transformers, training arguments take precedence.
@@ -273,8 +272,8 @@ class Launcher {
   void processes(const Setting& leaf) {
     const Setting* ranks = draft_.find("nproc");
     if (!leaf.value.is_number_integer() || leaf.value <= 1 || (ranks && ranks->value == leaf.value)) return;
-    draft_.note(leaf, fmt::format(" is {} there and nproc {} here: an update sees fewer rows; "
-                                  "gradient_accumulation_steps makes up for it",
+    draft_.note(leaf, fmt::format(" is {} there and nproc {} here: an update has fewer rows; increase "
+                                  "gradient_accumulation_steps to compensate",
                                   show(leaf.value), ranks ? show(ranks->value) : "1"));
   }
 
@@ -296,7 +295,7 @@ class Launcher {
                    fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc{} is {}",
                                show(leaf.value), sharing > 1 ? " / context_parallel_size" : "",
                                micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
-                   "use \"auto\", or numbers whose product it is");
+                   "use \"auto\", or make it the product of the others");
   }
 
   Draft& draft_;

@@ -38,8 +38,9 @@ void settle_batch(Draft& draft) {
     return draft.problem(*total, " and \"gradient_accumulation_steps\" are both given", "keep one of them");
   const double windows = rows.value_or(0) / micro;
   if (windows < 1 || windows != std::floor(windows))
-    return draft.problem(*total, fmt::format(" is {}: no multiple of micro_batch_size, {}", show(total->value), micro),
-                         "give gradient_accumulation_steps");
+    return draft.problem(
+        *total, fmt::format(" is {}, which is not a multiple of micro_batch_size, {}", show(total->value), micro),
+        "give gradient_accumulation_steps");
   draft.offer("gradient_accumulation_steps", total->with(static_cast<std::int64_t>(windows)));
 }
 
@@ -86,7 +87,7 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
                                       const std::string& name) {
   if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
     draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
-                              "data sets are local files: name one");
+                              "data sets are local files: give a file_name");
     return std::nullopt;
   }
   for (const auto& [member, why] : dialect_table("llamafactory").object("registry").at("refused").items())
@@ -119,11 +120,12 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
 Json evaluation_source(Draft& draft, const Setting& names, const Json& source) {
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source.is_object() && source.contains(map)) {
-      draft.diagnostics.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
+      draft.diagnostics.problem(names.place, "columns of evaluation rows cannot be renamed here",
+                                "rename the fields in the file");
       return source;
     }
   if (source.is_string()) return source;
-  draft.diagnostics.note(names.place, "of evaluation rows all columns count that the program knows");
+  draft.diagnostics.note(names.place, "evaluation rows use all columns that the program knows");
   return source.at("path");
 }
 
@@ -158,8 +160,9 @@ void settle_packed_length(Draft& draft, const DialectTable& dialect) {
   const Json most = length ? length->value : dialect.object("defaults").at("max_length");
   if (!most.is_number_integer() || most <= 1) return;  // reported elsewhere, or nothing to subtract
   const std::int64_t kept = most.get<std::int64_t>() - 1;
-  draft.note(*packing,
-             fmt::format(": rows have {} tokens at most, as LLaMA-Factory keeps one of cutoff_len for padding", kept));
+  draft.note(
+      *packing,
+      fmt::format(": rows have at most {} tokens, as LLaMA-Factory reserves one of cutoff_len for padding", kept));
   draft.settings["max_length"] = (length ? *length : *packing).with(kept);
 }
 
@@ -171,7 +174,7 @@ void settle_llamafactory(Draft& draft, const DialectTable& dialect) {
     draft.offer("lora_alpha", {fmt::format("2 x {}", rank->written), rank->place, 2 * rank->value.get<double>()});
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
-    draft.note(*most, " counts the rows of all data sets together");
+    draft.note(*most, " applies to all data sets together");
   if (const Setting* stage = draft.find("~stage")) {
     draft.offer("packing", stage->with(true));
     draft.offer("packing_strategy", stage->with("blocks"));
@@ -202,8 +205,8 @@ void settle_later_format(Draft& draft) {
   if (!named || !path) return;
   const bool of_sources = named->written == "datasets" || path->written == "datasets";
   if (of_sources && named->overrides() == path->overrides())
-    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, and a run has one", path->written),
-                  "name one of them");
+    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, but a run has only one", path->written),
+                  "keep one of them");
   draft.settings.erase(named->overrides() && !path->overrides() ? "chat_template_path" : "~chat_format");
 }
 
@@ -224,7 +227,7 @@ void settle_format(Draft& draft, const DialectTable& dialect) {
                          "put a chat_template.jinja into the model's folder, or name a file or another format with "
                          "chat_template_path");
   if (format.empty()) return;
-  draft.note(*named, fmt::format(": {}: the format of that name that this program has", show(named->value)));
+  draft.note(*named, fmt::format(": {}: using the built-in format of that name", show(named->value)));
   draft.offer("chat_template_path", named->with(format));
 }
 
@@ -235,7 +238,8 @@ void settle_alpaca(Draft& draft) {
   std::error_code ignored;
   if (!prompts || draft.find("chat_template_path") || draft.find("~chat_format")) return;
   if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
-  draft.note(*prompts, ": the model has no chat template: rows of type alpaca become prompts with ### Instruction");
+  draft.note(*prompts,
+             ": the model has no chat template: rows of type alpaca become prompts with ### Instruction headings");
   draft.settings["dataset_mixture"] = *prompts;
   draft.settings.erase("dataset_name");
 }

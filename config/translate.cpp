@@ -58,7 +58,7 @@ Translation special_tokens(const KeyRow&, const Json& v) {
     if (name == "eos_token" || name == "pad_token")
       out.settings.emplace_back(name, token);
     else
-      out.remarks.push_back(fmt::format("{} {} has no effect: it is that of the model's folder", name, show(token)));
+      out.remarks.push_back(fmt::format("{} {} has no effect: the model's folder decides", name, show(token)));
   }
   return out;
 }
@@ -84,13 +84,13 @@ Translation parallelism(const KeyRow&, const Json& v) {
     else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
       out.settings.emplace_back("~dp_shard_size", size);
     else if (name == "tp_size" && several)
-      tell("and ranks share rows or tokens only (cp_size)");
+      tell("but ranks can only share rows or tokens (cp_size)");
     else if (name == "sp_size" && several)
-      tell("and ranks share tokens by their keys alone: set cp_size to it, and sp_size to 1");
+      tell("but ranks share tokens by their keys only: set cp_size to it, and sp_size to 1");
     else if (!std::ranges::count(kNames, name)) {
       const std::string_view near = nearest(name, kNames);
-      tell(near.empty() ? "and there is no such size"
-                        : fmt::format("and there is no such size: did you mean {}?", near));
+      tell(near.empty() ? "but there is no such size"
+                        : fmt::format("but there is no such size: did you mean {}?", near));
     }
   }
   return out;

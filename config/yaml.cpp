@@ -49,7 +49,7 @@ class YamlReader {
     if (node.IsScalar()) return scalar(node);
     require_tag(node, {"", "?", "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}, "lists and mappings");
     if (std::ranges::any_of(open_, [&](const YAML::Node& around) { return around.is(node); }))
-      refuse_at(node, "an alias for something that it is a part of");
+      refuse_at(node, "an alias that contains itself");
     if (open_.size() >= kMaxYamlDepth) refuse_at(node, fmt::format("nested deeper than {} levels", kMaxYamlDepth));
     open_.push_back(node);
     Json made = node.IsMap() ? mapping(node, path) : Json::array();
@@ -68,7 +68,7 @@ class YamlReader {
 
   void require_tag(const YAML::Node& node, std::initializer_list<std::string_view> known, const char* what) const {
     if (std::ranges::find(known, node.Tag()) == known.end())
-      refuse_at(node, fmt::format("tag {} is not known", node.Tag()), fmt::format("write plain {}", what));
+      refuse_at(node, fmt::format("unknown tag {}", node.Tag()), fmt::format("write plain {}", what));
   }
 
   Json mapping(const YAML::Node& node, const std::string& path) {
@@ -77,8 +77,8 @@ class YamlReader {
     out.get_ref<Json::object_t&>().reserve(node.size());
     for (const auto& pair : node) {
       const YAML::Node &key = pair.first, &member = pair.second;
-      if (key.IsNull()) refuse_at(key, "a key without a name");
-      if (!key.IsScalar()) refuse_at(key, "a key has to be one word or text in quotes");
+      if (key.IsNull()) refuse_at(key, "a key is empty");
+      if (!key.IsScalar()) refuse_at(key, "a key must be a plain or quoted word");
       const std::string& name = key.Scalar();
       if (out.contains(name)) refuse_at(key, fmt::format("key \"{}\" is given twice", name));
       if (path.find("[]") == std::string::npos) document_.lines.emplace(path + name, key.Mark().line + 1);

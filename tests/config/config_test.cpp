@@ -58,7 +58,7 @@ TEST(ConfigErrors, JsonIsStrictButForComments) {
   EXPECT_THAT(complaint_about("{\"seed\": 1,}"), HasSubstr("c.json:1"));
   EXPECT_THAT(complaint_about("{\"learning_rate\": NaN}"), HasSubstr("c.json:1"));
   EXPECT_THAT(complaint_about("{\"learning_rate\": 1e999}"), HasSubstr("c.json:1"));
-  EXPECT_THAT(complaint_about("[1]"), HasSubstr("a config is an object"));
+  EXPECT_THAT(complaint_about("[1]"), HasSubstr("a config must be an object"));
   EXPECT_THAT(complaint_about(""), HasSubstr("c.json"));
 }
 
