@@ -32,8 +32,8 @@ class Sha256 {
 
 std::string sha256_of(std::string_view text);
 
-/// Of the contents of a regular file. `between` is called now and then and may throw to stop. Errors
-/// (ErrorKind::input): as MappedFile.
+/// Hashes the contents of a regular file. `between` is called from time to time and may throw to stop. Throws
+/// ErrorKind::input as MappedFile does.
 std::string sha256_of_file(const std::filesystem::path& file, const std::function<void()>& between = {});
 
 }  // namespace qtrain

@@ -25,7 +25,7 @@ struct Sharding {
   int replicas = 1;         ///< groups, each of which has all of the state
   /// Whether groups that update a parameter alike get the same bits; else those that are not cut are the first one's.
   bool replicas_agree = true;
-  /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
+  /// How to cut trained parameters; empty: anywhere. Parameters that files store in another order are never cut.
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients

@@ -47,7 +47,7 @@ class StagingBuffer {
 class DeviceNumbers {
  public:
   DeviceNumbers(Device device, int count);
-  /// Of the device.
+  /// Bytes of device memory for `count` numbers.
   static std::size_t bytes(int count) { return static_cast<std::size_t>(count) * sizeof(double); }
   /// f64 [count]
   Tensor all() const { return all_; }

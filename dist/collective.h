@@ -54,7 +54,7 @@ class Collective {
   /// of `sent`. Tensors of the host are added in the order of the ranks, in f32 and rounded each time; those of a GPU
   /// in an order that NCCL chooses for so many ranks and elements.
   virtual void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) = 0;
-  /// Of the hosts: what is queued on GPUs is not waited for.
+  /// Barrier between the host threads; does not wait for work queued on GPUs.
   virtual void barrier(Ctx& ctx) = 0;
 
   /// Begins work on this collective, which may go on beside what the caller does next. Everything is done in the order

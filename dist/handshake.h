@@ -34,7 +34,7 @@ class Handshake {
   /// Takes up to that many, and returns what to send for them.
   std::string take(std::string_view bytes);
   State state() const { return state_; }
-  /// Of the other end, once proved.
+  /// Rank number of the other end, once it is authenticated.
   std::uint32_t number() const;
 
  private:

@@ -97,7 +97,7 @@ class Store {
   /// Ends calls of other threads with an error, now and later.
   void shut_down() { socket_.shut_down(); }
   const Meeting& meeting() const { return meeting_; }
-  /// Of this machine, as the server sees it.
+  /// The address of this machine as the server sees it.
   std::string local_address() const { return socket_.local_address(); }
 
  private:

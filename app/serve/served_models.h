@@ -27,10 +27,10 @@ class ServedModels {
   /// Declares them. Usage errors: two of one name, adapters that cannot be read.
   ServedModels(Ctx& ctx, const Request& request);
 
-  /// Gives them memory and weights.
+  /// Allocates their memory and loads their weights.
   void load(Ctx& ctx, const BatchLimits& limits, Log& log);
 
-  /// Of the device, with weights.
+  /// Bytes of device memory that the models need, including weights.
   std::size_t bytes(const BatchLimits& limits) const;
 
   const std::vector<ServedModel>& all() const { return models_; }

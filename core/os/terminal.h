@@ -11,7 +11,7 @@ struct Terminal {
   bool colors = false;   ///< also NO_COLOR (no-color.org) is not set
 };
 
-/// Of a file descriptor, by what it is and by the environment.
+/// The capabilities of a file descriptor's terminal, from its type and the environment.
 Terminal terminal_of(int descriptor);
 
 /// Whether characters beyond ASCII are shown, by LC_ALL, LC_CTYPE and LANG.

@@ -44,7 +44,7 @@ void remove(const fs::path& file) {
   fs::remove(file);
 }
 
-/// Of every state the same, in a full run and an adapter's.
+/// The tamperings that apply to every state, of full runs and of adapters.
 std::vector<Tampering> of_each(const std::string& folder) {
   const std::string about = folder.empty() ? "Result" : "Checkpoint";
   return {{about + "Weights", folder, "model.safetensors", flip_last_bit},

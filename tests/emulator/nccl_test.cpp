@@ -202,7 +202,7 @@ TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
               Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
 }
 
-// Of other ranks they may come in another order, and two ranks would wait for each other.
+// Other ranks may call them in another order, and two ranks would wait for each other.
 TEST(NcclStandIn, TellsOfTwoCommunicatorsOnStreamsThatDoNot) {
   const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
     const auto part = ranks.part(ranks.rank(), 1);
