@@ -126,7 +126,7 @@ TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
     const Json gpus = json(c, {"--no_data"}).at("gpus");
     EXPECT_GT(gpus.size(), 20u);
     c.erase("device");
-    int can = 0, card = first++;  // each config is held against some of the cards
+    int can = 0, card = first++;  // each config is checked on some of the cards
     for (const auto& [gpu, fits] : gpus.items()) {
       if (card++ % 4 == 0) {
         EXPECT_EQ(fits.get<bool>(), estimate(c, {"--no_data", "--gpu", gpu}).code == 0) << gpu << change;
