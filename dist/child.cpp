@@ -76,7 +76,7 @@ struct Pipe {
 // Which is read without waiting.
 Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("no pipe to a rank can be made", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("cannot create a pipe to a rank", errno);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -114,7 +114,7 @@ Child::Child(const Start& start) {
   pid_ = ::fork();
   if (pid_ == 0) become(p);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (pid_ < 0) fail_to_start("no process can be started", errno);
+  if (pid_ < 0) fail_to_start("cannot start a process", errno);
   ::setpgid(pid_, pid_);
 }
 

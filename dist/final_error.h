@@ -7,8 +7,8 @@
 
 namespace qtrain {
 
-/// The error with which a rank ends. A rank that our launcher has started sends it to the launcher, which hears from all
-/// ranks and prints the cause once.
+/// The error with which a rank ends. A rank that our launcher has started sends it to the launcher, which hears from
+/// all ranks and prints the cause once.
 
 /// The remedy for a lost rank.
 inline constexpr const char* kGoOn = "run the same command to go on from the last checkpoint";
@@ -17,7 +17,7 @@ inline constexpr const char* kGoOn = "run the same command to go on from the las
 bool send_final_error(const Error& error);
 
 /// Ends the cause of an error that another rank knows more about.
-inline constexpr std::string_view kToldElsewhere = ", which its own message tells";
+inline constexpr std::string_view kToldElsewhere = ", as its own message says";
 /// Whether the cause ends with kToldElsewhere.
 bool is_told_elsewhere(const Error& error);
 

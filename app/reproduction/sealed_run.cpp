@@ -143,7 +143,7 @@ void check_companions(const RecordedRun& run, const std::vector<SealedState>& st
         if (is_of_state(name) || !path_exists(before->folder / name)) continue;
         if (sha256_of_file(before->folder / name) == sha256_of_file(s.folder / name)) continue;
         v.add(fmt::format("{} of {} and of {}", name, name_of(run, before->folder), name_of(run, s.folder)),
-              "the same run has saved them, and they have other contents");
+              "the same run saved both, but their contents differ");
       }
     if (s.state) before = &s;
   }
