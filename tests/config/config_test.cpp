@@ -123,7 +123,7 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const char* machines = R"({"model_name_or_path": "m", "nproc": 8, "zero_stage": 3, "zero_group_size": -1,
                              "optim": "muon", "weight_offload": true})";
   EXPECT_EQ(causes(machines, {.ranks = 8, .device = DeviceKind::cuda}), "");
-  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("that wait on the host"))
+  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("offloaded to the host differ"))
       << "that somebody else started on two machines";
   const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
   EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));
