@@ -11,7 +11,7 @@ struct evp_md_ctx_st;  // of OpenSSL
 
 namespace qtrain {
 
-/// SHA-256 (FIPS 180-4) of what is added in chunks; how it is cut does not matter.
+/// SHA-256 (FIPS 180-4) of data that is added in chunks; their boundaries do not matter.
 class Sha256 {
  public:
   Sha256();
