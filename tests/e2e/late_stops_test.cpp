@@ -78,7 +78,7 @@ class LastStep : public Interrupted {
     const Outcome outcome = Process(*launch).wait();
     const auto says = [&](const char* text) { return outcome.err.find(text) != std::string::npos; };
     const StoppedRun run{.code = outcome.code,
-                         .told_stop = says("stopping") || says("stopped"),
+                         .told_stop = says("stopping") || says("Stopping") || says("stopped"),
                          .told_saving = says("the model is being saved"),
                          .has_result = fs::exists(at("out/adapter_model.safetensors"))};
     EXPECT_TRUE(run.code == 0 || run.code == 75) << outcome.err;
