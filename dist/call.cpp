@@ -93,7 +93,7 @@ class Caller {
     if (!strange && !nameless && now < end()) return;
     if (reply_ == Reply::refused) fail_as_refused();
     if (reply_ == Reply::foreign)
-      fail(ErrorKind::usage, {.cause = fmt::format("something else than {} of this version of qtrain answers at {}",
+      fail(ErrorKind::usage, {.cause = fmt::format("something other than {} of this version of qtrain answers at {}",
                                                    call_.whom, call_.to.text()),
                               .remedy = "set master_port (MASTER_PORT) to a port that nothing else uses"});
     fail(ErrorKind::peer, {.cause = reason(),

@@ -137,7 +137,7 @@ std::optional<Doorkeeper::Guest> Doorkeeper::hear(Visitor& v) {
     const bool sent = send(v, answer);
     const Handshake::State state = v.handshake.state();
     if (state == Handshake::State::foreign)
-      turn_away(v, "it does not speak as the ranks do");
+      turn_away(v, "it does not speak the protocol of the ranks");
     else if (state == Handshake::State::refused)
       turn_away(v, "it does not know the secret of this run");
     else if (!sent)
@@ -161,8 +161,8 @@ void Doorkeeper::turn_away(Visitor& visitor, const char* why) {
   last_ = peer_of(visitor.fd.get());
   visitor.fd.close();
   if (!options_.say || turned_away_ > kToldOf) return;
-  options_.say(fmt::format("turned a stranger away that had connected from {} to port {}: {}{}", last_, port(), why,
-                           turned_away_ == kToldOf ? "; more of them are not told" : ""));
+  options_.say(fmt::format("turned away a stranger that connected from {} to port {}: {}{}", last_, port(), why,
+                           turned_away_ == kToldOf ? "; no more strangers will be reported" : ""));
 }
 
 std::string Doorkeeper::strangers() const {

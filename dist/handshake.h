@@ -17,7 +17,7 @@ class Handshake {
   enum class State : std::uint8_t {
     goes_on,
     proved,
-    foreign,  ///< what the other end says is no hello
+    foreign,  ///< the other end did not send a hello
     refused   ///< the other end does not know the secret, or says that this one does not
   };
   struct Options {
@@ -27,14 +27,14 @@ class Handshake {
   };
   Handshake(Side side, const Options& options);
 
-  /// What to send first.
+  /// The first message to send.
   const std::string& hello() const { return own_; }
-  /// How many bytes of the other end come next; 0 when it is over.
+  /// Number of bytes to read next; 0 when the handshake is over.
   std::size_t wanted() const;
-  /// Takes up to that many, and returns what to send for them.
+  /// Takes up to that many bytes and returns the reply.
   std::string take(std::string_view bytes);
   State state() const { return state_; }
-  /// Of the other end, once proved.
+  /// Rank number of the other end, once it is authenticated.
   std::uint32_t number() const;
 
  private:

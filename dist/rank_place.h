@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// Which of the processes of a run this one is.
+/// The position of this process among those of a run.
 struct RankPlace {
   int rank = 0, size = 1;              ///< over all machines
   int local_rank = 0, local_size = 1;  ///< on this one

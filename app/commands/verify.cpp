@@ -60,7 +60,7 @@ void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier
   if (error != std::errc() || end != text.data() + colon || step < 1 || equals == std::string::npos)
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not STEP:KEY=VALUE", text), .place = "--earlier"});
   const std::string key = text.substr(colon + 1, equals - colon - 1), value = text.substr(equals + 1);
-  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::told)
+  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::note)
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not a key that may change when a run is resumed", key),
                             .place = "--earlier"});
   earlier.try_emplace(step, Json::object()).first->second[key] =

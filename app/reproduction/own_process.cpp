@@ -8,7 +8,7 @@
 
 #include "core/os/stop.h"
 #include "dist/child.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 namespace qtrain {
 
@@ -35,7 +35,7 @@ OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessO
     }
     if (const auto over = child.poll()) {
       read_said();
-      end.error = heard_last_words(child.last_words());
+      end.error = parse_final_error(child.final_error());
       end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
       return end;
     }

@@ -141,7 +141,7 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     const fs::path again = result ? output : output / sealed.folder.filename();
     const std::string about = fmt::format("steps {} to {}, {}", from + 1, to, name_of(run, sealed.folder));
     if (manifest_step(again) != to) {
-      v.add(about, "doing the steps again does not lead there");
+      v.add(about, "repeating the steps does not lead there");
       continue;
     }
     ComparedState compared = compare({.sealed = sealed.folder, .again = again, .renames = document.renames});
@@ -247,7 +247,7 @@ void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const Ver
   std::int64_t left = options.steps;
   for (std::size_t i = 0; i < stretches.size() && left > 0; ++i) {
     const Stretch& s = stretches[i];
-    options.log.info("doing steps {} to {} again", s.steps.from + 1, s.steps.to);
+    options.log.info("repeating steps {} to {}", s.steps.from + 1, s.steps.to);
     redo(run, s, options, scratch.path(), v);
     if (i > 0) left -= s.steps.to - s.steps.from;
   }

@@ -32,7 +32,7 @@ class TemplateDate : public ::testing::Test {
     config.update(more);
     return config;
   }
-  /// Of the rows as they are prepared now.
+  /// Fingerprint of the rows as they are prepared now.
   std::string fingerprint(const Json& more) const {
     write_file(folder_ / "rows.json", dump_json(config("none", more)));
     const Outcome o = qtrain_ok({.words = {"preprocess", (folder_ / "rows.json").string(), "--json"}});

@@ -1,4 +1,4 @@
-/// `verify` and `reproduce`: a run is held against what is recorded of it.
+/// `verify` and `reproduce` check a run against its records.
 #include <map>
 #include <set>
 

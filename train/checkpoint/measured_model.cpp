@@ -93,7 +93,7 @@ constexpr std::string_view kKeysOfNames[] = {"tokenizer_name_or_path", "chat_tem
 
 bool decides_result(std::string_view key) {
   const OnResume kind = on_resume(key);
-  return kind != OnResume::told && kind != OnResume::silent;
+  return kind != OnResume::note && kind != OnResume::silent;
 }
 
 /// Config values that affect the result and differ from those of the run.
