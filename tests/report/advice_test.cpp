@@ -57,9 +57,9 @@ TEST(ConfigRemarks, KeysAboutGpusOnAProcessor) {
   const ResolvedConfig c = remarked(R"({"device": "cpu", "bf16": false, "tf32": true, "gradient_checkpointing": true,
                    "activation_offloading": true, "optimizer_offload": true, "weight_offload": true})");
   for (const char* key : {"tf32", "activation_offloading", "optimizer_offload", "weight_offload"}) {
-    EXPECT_THAT(c.judge.notes(), Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
+    EXPECT_THAT(c.diagnostics.notes(), Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
         << key;
-    EXPECT_TRUE(c.judge.ignored().contains(key)) << key;
+    EXPECT_TRUE(c.diagnostics.ignored().contains(key)) << key;
   }
   EXPECT_TRUE(remarked(R"({"device": "cpu", "fp16": true})").diagnostics.ignored().contains("fp16"));
   const ResolvedConfig both = remarked(R"({"device": "cpu", "tf32": true})");  // and 16-bit GEMMs
