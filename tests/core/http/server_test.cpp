@@ -336,11 +336,23 @@ TEST_F(HttpServer, EndsSoonWhateverClientsDo) {
   RawClient idle(port_), begun(port_), body(port_);
   begun.send("GET /a HT");
   body.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  RawClient head_drips(port_), body_drips(port_);
+  head_drips.send("GET /a HTTP/1.1\r\nX: ");
+  body_drips.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+  std::atomic<bool> over = false;
+  std::thread drips([&] {
+    for (; !over; std::this_thread::sleep_for(milliseconds(20))) {
+      head_drips.send("a");
+      body_drips.send("a");
+    }
+  });
   std::this_thread::sleep_for(milliseconds(50));
   const auto begin = std::chrono::steady_clock::now();
   server_->wind_up();
   listening_.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(2000));
+  over = true;
+  drips.join();
 }
 
 TEST_F(HttpServer, AnAddressThatIsTakenIsAnError) {
