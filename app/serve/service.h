@@ -40,7 +40,7 @@ class Service final : public http::Handler {
   http::Reply tell_health() const;
   http::Reply answer_at(const http::Request& request, const std::string& id) const;
   http::Reply complete(Endpoint endpoint, const http::Request& request, const std::string& id) const;
-  void stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
+  bool stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
 
   Engine& engine_;
   const ServedModels& models_;

@@ -106,11 +106,12 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   std::string head = head_of(reply, then == Then::close);
   head += chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
   bool good = stream_.write(head);
-  reply.stream([&](std::string_view piece) {
+  const bool whole = reply.stream([&](std::string_view piece) {
     if (piece.empty() || !good) return good;
     good = stream_.write(chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece));
     return good;
   });
+  if (!whole) return false;  // no last chunk, by which a client would take it for all
   if (good && chunked) good = stream_.write("0\r\n\r\n");
   return good;
 }

@@ -12,6 +12,7 @@ namespace qtrain::http {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RawClient;
@@ -28,7 +29,12 @@ class Echo final : public Handler {
   Reply answer(const Request& request) const override {
     const std::string said = fmt::format("{} {} {}", request.method, request.target, request.body);
     if (request.path() == "/stream")
-      return {.stream = [said](const Send& send) { send(said) && send("") && send("!"); }};
+      return {.stream = [said](const Send& send) { return send(said) && send("") && send("!"); }};
+    if (request.path() == "/half")
+      return {.stream = [said](const Send& send) {
+        send(said);
+        return false;
+      }};
     return {.body = said};
   }
   Reply tell(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
@@ -260,6 +266,17 @@ TEST_F(HttpServer, OldClientsGetNoChunks) {
   EXPECT_THAT(reply, Not(HasSubstr("chunked")));
   EXPECT_TRUE(reply.ends_with("\r\n\r\nGET /stream !")) << reply;
   EXPECT_TRUE(client.is_closed());
+}
+
+// Who reads half of an answer has to see that it is no whole one.
+TEST_F(HttpServer, AnAnswerThatIsCutShortHasNoLastChunk) {
+  start();
+  RawClient whole(port_), half(port_);
+  whole.send("GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(whole.receive_all(), ::testing::EndsWith("\r\n0\r\n\r\n"));
+  half.send(request_text("GET /half"));
+  EXPECT_THAT(half.receive_all(), AllOf(HasSubstr("GET /half"), Not(HasSubstr("\r\n0\r\n\r\n"))));
+  EXPECT_TRUE(half.is_closed());
 }
 
 TEST_F(HttpServer, AClientThatAsksToCloseIsLeft) {
