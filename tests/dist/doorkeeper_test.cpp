@@ -166,6 +166,16 @@ class FewFiles {
   rlimit before_{};
 };
 
+// A run that has few needs them for its checkpoints.
+TEST(ADoorkeeper, LeavesMostDescriptorsToTheRun) {
+  Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
+  const FewFiles limit(200);
+  std::vector<Socket> talking;
+  for (int i = 0; i < 60; ++i) say(talking.emplace_back(connect_to(door.port())), hello().substr(0, 16));
+  EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(500)));
+  EXPECT_THAT(door.strangers(), HasSubstr("10 strangers were turned away"));
+}
+
 int next_descriptor() {
   const Descriptor fd(::dup(0));
   return fd.get();
