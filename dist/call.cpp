@@ -71,7 +71,9 @@ class Caller {
     auto socket = Socket::connect(call_.to, std::clamp<milliseconds>(left, kBetweenTries, kTry), failure_);
     is_there_ = socket.has_value();
     if (!socket) return {};
-    Handshake handshake(Handshake::Side::caller, call_.handshake);
+    Handshake::Options options = call_.handshake;
+    options.port = call_.to.port;
+    Handshake handshake(Handshake::Side::caller, options);
     reply_ =
         shake_hands(*socket, handshake, std::max(std::min(end(), Clock::now() + kReply), Clock::now() + kBetweenTries));
     if (reply_ != Reply::proved) return {};

@@ -43,6 +43,7 @@ std::size_t most_visitors() {
 Doorkeeper::Doorkeeper(const Options& options)
     : options_(options), listener_(options.at), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(bell_.get() >= 0, "no eventfd can be made");
+  options_.handshake.port = port();
 }
 
 void Doorkeeper::close() {
