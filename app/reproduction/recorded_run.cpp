@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
 #include "train/setup/provenance.h"
 
 namespace qtrain {
@@ -140,6 +141,9 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
   for (const auto& [key, value] : run.values.items())
     if (!value["origin"].get<std::string>().starts_with("default")) d.json[key] = value["value"];
   d.json.update(changes.keys);
+  // The day of the run, where its config names none.
+  if (const std::string date = run.noted(kTemplateDate); !date.empty() && value_of(run, kTemplateDate).is_null())
+    d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
   // All ranks on this machine; groups that were those of a machine stay what they were.

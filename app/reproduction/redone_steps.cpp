@@ -14,6 +14,7 @@
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
 #include "train/setup/provenance.h"
 
 namespace qtrain {
@@ -107,6 +108,7 @@ std::string run_difference(const RecordedRun& run, const fs::path& again, const 
                              "seed",
                              "data_seed",
                              "max_steps",
+                             kTemplateDate,
                              "training_data",
                              "evaluation_data",
                              "training_data_sha256",
