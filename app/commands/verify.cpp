@@ -115,6 +115,10 @@ int run_verify(const Arguments& args) {
       verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
+  if (file && v.gone_on)  // nothing says what the config of the result was
+    fail(ErrorKind::usage, {.cause = "is about the result, and the config there is that of a later start",
+                            .place = "--statement",
+                            .remedy = "finish the run first"});
   if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }

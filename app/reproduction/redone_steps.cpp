@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <string_view>
 
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/redone_state.h"
@@ -101,7 +102,7 @@ void keep_apart(Json& keys, const fs::path& scratch) {
 }
 
 // What the new start says of itself: device, rows, files and their hashes are those of the run, and none is left out.
-std::string run_difference(const RecordedRun& run, const fs::path& again, const Renames& renames) {
+std::string run_difference(const RecordedRun& run, const RunDocument& document, const Verification& v) {
   constexpr std::array kKeys{"device",
                              "device_kind",
                              "ranks",
@@ -113,14 +114,19 @@ std::string run_difference(const RecordedRun& run, const fs::path& again, const 
                              "evaluation_data",
                              "training_data_sha256",
                              "evaluation_data_sha256"};
+  constexpr std::array kOfLastStart{"max_steps", "ranks"};
+  const fs::path again = document.json["output_dir"].get<std::string>();
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
-  for (const char* key : kKeys)
+  for (const char* key : kKeys) {
+    if (v.gone_on && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
     if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
         was != is)
       return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, was, is);
+  }
   for (const char* key : {"files", "files_sha256"}) {
-    const std::string difference = first_difference(with_former_files(run.run.value(key, Json::object()), {}),
-                                                    with_former_files(now.value(key, Json::object()), renames));
+    const std::string difference =
+        first_difference(with_former_files(run.run.value(key, Json::object()), {}),
+                         with_former_files(now.value(key, Json::object()), document.renames));
     if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
@@ -150,8 +156,7 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     std::vector<std::string>& found = compared.differences;
     if (result) {
       v.result = std::move(compared.sha256);
-      if (const std::string problem = run_difference(run, output, document.renames); !problem.empty())
-        found.push_back(problem);
+      if (const std::string problem = run_difference(run, document, v); !problem.empty()) found.push_back(problem);
     }
     if (std::ranges::any_of(found, is_of_rows))
       found.emplace_back(

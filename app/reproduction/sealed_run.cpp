@@ -82,7 +82,8 @@ SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
 void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   const auto result = std::ranges::find(states, run.output, &SealedState::folder);
   if (result == states.end()) return;
-  if (states.back().step > result->step) return;
+  v.gone_on = states.back().step > result->step;
+  if (v.gone_on) return;
   const Json digest = read_json(run.output / kTrainResults).value(kConfigDigest, Json());
   const bool same = digest == sha256_of_file(run.output / kResolvedConfig);
   v.add(kResolvedConfig, same ? "" : "it is not the config of the result: it was changed afterwards");

@@ -31,6 +31,7 @@ struct Verification {
   std::vector<Finding> findings;
   std::vector<RedoneSteps> redone;
   std::vector<EarlierValues> earlier;
+  bool gone_on = false;                       ///< whether a later start has made checkpoints after the result
   std::map<std::string, std::string> result;  ///< SHA-256 of the reproduced files of the result, by name
 
   bool holds() const;

@@ -130,6 +130,19 @@ TEST_F(Verify, AStatementNamesTheValuesOfEarlierSteps) {
   for (const Json& e : earlier) EXPECT_EQ(e["values"]["learning_rate"], 0.005) << e;
 }
 
+// The config that the result was made with was replaced by that of the later start, in which anything can stand.
+TEST_F(Verify, NoStatementIsAboutAResultThatARunHasGoneOnBehind) {
+  Json longer = config();
+  longer.update({{"max_steps", 8}, {"learning_rate", 0.001}});
+  write_file(at("longer.json"), dump_json(longer));
+  ASSERT_EQ(qtrain({.words = {at("longer.json").string(), "--stop_after", "5"}, .folder = folder_.path()}).code, 75);
+  EXPECT_EQ(verify().code, 0);
+  const Outcome o = verify({"--steps", "100", "--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 2) << o.out;
+  EXPECT_THAT(o.err, HasSubstr("--statement"));
+  EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
 TEST_F(Verify, AStatementIsAboutSteps) {
   const Outcome o = verify({"--steps", "0", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 2);
