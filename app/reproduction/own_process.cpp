@@ -9,14 +9,16 @@
 #include "core/os/stop.h"
 #include "dist/child.h"
 #include "dist/final_error.h"
+#include "dist/rank_place.h"
 
 namespace qtrain {
 
 OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessOutput output) {
   std::vector<std::string> command{"qtrain"};
   command.insert(command.end(), words.begin(), words.end());
-  Child child(
-      {.command = command, .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
+  Child child({.command = command,
+               .variables = variables_without_place(),
+               .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
   OwnProcessEnd end;
   const auto read_said = [&] {
     std::array<char, 4096> part;

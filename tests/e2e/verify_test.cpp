@@ -143,6 +143,21 @@ TEST_F(Verify, NoStatementIsAboutAResultThatARunHasGoneOnBehind) {
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
+// As in a pod or a step of a job: the steps that are done again are no rank of what runs there.
+TEST_F(Verify, AVerificationTakesNoPlaceAmongRanks) {
+  const std::string port = "MASTER_PORT=1", address = "MASTER_ADDR=127.0.0.1";
+  for (const std::vector<std::string>& there :
+       {std::vector<std::string>{"RANK=1", "WORLD_SIZE=2", address, port},
+        {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", address, port},
+        {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0", address, port},
+        {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", address, port}}) {
+    const Outcome o = qtrain({.words = {"verify", output().string(), "--scratch", folder_.path().string()},
+                              .folder = folder_.path(),
+                              .environment = there});
+    EXPECT_EQ(o.code, 0) << there[0] << o.out << o.err;
+  }
+}
+
 TEST_F(Verify, AStatementIsAboutSteps) {
   const Outcome o = verify({"--steps", "0", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 2);
