@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
@@ -91,13 +92,22 @@ std::vector<fs::path> files_verify_reads(const RecordedRun& run) {
   return files;
 }
 
+fs::path scratch_place(const Arguments& args) {
+  if (const auto given = args.text("scratch")) return real_path(*given);
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (!error) return real_path(folder.string());
+  fail(ErrorKind::disk, {.cause = "there is no folder for temporary files: " + error.message(),
+                         .place = "TMPDIR",
+                         .remedy = "name a folder that can be written to with --scratch"});
+}
+
 }  // namespace
 
 int run_verify(const Arguments& args) {
   const fs::path output = real_path(args.operand(0));
   const std::int64_t steps = args.integer("steps").value_or(1);
   if (steps < 0) fail(ErrorKind::usage, {.cause = "must not be negative", .place = "--steps"});
-  const auto scratch = args.text("scratch");
   const auto statement = args.text("statement");
   const std::optional<fs::path> file = statement ? std::optional(place_of_statement(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
@@ -108,7 +118,7 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "needs repeated steps, but --steps 0 repeats none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number above 0"});
-  const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
+  const fs::path place = scratch_place(args);
   const RecordedRun run = read_recorded_run(output, args.all("moved"));
   if (file) require_free_file(args, *file, files_verify_reads(run));
   const Verification v =

@@ -158,6 +158,20 @@ TEST_F(Verify, AVerificationTakesNoPlaceAmongRanks) {
   }
 }
 
+// Exit code 3 is that of a run that does not hold.
+TEST_F(Verify, TheFolderForTemporaryFilesIsAboutTheFolderOfTheUser) {
+  fs::create_directory(at("tmp"));
+  const auto verify_in = [&](const char* temporary) {
+    return qtrain({.words = {"verify", output().string()}, .folder = at("tmp"), .environment = {temporary}});
+  };
+  EXPECT_EQ(verify_in("TMPDIR=.").code, 0) << "steps are done again in another folder";
+  for (const char* bad : {"TMPDIR=/nowhere", "TMPDIR="}) {
+    const Outcome o = verify_in(bad);
+    EXPECT_EQ(o.code, 6) << bad << o.err;
+    EXPECT_THAT(o.err, HasSubstr("--scratch"));
+  }
+}
+
 TEST_F(Verify, AStatementIsAboutSteps) {
   const Outcome o = verify({"--steps", "0", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 2);
