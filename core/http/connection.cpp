@@ -36,6 +36,7 @@ Connection::Connection(int socket, const Place& place)
 void Connection::answer_all() {
   auto idle = place_.limits.header_time;
   for (std::size_t requests = 0; requests < kMaxRequests; ++requests) {
+    last_ = requests + 1 == kMaxRequests;
     stream_.read_until(Clock::now() + idle);
     if (!reader_.has_more() && !stream_.wait()) break;
     if (answer_one() == Then::close) break;
@@ -50,7 +51,7 @@ void Connection::turn_away() {
 }
 
 Connection::Then Connection::after(const Request& request) const {
-  return keeps_connection(request) && !place_.ending ? Then::stay : Then::close;
+  return keeps_connection(request) && !place_.ending && !last_ ? Then::stay : Then::close;
 }
 
 Connection::Then Connection::answer_one() {

@@ -241,6 +241,20 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
+// A proxy would send it another request otherwise, which nobody reads.
+TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
+  start();
+  RawClient client(port_);
+  for (int i = 1; i <= 10'000; ++i) {
+    client.send(request_text("GET /a"));
+    const auto reply = client.fetch();
+    ASSERT_EQ(reply.status, 200) << i;
+    ASSERT_EQ(reply.header("Connection"), i < 10'000 ? "" : "close") << i;
+  }
+  EXPECT_EQ(client.receive_all(), "");
+  EXPECT_TRUE(client.is_closed());
+}
+
 TEST_F(HttpServer, ARequestMayComeByteByByte) {
   start();
   RawClient client(port_);
