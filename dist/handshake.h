@@ -24,8 +24,8 @@ class Handshake {
     RankSecret secret;
     std::string purpose = {};  ///< of the connection, the same at both ends
     std::uint32_t number = 0;  ///< of this end: its rank
-    /// Of the end that is called, as its caller names it: whoever listens at another one, where a rank of another run
-    /// calls that has the same secret, cannot pass on what it says.
+    /// Port of the called end, as its caller names it: whoever listens at another port, which a rank of another run
+    /// with the same secret calls, cannot relay what that rank says.
     std::uint16_t port = 0;
   };
   Handshake(Side side, const Options& options);

@@ -185,7 +185,7 @@ TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
   EXPECT_EQ(recipe(pretraining + "packing: true\n").value.data.max_length, 63);
   const ResolvedConfig over = recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"cutoff_len", "32"}});
   EXPECT_EQ(over.value.data.max_length, 31);
-  EXPECT_THAT(over.diagnostics.notes(), Contains(HasSubstr("rows have 31 tokens at most")));
+  EXPECT_THAT(over.diagnostics.notes(), Contains(HasSubstr("rows have at most 31 tokens")));
   EXPECT_EQ(recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"packing", "false"}}).value.data.max_length, 64);
 }
 
