@@ -57,7 +57,8 @@ TEST(ConfigRemarks, KeysAboutGpusOnAProcessor) {
   const ResolvedConfig c = remarked(R"({"device": "cpu", "bf16": false, "tf32": true, "gradient_checkpointing": true,
                    "activation_offloading": true, "optimizer_offload": true, "weight_offload": true})");
   for (const char* key : {"tf32", "activation_offloading", "optimizer_offload", "weight_offload"}) {
-    EXPECT_THAT(c.diagnostics.notes(), Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
+    EXPECT_THAT(c.diagnostics.notes(),
+                Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
         << key;
     EXPECT_TRUE(c.diagnostics.ignored().contains(key)) << key;
   }
