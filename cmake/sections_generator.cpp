@@ -1,5 +1,5 @@
 // sections_generator FIELDS.yaml TEMPLATE OUTPUT: writes the sections of Config. Every row of fields.yaml becomes a
-// member with its type and default in the place that TEMPLATE (sections.h.in) has for it. Run by the build.
+// member, with its type and default, at its section's place in TEMPLATE (sections.h.in). Run by the build.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
@@ -15,7 +15,7 @@
 
 namespace {
 
-/// The member of Config that the rows of a section go to, and its type.
+/// The member of Config for the rows of a section, and its type.
 struct Section {
   std::string type, member;
 };
@@ -31,7 +31,7 @@ const std::map<std::string, Section>& sections() {
   return all;
 }
 
-/// What is put into the template, by the name of its place.
+/// The texts to insert into the template, by placeholder.
 using Places = std::map<std::string, std::string>;
 
 // The types of fields.yaml in C++; every other name is an enumeration of types.h.

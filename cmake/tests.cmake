@@ -10,7 +10,7 @@ function(qtrain_test name)
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:test_headers>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gtest_main)
   qtrain_test_sources(${name})
-  # Of an inline function that several objects have, the linker keeps the first: before those of the test come the
+  # The linker keeps the first copy of an inline function that several objects have: before those of the test come the
   # libraries, which are optimized.
   qtrain_libraries_of(libraries ${ARG_LIBRARIES})
   foreach(library IN LISTS libraries)

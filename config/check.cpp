@@ -44,16 +44,16 @@ bool applies(const Json& rule, const Json& values) {
          !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
 }
 
-/// Checks of values: what they say has the place of a key.
+/// Checks of values. Every remark gets the place of a key.
 struct Checks {
   const ResolvedConfig& config;
-  Judge& judge;
-  Json facts = Json::object();  ///< that rules know beside the values
+  Diagnostics& diagnostics;
+  Json facts = Json::object();  ///< that rules can use in addition to the values
 
   void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
-    if (!claim.holds) judge.problem(config.origin.at(key), std::move(cause), std::move(remedy));
+    if (!claim.holds) diagnostics.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
-  /// What a part of rules.yaml says; what are no problems, of keys that were given.
+  /// Applies a part of rules.yaml. Remarks that are no problems are made only about keys that were given.
   void of_rules(std::string_view part, RemarkLevel level) {
     Json values = known_values(config);
     values.update(facts);
@@ -69,18 +69,18 @@ struct Checks {
                       .text = filled(rule.at("text").get_ref<const std::string&>(), values),
                       .remedy = filled(rule.value("remedy", ""), values)};
         if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
-        judge.say(std::move(remark));
+        diagnostics.say(std::move(remark));
       }
     }
   }
-  /// What another part of the program checks itself, by the key that its error names, or by the one given.
+  /// Runs a check of another part of the program; its error gets the place of the key that it names, or of `key`.
   void of_part(const std::function<void()>& part, const std::string& key = {}) {
     try {
       part();
     } catch (const Error& e) {  // adds the place
       const ErrorText& said = e.text();
-      judge.problem(config.origin.at(key.empty() ? said.place : key),
-                    (said.place.empty() ? "" : said.place + ": ") + said.cause, said.remedy);
+      diagnostics.problem(config.origin.at(key.empty() ? said.place : key),
+                          (said.place.empty() ? "" : said.place + ": ") + said.cause, said.remedy);
     }
   }
 };
@@ -93,50 +93,50 @@ void check_sources(Checks& c) {
   };
   const auto all = std::ssize(sources), fractions = with(&DataSource::fraction), weights = with(&DataSource::weight);
   c.require((fractions == 0 || fractions == all) && (weights == 0 || weights == all), "dataset_mixture",
-            "some sources have a fraction or a weight, and others have none", "give it to all");
+            "some sources have a fraction or a weight, but others have none", "give it to all");
   c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
-            "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
+            "weights have no effect when sources are concatenated", "remove mix_strategy, or the weights");
 }
 
 void check_quantization(Checks& c) {
   for (const std::string& name : c.config.value.quant.llm_int8_skip_modules)
     c.require(is_module_name(name), "llm_int8_skip_modules",
-              fmt::format("llm_int8_skip_modules: \"{}\" is not a name of a module", name),
+              fmt::format("llm_int8_skip_modules: \"{}\" is not a module name", name),
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
-/// Whether there is an optimizer of that name is asked where a run needs it.
+/// Whether the optimizer exists is checked in `unsupported`.
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
   if (find_optimizer(options.name)->rule.empty()) return;
   make_rule(options);
   const Config& config = c.config.value;
   c.require(!trains_bf16(options) || !(config.lora.use_peft || config.model.adapter_name_or_path), "optim_args",
-            "stochastic_rounding is about trained weights in bfloat16, and an adapter is float32",
-            "leave it out, or train all weights (use_peft false)");
+            "stochastic_rounding applies to bfloat16 weights, but an adapter is float32",
+            "remove it, or train all weights (use_peft false)");
 }
 
-// What is switched off in so many words needs no remark: dumps of all arguments have the rest too.
+// Keys that are switched off explicitly need no remark: dumps of all arguments contain the rest too.
 void judge_adapter(ResolvedConfig& config) {
   const Config& c = config.value;
   if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
   std::vector<std::string> keys;
   for (const Field& f : fields())
-    if (f.section == "LoRA" && config.given(f.name) && !says_nothing(f.read(c))) keys.push_back(f.name);
+    if (f.section == "LoRA" && config.given(f.name) && !is_unset(f.read(c))) keys.push_back(f.name);
   if (keys.empty()) return;
   for (const std::string& key : keys) {
     Remark ignored = ignored_key(config, key, "use_peft is not true");
     ignored.level = RemarkLevel::silent;
-    config.judge.say(std::move(ignored));
+    config.diagnostics.say(std::move(ignored));
   }
-  config.judge.say(
+  config.diagnostics.say(
       {.level = RemarkLevel::warning,
        .origin = config.origin.at(keys.front()),
        .text = fmt::format("LoRA keys are given but use_peft is not true: all weights will be trained ({})",
                            fmt::join(keys, ", "))});
 }
 
-/// Combinations of values that mean nothing.
+/// Contradictory combinations of values.
 void check_contradictions(Checks& checks) {
   const Config& config = checks.config.value;
   checks.of_rules("refused", RemarkLevel::problem);
@@ -169,7 +169,7 @@ void follow(ResolvedConfig& config, const DialectTable& table) {
     if (!applies(rule, values)) continue;
     const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
     for (const auto& [key, text] : notes.items())
-      if (config.given(key)) config.judge.note(config.origin.at(key), text);
+      if (config.given(key)) config.diagnostics.note(config.origin.at(key), text);
     for (const auto& [key, value] : settings.items()) {
       if (config.given(key) && !rule.contains("anyway")) continue;
       const std::string text = value.is_string() ? value.get<std::string>() : "";
@@ -185,10 +185,10 @@ void check_values(ResolvedConfig& config) {
   judge_adapter(config);
   const auto& date = config.value.model.template_date;
   Checks checks{
-      config, config.judge, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
+      config, config.diagnostics, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
   checks.of_rules("without_effect", RemarkLevel::note);
   checks.of_rules("told", RemarkLevel::note);
-  if (!config.judge.found_problems()) check_contradictions(checks);
+  if (!config.diagnostics.found_problems()) check_contradictions(checks);
 }
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
@@ -197,12 +197,13 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace&
   const std::string problem = asks ? cuda_problem() : "";
   const bool found = asks && run.device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
   const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : run.device == DeviceChoice::cuda || found;
-  Judge judge;
-  Checks checks{
-      config, judge, {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
+  Diagnostics diagnostics;
+  Checks checks{config,
+                diagnostics,
+                {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
   checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});
   checks.of_rules("unsupported", RemarkLevel::problem);
-  return judge.problems();
+  return diagnostics.problems();
 }
 
 bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device) {

@@ -8,25 +8,25 @@
 
 namespace qtrain {
 
-/// What expressions of tables know of a config: {key: value}, and in `given` the keys that the user gave.
+/// The values that expressions in tables can use: {key: value}, and `given`, the list of keys that the user gave.
 Json known_values(const ResolvedConfig& config);
 
-/// Sets what follows from values, by the rows of `then` of a table.
+/// Applies the `then` rows of a table: values that follow from others.
 void follow(ResolvedConfig& config, const DialectTable& table);
 
-/// Writes out paths with ~, and remarks on values that have no effect beside others (TF32 with 16-bit GEMMs, LoRA keys
-/// without an adapter, ...) and, where there is no problem yet, on those that contradict each other.
+/// Expands ~ in paths. Adds remarks on values that have no effect next to others (TF32 with 16-bit GEMMs, LoRA keys
+/// without an adapter, ...) and, if there are no problems yet, on values that contradict each other.
 void check_values(ResolvedConfig& config);
 
-/// What a config does not say of the place where it runs.
+/// Facts about the place of a run that are not in its config.
 struct RunPlace {
-  std::optional<int> ranks = {};          ///< that somebody else has started; none: those of the config
-  std::optional<DeviceKind> device = {};  ///< of another machine; none: what the config finds on this one
+  std::optional<int> ranks = {};          ///< started by another launcher; none: as in the config
+  std::optional<DeviceKind> device = {};  ///< device of another machine; none: the one found here
 };
 
-/// What the config asks for and this program cannot do there yet, one entry per key, and a missing model_name_or_path.
+/// What the config asks for and the program cannot do there, one entry per key; also a missing model_name_or_path.
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place = {});
-/// Whether nothing of that is said of `config` with other values, on a device of the kind.
+/// Whether `unsupported` finds nothing in `config` with these values, on a device of this kind.
 bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device);
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
 void require_supported(const ResolvedConfig& config, const RunPlace& place = {});

@@ -17,8 +17,8 @@
 namespace qtrain {
 namespace {
 
-/// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once, and keys
-/// that have one keep their defaults. Throws for a document that is no config.
+/// Turns the text of a config into a ResolvedConfig. Problems are collected and reported together; their keys keep
+/// their defaults. Throws for a document that is not a config.
 class Loading {
  public:
   explicit Loading(ConfigDocument document) : document_(std::move(document)) {}
@@ -33,16 +33,16 @@ class Loading {
     for (const auto& [key, value] : overrides) override_setting(draft_, dialect, key, value);
     settle_pending(draft_, dialect, document_);
     apply(dialect);
-    if (!judge().found_problems()) follow(out_, dialect);
-    if (!judge().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
+    if (!diagnostics().found_problems()) follow(out_, dialect);
+    if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
     follow(out_, dialect_table("rules"));
     check_values(out_);
-    if (!judge().found_problems()) describe_start(dialect);
+    if (!diagnostics().found_problems()) describe_start(dialect);
     return std::move(out_);
   }
 
  private:
-  Judge& judge() { return out_.judge; }
+  Diagnostics& diagnostics() { return out_.diagnostics; }
 
   const DialectTable& choose_dialect(const Overrides& overrides) {
     Json probe = document_.value;
@@ -74,7 +74,7 @@ class Loading {
     }
   }
 
-  /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.
+  /// Without a chat template in the model's folder, rows have no roles, and completion_only_loss marks the answers.
   void tell_answers_apart() {
     const ModelSection& m = out_.value.model;
     bool& by_roles = out_.value.data.assistant_only_loss;
@@ -84,7 +84,8 @@ class Loading {
     if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
     by_roles = false;
     if (!out_.given("completion_only_loss")) out_.value.data.completion_only_loss = true;
-    judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
+    diagnostics().note(
+        {}, "the model's folder has no chat template: rows become plain text, and the loss is computed on completions");
   }
 
   /// The first line of a run: the dialect and the defaults in use.
@@ -94,18 +95,18 @@ class Loading {
     known["values"] = values_json(out_.value);
     known.update({{"document", document_.name}, {"dialect", dialect.name}, {"about", dialect.text("about")}});
     known.update({{"told", common.object("told")}, {"told_of_adapters", common.object("told_of_adapters")}});
-    judge().begin(filled(common.text("start"), known));
+    diagnostics().begin(filled(common.text("start"), known));
   }
 
   ConfigDocument document_;
   ResolvedConfig out_;
-  Draft draft_{.judge = out_.judge};
+  Draft draft_{.diagnostics = out_.diagnostics};
 };
 
 ResolvedConfig without_problems(ConfigDocument document, const Overrides& overrides) {
   const std::string name = document.name;
   ResolvedConfig config = Loading(std::move(document)).run(overrides);
-  if (config.judge.found_problems()) fail_with(config.judge.problems(), name);
+  if (config.diagnostics.found_problems()) fail_with(config.diagnostics.problems(), name);
   return config;
 }
 
@@ -122,7 +123,7 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
     ResolvedConfig config = Loading(read_config_document(file)).run(overrides);
-    return {.config = config, .problems = config.judge.problems()};
+    return {.config = config, .problems = config.diagnostics.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};
   }
@@ -130,9 +131,9 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
 
 namespace {
 
-// Names within objects of ours are those of columns, layers and the like, and no secrets.
+// Names within our own objects are those of columns, layers and the like, not of secrets.
 Json written_value(std::string_view key, const Json& value) {
-  if (is_secret_key(key)) return says_nothing(value) ? value : Json(kRedacted);
+  if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
   return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;
 }
 
@@ -145,9 +146,9 @@ Json resolved_json(const ResolvedConfig& config) {
     values[key] = {{"value", written_value(key, value)}, {"origin", config.origin.at(key)}};
   return {{"dialect", config.dialect},
           {"values", std::move(values)},
-          {"ignored", config.judge.ignored()},
-          {"notes", config.judge.notes()},
-          {"warnings", config.judge.warnings()}};
+          {"ignored", config.diagnostics.ignored()},
+          {"notes", config.diagnostics.notes()},
+          {"warnings", config.diagnostics.warnings()}};
 }
 
 OptimizerOptions optimizer_options(const TrainingSection& t) {

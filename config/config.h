@@ -20,7 +20,7 @@ struct ResolvedConfig {
   Config value;
   std::string dialect;                        ///< its name in `dialects()`
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
-  Judge judge;                                ///< what is said of it: the dialect, keys that are ignored, ...
+  Diagnostics diagnostics;                    ///< remarks about it: the dialect, ignored keys, ...
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {
@@ -36,12 +36,12 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 /// key: unknown keys (with the nearest), types, ranges, choices, contradictions. All problems found are in the message.
 ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& overrides = {});
 
-/// The same from text; `name` stands in messages. For tests and for configs that a command makes up.
+/// Parses a config from text; messages call it `name`. For tests and for configs that a command generates.
 ResolvedConfig parse_config(std::string_view text, std::string_view name, const Overrides& overrides = {});
 
-/// A config with everything that is wrong with it.
+/// A config and all of its problems.
 struct CheckedConfig {
-  std::optional<ResolvedConfig> config;  ///< what could be read; keys with problems have their defaults. None: no JSON
+  std::optional<ResolvedConfig> config;  ///< what could be read; keys with problems keep their defaults. None: not JSON
   std::vector<ErrorText> problems;
 };
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides = {});

@@ -11,7 +11,7 @@
 #include "data/source/files.h"
 #include "data/source/split_slice.h"
 
-/// Lists of data sets as trl and axolotl write them, as files.
+/// Translates lists of data sets of trl and axolotl into files.
 namespace qtrain {
 namespace {
 
@@ -24,7 +24,7 @@ std::string text_in(const Json& object, std::string_view member, std::string_vie
   return at != object.end() && at->is_string() && *at != "" ? at->get<std::string>() : std::string(otherwise);
 }
 
-/// A type of axolotl without what it says of its own variant: "alpaca" of "alpaca.load_open_orca".
+/// A type of axolotl without its variant: "alpaca" for "alpaca.load_open_orca".
 std::string base_of(const Json& type) {
   const std::string name = type.is_string() ? type.get<std::string>() : "";
   return name.substr(0, name.find_first_of(".:"));
@@ -47,7 +47,7 @@ std::vector<std::string> strings_in(const Json& v) {
   return out;
 }
 
-/// The data files of an entry; where they are given by split those of its splits, or of the training one.
+/// The data files of an entry; if they are given by split, those of its splits, or of the training split.
 std::vector<std::string> data_files_of(const Json& entry) {
   const Json given = entry.value("data_files", Json());
   if (!given.is_object()) return strings_in(given);
@@ -77,10 +77,10 @@ std::string replaced(std::string text, std::string_view what, const std::string&
 std::string literally(const std::string& text) {
   return replaced(replaced(text, "{", "{{"), "}", "}}");
 }
-/// Columns of rows by the names that fields of a text have.
+/// Columns of rows, by the names of the fields in a text.
 using FieldColumns = std::map<std::string, std::string, std::less<>>;
-/// The text with its fields under the names of columns, all at once: a column may be called as another field is. {{ and
-/// }} are no fields.
+/// Replaces the fields of a text by columns, all at once, since a column may have the name of another field. {{ and }}
+/// are escapes.
 std::string with_fields(std::string_view text, const FieldColumns& columns) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -95,8 +95,8 @@ std::string with_fields(std::string_view text, const FieldColumns& columns) {
   return out;
 }
 
-/// Columns of a source that are made as a `type` of axolotl says: the prompt is system_format where there is a system
-/// prompt (of the row, or system_prompt), then format, or no_input_format where the row has no input.
+/// Columns of a source as a `type` of axolotl defines them: the prompt is system_format if there is a system prompt (in
+/// the row, or system_prompt), then format, or no_input_format if the row has no input.
 Json prompt_columns(const Json& type) {
   const FieldColumns columns{{"instruction", text_in(type, "field_instruction", "instruction")},
                              {"input", text_in(type, "field_input", "input")}};
@@ -114,7 +114,7 @@ Json prompt_columns(const Json& type) {
   return {{"prompt", with_system}, {"completion", text_in(type, "field_output", "output")}};
 }
 
-/// An entry of alignment-handbook or open-r1 as the others write it.
+/// Converts an entry of alignment-handbook or open-r1 to the form of the others.
 Json with_path(const Json& entry) {
   Json out = Json::object();
   for (const auto& [member, value] : entry.items())
@@ -122,21 +122,22 @@ Json with_path(const Json& entry) {
   return out;
 }
 
-/// Reads one list into a key for files; training rows of which more is said, into dataset_mixture.
+/// Reads one list into a key for files, or into dataset_mixture if training rows have more options.
 struct DatasetList {
   std::string_view key;
   bool trains = false;
   bool texts_only = true;        ///< whether all entries are plain texts
-  bool some_texts = false;       ///< whether some are
-  bool formatted_rows = false;   ///< whether some are prompts and answers in a format of their own
-  bool conversations = false;    ///< whether some are neither
-  Json formats = Json::array();  ///< chat templates that entries of conversations name, null where one names none
+  bool some_texts = false;       ///< whether some entries are
+  bool formatted_rows = false;   ///< whether some entries define their own prompt format
+  bool conversations = false;    ///< whether some entries are neither
+  Json formats = Json::array();  ///< chat templates of the conversation entries, null if one names none
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
-  Json prompts = Json::array();  ///< the same, rows of the type alpaca in its own format
+  Json prompts = Json::array();  ///< the same, with rows of type alpaca in their own format
   bool has_alpaca = false;
-  /// Of evaluation rows: the split that a source names, or null, and whether it is files, of which only a part counts.
+  /// For evaluation rows: the split of a source, or null, and whether it names files, for which only a part of a split
+  /// counts.
   struct NamedSplit {
     Json split;
     bool is_files;
@@ -171,7 +172,7 @@ struct DatasetList {
     splits.push_back({nullptr, is_data_file(path.get_ref<const std::string&>())});
   }
 
-  /// Evaluation rows have one split, which does nothing to files as long as it asks for no part of them.
+  /// Evaluation rows have one split, which has no effect on files unless it selects a part of them.
   void add_split() {
     if (trains) return;
     const auto has_part = [](const Json& split) {
@@ -185,24 +186,24 @@ struct DatasetList {
       std::vector<std::string> shown;
       for (const Json& split : wanted) shown.push_back(split.is_null() ? "none" : show(split));
       return problem(
-          fmt::format("evaluation rows have one split (dataset_test_split), and these sources have several: {}; "
-                      "give them the same one, or name the files of each instead of folders, without parts",
+          fmt::format("evaluation rows have one split (dataset_test_split), but these sources have several: {}; give "
+                      "all the same one, or name files instead of folders, without parts",
                       fmt::join(shown, ", ")));
     }
-    if (wanted.empty())  // files alone: whatever is said of them, as it may be shown
+    if (wanted.empty())  // only files: the split has no effect but is shown
       for (const NamedSplit& named : splits)
         if (wanted.empty() && !named.split.is_null()) wanted.push_back(named.split);
     if (!wanted.empty() && !wanted[0].is_null()) out.settings.emplace_back("dataset_test_split", wanted[0]);
   }
 
-  /// The chat template that entries name is that of the run, as there is one.
+  /// A chat template that all entries name becomes that of the run.
   void add_format() {
     const auto named = std::find_if(formats.begin(), formats.end(), [](const Json& f) { return !f.is_null(); });
     if (named == formats.end()) return;
     if (std::any_of(formats.begin(), formats.end(), [&](const Json& other) { return other != *named; }))
       return problem(
-          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it "
-                      "beside datasets, not in them",
+          fmt::format("chat_template {} is not that of all entries: a run has one chat template; set it next to "
+                      "datasets, not in them",
                       show("chat_template", *named)));
     const Translation made = translate(*dialect_table("axolotl").find("chat_template"), *named);
     out.settings.insert(out.settings.end(), made.settings.begin(), made.settings.end());
@@ -214,7 +215,7 @@ struct DatasetList {
     std::vector<std::string> named;
     try {
       named = files_of(entry);
-    } catch (const Error& e) {  // of its split
+    } catch (const Error& e) {  // about its split
       return problem(e.text().cause);
     }
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
@@ -227,7 +228,7 @@ struct DatasetList {
     const bool formatted = type.is_object() && (says(type, "format") || says(type, "no_input_format"));
     if (!type.is_object())
       read_type(type);
-    else if (formatted)  // it says where rows keep instruction, input and output, and how they become a text
+    else if (formatted)  // it names the fields for instruction, input and output, and how they become a text
       read_format(source, type);
     else
       read_names(source, type);
@@ -240,7 +241,7 @@ struct DatasetList {
     sources.push_back(std::move(source));
   }
 
-  /// Several splits of files that are given by split are these files.
+  /// Several splits of files that are listed by split are all of those files.
   void drop_sum(Json& source) {
     const std::string split = text_in(source, "split");
     if (split.find('+') == split.npos) return;
@@ -249,7 +250,7 @@ struct DatasetList {
     source.erase("split");
   }
 
-  /// Rows that are texts, prompt and answer, whatever the chat template.
+  /// Rows that become prompt and answer texts without a chat template.
   void read_format(Json& source, const Json& type) {
     for (const auto& [member, value] : type.items()) {
       if (!dataset_table().lists("prompt_members", member))
@@ -280,7 +281,7 @@ struct DatasetList {
     out.remarks.push_back("type: rows of instruction, input and output are rendered with the chat template");
   }
 
-  /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
+  /// A member that sources of dataset_mixture have, or one that the data set table describes.
   void read_member(Json& source, const std::string& member, const Json& value) {
     if (dataset_table().lists("read_together", member) || dataset_table().object("common").contains(member)) return;
     if (member == "split" && !trains) return;  // all sources have one: `add_split`
@@ -302,7 +303,7 @@ struct DatasetList {
     }
   }
 
-  /// `target` is a member of a source, or with a slash one of an object in it.
+  /// `target` is a member of a source, or, with a slash, a member of an object in it.
   void set_of_source(Json& source, const std::string& target, const Json& value) {
     const Json::json_pointer place("/" + target), object = place.parent_pointer();
     if (source.contains(object) && !source[object].is_object())

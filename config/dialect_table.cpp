@@ -15,12 +15,12 @@
 
 namespace qtrain {
 
-/// The texts of fields.yaml and the like by their names without an ending.
+/// The embedded tables (fields.yaml, ...) by file name without extension.
 const std::map<std::string_view, std::string_view>& table_texts();
 
 namespace {
 
-/// Keys of a YAML mapping are text; here they are values.
+/// Keys of a YAML mapping are text; these stand for JSON values.
 Json value_of_key(const std::string& key) {
   if (key == "null") return nullptr;
   if (key.starts_with('[')) return Json::parse(key);
@@ -76,13 +76,13 @@ Keys keys_in(const Json& document, Keys keys) {
   return keys;
 }
 
-/// A dialect, and the keys of a document that decide for it.
+/// A dialect and the keys of a document that identify it.
 struct DialectClaim {
   const DialectTable* dialect;
   Keys keys;
 };
 
-/// The keys that decide for a dialect: sure ones, or two usual ones that mean nothing in the others.
+/// The keys that identify a dialect: sure ones, or two usual ones that no other dialect has.
 Keys deciding_keys(const DialectTable& dialect, const Json& document) {
   Keys sure = keys_in(document, dialect.list("sure")), usual = keys_in(document, dialect.list("usual"));
   if (!sure.empty() || document.contains("model_name_or_path")) return sure;
@@ -94,8 +94,8 @@ Keys deciding_keys(const DialectTable& dialect, const Json& document) {
   return usual.size() >= 2 ? usual : Keys();
 }
 
-/// Without those whose keys are all usual in another dialect with a claim: `lr_scheduler` says nothing beside
-/// `sample_packing`.
+/// The dialects that a document may have, without those whose keys are all usual in another of them: `lr_scheduler`
+/// says nothing next to `sample_packing`.
 std::vector<DialectClaim> claims_on(const Json& document) {
   std::vector<DialectClaim> all, own;
   for (const DialectTable* d : dialects())
@@ -186,7 +186,7 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
   if (const auto it = document.find("dialect"); it != document.end() && it->is_string()) {
     const auto at = std::ranges::find(dialects(), it->get<std::string>(), &DialectTable::name);
     if (at != dialects().end()) return **at;
-    fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect {}", show(*it)),
+    fail(ErrorKind::usage, {.cause = fmt::format("unknown config dialect {}", show(*it)),
                             .place = "dialect",
                             .remedy = fmt::format("choose one of {}", dialect_names())});
   }
@@ -197,7 +197,7 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
                                claims[0].keys[0], claims[0].dialect->name, claims[1].keys[0], claims[1].dialect->name),
           .place = std::string(name),
           .remedy =
-              fmt::format("use the names of one dialect, or say which with \"dialect\": one of {}", dialect_names())});
+              fmt::format("use the names of one dialect, or name it with \"dialect\": one of {}", dialect_names())});
   if (!claims.empty()) return *claims[0].dialect;
   if (!document.contains("model_name_or_path"))
     for (const DialectTable* d : dialects())

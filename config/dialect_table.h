@@ -6,13 +6,13 @@
 
 #include "core/formats/json.h"
 
-/// What the keys of other tools mean is data: config/dialects/NAME.yaml, one table for each tool, compiled in.
+/// What the keys of other tools mean is defined in tables: config/dialects/NAME.yaml, one per tool, compiled in.
 ///
 ///   also: {key: [names]}                      other names of a key, with the same values
 ///   translated:
 ///     name: key                               the value under another key
 ///     name: {about, to, map, convert, ...}    a KeyRow
-///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
+///   ignored: {reason: {name: values}}         printed once, as a note; warned: as a warning
 ///   unsupported: {reason: {name: values}}     an error
 ///   described: {reason: {names}}              listed with those that are ignored, and not said; "part.name" is that of
 ///                                             a member of an object
@@ -29,55 +29,55 @@ enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported, 
 
 /// A key of another tool.
 struct KeyRow {
-  std::string name;  ///< or the beginning of several, with a * behind it
+  std::string name;  ///< or the prefix of several, followed by *
   KeyStatus status = KeyStatus::translated;
 
-  std::string about = {};                                  ///< for the reference page
-  std::string target = {};                                 ///< a key of ours, or with a ~ one that waits for others
-  std::vector<std::pair<Json, Json>> map = {};             ///< values: another value, {key: value}, or null for nothing
+  std::string about = {};                       ///< for the reference page
+  std::string target = {};                      ///< the canonical key; with ~ one that depends on other keys
+  std::vector<std::pair<Json, Json>> map = {};  ///< value -> another value, {key: value}, or null to set nothing
   std::vector<std::pair<Json, std::string>> refused = {};  ///< values that cannot be translated, and why
-  std::string convert = {};                                ///< the conversion of other values, by its name
-  std::string note = {};                                   ///< what is said of a value in `map`
-  std::string otherwise = {};                              ///< of another value, which sets nothing
-  std::string remedy = {};                                 ///< of a value that is refused; `otherwise` then refuses
-  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of single values in `map`
+  std::string convert = {};                                ///< name of the conversion for values not in `map`
+  std::string note = {};                                   ///< note printed for any value in `map`
+  std::string otherwise = {};                              ///< note for any other value, which sets nothing
+  std::string remedy = {};                                 ///< remedy for a refused value; makes `otherwise` an error
+  std::vector<std::pair<Json, std::string>> notes = {};    ///< notes for particular values in `map`
 
-  std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
+  std::vector<Json> neutral = {};  ///< values accepted silently if the key is ignored or unsupported
   std::string reason = {};
 
   bool is_translated() const { return status == KeyStatus::translated; }
   bool is_neutral(const Json& value) const;
-  /// What `map` has for a value, or null.
+  /// Looks a value up in `map`; null if it is not there.
   const Json* meaning(const Json& value) const;
 };
 
 struct DialectTable {
   std::string name;
-  Json data;  ///< the whole table: what only one dialect has is read where it is used
+  Json data;  ///< the whole table; parts that only one dialect has are read where they are used
   std::vector<KeyRow> rows = {};
 
-  /// Names of rows that stand for one key.
+  /// Names of the rows without wildcards.
   std::vector<std::string_view> names() const;
-  /// The row of that name, or the one whose beginning it has, or null.
+  /// The row of that name, else the one whose prefix matches, else null.
   const KeyRow* find(std::string_view name) const;
   std::string_view text(std::string_view member) const;
   std::vector<std::string_view> list(std::string_view member) const;
   const Json& object(std::string_view member) const;
-  /// Whether a list, or an object, has the name.
+  /// Whether the list or object `member` contains the name.
   bool lists(std::string_view member, std::string_view name) const;
 };
-/// A table by its name; it has to be there.
+/// The table of that name, which must exist.
 const DialectTable& dialect_table(std::string_view name);
-/// The one that holds in every dialect.
+/// The table that applies in every dialect.
 const DialectTable& common_table();
 
-/// The tables of the kinds of config files, the canonical one first.
+/// The tables of all dialects, the canonical one first.
 const std::vector<const DialectTable*>& dialects();
 /// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys
-/// of two dialects are mixed or the name is not one.
+/// of two dialects are mixed or there is no such dialect.
 const DialectTable& detect_dialect(const Json& document, std::string_view name);
 
-/// A text of a table, a template as those of chats (Jinja), with these values.
+/// Renders a text of a table, a Jinja template, with these values.
 std::string filled(std::string_view text, const Json& values);
 
 }  // namespace qtrain

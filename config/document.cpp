@@ -53,7 +53,7 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
   try {
     refuse_weights(file);
     return parse_config_document(read_text(file, kMaxConfigBytes), file.string());
-  } catch (const Error& e) {  // a config that cannot be read is a wrong use
+  } catch (const Error& e) {  // an unreadable config is a usage error
     fail(ErrorKind::usage, e.text());
   }
 }
@@ -61,7 +61,7 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
 void require_config(const ConfigDocument& document) {
   const Json& keys = document.value;
   if (!keys.is_object())
-    fail(ErrorKind::usage, {.cause = fmt::format("a config is an object of keys and values, not {}", show(keys)),
+    fail(ErrorKind::usage, {.cause = fmt::format("a config must be an object of keys and values, not {}", show(keys)),
                             .place = document.name});
   const DialectTable& foreign = dialect_table("foreign_files");
   for (const auto& [what, form] : foreign.object("forms").items())
@@ -70,7 +70,7 @@ void require_config(const ConfigDocument& document) {
         fail(ErrorKind::usage, {.cause = fmt::format("this is {} (\"{}\")", what, key.get<std::string>()),
                                 .place = document.name,
                                 .remedy = form.at("remedy")});
-  for (const auto& [key, value] : keys.items())  // adapters that were trained have base_model_name_or_path too
+  for (const auto& [key, value] : keys.items())  // adapter_config.json has base_model_name_or_path too
     if (key != "base_model_name_or_path" && foreign.lists("configs", canonical_key(key))) return;
   for (const auto& [what, file] : foreign.object("files").items()) {
     const auto held = std::ranges::count_if(file.at("keys"), [&](const Json& key) { return keys.contains(key); });
@@ -80,9 +80,9 @@ void require_config(const ConfigDocument& document) {
     if (held + objects < 2) continue;
     const auto key = file.at("named_by").get<std::string>();
     const std::string folder = std::filesystem::path(document.name).parent_path();
-    const bool whole = key.ends_with("_path");  // the folder is named, not the file
+    const bool whole = key.ends_with("_path");  // configs name the folder, not the file
     fail(ErrorKind::usage,
-         {.cause = fmt::format("this is {}, which does not say what is trained on what", what),
+         {.cause = fmt::format("this is {}, which does not say which model to train on which data", what),
           .place = document.name,
           .remedy = fmt::format("write a config that names it: {{\"model_name_or_path\": ..., \"dataset_name\": ..., "
                                 "\"{}\": \"{}\"}}",

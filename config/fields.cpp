@@ -30,7 +30,7 @@ bool is_json_of(const Json& j) {
   return std::is_same_v<T, Json> ? j.is_object() : j.type() == Json(T()).type();
 }
 
-// Reading a JSON value: false where it is of another type.
+// Each `read` parses a JSON value and returns false if it has another type.
 
 template <class T>
 bool read(const Json& j, T& out) {
@@ -90,7 +90,7 @@ Json json_of(const T& v) {
     return v;
 }
 
-/// What is wrong with a value of the right type.
+/// What is wrong with a value of the right type, or empty.
 std::string problem_of(const Field& f, const Json& value, const Json& written) {
   if (value.is_number() && !f.range.contains(value.get<double>()))
     return fmt::format("must be {}, got {}", f.range.text(), show(f.name, written));
@@ -118,7 +118,7 @@ Range range_of(const Json& row) {
   return range.is_array() ? Range{.low = range[0], .high = range[1]} : kRanges.at(range);
 }
 
-/// The words of a row, or of an enumeration.
+/// The accepted words of a row or of its enumeration.
 template <class T>
 std::vector<std::string> words_of(const Json& row) {
   if constexpr (is_optional<T>) return words_of<typename T::value_type>(row);
@@ -129,14 +129,14 @@ std::vector<std::string> words_of(const Json& row) {
   return {words.begin(), words.end()};
 }
 
-/// What values of a field are called in messages.
+/// How messages describe the values of a field.
 std::string type_text(const std::string& type, const Field& f) {
   if (f.name == "optim") return fmt::format("one of {}", optimizer_summary());
   if (!f.words.empty()) return fmt::format("one of {}", fmt::join(f.words, ", "));
   return dialect_table("fields").object("types").at(type);
 }
 
-/// The field of a row, and of its member.
+/// Makes a field from its row and its member.
 template <class S, class T>
 Field field_of(Field f, const Json& row, S Config::*part, T S::*member) {
   constexpr std::string_view kOrNull = " or null";
@@ -193,9 +193,9 @@ Assigned assign_field(Config& config, std::string_view key, const Json& value) {
   if (error.empty() || !value.is_string()) return {error};
   const auto text = value.get<std::string>();
   std::vector<std::string_view> words(field->words.begin(), field->words.end());
-  if (key == "optim") words = available_optimizers();  // names of those that are not here are none
+  if (key == "optim") words = available_optimizers();  // do not suggest unavailable ones
   if (const auto near = nearest(text, words); !near.empty()) return {error, fmt::format("did you mean \"{}\"?", near)};
-  const Json inner = Json::parse(text, nullptr, false);  // in quotes, where it would do without them
+  const Json inner = Json::parse(text, nullptr, false);  // whether it would fit without quotes
   Config scratch;
   const bool fits = !inner.is_discarded() && !inner.is_null() && field->store(*field, scratch, inner).empty();
   return {error, fits ? "write it without quotes" : ""};

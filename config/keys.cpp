@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-/// Edits (insert, delete, replace, swap neighbors) from a to b.
+/// Number of edits (insert, delete, replace, swap neighbors) from a to b.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -41,13 +41,13 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
       if (const std::size_t n = edits(word, name.substr(0, longest)); n < fewest) fewest = n, best = name;
   };
   look(std::string_view::npos);
-  if (best.empty() && word.size() >= 4) look(word.size());  // the beginning of a longer name
+  if (best.empty() && word.size() >= 4) look(word.size());  // compare with prefixes of longer names
   return best;
 }
 
-std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names) {
+std::string hint(const Diagnostics& diagnostics, std::string_view word, std::span<const std::string_view> names) {
   constexpr std::size_t kMaxHints = 20;
-  return judge.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
+  return diagnostics.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
 }
 
 std::vector<std::string_view> known_keys() {
@@ -70,7 +70,7 @@ bool is_config_key(std::string_view key) {
   return find_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
-bool says_nothing(const Json& value) {
+bool is_unset(const Json& value) {
   for (const Json& nothing : {Json(), Json(false), Json(0), Json(""), Json("none"), Json("auto")})
     if (value == nothing) return true;
   return value.is_structured() && value.empty();
@@ -81,12 +81,12 @@ std::string show(const Json& value) {
   std::string text = redacted("", value).dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() <= kLongest) return text;
   std::size_t end = kLongest;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // between two characters
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // do not cut within a UTF-8 character
   return text.substr(0, end) + "...";
 }
 
 std::string show(std::string_view key, const Json& value) {
-  return is_secret_key(key) && !says_nothing(value) ? std::string(kRedacted) : show(value);
+  return is_secret_key(key) && !is_unset(value) ? std::string(kRedacted) : show(value);
 }
 
 bool is_secret_key(std::string_view key) {

@@ -13,16 +13,16 @@
 #include "config/yaml.h"
 #include "optim/table.h"
 
-/// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
+/// Reads the configurations of DeepSpeed, FSDP and accelerate by their tables.
 namespace qtrain {
 namespace {
 
-/// Whether a dotted key is a member of this one.
+/// Whether a dotted key is below `part`.
 bool holds(std::string_view part, std::string_view key) {
   return key.size() > part.size() && key.starts_with(part) && key[part.size()] == '.';
 }
 
-/// The row of a key, or of a part that it is in.
+/// The row of a key, or of a part that contains it.
 const KeyRow* row_of(const DialectTable& table, std::string_view key) {
   if (const KeyRow* row = table.find(key)) return row;
   const auto at =
@@ -30,7 +30,7 @@ const KeyRow* row_of(const DialectTable& table, std::string_view key) {
   return at == table.rows.end() ? nullptr : &*at;
 }
 
-/// The value without regard to the case of letters, and with true and false as such.
+/// The value with text in lower case, and "true" and "false" as booleans.
 Json plain(const Json& value) {
   if (!value.is_string()) return value;
   std::string lower = value.get<std::string>();
@@ -38,14 +38,14 @@ Json plain(const Json& value) {
   return yaml_plain_value(lower);
 }
 
-/// Reads the configuration of a launcher by its table: what it sets has to be what the config gives, if it does.
+/// Reads the configuration of a launcher by its table. Its settings must agree with those that the config gives.
 class Launcher {
  public:
   Launcher(Draft& draft, std::string_view table) : draft_(draft), table_(dialect_table(table)) {}
 
-  /// The object that a setting is, or the file that it names; keys that were ignored are then told once.
+  /// Reads the object in a setting, or the file that it names, and then reports all ignored keys in one note.
   void read(const Setting& setting, const ConfigDocument& config) {
-    if (says_nothing(setting.value)) return;
+    if (is_unset(setting.value)) return;
     if (setting.value.is_object()) return read_object(config, setting.value, setting.written + ".");
     if (!setting.value.is_string())
       return draft_.problem(setting, " expected a file or an object, got " + show(setting.value));
@@ -53,18 +53,19 @@ class Launcher {
     const auto file = draft_.named_file(name);
     if (!file)
       return draft_.problem(setting, fmt::format(": no such file \"{}\"", name),
-                            "paths are looked for as they stand and beside the config");
+                            "paths are relative to the current folder or to the config");
     try {
       const ConfigDocument document = read_config_document(*file);
       if (document.value.is_object()) return read_object(document, without_comments(document.value), "");
-      draft_.judge.problem(document.name, fmt::format("a configuration of {} is an object of keys and values, not {}",
-                                                      table_.text("about"), show(document.value)));
+      draft_.diagnostics.problem(document.name,
+                                 fmt::format("a configuration of {} must be an object of keys and values, not {}",
+                                             table_.text("about"), show(document.value)));
     } catch (const Error& e) {  // one problem among others
-      draft_.judge.problem(e.text());
+      draft_.diagnostics.problem(e.text());
     }
   }
 
-  /// The words of `fsdp` as it was written before it became a switch.
+  /// The words that `fsdp` took before it became a switch.
   void read_words(const Setting& chosen) {
     for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
       std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
@@ -75,7 +76,7 @@ class Launcher {
     }
   }
 
-  /// The name of a file that trl has; false: it is none.
+  /// Reads one of trl's own accelerate files by its name. Returns false if it is none.
   bool read_preset(const Setting& chosen) {
     const KeyRow& row = *table_.find("~preset");
     if (!chosen.value.is_string() || !row.meaning(chosen.value)) return false;
@@ -84,7 +85,7 @@ class Launcher {
   }
 
  private:
-  /// Unless the options say otherwise.
+  /// Sets full sharding unless the options say otherwise.
   void shard_fully(const Setting& chosen) {
     if (!draft_.find("zero_stage")) draft_.offer("zero_stage", chosen.with(3));
   }
@@ -95,11 +96,11 @@ class Launcher {
     tell_ignored(document.name);
   }
 
-  /// What stands before a value: the path of the object in its document and the key in the object, with dots behind.
+  /// Prefixes of a value: the path of its object in the document and its key within the part, each with a trailing dot.
   struct LeafPath {
     std::string object, key;
   };
-  /// Takes every value in an object that is none itself.
+  /// Visits every leaf value of an object.
   void read_members(const ConfigDocument& document, const Json& object, const LeafPath& path) {
     for (const auto& [name, value] : object.items()) {
       const std::string key = path.key + name, written = path.object + key;
@@ -113,7 +114,7 @@ class Launcher {
     }
   }
 
-  /// One value as its row says. Some keys of accelerate are those of another table.
+  /// Applies the row of one value. Some keys of accelerate belong to another table.
   void take(const DialectTable& table, const std::string& key, const Setting& leaf) {
     constexpr std::string_view kFsdp = "fsdp_config.", kPrefix = "fsdp_";
     if (const auto name = table.object("deepspeed").find(key); name != table.object("deepspeed").end())
@@ -127,7 +128,7 @@ class Launcher {
     if (row->is_translated()) return leaf.value == "auto" ? void() : take_row(*row, leaf);
     if (row->status == KeyStatus::ignored) return row->reason.empty() ? void() : ignore(leaf);
     const bool decides = row->name.ends_with('*') || key == row->name || key == row->name + ".enabled";
-    if (decides && !says_nothing(leaf.value)) refuse(leaf, row->reason);
+    if (decides && !is_unset(leaf.value)) refuse(leaf, row->reason);
   }
 
   void take_row(const KeyRow& row, const Setting& leaf) {
@@ -138,7 +139,7 @@ class Launcher {
     for (const auto& [key, value] : made.settings) set(key, leaf, value);
   }
 
-  /// Names of one optimizer that differ in how it is computed do not contradict each other.
+  /// Names of one optimizer that differ only in implementation do not contradict each other.
   void set(const std::string& key, const Setting& leaf, const Json& value) {
     const Setting* given = draft_.find(key);
     if (!given) return draft_.offer(key, leaf.with(value));
@@ -148,8 +149,7 @@ class Launcher {
     };
     const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value));
     if (!same)
-      differ(leaf.with(value), *given,
-             "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
+      differ(leaf.with(value), *given, "make them equal, or set the former to \"auto\" or remove it to use the latter");
   }
 
   void differ(const Setting& leaf, const Setting& given, std::string remedy) {
@@ -165,22 +165,22 @@ class Launcher {
   }
 
   void ignore(const Setting& leaf) {
-    if (!says_nothing(plain(leaf.value)))
+    if (!is_unset(plain(leaf.value)))
       ignored_.push_back(
           {.level = RemarkLevel::silent, .origin = leaf.place, .ignored = leaf.written, .value = leaf.value});
   }
 
   void unknown(const std::string& key, const Setting& leaf, const std::vector<std::string_view>& known) {
     if (std::ranges::any_of(known, [&](std::string_view name) { return holds(key, name); })) {
-      if (!says_nothing(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
+      if (!is_unset(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
       return;
     }
-    const std::string near = hint(draft_.judge, key, known);
-    draft_.judge.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
-                         near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = hint(draft_.diagnostics, key, known);
+    draft_.diagnostics.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
+                               near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
   }
 
-  /// Once for all keys of a file.
+  /// Reports all ignored keys of a file in one note.
   void tell_ignored(const std::string& name) {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
@@ -191,13 +191,13 @@ class Launcher {
       remark.text = why;
     }
     const std::size_t all = ignored_.size();
-    draft_.judge.note(name,
-                      fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
-                                  all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
-    for (Remark& remark : ignored_) draft_.judge.say(std::move(remark));
+    draft_.diagnostics.note(
+        name, fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
+                          all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
+    for (Remark& remark : ignored_) draft_.diagnostics.say(std::move(remark));
   }
 
-  /// Settings that wait for others.
+  /// Pending settings, which depend on others.
   void settle() {
     const auto pending = [&](const char* key, void (Launcher::*settle)(const Setting&)) {
       if (const auto found = draft_.settings.extract(key); found) (this->*settle)(found.mapped());
@@ -213,7 +213,7 @@ class Launcher {
     pending("~fsdp_checkpointing", &Launcher::checkpointing);
   }
 
-  /// As in transformers, the switch of FSDP alone turns recomputation on, and both together are an error.
+  /// As in transformers, FSDP's own switch turns recomputation on, and giving both is an error.
   void checkpointing(const Setting& leaf) {
     const Setting* given = draft_.find("gradient_checkpointing");
     if (!given || given->value.is_null() || (given->value == false && !given->overrides())) {
@@ -237,26 +237,26 @@ class Launcher {
 
   void warmup_steps(const Setting& leaf) {
     const Setting* ratio = draft_.find("warmup_ratio");
-    if (!ratio || says_nothing(ratio->value)) return set("warmup_steps", leaf, leaf.value);
+    if (!ratio || is_unset(ratio->value)) return set("warmup_steps", leaf, leaf.value);
     differ(leaf, *ratio, "use \"auto\", or remove the latter");
   }
 
   void total_steps(const Setting& leaf) {
     if (draft_.find("max_steps")) return set("max_steps", leaf, leaf.value);
-    refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
+    refuse(leaf, "the number of steps depends on the rows", "use \"auto\", or set max_steps");
   }
 
   void warmup_start(const Setting& leaf) {
     constexpr double kAlmostZero = 1e-7;
-    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up begins at 0", "use 0");
+    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up starts at 0", "use 0");
   }
 
   void warmup_kind(const Setting& leaf) {
     if (const auto kind = draft_.settings.extract("~warmup_type"); kind && kind.mapped().value == "linear") return;
-    draft_.note(leaf, ": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear");
+    draft_.note(leaf, ": warm-up is linear here; in DeepSpeed it is logarithmic unless warmup_type is linear");
   }
 
-  /// As in transformers, the arguments of the training win.
+  /// As in transformers, training arguments take precedence.
   void precision(const Setting& leaf) {
     for (const char* key : {"bf16", "fp16"}) {
       const Setting* given = draft_.find(key);
@@ -272,13 +272,13 @@ class Launcher {
   void processes(const Setting& leaf) {
     const Setting* ranks = draft_.find("nproc");
     if (!leaf.value.is_number_integer() || leaf.value <= 1 || (ranks && ranks->value == leaf.value)) return;
-    draft_.note(leaf, fmt::format(" is {} there and nproc {} here: an update sees fewer rows; "
-                                  "gradient_accumulation_steps makes up for it",
+    draft_.note(leaf, fmt::format(" is {} there and nproc {} here: an update has fewer rows; increase "
+                                  "gradient_accumulation_steps to compensate",
                                   show(leaf.value), ranks ? show(ranks->value) : "1"));
   }
 
-  /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
-  /// Devices that share their rows count as one.
+  /// In DeepSpeed train_batch_size = micro-batch x accumulation x devices, and a missing factor is derived. Devices
+  /// that share rows count as one.
   void batch(const Setting& leaf) {
     if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
     const double total = leaf.value.get<double>(), micro = draft_.positive("per_device_train_batch_size").value_or(0),
@@ -295,7 +295,7 @@ class Launcher {
                    fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc{} is {}",
                                show(leaf.value), sharing > 1 ? " / context_parallel_size" : "",
                                micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
-                   "use \"auto\", or numbers whose product it is");
+                   "use \"auto\", or make it the product of the others");
   }
 
   Draft& draft_;
@@ -312,7 +312,7 @@ void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
   }
   if (const Setting* s = draft.find("~deepspeed")) Launcher(draft, "deepspeed").read(*s, config);
   const Setting *words = draft.find("~fsdp"), *options = draft.find("~fsdp_config");
-  const bool on = words && !says_nothing(words->value), configured = options && !says_nothing(options->value);
+  const bool on = words && !is_unset(words->value), configured = options && !is_unset(options->value);
   if (on && configured) Launcher(draft, "fsdp").read(*options, config);
   if (on) Launcher(draft, "fsdp").read_words(*words);
   if (!on && configured) draft.note(*options, " has no effect without fsdp");

@@ -4,7 +4,8 @@
 
 namespace qtrain {
 
-/// Reads what `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name, and adds what it sets.
+/// Reads the configurations that `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name and adds their
+/// settings.
 void add_launcher_settings(Draft& draft, const ConfigDocument& config);
 
 }  // namespace qtrain

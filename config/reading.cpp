@@ -20,7 +20,7 @@ std::string last_name(const std::string& path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-/// The canonical name of a key by its path.
+/// The canonical name of a key, given its path.
 std::string canonical(const std::string& path) {
   return std::string(canonical_key(last_name(path)));
 }
@@ -29,7 +29,7 @@ bool has_name(const Json& names, std::string_view name) {
   return std::ranges::find(names, Json(name)) != names.end();
 }
 
-/// Reads one document: makes its keys flat, and then takes one after the other by its row.
+/// Reads one document: flattens its keys and then applies the row of each.
 class SettingReader {
  public:
   SettingReader(Draft& draft, const DialectTable& dialect, const ConfigDocument& document)
@@ -57,7 +57,7 @@ class SettingReader {
 
   void problem(const Setting& about, const std::string& text) { draft_.problem(about, ": " + text); }
 
-  /// Whether the member of an object only describes, which is all that is said of it.
+  /// Whether a member of an object only describes something. If so, lists it among the ignored keys.
   bool describes(const std::string& object, const std::string& key, const Setting& member) {
     const KeyRow* row = dialect_.find(object.empty() ? key : object + "." + key);
     if (!row || row->status != KeyStatus::described) return false;
@@ -72,7 +72,7 @@ class SettingReader {
     }
   }
 
-  /// Whether the members of an object count as if they stood at the top: in some only if it has no others.
+  /// Whether the members of an object count as top-level keys; for some objects only if they have no other members.
   bool is_transparent(const std::string& key, const Json& value) {
     if (common_table().lists("objects", key)) return true;
     const Json only = dialect_.object("objects_of").value(key, Json());
@@ -100,7 +100,7 @@ class SettingReader {
     renamed("base_model", list.with(list.value[0]));
   }
 
-  /// An object whose members are settings as a table says.
+  /// Reads an object whose members a table maps to settings.
   void renamed(const std::string& name, const Setting& object) {
     const Json& names = dialect_table("expert").object("members_of").at(name);
     if (!object.value.is_object()) return flat_.push_back({*names.begin(), object});
@@ -120,7 +120,7 @@ class SettingReader {
     if (!mapping.value.is_object()) return problem(mapping, "expected an object");
     for (const auto& [key, field] : mapping.value.items()) {
       const Setting member = member_of(mapping, key, field);
-      const bool response = key == "response" && field == "output";  // what the alpaca shape calls it
+      const bool response = key == "response" && field == "output";  // the name in alpaca rows
       if (key == "text")
         flat_.emplace_back("dataset_text_field", member);
       else if (!field.is_null() && field != key && !response)
@@ -130,21 +130,21 @@ class SettingReader {
 
   // What a flat key means.
 
-  /// A dialect's own meaning of a key goes before what it means elsewhere.
+  /// The meaning of a key in the dialect takes precedence over the common one.
   void take(const std::string& name, const Setting& raw) {
     const std::string key(canonical_key(name));
-    if (raw.overrides()) draft_.judge.retract(key);
+    if (raw.overrides()) draft_.diagnostics.retract(key);
     if (const KeyRow* own = row_in(dialect_, name)) return take_row(*own, raw);
     if (const KeyRow* row = row_in(common_table(), key)) return take_row(*row, raw);
     if (find_field(key)) return add(key, raw);
-    const std::string near = hint(draft_.judge, name, known_keys());
-    draft_.judge.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
-                         near.empty()   ? "qtrain config lists all keys"
-                         : near == name ? "it is a key of another dialect: see docs/config.md"
-                                        : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = hint(draft_.diagnostics, name, known_keys());
+    draft_.diagnostics.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
+                               near.empty()   ? "qtrain config lists all keys"
+                               : near == name ? "it is a key of another dialect: see docs/config.md"
+                                              : fmt::format("did you mean \"{}\"?", near));
   }
 
-  /// The row that says what a key means; one of ours means itself unless it is translated.
+  /// The row for a key; a canonical key means itself unless the table translates it.
   static const KeyRow* row_in(const DialectTable& table, std::string_view name) {
     const KeyRow* row = table.find(name);
     if (!row || row->status == KeyStatus::described || (find_field(name) && !row->is_translated())) return nullptr;
@@ -155,13 +155,13 @@ class SettingReader {
     if (!row.is_translated()) return ignore(row, raw);
     const Translation made = translate(row, raw.value);
     if (!made.problem.empty())
-      draft_.judge.say({.level = RemarkLevel::problem,
-                        .origin = raw.place,
-                        .text = fmt::format("\"{}\": {}", raw.written, made.problem),
-                        .remedy = row.remedy,
-                        .key = canonical(raw.written)});
+      draft_.diagnostics.say({.level = RemarkLevel::problem,
+                              .origin = raw.place,
+                              .text = fmt::format("\"{}\": {}", raw.written, made.problem),
+                              .remedy = row.remedy,
+                              .key = canonical(raw.written)});
     for (const std::string& remark : made.remarks)
-      draft_.judge.say(
+      draft_.diagnostics.say(
           {.origin = raw.place, .text = fmt::format("\"{}\": {}", raw.written, remark), .key = canonical(raw.written)});
     for (const auto& [target, value] : made.settings) {
       const KeyRow* other = row_in(common_table(), target);
@@ -185,7 +185,7 @@ class SettingReader {
       remark.ignored = raw.written;
       remark.value = raw.value;
     }
-    draft_.judge.say(std::move(remark));
+    draft_.diagnostics.say(std::move(remark));
   }
 
   /// Adds a setting unless the same document already gave the key another value.
@@ -206,15 +206,15 @@ class SettingReader {
   Settings settings_;
 };
 
-/// Takes back what a file says of a key.
+/// Removes what a file sets for a key.
 void forget(Draft& draft, const std::string& name) {
-  draft.judge.retract(canonical(name));
+  draft.diagnostics.retract(canonical(name));
   std::erase_if(draft.settings, [&, key = canonical_key(name)](const auto& setting) {
     return setting.first == key || setting.second.written == name;
   });
 }
 
-/// Keys that name the same rows in several ways.
+/// Keys that name the same rows in different ways.
 constexpr std::array<std::array<std::string_view, 3>, 2> kAlternatives = {
     {{"dataset_name", "dataset_mixture", "~dataset"}, {"eval_dataset_name", "~eval_dataset", ""}}};
 
@@ -224,16 +224,16 @@ bool are_alternatives(std::string_view a, std::string_view b) {
   });
 }
 
-/// Takes back what the file says by the key `name`, and by other keys about the same as `over` does.
+/// Removes what the file sets by the key `name` and by other keys for the same thing as `over`.
 void make_room(Draft& draft, const std::string& name, const Settings& over) {
-  std::set<std::string> written;  // in the file
+  std::set<std::string> written;  // keys as written in the file
   for (const auto& [key, setting] : draft.settings) {
     const auto replaces = [&, key = key](const auto& given) { return are_alternatives(key, given.first); };
     if (!setting.overrides() && (setting.written == name || std::ranges::any_of(over, replaces)))
       written.insert(setting.written);
   }
   for (const std::string& old : written)
-    if (canonical(old) != canonical_key(name)) draft.judge.retract(canonical(old));
+    if (canonical(old) != canonical_key(name)) draft.diagnostics.retract(canonical(old));
   std::erase_if(draft.settings, [&](const auto& setting) {
     return !setting.second.overrides() && written.contains(setting.second.written);
   });

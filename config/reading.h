@@ -5,10 +5,10 @@
 
 namespace qtrain {
 
-/// Adds what the keys of a document set, under canonical keys: nesting is undone, and keys of other tools mean what the
-/// tables say. The judge is told of keys that are unknown, cannot be honored or have no effect.
+/// Adds the settings of a document under canonical keys: flattens nested keys and translates keys of other tools by the
+/// tables. Reports keys that are unknown, cannot be honored or have no effect to the diagnostics.
 void read_settings(Draft& draft, const DialectTable& dialect, const ConfigDocument& document);
-/// Puts key=value of the command line over them; dots name nested keys, and null takes back what the file says.
+/// Applies key=value from the command line on top; dots name nested keys, and null restores the default.
 void override_setting(Draft& draft, const DialectTable& dialect, const std::string& key, const std::string& value);
 
 }  // namespace qtrain

@@ -14,7 +14,7 @@ std::string type_of(const Field& field) {
   return range.empty() ? field.type : field.type + ", " + range;
 }
 
-/// A table with its rows, in their order.
+/// A table as JSON, with its rows in order.
 Json table_with_rows(const DialectTable& table) {
   constexpr std::array kStatus{"translated", "ignored", "warned", "unsupported", "described"};
   Json rows = Json::array();

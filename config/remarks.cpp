@@ -11,7 +11,7 @@
 
 namespace qtrain {
 
-void Judge::say(Remark remark) {
+void Diagnostics::say(Remark remark) {
   const auto same = [&](const Remark& said) {
     return said.level == remark.level && said.origin == remark.origin && said.text == remark.text &&
            said.ignored == remark.ignored;
@@ -19,40 +19,40 @@ void Judge::say(Remark remark) {
   if (std::ranges::none_of(remarks_, same)) remarks_.push_back(std::move(remark));
 }
 
-void Judge::problem(std::string origin, std::string cause, std::string remedy) {
+void Diagnostics::problem(std::string origin, std::string cause, std::string remedy) {
   say({.level = RemarkLevel::problem,
        .origin = std::move(origin),
        .text = std::move(cause),
        .remedy = std::move(remedy)});
 }
 
-void Judge::retract(const std::string& key) {
+void Diagnostics::retract(const std::string& key) {
   std::erase_if(remarks_, [&](const Remark& said) { return !key.empty() && said.key == key; });
 }
 
-std::size_t Judge::count_problems() const {
+std::size_t Diagnostics::count_problems() const {
   return static_cast<std::size_t>(std::ranges::count(remarks_, RemarkLevel::problem, &Remark::level));
 }
 
-std::vector<ErrorText> Judge::problems() const {
+std::vector<ErrorText> Diagnostics::problems() const {
   std::vector<ErrorText> out;
   for (const Remark& r : remarks_)
     if (r.level == RemarkLevel::problem) out.push_back({.cause = r.text, .place = r.origin, .remedy = r.remedy});
   return out;
 }
 
-Json Judge::ignored() const {
+Json Diagnostics::ignored() const {
   Json out = Json::object();
   for (const Remark& r : remarks_)
     if (!r.ignored.empty()) out[r.ignored] = entry_of(r);
   return out;
 }
 
-bool Judge::ignores(const std::string& key) const {
+bool Diagnostics::ignores(const std::string& key) const {
   return std::ranges::find(remarks_, key, &Remark::ignored) != remarks_.end();
 }
 
-std::vector<std::string> Judge::lines(RemarkLevel level) const {
+std::vector<std::string> Diagnostics::lines(RemarkLevel level) const {
   std::vector<std::string> out;
   for (const Remark& r : remarks_)
     if (r.level == level) out.push_back(line_of(r));
@@ -75,7 +75,7 @@ Remark ignored_key(const ResolvedConfig& config, const std::string& key, const s
 }
 
 void no_effect(ResolvedConfig& config, const std::string& key, const std::string& reason) {
-  if (config.given(key)) config.judge.say(ignored_key(config, key, reason));
+  if (config.given(key)) config.diagnostics.say(ignored_key(config, key, reason));
 }
 
 void fail_with(const std::vector<ErrorText>& problems, const std::string& place) {
@@ -89,8 +89,8 @@ void fail_with(const std::vector<ErrorText>& problems, const std::string& place)
 }
 
 void tell_remarks(const ResolvedConfig& config, Log& log) {
-  for (const std::string& note : config.judge.notes()) log.info("{}", note);
-  for (const std::string& warning : config.judge.warnings()) log.warn("{}", warning);
+  for (const std::string& note : config.diagnostics.notes()) log.info("{}", note);
+  for (const std::string& warning : config.diagnostics.warnings()) log.warn("{}", warning);
 }
 
 }  // namespace qtrain

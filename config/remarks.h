@@ -7,35 +7,35 @@
 #include "core/formats/json.h"
 #include "core/log.h"
 
-/// What is said of a config: one judge collects it while the config is read, and each remark is said once.
+/// Remarks about a config. Diagnostics collects them while the config is read, and each is printed once.
 namespace qtrain {
 
 enum class RemarkLevel : std::uint8_t {
-  silent,   ///< listed with the keys that have no effect, and not said
+  silent,   ///< listed among the keys without effect, but not printed
   note,     ///< a line at the start of a command
-  warning,  ///< likewise, where it is likely that something else was meant
+  warning,  ///< a line at the start, when the user probably meant something else
   problem,  ///< ends the command
 };
 
 struct Remark {
   RemarkLevel level = RemarkLevel::note;
-  std::string origin;        ///< "config.json:12", or what else it is about; may be empty
-  std::string text;          ///< of a key that is ignored: the reason
-  std::string remedy = {};   ///< of a problem
-  std::string key = {};      ///< the canonical key, of what can be taken back on the command line
-  std::string ignored = {};  ///< the name of a key that has no effect, as it was written
-  Json value = {};           ///< its value
+  std::string origin;        ///< "config.json:12" or another place; may be empty
+  std::string text;          ///< for an ignored key: the reason
+  std::string remedy = {};   ///< how to fix a problem
+  std::string key = {};      ///< the canonical key, if the command line can override it
+  std::string ignored = {};  ///< the key without effect, as the user wrote it
+  Json value = {};           ///< the value of that key
 };
 
-class Judge {
+class Diagnostics {
  public:
   void say(Remark remark);
   void note(std::string origin, std::string text) { say({.origin = std::move(origin), .text = std::move(text)}); }
   void problem(std::string origin, std::string cause, std::string remedy = {});
   void problem(ErrorText text) { problem(std::move(text.place), std::move(text.cause), std::move(text.remedy)); }
-  /// The line that stands before the others.
+  /// Adds the line that comes before all others.
   void begin(std::string text) { remarks_.insert(remarks_.begin(), {.origin = {}, .text = std::move(text)}); }
-  /// What was said of a canonical key that is given anew, or taken back.
+  /// Removes the remarks about a canonical key that is overridden.
   void retract(const std::string& key);
 
   bool found_problems() const { return count_problems() > 0; }
@@ -59,15 +59,15 @@ std::string line_of(const Remark& remark);
 Json entry_of(const Remark& remark);
 
 struct ResolvedConfig;
-/// That a key of a resolved config has no effect.
+/// The remark that a key of a resolved config has no effect.
 Remark ignored_key(const ResolvedConfig& config, const std::string& key, const std::string& reason);
-/// Says so, with the key's place. Nothing where the key was not given.
+/// Adds that remark, with the key's place, if the user gave the key.
 void no_effect(ResolvedConfig& config, const std::string& key, const std::string& reason);
 
-/// All problems as one error: one is told as it is, several as a list.
+/// Throws all problems as one ErrorKind::usage error: a single one as it is, several as a list.
 [[noreturn]] void fail_with(const std::vector<ErrorText>& problems, const std::string& place);
 
-/// Says notes and warnings at the start of a command.
+/// Logs notes and warnings at the start of a command.
 void tell_remarks(const ResolvedConfig& config, Log& log);
 
 }  // namespace qtrain

@@ -12,46 +12,48 @@ namespace qtrain {
 
 inline constexpr std::string_view kCommandLine = "command line";
 
-/// A value for a canonical key, or for one that stands for others until all are known: those begin with kPending.
+/// The value of a canonical key, or of a pending one (first character kPending), which is resolved once all keys are
+/// known.
 struct Setting {
   std::string written;  ///< the key as the user wrote it
   std::string place;    ///< "config.json:12" or "command line"
   Json value;
 
   bool overrides() const { return place == kCommandLine; }
-  /// Another value in the same place.
+  /// The same setting with another value.
   Setting with(Json other) const { return {written, place, std::move(other)}; }
 };
 using Settings = std::map<std::string, Setting>;
 inline constexpr char kPending = '~';
 
-/// The settings of a config while they are put together, with what is to be said about them.
+/// The settings of a config while it is being read, and the diagnostics for them.
 struct Draft {
-  Judge& judge;
+  Diagnostics& diagnostics;
   Settings settings = {};
-  std::filesystem::path folder = {};  ///< of the config file
-  std::string adapter_class = {};     ///< whose names of adapter keys are used, those of the file first
+  std::filesystem::path folder = {};  ///< folder of the config file
+  std::string adapter_class = {};     ///< the class whose names the adapter keys have; the file decides first
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);
     return it == settings.end() ? nullptr : &it->second;
   }
-  /// The value of a setting that is a number above 0.
+  /// The value of a setting if it is a number above 0.
   std::optional<double> positive(const std::string& key) const {
     const Setting* s = find(key);
     if (!s || !s->value.is_number() || s->value <= 0) return {};
     return s->value.get<double>();
   }
-  /// Says of a setting what stands behind its name: " is 3", ": no such file".
+  /// Notes `text` after the quoted name of a setting: " is 3", ": no such file".
   void note(const Setting& about, const std::string& text) const {
-    judge.note(about.place, '"' + about.written + '"' + text);
+    diagnostics.note(about.place, '"' + about.written + '"' + text);
   }
   void problem(const Setting& about, const std::string& text, std::string remedy = {}) const {
-    judge.problem(about.place, '"' + about.written + '"' + text, std::move(remedy));
+    diagnostics.problem(about.place, '"' + about.written + '"' + text, std::move(remedy));
   }
   /// Adds a setting unless the key is set already.
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
-  /// A file as a config names it: as it stands, or beside the config. None if there is no such file.
+  /// Finds a file that a config names: relative to the current folder, or next to the config. None if there is no such
+  /// file.
   std::optional<std::filesystem::path> named_file(const std::string& name) const {
     std::error_code ignored;
     for (const std::filesystem::path& path : {std::filesystem::path(name), folder / name})

@@ -15,7 +15,7 @@ namespace {
 
 // axolotl
 
-/// A number of events per epoch as a share of all updates, and the strategy to it.
+/// Converts events per epoch into a share of all updates and sets the strategy to steps.
 void settle_events(Draft& draft, const std::string& event) {
   const std::string steps_key = event + "_steps";
   const Setting* per_epoch = draft.find("~" + event + "s_per_epoch");
@@ -38,19 +38,20 @@ void settle_batch(Draft& draft) {
     return draft.problem(*total, " and \"gradient_accumulation_steps\" are both given", "keep one of them");
   const double windows = rows.value_or(0) / micro;
   if (windows < 1 || windows != std::floor(windows))
-    return draft.problem(*total, fmt::format(" is {}: no multiple of micro_batch_size, {}", show(total->value), micro),
-                         "give gradient_accumulation_steps");
+    return draft.problem(
+        *total, fmt::format(" is {}, which is not a multiple of micro_batch_size, {}", show(total->value), micro),
+        "give gradient_accumulation_steps");
   draft.offer("gradient_accumulation_steps", total->with(static_cast<std::int64_t>(windows)));
 }
 
-/// All linear layers beside those that lora_target_modules names.
+/// Adds all linear layers to those that lora_target_modules names.
 void settle_targets(Draft& draft) {
   const Setting* linear = draft.find("~lora_target_linear");
   if (!linear || linear->value != true) return;
   const Setting* named = draft.find("lora_target_modules");
   Json targets = named ? named->value : Json::array();
   if (targets.is_string()) targets = Json::array({targets});
-  if (!targets.is_array()) return;  // an error of lora_target_modules
+  if (!targets.is_array()) return;  // reported as an error of lora_target_modules
   targets.push_back("all-linear");
   const std::string written = named ? fmt::format("{} and {}", named->written, linear->written) : linear->written;
   draft.settings["lora_target_modules"] = {written, linear->place, std::move(targets)};
@@ -63,15 +64,15 @@ void settle_axolotl(Draft& draft) {
   settle_targets(draft);
 }
 
-// LLaMA-Factory: the registry of data sets, and what goes with them.
+// LLaMA-Factory: the data set registry and related keys.
 
-/// Whether a data set gives a name; an empty one stands for none.
+/// Whether a data set gives a non-empty name.
 bool names_one(const Json& given, std::string_view key) {
   const auto at = given.find(key);
   return at != given.end() && at->is_string() && *at != "";
 }
 
-/// Adds names that a data set gives to those of a part of `registry`, without those that rows may have anyway.
+/// Adds the names that a data set gives for a part of `registry`, except those that rows may have anyway.
 void add_names(Json& names, const Json& given, const char* part) {
   for (const auto& [key, known] : dialect_table("llamafactory").object("registry").at(part).items()) {
     const Json usual = known.is_array() ? known : Json::array({known});  // ours first
@@ -80,21 +81,21 @@ void add_names(Json& names, const Json& given, const char* part) {
   }
 }
 
-/// A data set by its entry in dataset_info.json: its file, or a source of dataset_mixture where its columns have names
-/// of their own; none where the entry cannot be read.
+/// Reads an entry of dataset_info.json: its file, or a source of dataset_mixture if its columns are renamed. None if
+/// the entry is invalid.
 std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
                                       const std::string& name) {
   if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
-    draft.judge.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
-                        "data sets are local files: name one");
+    draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
+                              "data sets are local files: give a file_name");
     return std::nullopt;
   }
   for (const auto& [member, why] : dialect_table("llamafactory").object("registry").at("refused").items())
     if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
-      draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
+      draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
   for (const auto& [column, why] : dialect_table("llamafactory").object("registry").at("refused_columns").items())
     if (names_one(entry.value("columns", Json::object()), column))
-      draft.judge.problem(registry.string(), fmt::format("\"{}\": the column {}", name, column), why);
+      draft.diagnostics.problem(registry.string(), fmt::format("\"{}\": the column {}", name, column), why);
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
   const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
@@ -107,7 +108,7 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
     if (source[map].empty()) source.erase(map);
   const bool asks = names_one(columns, "response") && !names_one(columns, "query");
   if (asks ||
-      (names_one(columns, "messages") && !names_one(columns, "prompt"))) {  // where columns are named, no others count
+      (names_one(columns, "messages") && !names_one(columns, "prompt"))) {  // if columns are named, no others count
     source["columns"] = Json::array({"chat_template_kwargs"});
     for (const auto& [ours, theirs] : columns.items())
       if (names_one(columns, ours)) source["columns"].push_back(theirs);
@@ -115,19 +116,20 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
   return source.size() == 1 ? Json(file) : source;
 }
 
-/// What is read of a source for evaluation, which has no columns of its own.
+/// The files of an evaluation source, which cannot rename columns.
 Json evaluation_source(Draft& draft, const Setting& names, const Json& source) {
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source.is_object() && source.contains(map)) {
-      draft.judge.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
+      draft.diagnostics.problem(names.place, "columns of evaluation rows cannot be renamed here",
+                                "rename the fields in the file");
       return source;
     }
   if (source.is_string()) return source;
-  draft.judge.note(names.place, "of evaluation rows all columns count that the program knows");
+  draft.diagnostics.note(names.place, "evaluation rows use all columns that the program knows");
   return source.at("path");
 }
 
-/// Names of data sets as files.
+/// Resolves names of data sets to files.
 void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   const Setting* names = draft.find(pending_key);
   if (!names || !names->value.is_array()) return;
@@ -151,15 +153,16 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   draft.offer(mixture ? "dataset_mixture" : key, names->with(files));
 }
 
-/// Where packing is asked for, rows there have one token less than cutoff_len: its place is for padding.
+/// With packing, LLaMA-Factory reserves one token of cutoff_len for padding.
 void settle_packed_length(Draft& draft, const DialectTable& dialect) {
   const Setting *packing = draft.find("packing"), *length = draft.find("max_length");
   if (!packing || packing->value != true || (length && length->written != "cutoff_len")) return;
   const Json most = length ? length->value : dialect.object("defaults").at("max_length");
-  if (!most.is_number_integer() || most <= 1) return;  // an error of its own, or nothing to take away
+  if (!most.is_number_integer() || most <= 1) return;  // reported elsewhere, or nothing to subtract
   const std::int64_t kept = most.get<std::int64_t>() - 1;
-  draft.note(*packing,
-             fmt::format(": rows have {} tokens at most, as LLaMA-Factory keeps one of cutoff_len for padding", kept));
+  draft.note(
+      *packing,
+      fmt::format(": rows have at most {} tokens, as LLaMA-Factory reserves one of cutoff_len for padding", kept));
   draft.settings["max_length"] = (length ? *length : *packing).with(kept);
 }
 
@@ -171,7 +174,7 @@ void settle_llamafactory(Draft& draft, const DialectTable& dialect) {
     draft.offer("lora_alpha", {fmt::format("2 x {}", rank->written), rank->place, 2 * rank->value.get<double>()});
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
-    draft.note(*most, " counts the rows of all data sets together");
+    draft.note(*most, " applies to all data sets together");
   if (const Setting* stage = draft.find("~stage")) {
     draft.offer("packing", stage->with(true));
     draft.offer("packing_strategy", stage->with("blocks"));
@@ -186,7 +189,7 @@ std::filesystem::path tokenizer_folder(const Draft& draft) {
   return {};
 }
 
-/// The format of that name that the program has, "" if none.
+/// The program's own format of that name, "" if there is none.
 std::string format_called(const DialectTable& dialect, const Setting& named) {
   const std::string name = named.value.get<std::string>();
   const std::string format = dialect.object("formats").value(name, "");
@@ -196,18 +199,18 @@ std::string format_called(const DialectTable& dialect, const Setting& named) {
   return mapped && mapped->is_string() ? mapped->get<std::string>() : "";
 }
 
-/// Of two formats that a file and the command line name the latter's counts.
+/// If the file and the command line both name a format, the command line wins.
 void settle_later_format(Draft& draft) {
   const Setting *named = draft.find("~chat_format"), *path = draft.find("chat_template_path");
   if (!named || !path) return;
   const bool of_sources = named->written == "datasets" || path->written == "datasets";
   if (of_sources && named->overrides() == path->overrides())
-    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, and a run has one", path->written),
-                  "name one of them");
+    draft.problem(*named, fmt::format(" and \"{}\" name two chat templates, but a run has only one", path->written),
+                  "keep one of them");
   draft.settings.erase(named->overrides() && !path->overrides() ? "chat_template_path" : "~chat_format");
 }
 
-/// A format that is named for a model whose folder has no chat template: without one its rows would be plain text.
+/// Uses the named format if the model's folder has no chat template, in which case rows would be plain text.
 void settle_format(Draft& draft, const DialectTable& dialect) {
   const Setting* named = draft.find("~chat_format");
   if (!named || draft.find("chat_template_path")) return;
@@ -224,23 +227,24 @@ void settle_format(Draft& draft, const DialectTable& dialect) {
                          "put a chat_template.jinja into the model's folder, or name a file or another format with "
                          "chat_template_path");
   if (format.empty()) return;
-  draft.note(*named, fmt::format(": {}: the format of that name that this program has", show(named->value)));
+  draft.note(*named, fmt::format(": {}: using the built-in format of that name", show(named->value)));
   draft.offer("chat_template_path", named->with(format));
 }
 
-/// Rows of the type alpaca, for which the model's folder has no chat template, have a format of their own.
+/// Rows of type alpaca get their own prompt format if the model's folder has no chat template.
 void settle_alpaca(Draft& draft) {
   const Setting* prompts = draft.find("~alpaca_prompts");
   const std::filesystem::path folder = tokenizer_folder(draft);
   std::error_code ignored;
   if (!prompts || draft.find("chat_template_path") || draft.find("~chat_format")) return;
   if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
-  draft.note(*prompts, ": the model has no chat template: rows of type alpaca become prompts with ### Instruction");
+  draft.note(*prompts,
+             ": the model has no chat template: rows of type alpaca become prompts with ### Instruction headings");
   draft.settings["dataset_mixture"] = *prompts;
   draft.settings.erase("dataset_name");
 }
 
-/// Formats of LLaMA-Factory end the rows of a model, and what it generates, with a token of theirs.
+/// Formats of LLaMA-Factory bring their own end token, for rows and for generation.
 void settle_end_token(Draft& draft, const DialectTable& dialect) {
   constexpr std::string_view kPrefix = "llamafactory_";
   const Setting* named = draft.find("~chat_format");
@@ -259,7 +263,7 @@ void settle_end_token(Draft& draft, const DialectTable& dialect) {
   draft.offer("eos_token", named->with(token));
 }
 
-/// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
+/// Recomputation in attention only, which recomputation of whole blocks includes. The command line takes precedence.
 void settle_checkpointing(Draft& draft) {
   const Setting* attention = draft.find("~attention_checkpointing");
   const Setting* blocks = draft.find("gradient_checkpointing");
@@ -272,7 +276,7 @@ void settle_checkpointing(Draft& draft) {
   draft.settings["gradient_checkpointing"] = *attention;
 }
 
-/// A floor of the cosine schedule, as axolotl and DeepSpeed name it.
+/// The minimum of the cosine schedule, as axolotl and DeepSpeed name it.
 void settle_floor(Draft& draft) {
   const Setting *floor = draft.find("~cosine_min_lr_ratio"), *schedule = draft.find("lr_scheduler_type");
   if (!draft.positive("~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
@@ -280,7 +284,7 @@ void settle_floor(Draft& draft) {
   draft.offer("lr_scheduler_kwargs", floor->with({{"min_lr_rate", floor->value}}));
 }
 
-/// accelerate divides among dp_shard_size x cp_size ranks.
+/// accelerate shards over dp_shard_size x cp_size ranks.
 void settle_groups(Draft& draft) {
   const Setting* shards = draft.find("~dp_shard_size");
   const auto size = draft.positive("~dp_shard_size");
@@ -289,7 +293,7 @@ void settle_groups(Draft& draft) {
   draft.offer("zero_group_size", shards->with(static_cast<std::int64_t>(*size * sharing)));
 }
 
-/// As in TRL, evaluation rows are another split of the training rows' data where no others are named.
+/// As in TRL, evaluation rows come from another split of the training data if none are named.
 void settle_splits(Draft& draft) {
   const Setting *split = draft.find("dataset_test_split"), *evaluates = draft.find("eval_strategy"),
                 *files = draft.find("dataset_name");

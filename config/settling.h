@@ -5,8 +5,8 @@
 
 namespace qtrain {
 
-/// What settings that wait for others come to, now that all are known: those of the dialect, then those of the
-/// configurations of launchers that the document names. None is left that begins with kPending.
+/// Resolves the pending settings (first character kPending) once all are known: those of the dialect, then those of the
+/// launcher configurations that the document names. None is left afterwards.
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document);
 
 }  // namespace qtrain

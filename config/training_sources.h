@@ -8,14 +8,14 @@
 
 namespace qtrain {
 
-/// How column_mapping and its kin name the columns of rows. Errors as of training_sources.
+/// The column names from column_mapping and related keys. Throws as training_sources does.
 ColumnMap columns_of(const DataSection& data);
 
-/// What the value of `key` says of splits. Errors (ErrorKind::usage) at the key.
+/// Parses the split in the value of `key`. Throws ErrorKind::usage with the key as its place.
 std::vector<SplitSlice> named_splits(const char* key, const std::optional<std::string>& text);
 
-/// The training rows' sources: dataset_name as one, or those of dataset_mixture.
-/// Errors (ErrorKind::usage): entries and maps of columns that are wrong; their place is a key, or empty for entries.
+/// The sources of the training rows: dataset_name, or those of dataset_mixture.
+/// Throws ErrorKind::usage for invalid entries and column maps; the place is a key, or empty for entries.
 std::vector<DataSource> training_sources(const DataSection& data);
 
 }  // namespace qtrain

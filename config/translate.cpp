@@ -26,7 +26,7 @@ Translation number(const KeyRow& row, const Json& v) {
   return set(row.target, v.is_string() ? yaml_plain_value(v.get<std::string>()) : v);
 }
 
-/// "a, b" as a list of words; a list stays one.
+/// Splits "a, b" into a list; a list stays as it is.
 Translation comma_list(const KeyRow& row, const Json& v) {
   if (v.is_null()) return {};
   if (!v.is_string()) return set(row.target, v);
@@ -39,7 +39,7 @@ Translation comma_list(const KeyRow& row, const Json& v) {
   return set(row.target, words);
 }
 
-/// Arguments as an object or in one text.
+/// Joins arguments given as an object into one text.
 Translation arguments(const KeyRow& row, const Json& v) {
   if (!v.is_object()) return set(row.target, v);
   std::string text;
@@ -58,13 +58,13 @@ Translation special_tokens(const KeyRow&, const Json& v) {
     if (name == "eos_token" || name == "pad_token")
       out.settings.emplace_back(name, token);
     else
-      out.remarks.push_back(fmt::format("{} {} has no effect: it is that of the model's folder", name, show(token)));
+      out.remarks.push_back(fmt::format("{} {} has no effect: the model's folder decides", name, show(token)));
   }
   return out;
 }
 
-/// The sizes of accelerate's ParallelismConfig, by their names with or without the prefix of its files. How many ranks
-/// have rows or parameters of their own follows from other keys.
+/// The sizes of accelerate's ParallelismConfig, with or without the prefix that its files use. The number of
+/// data-parallel ranks follows from other keys.
 Translation parallelism(const KeyRow&, const Json& v) {
   constexpr std::string_view kPrefix = "parallelism_config_";
   constexpr std::array<std::string_view, 9> kNames{"cp_size",           "tp_size",       "sp_size",
@@ -84,19 +84,19 @@ Translation parallelism(const KeyRow&, const Json& v) {
     else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
       out.settings.emplace_back("~dp_shard_size", size);
     else if (name == "tp_size" && several)
-      tell("and ranks share rows or tokens only (cp_size)");
+      tell("but ranks can only share rows or tokens (cp_size)");
     else if (name == "sp_size" && several)
-      tell("and ranks share tokens by their keys alone: set cp_size to it, and sp_size to 1");
+      tell("but ranks share tokens by their keys only: set cp_size to it, and sp_size to 1");
     else if (!std::ranges::count(kNames, name)) {
       const std::string_view near = nearest(name, kNames);
-      tell(near.empty() ? "and there is no such size"
-                        : fmt::format("and there is no such size: did you mean {}?", near));
+      tell(near.empty() ? "but there is no such size"
+                        : fmt::format("but there is no such size: did you mean {}?", near));
     }
   }
   return out;
 }
 
-/// A list, or an object around it as alignment-handbook and open-r1 write it.
+/// A list, or an object that contains one as in alignment-handbook and open-r1.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
   Translation out = read_datasets("dataset_name", v.value("datasets", Json::array()));
@@ -111,7 +111,7 @@ Translation mixture(const KeyRow&, const Json& v) {
   return out;
 }
 
-/// The name of a format, of which it shows later whether the model's folder has a chat template of its own.
+/// The name of a format; whether the model's folder has its own chat template is known only later.
 Translation chat_format(const KeyRow&, const Json& v) {
   constexpr std::string_view kFallback = "tokenizer_default_fallback_";
   if (v.is_null()) return {};
@@ -149,7 +149,7 @@ Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning)
   return out;
 }
 
-/// What is said of a value that is none of those in the map, which are all that there are.
+/// The problem with a value that is not in the map, if the map is exhaustive.
 std::string not_in_map(const KeyRow& row, const Json& value) {
   std::vector<std::string> words;
   for (const auto& [word, meaning] : row.map) {

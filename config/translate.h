@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// What a value becomes: settings of our keys, or a problem.
+/// The result of translating a value: settings of canonical keys, or a problem.
 struct Translation {
   std::vector<std::pair<std::string, Json>> settings;
   std::string problem = {};

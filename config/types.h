@@ -14,19 +14,19 @@
 
 namespace qtrain {
 
-/// The names of an enumeration of configs, in its order: those of fields.yaml. Parsing, messages and the reference page
-/// use the list.
+/// The names of a config enumeration's values, in order, from fields.yaml. Used for parsing, messages and the reference
+/// page.
 template <class E>
 inline constexpr std::array<std::string_view, 0> kNamesOf{};
 
-/// What another value of a key means for a run that goes on from a checkpoint.
+/// What happens when the value of a key differs from that in the checkpoint of a resumed run.
 enum class OnResume : std::uint8_t {
-  refused,  ///< the rest of the run would not fit what is in the checkpoint
-  rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
-  saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
-  update,   ///< how the steps to come update the weights: a change that people make on purpose, which one line says
-  told,     ///< the same of what the weights do not depend on, or only by rounding
-  silent,   ///< results do not depend on it
+  refused,  ///< an error: the rest of the run would not match the checkpoint
+  rows,     ///< an error that names the key if the training rows changed; otherwise without effect
+  saved,    ///< like rows; if the rows are the same, a note: the value is saved with the tokenizer or template
+  update,   ///< a note: people change on purpose how the remaining steps update the weights
+  note,     ///< a note, for keys that change the weights by rounding at most
+  silent,   ///< nothing: results do not depend on it
 };
 
 enum class EvalStrategy : std::uint8_t { no, steps, epoch };
@@ -36,14 +36,14 @@ enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
 /// What is packed together: TRL packs each batch of 1,000 rows by itself.
 enum class PackingScope : std::uint8_t { batch, dataset };
 
-/// How the loss of routers comes to an update: as in TRL, which turns it on and averages it over micro-batches, or as
-/// in Trainer, where the model's config.json turns it on and those of micro-batches add up.
+/// How the auxiliary loss of routers enters an update: as in TRL, which turns it on and averages it over micro-batches,
+/// or as in Trainer, where the model's config.json turns it on and micro-batches are summed.
 enum class RouterLossMode : std::uint8_t { trl, trainer };
 
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
-/// Which intermediates the backward pass computes again: a name of model/recompute.h, or kAuto. In JSON false is
-/// "none" and true is "block".
+/// Which intermediates the backward pass recomputes: a name from model/recompute.h, or kAuto. In JSON false is "none"
+/// and true is "block".
 struct Recompute {
   std::string policy = "block";
 
@@ -51,10 +51,12 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
-/// Whether weights are kept a second time, as GEMMs read them. In JSON false and true are "never" and "always".
+/// Whether to keep a second copy of weights in the form that GEMMs read. In JSON false and true are "never" and
+/// "always".
 enum class CopyChoice : std::uint8_t { never, always, automatic };
 
-/// Those of schedules are in optim, with some that are not offered, which have an error of their own.
+/// The names of an enumeration's values. Schedules are named in optim, which also knows unavailable ones, with their
+/// own error.
 template <class E>
 std::span<const std::string_view> names_of() {
   if constexpr (std::is_same_v<E, ScheduleKind>)
@@ -66,7 +68,7 @@ template <class E>
 std::string_view name_of_enum(E e) {
   return names_of<E>()[static_cast<std::size_t>(e)];
 }
-/// The value of that name, which a table has.
+/// The value of that name, which comes from a table and must exist.
 template <class E>
 E value_named(std::string_view name) {
   const auto names = names_of<E>();

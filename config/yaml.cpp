@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-// A config is a few KB; nodes of a hostile text take thousands of times its bytes.
+// A config is a few KB; the nodes of a malicious text can take thousands of times its size.
 constexpr std::size_t kMaxYamlBytes = 1u << 18, kMaxYamlDepth = 64;
 
 void append(Json& list, Json made) {
@@ -26,8 +26,7 @@ void append(Json& list, Json made) {
   fail(ErrorKind::usage, {.cause = std::move(cause), .place = place, .remedy = std::move(remedy)});
 }
 
-/// JSON of the nodes of a document. What aliases stand for is copied, so what
-/// they come to is counted.
+/// Converts the nodes of a document to JSON. Aliases are expanded, so all values are counted.
 class YamlReader {
  public:
   explicit YamlReader(std::string_view name) : document_{.name = std::string(name)} {}
@@ -42,7 +41,7 @@ class YamlReader {
     refuse(document_.name, node.Mark(), std::move(cause), std::move(remedy));
   }
 
-  /// `path` has a dot behind it, unless empty.
+  /// `path` ends with a dot unless it is empty.
   Json value(const YAML::Node& node, const std::string& path) {
     if (++values_ > kMaxConfigValues)
       refuse_at(node, fmt::format("more than {} values, aliases counted", kMaxConfigValues));
@@ -50,7 +49,7 @@ class YamlReader {
     if (node.IsScalar()) return scalar(node);
     require_tag(node, {"", "?", "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}, "lists and mappings");
     if (std::ranges::any_of(open_, [&](const YAML::Node& around) { return around.is(node); }))
-      refuse_at(node, "an alias for something that it is a part of");
+      refuse_at(node, "an alias that contains itself");
     if (open_.size() >= kMaxYamlDepth) refuse_at(node, fmt::format("nested deeper than {} levels", kMaxYamlDepth));
     open_.push_back(node);
     Json made = node.IsMap() ? mapping(node, path) : Json::array();
@@ -69,16 +68,17 @@ class YamlReader {
 
   void require_tag(const YAML::Node& node, std::initializer_list<std::string_view> known, const char* what) const {
     if (std::ranges::find(known, node.Tag()) == known.end())
-      refuse_at(node, fmt::format("tag {} is not known", node.Tag()), fmt::format("write plain {}", what));
+      refuse_at(node, fmt::format("unknown tag {}", node.Tag()), fmt::format("write plain {}", what));
   }
 
   Json mapping(const YAML::Node& node, const std::string& path) {
     Json out = Json::object(), merged = Json::array();
-    out.get_ref<Json::object_t&>().reserve(node.size());  // growing copies, and copies without memory end the process
+    // Growing would copy, and a copy that runs out of memory ends the process.
+    out.get_ref<Json::object_t&>().reserve(node.size());
     for (const auto& pair : node) {
       const YAML::Node &key = pair.first, &member = pair.second;
-      if (key.IsNull()) refuse_at(key, "a key without a name");
-      if (!key.IsScalar()) refuse_at(key, "a key has to be one word or text in quotes");
+      if (key.IsNull()) refuse_at(key, "a key is empty");
+      if (!key.IsScalar()) refuse_at(key, "a key must be a plain or quoted word");
       const std::string& name = key.Scalar();
       if (out.contains(name)) refuse_at(key, fmt::format("key \"{}\" is given twice", name));
       if (path.find("[]") == std::string::npos) document_.lines.emplace(path + name, key.Mark().line + 1);
@@ -90,7 +90,7 @@ class YamlReader {
       for (const Json& source : merged)
         if (!source.is_object()) refuse_at(member, "<< takes a mapping or a list of mappings");
     }
-    for (const Json& source : merged)  // fills gaps
+    for (const Json& source : merged)  // only keys that are not set yet
       for (const auto& [key, inner] : source.items())
         if (!out.contains(key)) out[key] = inner;
     return out;
@@ -101,8 +101,7 @@ class YamlReader {
   std::size_t values_ = 0;
 };
 
-/// The library reads a zero byte or the like as the end of the text, and bytes
-/// that are no UTF-8 as they are.
+/// Refuses what the library would accept: a zero byte, which it takes for the end of the text, and invalid UTF-8.
 void check_characters(std::string_view text, std::string_view name) {
   YAML::Mark at = YAML::Mark::null_mark();
   if (text.size() > kMaxYamlBytes) refuse(name, at, fmt::format("larger than {} bytes", kMaxYamlBytes));
@@ -116,7 +115,7 @@ void check_characters(std::string_view text, std::string_view name) {
   }
 }
 
-/// The number that the whole text is, if it is one.
+/// Parses the whole text as a number, if it is one.
 template <class T>
 std::optional<T> whole_number(std::string_view text) {
   T value{};
@@ -135,7 +134,7 @@ ConfigDocument parse_yaml(std::string_view text, std::string_view name) {
     if (documents.size() > 1)
       refuse(name, YAML::Mark::null_mark(), "more than one YAML document", "keep what is before the second ---");
     return YamlReader(name).read(documents[0]);
-  } catch (const YAML::Exception& e) {  // the library's own errors
+  } catch (const YAML::Exception& e) {  // errors of the library
     refuse(name, e.mark, "invalid YAML: " + e.msg);
   }
 }
@@ -148,12 +147,12 @@ Json yaml_plain_value(std::string_view text) {
   const bool numeric = text.find_first_not_of("+-0123456789_.eE") == std::string_view::npos;
   if (!numeric || text.starts_with('_')) return std::string(text);
   std::string digits(text);
-  std::erase(digits, '_');  // which may set them apart
+  std::erase(digits, '_');  // digit separators
   if (digits.starts_with('+') && !digits.starts_with("+-")) digits.erase(0, 1);
   const std::string_view unsigned_digits = std::string_view(digits).substr(digits.starts_with('-') ? 1 : 0);
   const bool octal = unsigned_digits.size() > 1 && unsigned_digits.starts_with('0') &&
                      unsigned_digits.find_first_not_of("0123456789") == std::string_view::npos;
-  if (octal) return std::string(text);  // what it means depends on who reads it
+  if (octal) return std::string(text);  // ambiguous between YAML versions
   if (const auto n = whole_number<std::int64_t>(digits)) return *n;
   if (const auto x = whole_number<double>(digits)) return *x;
   return std::string(text);

@@ -8,10 +8,10 @@
 
 namespace qtrain {
 
-/// Where the memory of an arena is.
+/// Where an arena allocates its memory.
 enum class Placement : std::uint8_t {
   device,  ///< on the device
-  pinned,  ///< page-locked memory of the host, for what a device fetches when it needs it
+  pinned,  ///< page-locked host memory, for data that a device fetches on demand
 };
 
 /// A named segment of memory that hands out tensors one after the other and never frees one by itself.
@@ -28,11 +28,11 @@ class Arena {
   /// tensors are tensors of the host.
   Tensor take(DType dtype, Shape shape);
 
-  /// Allocates the high-water mark of what was taken since construction and starts over. Throws ErrorKind::memory.
+  /// Allocates the high-water mark measured since construction and starts over. Throws ErrorKind::memory.
   void commit();
   /// Everything taken so far may be handed out again.
   void reset() { rewind(0); }
-  /// What was taken beyond the first `used` bytes may be handed out again; or so many count as taken.
+  /// Sets the number of used bytes: memory beyond it may be handed out again.
   void rewind(std::size_t used) { used_ = used; }
 
   bool committed() const { return committed_; }

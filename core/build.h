@@ -27,7 +27,7 @@ void clear_padding([[maybe_unused]] T& value) {
 #endif
 }
 
-/// Of a thread that waits for another without sleeping: the processor does less for some cycles.
+/// Lets the processor do less for some cycles, in a thread that spins while it waits for another.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

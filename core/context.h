@@ -19,7 +19,7 @@ enum class MatmulPrecision : std::uint8_t {
   tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); as `storage` on a processor
 };
 
-/// What every op gets first: where to run and with what. There is no other state behind the ops.
+/// The first argument of every op: where to run and with what. Ops have no other state.
 class Ctx {
  public:
   explicit Ctx(Device device = {}, MatmulPrecision matmul = MatmulPrecision::storage, int threads = 0);
@@ -35,15 +35,14 @@ class Ctx {
 
   /// Where the ops of this context queue their work. On the CPU everything is done at once.
   Stream& stream() { return stream_; }
-  /// Waits for all of it and throws what went wrong.
+  /// Waits for all queued work and throws its errors.
   void synchronize() { stream_.synchronize(); }
   /// Memory of the device for one op: uninitialized, aligned to 256 bytes, at most kScratchBytes.
   std::byte* scratch(std::size_t bytes);
 
   static constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
 
-  /// What a backend keeps from op to op (the handle of a library, chosen algorithms), made from the device when it is
-  /// first asked for.
+  /// State that a backend keeps between ops (library handles, chosen algorithms), created for the device on first use.
   template <class T>
   T& kept() {
     std::shared_ptr<void>& slot = kept_[std::type_index(typeid(T))];

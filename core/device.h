@@ -30,13 +30,13 @@ std::string cuda_problem();
 int cuda_device_count();
 /// Whether devices are those of the harness.
 bool cuda_is_emulated();
-/// A usage error unless there is such a device.
+/// Throws ErrorKind::usage unless there is such a device.
 DeviceInfo cuda_info(int index = 0);
 
-/// Makes it the device of the calling thread, for libraries that work on that one.
+/// Makes it the current device of the calling thread, for libraries that use that one.
 void select(Device device);
 
-/// Waits for all streams of the device and throws what went wrong.
+/// Waits for all streams of the device and throws their errors.
 void synchronize(Device device);
 
 /// Bytes of all DeviceMemory on the devices of a kind: what there is now, and the most that there was.
@@ -128,8 +128,8 @@ struct Launched {
   bool is_transfer = false;  ///< a copy or a fill
 };
 
-/// Told of the work of a stream, before and after each piece is queued. What it throws at the end is left to the next
-/// wait for the stream.
+/// Observes the work of a stream, before and after each piece is queued. What `end` throws is rethrown by the next wait
+/// for the stream.
 class LaunchObserver {
  public:
   virtual ~LaunchObserver() = default;
@@ -137,7 +137,7 @@ class LaunchObserver {
   virtual void end() = 0;
 };
 
-/// Work in order. Streams of one device run beside each other unless they wait for events.
+/// A queue of work in order. Streams of one device run concurrently unless they wait for events.
 class Stream {
  public:
   explicit Stream(Device device = {});
@@ -159,7 +159,7 @@ class Stream {
   void record(Event& event);
   /// Later work of this stream starts after `event`.
   void wait(const Event& event);
-  /// Waits for all queued work and throws what went wrong in it.
+  /// Waits for all queued work and throws its errors.
   void synchronize();
   /// `check` is called after each of these waits, and throws where queued work did not come to its end.
   void check_after_waits(std::function<void()> check) { check_ = std::move(check); }
@@ -194,8 +194,8 @@ class Stream {
     nvtx::Range range_;
     bool tells_ = false;
   };
-  /// From here on `observer` is told of the work, of nested launches of the outer ones only; null: nobody. It has to
-  /// outlive this stream or the next call.
+  /// From now on calls `observer` for each piece of work, but not for nested launches; null: none. It must outlive this
+  /// stream or the next call.
   void observe(LaunchObserver* observer) { observer_ = observer; }
   bool is_observed() const { return observer_ != nullptr; }
   /// "rms_norm, gemm": the last launches, latest last.
@@ -212,7 +212,7 @@ class Stream {
   void* handle_ = nullptr;
   std::function<void()> check_;
   LaunchObserver* observer_ = nullptr;
-  bool observed_ = false;  ///< a launch that is told of is being queued
+  bool observed_ = false;  ///< an observed launch is being queued
   std::array<const char*, 8> recent_{};
   std::uint64_t launches_ = 0;
 };

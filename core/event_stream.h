@@ -10,16 +10,16 @@
 
 namespace qtrain {
 
-/// What happens, for programs: a JSON object a line, {"event": NAME, "time": SECONDS, ...}, as it happens. The work
-/// does not depend on it: where nobody reads any more, or the disk is full, nothing more is written. A reader that does
-/// not keep up loses whole lines, it does not hold up the work. What a file held before stays.
+/// Events for other programs, one JSON object per line, {"event": NAME, "time": SECONDS, ...}, written as they happen.
+/// Never blocks or fails the work: if nobody reads any more, or the disk is full, nothing more is written, and a slow
+/// reader loses whole lines. Appends to an existing file.
 class EventStream {
  public:
-  /// Errors: ErrorKind::disk where the file cannot be opened. A FIFO need not have a reader yet.
+  /// Throws ErrorKind::disk if the file cannot be opened. A FIFO need not have a reader yet.
   explicit EventStream(const std::filesystem::path& file);
   /// `members`: a JSON object, "{...}".
   void write(std::string_view name, std::string_view members);
-  /// Events that were not written.
+  /// Number of events that were dropped.
   std::int64_t dropped() const { return dropped_; }
 
  private:

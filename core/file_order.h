@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// How the values of a tensor lie in files, where that is in another order than in memory.
+/// The order of a tensor's values in files, if it differs from that in memory.
 struct FileOrder {
   Shape shape;                ///< of the values in memory
   std::array<int, 4> axes{};  ///< axis i in files is axis axes[i] of them

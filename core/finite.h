@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// The number of the first element of a host tensor that is NaN or infinite; none where all are finite, as integers
+/// The index of the first element of a host tensor that is NaN or infinite; none if all are finite, as integers always
 /// are.
 std::optional<std::int64_t> first_nonfinite(ConstTensor tensor);
 

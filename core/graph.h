@@ -40,9 +40,9 @@ class Graph {
   std::shared_ptr<void> handle_;  ///< none: nothing was recorded
 };
 
-/// Work that comes again and again and queues the same whenever its key is the same: the first time it runs, the second
-/// time it is recorded, from then on its record is replayed. Under the harness each replay is held against what the
-/// work would queue.
+/// Cache of CUDA graphs for recurring work that queues the same operations whenever its key is the same: the first time
+/// it runs, the second time it is captured, and from then on it is replayed. The test harness compares each replay with
+/// what the work would queue.
 class GraphCache {
  public:
   using Key = std::vector<std::int64_t>;

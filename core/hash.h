@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// 128 bits that stand for contents. For telling apart what was not made to collide: caches, never secrets.
+/// A 128-bit hash of contents. Not collision-resistant against attackers: for caches, never for secrets.
 struct Digest {
   std::uint64_t high = 0, low = 0;
   friend bool operator==(const Digest&, const Digest&) = default;
@@ -16,7 +16,7 @@ struct Digest {
   std::string hex() const;
 };
 
-/// Takes contents in chunks; how they are cut does not matter.
+/// Hashes contents in chunks; their boundaries do not matter.
 class Hasher {
  public:
   void add(std::span<const std::byte> bytes);

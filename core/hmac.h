@@ -11,10 +11,10 @@ using Mac = std::array<std::byte, 32>;
 /// HMAC-SHA-256 (RFC 2104) of `text`.
 Mac hmac_sha256(std::string_view key, std::string_view text);
 
-/// Whether both are the same, in a time that does not tell where they differ.
+/// Compares in constant time.
 bool same_mac(std::span<const std::byte, 32> a, std::span<const std::byte, 32> b);
 
-/// Fills the bytes with random numbers that nobody can predict.
+/// Fills the bytes with cryptographically secure random numbers.
 void fill_with_randomness(std::span<std::byte> bytes);
 
 }  // namespace qtrain

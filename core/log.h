@@ -21,7 +21,7 @@ namespace qtrain {
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error, silent };
 
-/// What goes to stdout: lines for people, or one JSON document.
+/// The form of stdout: lines for people, or one JSON document.
 enum class ResultForm : std::uint8_t { lines, document };
 
 /// Everything the program says: messages for people on stderr, results on stdout. Nothing else prints.
@@ -67,7 +67,7 @@ class Log {
   /// Each `logged` state and the last one become a line that stays; below them a terminal shows every state on one line
   /// that is drawn again, at most ten times a second.
   void progress(const Progress& p);
-  /// A state for that line only.
+  /// Shows a state on the live line only.
   void live(const Progress& p);
   /// Several lines in the place of that line, made for so many columns; what the terminal is too low for is left out.
   void live_block(const std::function<std::vector<std::string>(int columns)>& make);

@@ -45,7 +45,7 @@ bool ParamStore::is_divided(const Param& p) const {
   return p.trained() ? sharding_.divides_trained() : sharding_.divides_weights();
 }
 
-// Of a parameter that is not divided.
+// Allocates a parameter that is not sharded.
 void ParamStore::take(Param& p) {
   if (p.is_part) {
     p.kept.value = p.own.value = values_.take(p.spec.dtype, p.own.value.shape);

@@ -101,7 +101,7 @@ class ParamStore {
   Param& declare(ParamSpec spec);
   /// What is declared from here on is gathered together: a block of a model, or 0, what is in none.
   void begin_unit(int unit) { unit_ = unit; }
-  /// Of a tensor of which this store holds these elements alone: `kept` and `own` are the part, `value` is empty.
+  /// Declares a tensor of which this store holds only these elements: `kept` and `own` are the part, `value` is empty.
   Param& declare_part(ParamSpec spec, ElementRange part);
   /// After the last declaration: divides among the ranks what the sharding says. Before it memory of that is neither
   /// planned nor there.

@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// "1 row", "2 rows"; "2 matrices" where `many` says how they are called.
+/// "1 row", "2 rows"; `many` gives an irregular plural, as in "2 matrices".
 inline std::string counted(std::int64_t n, std::string_view one, std::string_view many = {}) {
   return n != 1 && !many.empty() ? fmt::format("{} {}", n, many) : fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }

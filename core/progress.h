@@ -16,7 +16,7 @@ struct Progress {
   std::optional<double> memory_bytes, data_wait;  ///< data_wait: the share of the time in which work waited for rows
   std::string_view unit = "step";
   bool logged = false;  ///< worth a line that stays
-  bool counted = true;  ///< false: steps are bytes or the like, of which only the share is told
+  bool counted = true;  ///< false: steps are bytes or the like; only the percentage is shown
 };
 
 /// "1:02:03", "4:05": a duration for people.
@@ -24,7 +24,7 @@ std::string format_duration(double seconds);
 
 /// The line for a Progress, without a line end.
 std::string format_progress(const Progress& p);
-/// The same in at most `width` columns: what matters least is left out first.
+/// The same in at most `width` columns; the least important parts are dropped first.
 std::string format_progress(const Progress& p, int width);
 /// With a bar, for a line that is drawn again.
 std::string format_live(const Progress& p, int width);
@@ -43,7 +43,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void advance(std::int64_t steps = 1) { set(done_ + steps); }
-  /// So many steps are done.
+  /// Reports the number of finished steps.
   void set(std::int64_t done);
 
  private:

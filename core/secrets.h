@@ -4,8 +4,8 @@
 
 #include "core/formats/json.h"
 
-/// What must not be written where others read it: values of keys that are called like passwords and tokens, and
-/// credentials in URLs. Both stand as kRedacted in configs, messages, reports and scripts.
+/// Redaction of secrets: values of keys that are named like passwords and tokens, and credentials in URLs. Both appear
+/// as kRedacted in configs, messages, reports and scripts.
 namespace qtrain {
 
 inline constexpr std::string_view kRedacted = "<redacted>";

@@ -11,7 +11,7 @@ struct evp_md_ctx_st;  // of OpenSSL
 
 namespace qtrain {
 
-/// SHA-256 (FIPS 180-4) of what is added in chunks; how it is cut does not matter.
+/// SHA-256 (FIPS 180-4) of data that is added in chunks; their boundaries do not matter.
 class Sha256 {
  public:
   Sha256();
@@ -32,8 +32,8 @@ class Sha256 {
 
 std::string sha256_of(std::string_view text);
 
-/// Of the contents of a regular file. `between` is called now and then and may throw to stop. Errors
-/// (ErrorKind::input): as MappedFile.
+/// Hashes the contents of a regular file. `between` is called from time to time and may throw to stop. Throws
+/// ErrorKind::input as MappedFile does.
 std::string sha256_of_file(const std::filesystem::path& file, const std::function<void()>& between = {});
 
 }  // namespace qtrain

@@ -11,21 +11,22 @@ namespace qtrain {
 struct Param;
 struct ParamSpec;
 
-/// What of a training state the ranks of a run divide among them, as the stages 0 to 3 of ZeRO; each holds the ones
-/// before it. Source: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models (2020).
+/// Which parts of the training state are sharded over the ranks, as the stages 0 to 3 of ZeRO; each includes the
+/// previous ones. Source: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models
+/// (2020).
 enum class ZeroStage : std::uint8_t { none, optimizer, gradients, weights };
 
 /// Whether a parameter and its state can be cut into parts.
 enum class Cut : std::uint8_t { anywhere, never };
 
-/// How a store is divided.
+/// How a store is sharded.
 struct Sharding {
   ZeroStage stage = ZeroStage::none;
   int ranks = 1, rank = 0;  ///< of the group that this one is in
   int replicas = 1;         ///< groups, each of which has all of the state
   /// Whether groups that update a parameter alike get the same bits; else those that are not cut are the first one's.
   bool replicas_agree = true;
-  /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
+  /// How to cut trained parameters; empty: anywhere. Parameters that files store in another order are never cut.
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients

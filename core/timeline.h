@@ -10,14 +10,14 @@
 
 namespace qtrain {
 
-/// What the threads of this process do when, in the form of Chrome's trace events, which Perfetto and chrome://tracing
-/// show. Of a GPU it is when the host queues work.
+/// Records what the threads of this process do and when, as Chrome trace events for Perfetto and chrome://tracing. For
+/// a GPU it shows when the host queues work.
 namespace timeline {
 
 struct Limits {
   std::size_t most = std::size_t{1} << 20;  ///< spans that are kept, each some 100 bytes; more are counted
 };
-/// From here on spans are kept.
+/// Starts recording spans.
 void start(const Limits& limits = {});
 bool is_on();
 /// The name of this thread's lane; its number without one.

@@ -6,8 +6,8 @@
 
 #include "core/context.h"
 
-/// Ways between the memory of the host and that of a context's device. All of them use the stream of the context. On
-/// the CPU both memories are one: what can be read or written in place is not copied.
+/// Transfers between host memory and the memory of a context's device, all on the stream of the context. On the CPU
+/// both are the same: nothing that can be read or written in place is copied.
 namespace qtrain {
 
 /// Hands the contents of `from` to `take`, in order, as flat host tensors; in chunks: the next is copied meanwhile.
@@ -47,13 +47,13 @@ class StagingBuffer {
 class DeviceNumbers {
  public:
   DeviceNumbers(Device device, int count);
-  /// Of the device.
+  /// Bytes of device memory for `count` numbers.
   static std::size_t bytes(int count) { return static_cast<std::size_t>(count) * sizeof(double); }
   /// f64 [count]
   Tensor all() const { return all_; }
   /// f64 [1]
   Tensor operator[](int i) const { return all_.slice(i, 1); }
-  /// All become 0.
+  /// Sets all to 0.
   void clear(Ctx& ctx);
   /// Waits for the work that is queued.
   std::vector<double> read(Ctx& ctx) const;

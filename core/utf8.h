@@ -6,7 +6,7 @@
 
 namespace qtrain {
 
-/// The character that a text begins with.
+/// The first character of a text.
 struct FirstCharacter {
   std::uint32_t point = 0;  ///< of a byte that begins no UTF-8: that byte
   std::size_t bytes = 1;

@@ -71,7 +71,9 @@ class Caller {
     auto socket = Socket::connect(call_.to, std::clamp<milliseconds>(left, kBetweenTries, kTry), failure_);
     is_there_ = socket.has_value();
     if (!socket) return {};
-    Handshake handshake(Handshake::Side::caller, call_.handshake);
+    Handshake::Options options = call_.handshake;
+    options.port = call_.to.port;
+    Handshake handshake(Handshake::Side::caller, options);
     reply_ =
         shake_hands(*socket, handshake, std::max(std::min(end(), Clock::now() + kReply), Clock::now() + kBetweenTries));
     if (reply_ != Reply::proved) return {};
@@ -93,7 +95,7 @@ class Caller {
     if (!strange && !nameless && now < end()) return;
     if (reply_ == Reply::refused) fail_as_refused();
     if (reply_ == Reply::foreign)
-      fail(ErrorKind::usage, {.cause = fmt::format("something else than {} of this version of qtrain answers at {}",
+      fail(ErrorKind::usage, {.cause = fmt::format("something other than {} of this version of qtrain answers at {}",
                                                    call_.whom, call_.to.text()),
                               .remedy = "set master_port (MASTER_PORT) to a port that nothing else uses"});
     fail(ErrorKind::peer, {.cause = reason(),

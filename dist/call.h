@@ -8,21 +8,21 @@
 
 namespace qtrain {
 
-/// Whom a rank connects to, and as what.
+/// What a rank connects to, and how.
 struct Call {
   Endpoint to;
   Handshake::Options handshake;
   std::chrono::milliseconds patience{};
   std::string whom = "rank 0";  ///< for messages
-  /// Told what keeps the call waiting, for people: a name without an address at once and again and again, other things
-  /// after a while.
+  /// Receives messages about what the call waits for: an unresolved name at once and repeatedly, anything else after a
+  /// while.
   std::function<void(const std::string&)> say = {};
-  std::function<void()> meanwhile = {};  ///< called between tries; ends the call where it throws
+  std::function<void()> meanwhile = {};  ///< called between attempts; throw in it to end the call
 };
 
-/// A connection both ends of which have proved that they know the secret. Tries until patience is over; a name may be
-/// without an address for two minutes, and for some seconds the place may be that of somebody else, such as an earlier
-/// run that is ending. Errors: ErrorKind::peer where nobody answers, ErrorKind::usage where somebody else does.
+/// Connects, with both ends authenticated by the secret. Retries until patience runs out; a name may stay unresolved
+/// for two minutes, and for some seconds the port may belong to something else, such as an earlier run that is ending.
+/// Throws ErrorKind::peer if nobody answers, ErrorKind::usage if something else does.
 Socket connected(const Call& call);
 
 }  // namespace qtrain

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 extern char** environ;
 
@@ -76,7 +76,7 @@ struct Pipe {
 // Which is read without waiting.
 Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("no pipe to a rank can be made", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("cannot create a pipe to a rank", errno);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -99,7 +99,7 @@ Child::Child(const Start& start) {
   Pipe words = make_pipe();
   words_ = std::move(words.read);
   std::vector<std::string> variables = start.variables;
-  variables.push_back(last_words_variable(words.write.get()));
+  variables.push_back(final_error_variable(words.write.get()));
   Prepared p{.variables = environment_with(variables),
              .messages = write_end.get(),
              .nothing = nothing.get(),
@@ -114,7 +114,7 @@ Child::Child(const Start& start) {
   pid_ = ::fork();
   if (pid_ == 0) become(p);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (pid_ < 0) fail_to_start("no process can be started", errno);
+  if (pid_ < 0) fail_to_start("cannot start a process", errno);
   ::setpgid(pid_, pid_);
 }
 
@@ -129,12 +129,12 @@ Child::Child(Child&& other) noexcept
       end_(other.end_),
       messages_(std::move(other.messages_)),
       words_(std::move(other.words_)),
-      last_words_(std::move(other.last_words_)) {}
+      final_error_(std::move(other.final_error_)) {}
 
 void Child::listen() {
   char part[4096];
   for (ssize_t n = 0; (n = ::read(words_.get(), part, sizeof part)) > 0;)
-    last_words_.append(part, static_cast<std::size_t>(n));
+    final_error_.append(part, static_cast<std::size_t>(n));
 }
 
 std::optional<ChildEnd> Child::poll() {

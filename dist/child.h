@@ -20,16 +20,16 @@ struct ChildEnd {
   std::string text() const;
 };
 
-/// A process that this one has started, in a process group of its own, so that Ctrl-C does not reach it twice; it is
-/// asked to stop when this one dies.
+/// A child process in its own process group, so that Ctrl-C does not reach it twice. It gets SIGTERM when this process
+/// dies.
 class Child {
  public:
   enum class Output : std::uint8_t { shared, piped };  ///< stdout and stderr: those of this process; stderr to a pipe
   struct Start {
-    std::vector<std::string> command, variables;  ///< "NAME=value" beside the environment of this process
+    std::vector<std::string> command, variables;  ///< "NAME=value", added to the environment of this process
     Output output = Output::shared;
   };
-  /// Errors: ErrorKind::internal where no process can be made.
+  /// Throws ErrorKind::internal if no process can be started.
   explicit Child(const Start& start);
   /// Kills it if it still runs.
   ~Child();
@@ -37,14 +37,14 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// Its end, once it has come; reads its last words.
+  /// How the process ended, or nothing while it runs. Reads its final error.
   std::optional<ChildEnd> poll();
   void send(int signal) const;
-  /// The reading end of its stderr; below 0 where that is shared.
+  /// The read end of its stderr pipe; below 0 if stderr is shared.
   int messages() const { return messages_.get(); }
-  /// All that it has said to this process alone (leave_last_words).
-  const std::string& last_words() const { return last_words_; }
-  /// A number that changes while it writes to files; nothing where that cannot be known. Waiting for a disk counts.
+  /// What the process has sent to this one (send_final_error).
+  const std::string& final_error() const { return final_error_; }
+  /// A number that changes while it writes to files or waits for a disk; nothing if that is unknown.
   std::optional<std::uint64_t> written();
 
  private:
@@ -53,7 +53,7 @@ class Child {
   pid_t pid_ = -1;
   std::optional<ChildEnd> end_;
   Descriptor messages_, words_;
-  std::string last_words_ = {};
+  std::string final_error_ = {};
   std::uint64_t disk_waits_ = 0;  ///< that were seen
 };
 

@@ -23,8 +23,9 @@ using Clock = Doorkeeper::Clock;
 constexpr std::chrono::seconds kHandshake{10};      // a visitor's time
 constexpr std::chrono::seconds kNoDescriptors{10};  // as long they may come back
 constexpr milliseconds kBreath{20};
-constexpr std::size_t kVisitors = 256, kAtOnce = 16;
-constexpr int kToldOf = 3;  // strangers: whoever tries a thousand times would fill the log
+constexpr std::size_t kVisitors = 256, kFewVisitors = 8;
+constexpr std::size_t kRounds = 16;  // of accepting, until all places are taken
+constexpr int kToldOf = 3;           // strangers: whoever tries a thousand times would fill the log
 
 rlim_t most_descriptors() {
   rlimit limit{};
@@ -32,11 +33,17 @@ rlim_t most_descriptors() {
   return limit.rlim_cur;
 }
 
+// The run needs most of the descriptors for its own files and connections.
+std::size_t most_visitors() {
+  return static_cast<std::size_t>(std::clamp<rlim_t>(most_descriptors() / 4, kFewVisitors, kVisitors));
+}
+
 }  // namespace
 
 Doorkeeper::Doorkeeper(const Options& options)
     : options_(options), listener_(options.at), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(bell_.get() >= 0, "no eventfd can be made");
+  options_.handshake.port = port();
 }
 
 void Doorkeeper::close() {
@@ -82,7 +89,8 @@ void Doorkeeper::take_in() {
 
 // A few at a time, so that those who are in the middle of a handshake get on however many come.
 void Doorkeeper::accept_from(const Descriptor& socket) {
-  for (std::size_t i = 0; i < kAtOnce; ++i) {
+  const std::size_t at_once = std::max<std::size_t>(most_visitors() / kRounds, 1);
+  for (std::size_t i = 0; i < at_once; ++i) {
     Descriptor fd = Listener::accept(socket);
     if (fd.get() < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
       return miss_descriptor(errno);
@@ -112,7 +120,7 @@ void Doorkeeper::miss_descriptor(int error) {
 
 void Doorkeeper::make_room() {
   const auto stays = [](const Visitor& v) { return v.fd.get() >= 0; };
-  if (static_cast<std::size_t>(std::ranges::count_if(visitors_, stays)) < kVisitors) return;
+  if (static_cast<std::size_t>(std::ranges::count_if(visitors_, stays)) < most_visitors()) return;
   auto first = std::ranges::find_if(visitors_, [&](const Visitor& v) { return stays(v) && !v.has_spoken; });
   if (first == visitors_.end()) first = std::ranges::find_if(visitors_, stays);
   turn_away(*first, "too many others came");
@@ -137,7 +145,7 @@ std::optional<Doorkeeper::Guest> Doorkeeper::hear(Visitor& v) {
     const bool sent = send(v, answer);
     const Handshake::State state = v.handshake.state();
     if (state == Handshake::State::foreign)
-      turn_away(v, "it does not speak as the ranks do");
+      turn_away(v, "it does not speak the protocol of the ranks");
     else if (state == Handshake::State::refused)
       turn_away(v, "it does not know the secret of this run");
     else if (!sent)
@@ -161,8 +169,8 @@ void Doorkeeper::turn_away(Visitor& visitor, const char* why) {
   last_ = peer_of(visitor.fd.get());
   visitor.fd.close();
   if (!options_.say || turned_away_ > kToldOf) return;
-  options_.say(fmt::format("turned a stranger away that had connected from {} to port {}: {}{}", last_, port(), why,
-                           turned_away_ == kToldOf ? "; more of them are not told" : ""));
+  options_.say(fmt::format("turned away a stranger that connected from {} to port {}: {}{}", last_, port(), why,
+                           turned_away_ == kToldOf ? "; no more strangers will be reported" : ""));
 }
 
 std::string Doorkeeper::strangers() const {

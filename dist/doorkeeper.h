@@ -12,32 +12,32 @@
 
 namespace qtrain {
 
-/// Lets in at a port who knows the secret of the run. Whoever else connects gets nowhere: it is turned away when its
-/// handshake fails or takes too long, and holds neither a thread nor memory that grows; where too many are at the door,
-/// those go first that have said nothing.
+/// Accepts connections at a port from peers that know the secret of the run. Others are turned away when their
+/// handshake fails or takes too long, and hold neither a thread nor growing memory; if too many connect, those that
+/// sent nothing are dropped first.
 class Doorkeeper {
  public:
   struct Options {
     Endpoint at;
     Handshake::Options handshake;
-    /// Told of the first strangers, for people.
+    /// Receives messages about the first strangers.
     std::function<void(const std::string&)> say = {};
   };
-  /// Errors: those of Listener.
+  /// Throws as Listener does.
   explicit Doorkeeper(const Options& options);
   std::uint16_t port() const { return listener_.port(); }
 
   using Clock = std::chrono::steady_clock;
   struct Guest {
     Socket socket;
-    std::uint32_t number;  ///< that it has given itself
+    std::uint32_t number;  ///< as announced by the peer
   };
-  /// The next that has proved itself; nothing at `end`, or once closed. Errors: ErrorKind::usage where the process has
-  /// had no descriptor left for a while.
+  /// The next authenticated peer; nothing at `end` or once closed. Throws ErrorKind::usage if the process has been out
+  /// of file descriptors for a while.
   std::optional<Guest> next(Clock::time_point end);
-  /// Ends `next`, now and later; from any thread.
+  /// Ends current and later calls of `next`. Thread-safe.
   void close();
-  /// "; 2 connections of strangers were turned away, the last one from 10.0.0.7:4242"; empty where there were none.
+  /// "; 2 connections of strangers were turned away, the last one from 10.0.0.7:4242"; empty if there were none.
   std::string strangers() const;
 
  private:

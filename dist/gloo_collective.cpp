@@ -118,7 +118,7 @@ class GlooCollective : public Collective {
   // gloo reads inputs through pointers that are not const.
   static char* bytes_of(ConstTensor t) { return reinterpret_cast<char*>(const_cast<std::byte*>(t.data)); }
 
-  // Of this collective's own numbers.
+  // `part` uses the rank numbers of this collective.
   std::unique_ptr<Collective> connect(RankPart part) {
     part.meeting = fmt::format("{}{}.{}/", part_.meeting, ++parts_, part.first);
     part.first = part_.first + part_.stride * part.first;

@@ -8,9 +8,8 @@
 
 namespace qtrain {
 
-/// Collectives in the memory of the host, over TCP, by the library gloo. Waits until all ranks of the place are there,
-/// for up to `timeout`, and as long for each collective; the store must outlive it. Errors of a collective are
-/// exceptions of that library.
+/// Collectives in host memory over TCP, by the library gloo. Waits for all ranks, and later in each collective, for up
+/// to `timeout`; the store must outlive it. Collectives throw the library's exceptions.
 std::unique_ptr<Collective> connect_gloo(const RankPlace& place, Store& store, std::chrono::milliseconds timeout);
 
 }  // namespace qtrain

@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// gloo over connections that were made for it: its own ports take whoever comes first for a rank.
+/// gloo over connections that were made for it, because its own ports would accept anybody as a rank.
 class GlooContext : public gloo::Context {
  public:
   struct Options {
@@ -21,8 +21,8 @@ class GlooContext : public gloo::Context {
   };
   explicit GlooContext(Options options);
   ~GlooContext() override;
-  /// Lets what is under way end with an error, here and on the other ranks; from any thread. gloo itself can close its
-  /// connections, and then whoever waits here is not told.
+  /// Aborts running calls with an error, here and on the other ranks. Thread-safe. gloo itself can only close its
+  /// connections, which does not wake those who wait here.
   void cut();
 
  private:

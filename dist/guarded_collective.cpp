@@ -91,7 +91,7 @@ std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch,
   }
 }
 
-// Of the next collective that is made of this one.
+// The watch of the next collective that is split off from this one.
 RankWatch GuardedCollective::watch_of(int first, int stride) {
   return {watch_.store, watch_.watchdog, first, stride, fmt::format("{}{}+{}/", watch_.group, first, ++parts_)};
 }

@@ -20,7 +20,7 @@ class GuardedCollective : public Collective {
  public:
   GuardedCollective(std::unique_ptr<Collective> inner, const RankWatch& watch)
       : inner_(std::move(inner)), watch_(watch) {}
-  /// Of `size` ranks that meet in `connect`, which throws what it likes: a rank that is lost meanwhile is named.
+  /// Connects `size` ranks by `connect`, which may throw anything; the error names a rank that is lost meanwhile.
   using Connect = std::function<std::unique_ptr<Collective>()>;
   static std::unique_ptr<Collective> connected(const RankWatch& watch, int size, const Connect& connect);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <string>
 
 #include "core/error.h"
 
@@ -85,7 +86,8 @@ std::string Handshake::proof_of(Side side) const {
   const bool calls = side_ == Side::caller;
   const std::string& from = calls ? own_ : other_;
   const std::string& to = calls ? other_ : own_;
-  return text_of(options_.secret.proof((side == Side::caller ? "caller" : "called") + from + to + options_.purpose));
+  return text_of(options_.secret.proof((side == Side::caller ? "caller" : "called") + from + to + options_.purpose +
+                                       '\n' + std::to_string(options_.port)));
 }
 
 std::uint32_t Handshake::number() const {

@@ -17,24 +17,27 @@ class Handshake {
   enum class State : std::uint8_t {
     goes_on,
     proved,
-    foreign,  ///< what the other end says is no hello
+    foreign,  ///< the other end did not send a hello
     refused   ///< the other end does not know the secret, or says that this one does not
   };
   struct Options {
     RankSecret secret;
     std::string purpose = {};  ///< of the connection, the same at both ends
     std::uint32_t number = 0;  ///< of this end: its rank
+    /// Port of the called end, as its caller names it: whoever listens at another port, which a rank of another run
+    /// with the same secret calls, cannot relay what that rank says.
+    std::uint16_t port = 0;
   };
   Handshake(Side side, const Options& options);
 
-  /// What to send first.
+  /// The first message to send.
   const std::string& hello() const { return own_; }
-  /// How many bytes of the other end come next; 0 when it is over.
+  /// Number of bytes to read next; 0 when the handshake is over.
   std::size_t wanted() const;
-  /// Takes up to that many, and returns what to send for them.
+  /// Takes up to that many bytes and returns the reply.
   std::string take(std::string_view bytes);
   State state() const { return state_; }
-  /// Of the other end, once proved.
+  /// Rank number of the other end, once it is authenticated.
   std::uint32_t number() const;
 
  private:

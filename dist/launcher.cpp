@@ -12,7 +12,7 @@
 
 #include "core/os/stop.h"
 #include "dist/child.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 #include "dist/open_files.h"
 #include "dist/plain_words.h"
 #include "dist/store.h"
@@ -180,7 +180,7 @@ class Supervisor {
     return it == failures_.end() ? nullptr : *it;
   }
 
-  static std::optional<Error> words_of(const Rank& r) { return heard_last_words(r.process.last_words()); }
+  static std::optional<Error> words_of(const Rank& r) { return parse_final_error(r.process.final_error()); }
 
   static LaunchEnd lost(const Rank& r) {
     const std::string how = r.outlived_grace ? "gave no sign of life and was killed"

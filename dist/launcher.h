@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// The processes of a run on this machine.
+/// The ranks to start on this machine.
 struct Launch {
   std::vector<std::string> command;   ///< program and arguments, the same for all
   int ranks = 1;                      ///< on this machine
@@ -18,7 +18,7 @@ struct Launch {
   Endpoint meeting;                   ///< of the first machine; with one machine: any free port of loopback
   int attempt = 0;                    ///< how often the run was started before, the same on all machines
   std::chrono::milliseconds grace{};  ///< for the other ranks to end by themselves after one was lost
-  /// And for one that writes to files meanwhile, as a checkpoint.
+  /// The same for a rank that is writing to files, such as a checkpoint.
   std::chrono::milliseconds writing_grace{std::chrono::minutes(10)};
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 #include "dist/store.h"
 #include "dist/watchdog.h"
 

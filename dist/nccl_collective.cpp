@@ -167,7 +167,7 @@ class NcclCollective : public Collective {
     session_->queue(ctx, {what.name, text, communicator_}, act);
   }
 
-  // Of the next collective that is made of this one: from this rank on, each `stride`-th.
+  // Members of the next collective that is split off from this one: every `stride`-th rank from `first` on.
   Members next_members(int first, int stride) {
     return {.first = members_.first + members_.stride * first,
             .stride = members_.stride * stride,

@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// A wait for other ranks was ended.
+/// Thrown when a wait for other ranks is aborted.
 struct NcclWaitEnded : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -28,7 +28,7 @@ class NcclCommunicator {
   /// On the device that is selected; all ranks at about the same time. Errors of this and of `run` are
   /// std::runtime_error in the words of the library, NcclWaitEnded among them.
   NcclCommunicator(const NcclLibrary& library, const Place& place);
-  /// Leaves with the others, or, while an exception is on its way, by itself.
+  /// Leaves together with the other ranks, or alone during stack unwinding.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -37,9 +37,9 @@ class NcclCommunicator {
   using Act = std::function<nccl::Result(const nccl::Functions& functions, nccl::Comm* comm)>;
   void run(const char* what, const Act& act);
 
-  /// From any thread: what went wrong in calls that are queued; empty: nothing, as far as is known.
+  /// The error of queued calls; empty: none so far. Thread-safe.
   std::string queued_error();
-  /// From any thread: ends what is queued and still waits for other ranks. Nothing can be called any more.
+  /// Aborts queued work that waits for other ranks. Nothing may be called afterwards. Thread-safe.
   void give_up();
 
  private:

@@ -9,7 +9,7 @@ namespace qtrain {
 /// starts and trains on one GPU without it.
 class NcclLibrary {
  public:
-  /// A usage error that names what was looked for, unless a library that is new enough loads.
+  /// Throws ErrorKind::usage, with the places that were searched, unless a library that is new enough loads.
   NcclLibrary();
 
   const nccl::Functions* operator->() const { return &functions_; }
@@ -20,7 +20,7 @@ class NcclLibrary {
   int version_ = 0;
 };
 
-/// What `qtrain doctor` says of it.
+/// The description for `qtrain doctor`.
 struct NcclState {
   std::string version, file;  ///< "2.28.9"; as it was found
   std::string problem = {};   ///< why it cannot be used; empty if it can

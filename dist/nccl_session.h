@@ -27,7 +27,7 @@ class NcclSession {
   const Options& options() const { return options_; }
   const RankWatch& watch() const { return watch_; }
 
-  /// Queues a call of a communicator, which it is told by `text` from.
+  /// Queues a call of a communicator; `text` describes it in messages.
   struct Call {
     const char* name;
     std::string text;
@@ -35,7 +35,7 @@ class NcclSession {
   };
   void queue(Ctx& ctx, const Call& call, const NcclCommunicator::Act& act);
 
-  /// Ends what is queued and still waits for other ranks, and every later call. From any thread.
+  /// Aborts queued work that waits for other ranks, and every later call. Thread-safe.
   void end();
   /// ErrorKind::peer after a call that was given up.
   void throw_if_given_up();

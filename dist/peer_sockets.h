@@ -13,7 +13,7 @@ struct RankPart {
   int first = 0, size = 1, rank = 0, stride = 1;
   std::string meeting = "gloo/";
 
-  /// In the run.
+  /// The rank in the whole run.
   int number(int i) const { return first + stride * i; }
 };
 

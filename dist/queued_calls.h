@@ -25,7 +25,7 @@ class QueuedCalls {
     std::function<void()> give_up;        ///< ends them
     std::function<void(const std::string& call)> waits;  ///< hears in which call the stream is; empty: in none
   };
-  /// The functions are called by the thread.
+  /// The functions are called on the thread.
   explicit QueuedCalls(Options options);
   ~QueuedCalls();
   QueuedCalls(const QueuedCalls&) = delete;
@@ -35,10 +35,10 @@ class QueuedCalls {
   /// would not be looked after.
   void add(Stream& stream, const std::string& call, const std::function<void()>& queue);
 
-  /// Gives up what is queued, and what is added later, for this reason.
+  /// Aborts queued calls, and those added later, for this reason.
   void end(const std::string& why);
 
-  /// The call that was given up. What was queued behind it has read wrong values.
+  /// The aborted call. Work queued after it has read wrong values.
   struct Failure {
     std::string call;
     std::string why;  ///< in the words of the library; empty: it took too long

@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// Each call is work that is begun and waited for.
+/// Each call starts work and waits for it.
 class StartingCollective : public Collective {
  public:
   void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override;
@@ -22,18 +22,18 @@ class StartingCollective : public Collective {
   void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   Pending start(std::function<void(Collective&)> work) override = 0;
-  /// Without a queue.
+  /// Runs the work at once, without a queue.
   std::unique_ptr<Collective> part(int first, int size) override;
   std::unique_ptr<Collective> counterparts(int size) override;
 };
 
-/// Does everything on a thread of its own, one after the other, so that `start` returns at once. After an error nothing
-/// more is done: what follows ends with the same error.
+/// Runs all work in order on its own thread, so that `start` returns at once. After an error, all later work fails with
+/// the same error.
 class QueuedCollective : public StartingCollective {
  public:
   /// `lane`: the name of the thread in timelines.
   explicit QueuedCollective(std::unique_ptr<Collective> inner, std::string lane = "communication");
-  /// Ends what is under way.
+  /// Aborts running work.
   ~QueuedCollective() override;
   QueuedCollective(const QueuedCollective&) = delete;
   QueuedCollective& operator=(const QueuedCollective&) = delete;
@@ -56,7 +56,7 @@ class QueuedCollective : public StartingCollective {
   std::thread thread_;
 };
 
-/// A part of the ranks that does everything in its turn with what is begun on the whole.
+/// A part of the ranks whose work is queued in order with that of the whole.
 class QueuedPart : public StartingCollective {
  public:
   /// `whole` must outlive this.

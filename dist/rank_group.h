@@ -13,7 +13,7 @@
 
 namespace qtrain {
 
-/// The ranks of a run, as one of them sees the others.
+/// The ranks of a run, as seen by one of them.
 class RankGroup {
  public:
   struct Options {
@@ -23,10 +23,10 @@ class RankGroup {
     RankSettings settings = {};                        ///< that all ranks have to have alike
     std::function<void(const std::string&)> say = {};  ///< Meeting::say
   };
-  /// Waits until all are there; for a process that is the only one there is nobody to wait for. Errors: ErrorKind::peer
-  /// where a rank does not come; those of require_same_settings, and of NcclLibrary with a GPU.
+  /// Waits for all ranks; returns at once if this is the only one. Throws ErrorKind::peer if a rank does not connect,
+  /// and as require_same_settings and (with a GPU) NcclLibrary do.
   RankGroup(const std::optional<RankPlace>& place, const Options& options);
-  /// While an exception is on its way it tells the others that this rank failed.
+  /// During stack unwinding, tells the others that this rank failed.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;

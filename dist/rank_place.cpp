@@ -132,6 +132,12 @@ std::optional<NodePlace> node_place() {
   return NodePlace{.node = place.rank, .nodes = place.size, .meeting = place.store};
 }
 
+std::vector<std::string> variables_without_place() {
+  std::vector<std::string> empty;
+  for (const Launcher& launcher : kLaunchers) empty.push_back(fmt::format("{}=", launcher.rank));
+  return empty;
+}
+
 std::vector<std::string> place_variables(const RankPlace& place) {
   const Launcher& names = kLaunchers[0];
   return {fmt::format("{}={}", names.rank, place.rank),

@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// Which of the processes of a run this one is.
+/// The position of this process among those of a run.
 struct RankPlace {
   int rank = 0, size = 1;              ///< over all machines
   int local_rank = 0, local_size = 1;  ///< on this one
@@ -29,6 +29,9 @@ struct NodePlace {
 };
 /// What Kubernetes' PyTorchJob says of it: the variables of torchrun, but no LOCAL_RANK, and a RANK for each pod.
 std::optional<NodePlace> node_place();
+
+/// Variables, "NAME=value", that keep a process from taking the place of the one that starts it.
+std::vector<std::string> variables_without_place();
 
 /// The variables that tell a process its place, "NAME=value".
 std::vector<std::string> place_variables(const RankPlace& place);

@@ -10,15 +10,15 @@ namespace qtrain {
 /// The variable that holds the secret of a run.
 inline constexpr const char* kSecretVariable = "QTRAIN_RANK_SECRET";
 
-/// What the processes of a run know and nobody else does: by it they recognize each other.
+/// The secret shared by the processes of a run, by which they authenticate each other.
 class RankSecret {
  public:
-  /// One that nobody can guess.
+  /// A new random secret.
   static RankSecret random();
-  /// Errors: ErrorKind::usage where it is too short to be a secret.
+  /// Throws ErrorKind::usage if it is too short to be a secret.
   static RankSecret of(std::string text);
 
-  /// Shows whoever has the same secret that this process has it; depends on the text.
+  /// HMAC of the text, which proves knowledge of the secret.
   Mac proof(std::string_view text) const { return hmac_sha256(text_, text); }
   const std::string& text() const { return text_; }
 
@@ -27,7 +27,7 @@ class RankSecret {
   std::string text_;
 };
 
-/// That of the environment (kSecretVariable); nothing where it names none.
+/// The secret in the environment (kSecretVariable); nothing if it is not set.
 std::optional<RankSecret> secret_of_environment();
 
 /// That of this user, for processes that nobody has given one: it lies in a file that no other user may read, in the
@@ -35,7 +35,7 @@ std::optional<RankSecret> secret_of_environment();
 /// ErrorKind::usage where there is no place for such a file.
 RankSecret secret_of_user();
 
-/// The first of these two that there is.
+/// The secret of the environment, else that of this user.
 RankSecret shared_secret();
 
 }  // namespace qtrain

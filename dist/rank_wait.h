@@ -16,7 +16,7 @@ struct RankWait {
   std::vector<std::uint64_t> before = {};  ///< the same up to the calls before, the last one first
   std::string call = {};                   ///< for people
 
-  /// The rank of the run that is number i there.
+  /// The rank in the run of number i there.
   int rank(int i) const { return first + stride * i; }
   bool operator==(const RankWait&) const = default;
   /// Whether the calls of both are known, as far back as one of them is, to have been others. Who is behind may come
@@ -26,7 +26,7 @@ struct RankWait {
   std::string text() const;
 };
 
-/// What a rank says that it does.
+/// What a rank reports that it is doing.
 struct RankAnswer {
   std::vector<RankWait> waits = {};
   bool device_waits = false;

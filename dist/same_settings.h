@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// What the ranks of a run have to have alike, by names that people know, such as keys of the config.
+/// Settings that must be equal on all ranks, by user-visible names such as config keys.
 using RankSettings = std::map<std::string, std::string>;
 
 /// Which rank has them, of how many, and how long all of them may take to come.

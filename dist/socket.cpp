@@ -91,7 +91,7 @@ bool is_twice(const addrinfo* list, const addrinfo* a) {
   return false;
 }
 
-// 0, or why not as errno. A socket of IPv6 takes no connections of IPv4, for which there is another one.
+// Returns 0 or an errno. An IPv6 socket takes no IPv4 connections; those have their own socket.
 int listen_at(int fd, const addrinfo& a) {
   constexpr int kBacklog = 1024;
   const int on = 1;

@@ -11,7 +11,7 @@
 
 namespace qtrain {
 
-/// A place in the network.
+/// A network address.
 struct Endpoint {
   std::string host;  ///< a name or an address; of IPv6 also in brackets
   std::uint16_t port = 0;
@@ -20,7 +20,7 @@ struct Endpoint {
   std::string text() const;
 };
 
-/// Why nobody could be reached.
+/// Why a connection failed.
 struct ConnectFailure {
   std::string why;
   bool unknown_name = false;  ///< the host's name leads to no address
@@ -33,17 +33,17 @@ class Socket {
   /// Tries all addresses of the host once, each for up to `patience`; nothing, and why, where none of them answers.
   static std::optional<Socket> connect(const Endpoint& to, std::chrono::milliseconds patience, ConnectFailure& failure);
 
-  /// False where the other end is gone.
+  /// Returns false if the other end is gone.
   bool send(std::span<const std::byte> bytes);
-  /// Waits for all of `bytes`; false where the other end is gone, or silent for `patience` (below 0: for ever).
+  /// Waits for all of `bytes`. Returns false if the other end is gone or silent for `patience` (below 0: wait forever).
   bool receive(std::span<std::byte> bytes, std::chrono::milliseconds patience = std::chrono::milliseconds(-1));
   /// Takes what there is, at least one byte and up to as many; 0 as above.
   std::size_t receive_some(std::span<std::byte> bytes, std::chrono::milliseconds patience);
-  /// Ends what waits for this socket in another thread.
+  /// Wakes threads that wait for this socket, with an error.
   void shut_down();
   /// The numeric address of this end: that of the interface which leads to the other.
   std::string local_address() const;
-  /// Hands over what it is made of.
+  /// Releases the descriptor.
   Descriptor release() { return std::move(fd_); }
 
  private:

@@ -10,7 +10,7 @@
 
 #include "core/os/stop.h"
 #include "dist/call.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 namespace qtrain {
 namespace {

@@ -17,12 +17,12 @@
 
 namespace qtrain {
 
-/// Where the processes of a run meet, and by what they recognize each other.
+/// Where the processes of a run meet, and the secret by which they authenticate each other.
 struct Meeting {
   Endpoint at;
   RankSecret secret = RankSecret::random();
   int attempt = 0;  ///< how often the run was started before
-  /// Told what keeps them waiting and who was turned away, for people.
+  /// Receives messages about what they wait for and who was turned away.
   std::function<void(const std::string&)> say = {};
 
   /// The same for another connection of a process that tells these things already.
@@ -40,7 +40,7 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
   std::uint16_t port() const { return door_.port(); }
-  /// Why nobody can be let in any more, if it has come to that.
+  /// Why no more connections can be accepted, if so.
   std::optional<Error> failure();
 
  private:
@@ -87,17 +87,17 @@ class Store {
   Store(const Meeting& meeting, std::chrono::milliseconds patience);
 
   void set(const std::string& key, const std::string& value);
-  /// Waits until somebody has set it; nothing after `patience`.
+  /// Waits until the key is set; returns nothing after `patience`.
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
 
   /// How long a server may take to answer, beside what it waits for.
   void set_grace(std::chrono::milliseconds grace) { grace_ = grace; }
-  /// Who the server is, for messages.
+  /// Describes the server in messages.
   void set_keeper(std::string keeper) { keeper_ = std::move(keeper); }
-  /// Ends calls of other threads with an error, now and later.
+  /// Ends current and later calls of other threads with an error.
   void shut_down() { socket_.shut_down(); }
   const Meeting& meeting() const { return meeting_; }
-  /// Of this machine, as the server sees it.
+  /// The address of this machine as the server sees it.
   std::string local_address() const { return socket_.local_address(); }
 
  private:

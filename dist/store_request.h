@@ -24,7 +24,7 @@ struct StoreRequest {
   std::string key, value = {};
 
   std::string bytes() const;
-  /// Nothing where the bytes are no request.
+  /// Returns nothing if the bytes are not a request.
   static std::optional<StoreRequest> from(const ReadBytes& read);
 };
 
@@ -33,7 +33,7 @@ struct StoreAnswer {
   std::optional<std::string> value;
 
   std::string bytes() const;
-  /// Nothing where the bytes are no answer.
+  /// Returns nothing if the bytes are not an answer.
   static std::optional<StoreAnswer> from(const ReadBytes& read);
 };
 

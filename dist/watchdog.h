@@ -42,14 +42,14 @@ class Watchdog {
   /// given up.
   void wait_on_device(const std::string& call);
 
-  /// Tells the others that this rank ends with an error of its own.
+  /// Tells the others that this rank ends with its own error.
   void tell_failure(Store& store);
-  /// Tells them that it ends because all is done.
+  /// Tells the others that this rank has finished normally.
   void tell_end(Store& store);
   /// Whether a rank has ended otherwise, as far as this one has heard by now: within seconds.
   bool misses_rank() const { return misses_rank_; }
-  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped; another one who
-  /// computes is late.
+  /// Asks all ranks what they are doing. A rank that does not answer within a few seconds is gone or stopped; one that
+  /// is still computing is late.
   struct Report {
     std::vector<int> failed, silent, busy;
     std::string verdict;  ///< why a wait was given up, on whichever rank that was found out; empty: none was

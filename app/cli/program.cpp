@@ -14,7 +14,7 @@
 #include "core/os/stop.h"
 #include "core/secrets.h"
 #include "core/version.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 namespace qtrain {
 namespace {
@@ -114,7 +114,7 @@ int report_error(const Error& thrown, Log& log) {
   const Error error = with_near_path(thrown);
   if (log.reader_gone()) return kReaderGone;
   log.end_live();
-  if (leave_last_words(error)) return error.exit_code();
+  if (send_final_error(error)) return error.exit_code();
   if (error.kind() == ErrorKind::stopped)
     log.warn("{}", error.what());
   else

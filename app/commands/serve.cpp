@@ -11,6 +11,7 @@
 #include "core/http/authority.h"
 #include "core/os/file.h"
 #include "core/os/stop.h"
+#include "core/utf8.h"
 #include "plan/machine.h"
 #include "train/setup/compute.h"
 
@@ -97,7 +98,8 @@ BatchLimits batch_limits(const Arguments& args, const ServedModels& models) {
 }
 
 void announce(const Arguments& args, const ServedModels& models, const std::string& url, int port) {
-  args.log().stream(fmt::format("ready: {} ({}; press Ctrl-C to quit)\n", url, fmt::join(models.names(), ", ")));
+  args.log().stream(fmt::format("ready: {} ({}; press Ctrl-C to quit)\n", url,
+                                one_line(fmt::format("{}", fmt::join(models.names(), ", ")))));
   args.give({.text = "", .json = {{"ready", true}, {"url", url}, {"port", port}, {"models", models.names()}}});
 }
 

@@ -362,8 +362,8 @@ int run_validate(const Arguments& args) {
   if (checked.config) {
     args.log().show_progress(!checked.config->value.training.disable_tqdm);
     remark_on_device(*checked.config);
-    for (const std::string& note : checked.config->judge.notes()) args.log().info("{}", note);
-    for (const std::string& warning : checked.config->judge.warnings()) findings.warn(warning);
+    for (const std::string& note : checked.config->diagnostics.notes()) args.log().info("{}", note);
+    for (const std::string& warning : checked.config->diagnostics.warnings()) findings.warn(warning);
   }
   if (checked.config) Validation(args, std::move(*checked.config), findings).run();
   return findings.report(args);

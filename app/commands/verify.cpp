@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
@@ -60,7 +61,7 @@ void take_earlier(const std::string& text, std::map<std::int64_t, Json>& earlier
   if (error != std::errc() || end != text.data() + colon || step < 1 || equals == std::string::npos)
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not STEP:KEY=VALUE", text), .place = "--earlier"});
   const std::string key = text.substr(colon + 1, equals - colon - 1), value = text.substr(equals + 1);
-  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::told)
+  if (on_resume(key) != OnResume::update && on_resume(key) != OnResume::note)
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not a key that may change when a run is resumed", key),
                             .place = "--earlier"});
   earlier.try_emplace(step, Json::object()).first->second[key] =
@@ -91,13 +92,22 @@ std::vector<fs::path> files_verify_reads(const RecordedRun& run) {
   return files;
 }
 
+fs::path scratch_place(const Arguments& args) {
+  if (const auto given = args.text("scratch")) return real_path(*given);
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (!error) return real_path(folder.string());
+  fail(ErrorKind::disk, {.cause = "there is no folder for temporary files: " + error.message(),
+                         .place = "TMPDIR",
+                         .remedy = "name a folder that can be written to with --scratch"});
+}
+
 }  // namespace
 
 int run_verify(const Arguments& args) {
   const fs::path output = real_path(args.operand(0));
   const std::int64_t steps = args.integer("steps").value_or(1);
   if (steps < 0) fail(ErrorKind::usage, {.cause = "must not be negative", .place = "--steps"});
-  const auto scratch = args.text("scratch");
   const auto statement = args.text("statement");
   const std::optional<fs::path> file = statement ? std::optional(place_of_statement(*statement)) : std::nullopt;
   if (file && !manifest_step(output))
@@ -108,13 +118,17 @@ int run_verify(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "needs repeated steps, but --steps 0 repeats none",
                             .place = "--statement",
                             .remedy = "leave --steps out, or give a number above 0"});
-  const fs::path place = scratch ? real_path(*scratch) : fs::temp_directory_path();
+  const fs::path place = scratch_place(args);
   const RecordedRun run = read_recorded_run(output, args.all("moved"));
   if (file) require_free_file(args, *file, files_verify_reads(run));
   const Verification v =
       verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(told(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
+  if (file && v.gone_on)  // nothing says what the config of the result was
+    fail(ErrorKind::usage, {.cause = "is about the result, and the config there is that of a later start",
+                            .place = "--statement",
+                            .remedy = "finish the run first"});
   if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }

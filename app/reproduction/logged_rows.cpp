@@ -65,7 +65,7 @@ Json history_of(const fs::path& folder) {
   const fs::path file = folder / kTrainerState;
   const Json rows = read_json(file).value("log_history", Json());
   if (!rows.is_array() || !std::ranges::all_of(rows, is_row))
-    fail(ErrorKind::input, {.cause = "\"log_history\" is no list of logged rows", .place = file.string()});
+    fail(ErrorKind::input, {.cause = "\"log_history\" is not a list of logged rows", .place = file.string()});
   return rows_of_steps(rows);
 }
 
@@ -151,7 +151,7 @@ Json rows_in(std::string_view text, const fs::path& file) {
     const std::string_view line = text.substr(begin, end - begin);
     if (end == text.size() && !Json::accept(line)) break;
     Json row = parse_json(line, file.string());
-    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is no logged row", .place = file.string()});
+    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is not a logged row", .place = file.string()});
     rows.push_back(std::move(row));
   }
   return rows;

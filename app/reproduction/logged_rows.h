@@ -6,18 +6,18 @@
 
 namespace qtrain {
 
-/// A document without the amounts that differ whenever the same steps are done: times, speeds, memory. That amounts
-/// stand there, and what they are of, stays in it.
+/// A document without the values that differ each time the same steps run: times, speeds, memory. Keeps their keys and
+/// units.
 Json without_amounts(Json document);
 
-/// The rows of a log_history or of metrics.jsonl that are not the totals of a run.
+/// The rows of a log_history or metrics.jsonl, without the totals of a run.
 Json rows_of_steps(const Json& rows);
 
-/// All rows of a metrics.jsonl. Errors (ErrorKind::input): a line is no such row.
+/// All rows of a metrics.jsonl. Throws ErrorKind::input if a line is not a logged row.
 Json read_metrics(const std::filesystem::path& file);
 
-/// Holds the logged rows against each other: those of a state are the first of those of the next, and metrics.jsonl has
-/// the same, with the hash that the result has of it.
+/// Checks that the logged rows agree: those of each state begin those of the next, and metrics.jsonl has the same rows
+/// and the hash that the result records.
 void check_logged_rows(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v);
 
 }  // namespace qtrain

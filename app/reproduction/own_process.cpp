@@ -8,15 +8,17 @@
 
 #include "core/os/stop.h"
 #include "dist/child.h"
-#include "dist/last_words.h"
+#include "dist/final_error.h"
+#include "dist/rank_place.h"
 
 namespace qtrain {
 
 OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessOutput output) {
   std::vector<std::string> command{"qtrain"};
   command.insert(command.end(), words.begin(), words.end());
-  Child child(
-      {.command = command, .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
+  Child child({.command = command,
+               .variables = variables_without_place(),
+               .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
   OwnProcessEnd end;
   const auto read_said = [&] {
     std::array<char, 4096> part;
@@ -35,7 +37,7 @@ OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessO
     }
     if (const auto over = child.poll()) {
       read_said();
-      end.error = heard_last_words(child.last_words());
+      end.error = parse_final_error(child.final_error());
       end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
       return end;
     }

@@ -8,16 +8,16 @@
 
 namespace qtrain {
 
-/// How a command of this program ended that ran as a process of its own.
+/// How a command of this program ended that ran in its own process.
 struct OwnProcessEnd {
   int exit_code = 0;
-  std::string said;                 ///< on stderr, where that was kept
-  std::optional<Error> error = {};  ///< that it ended with, which it leaves to its caller to tell
+  std::string said;                 ///< stderr, if it was captured
+  std::optional<Error> error = {};  ///< the error it ended with, which the caller must report
 };
 enum class OwnProcessOutput : std::uint8_t { shown, kept };
 
-/// Runs `qtrain WORDS...` to its end, in the folder of this process. A stop is forwarded to it; the caller then sees
-/// its exit code. Errors: ErrorKind::internal where no process can be made.
+/// Runs `qtrain WORDS...` to completion in the current folder. Forwards a stop to it; the caller then sees its exit
+/// code. Throws ErrorKind::internal if no process can be started.
 OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessOutput output);
 
 }  // namespace qtrain

@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
 #include "train/setup/provenance.h"
 
 namespace qtrain {
@@ -109,7 +110,7 @@ std::string RecordedRun::noted(const char* name) const {
 RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
   const fs::path file = output / kResolvedConfig;
   if (!path_exists(file))
-    fail(ErrorKind::input, {.cause = "has no resolved_config.json, so nothing says what ran there",
+    fail(ErrorKind::input, {.cause = "has no resolved_config.json, which records what ran there",
                             .place = output.string(),
                             .remedy = "name the output directory of a run"});
   const Json json = read_json(file);
@@ -140,6 +141,9 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
   for (const auto& [key, value] : run.values.items())
     if (!value["origin"].get<std::string>().starts_with("default")) d.json[key] = value["value"];
   d.json.update(changes.keys);
+  // The day of the run, where its config names none.
+  if (const std::string date = run.noted(kTemplateDate); !date.empty() && value_of(run, kTemplateDate).is_null())
+    d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
   // All ranks on this machine; groups that were those of a machine stay what they were.
@@ -171,7 +175,7 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
   if (others.size() > kNamed) others[kNamed] = fmt::format("{} more", others.size() - kNamed);
   others.resize(std::min(others.size(), kNamed + 1));
   fail(ErrorKind::input,
-       {.cause = fmt::format("asks for another run than it was: {}", fmt::join(others, "; ")),
+       {.cause = fmt::format("describes a different run than the recorded one: {}", fmt::join(others, "; ")),
         .place = (run.output / kResolvedConfig).string(),
         .remedy = fmt::format("the run was made with qtrain {}; use that version, or the file as that wrote it",
                               run.version)});
@@ -182,7 +186,7 @@ void require_few_ranks(int ranks) {
   const int most = std::max(kAlways, kOfEachProcessor * usable_processors());
   if (ranks > most)
     fail(ErrorKind::input,
-         {.cause = fmt::format("{} ranks are recorded, and this machine is asked to run {} at most", ranks, most),
+         {.cause = fmt::format("{} ranks are recorded, but this machine can run at most {}", ranks, most),
           .place = kResolvedConfig,
           .remedy = "use a machine with more processors"});
 }
@@ -214,7 +218,8 @@ void enter_folder(const RecordedRun& run) {
   fs::current_path(run.folder, gone);
   if (!gone) return;
   fail(ErrorKind::input,
-       {.cause = "the folder that the run was started in, which names in its config are about: " + gone.message(),
+       {.cause = "cannot enter the folder in which the run was started, to which names in its config are relative: " +
+                 gone.message(),
         .place = run.folder.string(),
         .remedy = fmt::format("bring it back, or keep it together with the output directory when you move that; {}",
                               kSayWhere)});

@@ -115,7 +115,7 @@ const std::map<std::string, Prepare>& documents() {
 
 std::string document_difference(const RedoneState& state, const std::string& name, const std::string& sealed) {
   Documents d{.sealed = parse_json(sealed, (state.sealed / name).string()), .again = read_json(state.again / name)};
-  if (sealed != dump_json(d.sealed, 2) + "\n") return "is not written as this program writes it";
+  if (sealed != dump_json(d.sealed, 2) + "\n") return "is not formatted as this program writes it";
   if (!d.sealed.is_object()) return "is no JSON object";
   documents().at(name)(state, d, is_pending(state.sealed));
   return first_difference(d.sealed, d.again);
@@ -184,7 +184,7 @@ std::string shortened(const Json& value) {
 
 std::string first_difference(const Json& sealed, const Json& again) {
   const auto found = find_difference(sealed, again, "");
-  return found ? fmt::format("{}: {} was sealed, and {} comes of doing the steps again", found->path,
+  return found ? fmt::format("{}: {} was sealed, but repeating the steps gives {}", found->path,
                              shortened(*found->sealed), shortened(*found->again))
                : "";
 }
@@ -199,11 +199,11 @@ ComparedState compare(const RedoneState& state) {
   add(kManifest, manifest_difference(state));
   for (const std::string& name : sealed)
     if (std::ranges::find(again, name) == again.end())
-      add(name, "was sealed, and the steps make no such file");
+      add(name, "was sealed, but repeating the steps does not write such a file");
     else
       add(name, file_difference(state, name, found.sha256[name]));
   for (const std::string& name : again)
-    if (std::ranges::find(sealed, name) == sealed.end()) add(name, "is missing among what was sealed");
+    if (std::ranges::find(sealed, name) == sealed.end()) add(name, "is missing from the sealed files");
   return found;
 }
 

@@ -8,23 +8,23 @@
 
 namespace qtrain {
 
-/// A sealed folder, and what came of doing its steps again.
+/// A sealed folder and the result of repeating its steps.
 struct RedoneState {
   std::filesystem::path sealed, again;
-  const Renames& renames;  ///< of files that were moved since
+  const Renames& renames;  ///< new names of files that were moved since
 };
 
-/// What came of a comparison of sealed files.
+/// The result of comparing sealed files.
 struct ComparedState {
-  std::vector<std::string> differences;       ///< each beginning with the name of its file; empty: none
-  std::map<std::string, std::string> sha256;  ///< of the bytes that were compared, by the name of their file
+  std::vector<std::string> differences;       ///< each starts with the name of its file; empty: none
+  std::map<std::string, std::string> sha256;  ///< SHA-256 of the compared bytes, by file name
 };
 
-/// Holds sealed files against what came of doing their steps again. Files are compared byte by byte; documents that
-/// hold times, speeds or paths without those, but they have to be written as this program writes them.
+/// Compares sealed files with the result of repeating their steps. Files are compared byte by byte; documents with
+/// times, speeds or paths are compared without those, but must be formatted as this program writes them.
 ComparedState compare(const RedoneState& state);
 
-/// Where two documents differ first, "a.b: 1 was sealed, and 2 comes of the steps"; empty: nowhere.
+/// The first difference between two documents: its path and both values; empty: none.
 std::string first_difference(const Json& sealed, const Json& again);
 
 }  // namespace qtrain

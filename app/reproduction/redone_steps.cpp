@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <string_view>
 
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/redone_state.h"
@@ -14,6 +15,7 @@
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
 #include "train/setup/provenance.h"
 
 namespace qtrain {
@@ -100,25 +102,31 @@ void keep_apart(Json& keys, const fs::path& scratch) {
 }
 
 // What the new start says of itself: device, rows, files and their hashes are those of the run, and none is left out.
-std::string run_difference(const RecordedRun& run, const fs::path& again, const Renames& renames) {
+std::string run_difference(const RecordedRun& run, const RunDocument& document, const Verification& v) {
   constexpr std::array kKeys{"device",
                              "device_kind",
                              "ranks",
                              "seed",
                              "data_seed",
                              "max_steps",
+                             kTemplateDate,
                              "training_data",
                              "evaluation_data",
                              "training_data_sha256",
                              "evaluation_data_sha256"};
+  constexpr std::array kOfLastStart{"max_steps", "ranks"};
+  const fs::path again = document.json["output_dir"].get<std::string>();
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
-  for (const char* key : kKeys)
+  for (const char* key : kKeys) {
+    if (v.gone_on && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
     if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
         was != is)
       return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, was, is);
+  }
   for (const char* key : {"files", "files_sha256"}) {
-    const std::string difference = first_difference(with_former_files(run.run.value(key, Json::object()), {}),
-                                                    with_former_files(now.value(key, Json::object()), renames));
+    const std::string difference =
+        first_difference(with_former_files(run.run.value(key, Json::object()), {}),
+                         with_former_files(now.value(key, Json::object()), document.renames));
     if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
@@ -141,15 +149,14 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     const fs::path again = result ? output : output / sealed.folder.filename();
     const std::string about = fmt::format("steps {} to {}, {}", from + 1, to, name_of(run, sealed.folder));
     if (manifest_step(again) != to) {
-      v.add(about, "doing the steps again does not lead there");
+      v.add(about, "repeating the steps does not lead there");
       continue;
     }
     ComparedState compared = compare({.sealed = sealed.folder, .again = again, .renames = document.renames});
     std::vector<std::string>& found = compared.differences;
     if (result) {
       v.result = std::move(compared.sha256);
-      if (const std::string problem = run_difference(run, output, document.renames); !problem.empty())
-        found.push_back(problem);
+      if (const std::string problem = run_difference(run, document, v); !problem.empty()) found.push_back(problem);
     }
     if (std::ranges::any_of(found, is_of_rows))
       found.emplace_back(
@@ -247,7 +254,7 @@ void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const Ver
   std::int64_t left = options.steps;
   for (std::size_t i = 0; i < stretches.size() && left > 0; ++i) {
     const Stretch& s = stretches[i];
-    options.log.info("doing steps {} to {} again", s.steps.from + 1, s.steps.to);
+    options.log.info("repeating steps {} to {}", s.steps.from + 1, s.steps.to);
     redo(run, s, options, scratch.path(), v);
     if (i > 0) left -= s.steps.to - s.steps.from;
   }

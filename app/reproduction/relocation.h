@@ -10,40 +10,41 @@
 
 namespace qtrain {
 
-/// Where files of a run lie now: where they were, or moved together with its output directory.
+/// Finds the files of a run: in their original place, or moved together with its output directory.
 class Relocation {
  public:
   Relocation() = default;
-  /// The output directory when the run began, and now, both in full.
+  /// The output directory at the start of the run and now, both as absolute paths.
   Relocation(std::filesystem::path was, std::filesystem::path is);
 
   struct Move {
     std::filesystem::path was, is;  ///< in full
     std::optional<std::filesystem::path> now(const std::filesystem::path& full) const;
   };
-  /// Takes it from who knows that a file or folder lies elsewhere, whatever lies now where it was.
+  /// Adds a move given by the user, which counts whatever is now at the old place.
   void add(Move move) { named_.push_back(std::move(move)); }
 
-  /// The path now of a file or folder that had this full path: the same where it is still there, or lies nowhere else.
+  /// The present path of a file or folder that had this absolute path; the same path if it is still there or nowhere
+  /// else.
   std::filesystem::path now(const std::filesystem::path& full) const;
-  /// A name as a config has it, about `folder`: itself, or in full where the file was moved. Globs too.
+  /// A name in a config, relative to `folder`: unchanged, or the absolute path if the file was moved. Also for globs.
   std::string name_now(const std::string& name, const std::filesystem::path& folder) const;
 
  private:
-  std::filesystem::path was_, is_;  ///< what of the two paths differs: the folders that were moved
+  std::filesystem::path was_, is_;  ///< the parts in which the two paths differ: the moved folders
   std::vector<Move> named_;
 };
 
-/// Names that a document has now, and what they were.
+/// Names in a document now -> original names.
 using Renames = std::map<std::string, std::string>;
 
-/// The document with all texts that are such names as they were.
+/// The document with all such names replaced by the original ones.
 Json with_former_names(Json document, const Renames& renames);
 
-/// {path: value} with paths of files, in their order, below the folders that had other names.
+/// {path: value} with the original folder names in the paths, in order.
 Json with_former_files(const Json& files, const Renames& renames);
 
-/// Puts names of files that were moved into `document`, which has names about `folder`, and returns them.
+/// Replaces names of moved files in `document`, whose names are relative to `folder`, and returns the replacements.
 Renames rename_moved(Json& document, const Relocation& places, const std::filesystem::path& folder);
 
 }  // namespace qtrain

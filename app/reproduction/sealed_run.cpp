@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTrainingState = "training_state.json";
-/// What is another one in each state.
+/// Files that differ from state to state.
 constexpr std::array kOfState{kTrainingState, kTrainerState, kTrainResults, "gemm_choices.json"};
 constexpr std::string_view kTemplates = "additional_chat_templates/", kCustomGenerate = "custom_generate";
 
@@ -78,11 +78,12 @@ SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
   return s;
 }
 
-// Of the run whose result lies there; one that has gone on since has a config of its own.
+// Checks the config of the run that wrote the result in the folder; a run that went on since then has another config.
 void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   const auto result = std::ranges::find(states, run.output, &SealedState::folder);
   if (result == states.end()) return;
-  if (states.back().step > result->step) return;
+  v.gone_on = states.back().step > result->step;
+  if (v.gone_on) return;
   const Json digest = read_json(run.output / kTrainResults).value(kConfigDigest, Json());
   const bool same = digest == sha256_of_file(run.output / kResolvedConfig);
   v.add(kResolvedConfig, same ? "" : "it is not the config of the result: it was changed afterwards");
@@ -143,7 +144,7 @@ void check_companions(const RecordedRun& run, const std::vector<SealedState>& st
         if (is_of_state(name) || !path_exists(before->folder / name)) continue;
         if (sha256_of_file(before->folder / name) == sha256_of_file(s.folder / name)) continue;
         v.add(fmt::format("{} of {} and of {}", name, name_of(run, before->folder), name_of(run, s.folder)),
-              "the same run has saved them, and they have other contents");
+              "the same run saved both, but their contents differ");
       }
     if (s.state) before = &s;
   }

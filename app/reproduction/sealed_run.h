@@ -10,37 +10,36 @@
 
 namespace qtrain {
 
-/// A checkpoint or the result, whose files have the hashes of its manifest.
+/// A checkpoint or the result, whose files match the hashes in its manifest.
 struct SealedState {
   std::int64_t step = 0;
   std::filesystem::path folder;
-  std::optional<Json> state = {};  ///< training_state.json, of a checkpoint
+  std::optional<Json> state = {};  ///< training_state.json; only for checkpoints
 
   bool is_resumable() const { return state && state->value("resumable", Json()) == true; }
-  /// What the checkpoint remembers of its run.
+  /// The identity of the run in the checkpoint.
   const Json& identity() const { return state->at("identity"); }
 };
 
 /// "the result", "checkpoint-4"
 std::string name_of(const RecordedRun& run, const std::filesystem::path& folder);
-/// Place and cause.
+/// The text of an error: place and cause.
 std::string words_of(const ErrorText& text);
 
 /// Whether a program that loads the model in a folder would read a file of this name.
 bool is_read_by_loaders(const std::filesystem::path& name);
 
-/// The checkpoints and the result that are what was saved, by step, the result behind a checkpoint of its step;
-/// findings about all. A result without a whole manifest is one.
+/// The undamaged checkpoints and result, by step, with the result after a checkpoint of the same step. Adds a finding
+/// for each; a result without a complete manifest is a finding.
 std::vector<SealedState> sealed_states(const RecordedRun& run, Verification& v);
 
-/// Holds what lies there against each other, without doing any step: the config, the metrics and the files that have to
-/// be the same in all states.
+/// Checks without running any step that the config, the metrics and the files common to all states agree.
 void check_agreement(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v);
 
-/// The keys that a checkpoint was made with and that are others in the config of the last start: what people change on
-/// purpose when a run goes on.
+/// The keys whose values in a checkpoint differ from the config of the last start: those that people change on purpose
+/// when they resume a run.
 Json keys_of_then(const RecordedRun& run, const Json& identity);
-/// The ranks that it was made with.
+/// The number of ranks that wrote it.
 int ranks_of_then(const RecordedRun& run, const Json& identity);
 
 }  // namespace qtrain

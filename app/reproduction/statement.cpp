@@ -7,6 +7,7 @@
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_identity.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/provenance.h"
 
@@ -28,6 +29,7 @@ Json parameters_of(const RecordedRun& run) {
     if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
       parameters[key] = value["value"];
   }
+  if (const std::string date = run.noted(kTemplateDate); !date.empty()) parameters[kTemplateDate] = date;
   return parameters;
 }
 

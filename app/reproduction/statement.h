@@ -7,12 +7,12 @@
 
 namespace qtrain {
 
-/// The files of rows that the config of a run names, about its folder, which is the current one.
+/// The data files that the config of a run names, relative to the folder of the run, which must be the current one.
 std::set<std::filesystem::path> recorded_data_files(const RecordedRun& run);
 
-/// An in-toto Statement (v1) with a SLSA Provenance (v1) about a run that holds, as their protobuf definitions have
-/// them: the files of the result as subjects; as predicate the values that decide results, what the run began with by
-/// SHA-256, and what was done to check it, in fields of our prefix.
+/// An in-toto Statement (v1) with a SLSA Provenance (v1) about a verified run, as in their protobuf definitions.
+/// Subjects: the files of the result. Predicate: the values that decide results, the SHA-256 of all inputs, and the
+/// checks that were made, in fields with our prefix.
 Json in_toto_statement(const RecordedRun& run, const Verification& verification);
 
 }  // namespace qtrain

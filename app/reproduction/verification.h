@@ -10,18 +10,17 @@
 
 namespace qtrain {
 
-/// One thing that was looked at: "files of checkpoint-4", and what is wrong with it; empty: nothing.
+/// One checked item ("files of checkpoint-4") and what is wrong with it; empty: nothing.
 struct Finding {
   std::string about, problem;
 };
 
-/// Steps that were done again: from the start or a checkpoint to the next state that is sealed.
+/// Steps that were repeated: from the start or a checkpoint to the next sealed state.
 struct RedoneSteps {
   std::int64_t from = 0, to = 0;
 };
 
-/// Values that steps up to a checkpoint were done with, where the config of the run has others: it was gone on with
-/// anew.
+/// Values used for the steps up to a checkpoint, if the run was resumed with other values later.
 struct EarlierValues {
   std::int64_t until = 0;
   Json values = Json::object();  ///< of keys
@@ -32,25 +31,25 @@ struct Verification {
   std::vector<Finding> findings;
   std::vector<RedoneSteps> redone;
   std::vector<EarlierValues> earlier;
-  std::map<std::string, std::string> result;  ///< SHA-256 of the files of the result that were made again, by name
+  bool gone_on = false;                       ///< whether a later start has made checkpoints after the result
+  std::map<std::string, std::string> result;  ///< SHA-256 of the reproduced files of the result, by name
 
   bool holds() const;
   void add(std::string about, std::string problem = "") { findings.push_back({std::move(about), std::move(problem)}); }
 };
 
 struct VerificationOptions {
-  /// Values of keys that the steps up to one were done with, as somebody says who knows: the checkpoint there, from
-  /// which the run went on with others, is gone.
+  /// Values that the user gives for the steps up to a point at which the run was resumed with other values, if the
+  /// checkpoint there is gone.
   std::map<std::int64_t, Json> earlier = {};
-  std::int64_t steps = 1;         ///< beside those that lead to the result, at least so many are done again; 0: none
-  std::filesystem::path scratch;  ///< where there is room for an output directory
+  std::int64_t steps = 1;         ///< least number of steps to repeat besides those that lead to the result; 0: none
+  std::filesystem::path scratch;  ///< folder with room for an output directory
   Log& log;
 };
 
-/// Holds a run against what is recorded of it: the files of its checkpoints and of its result against their manifests,
-/// those it began with against their hashes, all of them against each other, and steps against what comes of doing them
-/// again, which has to be every sealed file, byte for byte but for times. Errors: of an interruption
-/// (ErrorKind::stopped).
+/// Verifies a run against its records: the files of checkpoints and result against their manifests, the inputs against
+/// their hashes, all states against each other, and steps against repeating them, which must reproduce every sealed
+/// file byte for byte except for times. Throws ErrorKind::stopped on interruption.
 Verification verify_run(const RecordedRun& run, const VerificationOptions& options);
 
 }  // namespace qtrain

@@ -63,7 +63,7 @@ AnswersOfRequest::AnswersOfRequest(Engine& engine, const ServedModels& models, A
   auto tickets = engine_.submit(std::move(sequences));
   if (!tickets && engine_.closed()) throw ApiError(503, {.message = "the server is stopping"});
   if (!tickets)
-    throw ApiError(429, {.message = "too many requests wait: try again later, or start the server with a larger "
+    throw ApiError(429, {.message = "too many requests are waiting: try again later, or start the server with a larger "
                                     "--max_queue",
                          .code = "queue_full"});
   tickets_ = std::move(*tickets);

@@ -13,7 +13,7 @@
 
 namespace qtrain::serve {
 
-/// What has become of one of the answers.
+/// Progress of one of the answers.
 struct AnswerEvent {
   std::size_t answer = 0;
   AnswerText::Piece piece;

@@ -8,7 +8,7 @@
 
 namespace qtrain::serve {
 
-/// What a client is told where a request is not answered, as OpenAI's API does.
+/// An error reply to a client, in the form of OpenAI's API.
 class ApiError : public std::runtime_error {
  public:
   struct Text {
@@ -31,7 +31,7 @@ class ApiError : public std::runtime_error {
 [[noreturn]] inline void refuse(ApiError::Text text) {
   throw ApiError(400, std::move(text));
 }
-/// Whether a request led to it: an error of input or usage. Anything else is ours.
+/// Whether the request caused it: an input or usage error. Anything else is a server error.
 inline bool is_of_client(const Error& error) {
   return error.kind() == ErrorKind::input || error.kind() == ErrorKind::usage;
 }

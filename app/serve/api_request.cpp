@@ -85,8 +85,8 @@ void require_known(const Json& body, Endpoint endpoint) {
               .param = name});
     }
     const auto key = std::ranges::find(kKeys, name, &KnownKey::name);
-    if (key->kind == Key::unsupported && !says_nothing(value) && !(name == "best_of" && value == 1))
-      refuse({.message = fmt::format("\"{}\" is not supported: leave it out", name), .param = name});
+    if (key->kind == Key::unsupported && !is_unset(value) && !(name == "best_of" && value == 1))
+      refuse({.message = fmt::format("\"{}\" is not supported: remove it", name), .param = name});
   }
 }
 
@@ -245,7 +245,7 @@ void read_arguments(Json& message, const std::string& place) {
 Json read_messages(const Body& body) {
   const Json* messages = body.find("messages");
   if (!messages || !messages->is_array() || messages->empty())
-    refuse({.message = "\"messages\" is a list of at least one message", .param = "messages"});
+    refuse({.message = "\"messages\" must be a list of at least one message", .param = "messages"});
   Json out = *messages;
   for (std::size_t i = 0; i < out.size(); ++i) {
     Json& m = out[i];
@@ -266,7 +266,7 @@ Json read_tools(const Body& body) {
     refuse({.message = "\"tool_choice\" is \"auto\" or \"none\": an answer cannot be made a call",
             .param = "tool_choice"});
   if (!tools || (choice && *choice == "none")) return {};
-  if (!tools->is_array()) refuse({.message = "\"tools\" is a list", .param = "tools"});
+  if (!tools->is_array()) refuse({.message = "\"tools\" must be a list", .param = "tools"});
   return tools->empty() ? Json() : *tools;
 }
 
@@ -296,7 +296,7 @@ void require_printed(const ServedModel& model, const ChatPrompt& prompt) {
   for (const Unprinted& lost : unprinted_parts(*model.answers.text.chat_template, input)) {
     const bool tools = lost.part == Unprinted::Part::tools;
     if (!tools && lost.part != Unprinted::Part::tool_calls) continue;
-    refuse({.message = fmt::format("the chat template of the model has no words for {}: leave them out", lost.name()),
+    refuse({.message = fmt::format("the chat template of the model cannot render {}: remove them", lost.name()),
             .param = tools ? "tools" : "messages"});
   }
 }
@@ -372,7 +372,7 @@ void settle_lengths(const Body& body, const RequestLimits& limits, ApiRequest& r
 ApiRequest read_request(Endpoint endpoint, std::string_view text, const ServedModels& models,
                         const RequestLimits& limits) {
   const Json json = parse_json(text, "the body", kJsonOfClient);
-  if (!json.is_object()) refuse({.message = "the body is a JSON object"});
+  if (!json.is_object()) refuse({.message = "the body must be a JSON object"});
   require_known(json, endpoint);
   const Body body(json);
   ApiRequest r{.endpoint = endpoint, .model = read_model(body, models)};

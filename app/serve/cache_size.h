@@ -4,7 +4,7 @@
 
 namespace qtrain::serve {
 
-/// What is asked of the key/value cache.
+/// The requested size of the key/value cache.
 struct CacheRequest {
   std::optional<std::int64_t> context = {};  ///< tokens of prompt and answer; none: `usual`, or as much as fits
   std::optional<std::int64_t> tokens = {};   ///< of all answers; none: by memory
@@ -12,10 +12,10 @@ struct CacheRequest {
   std::int64_t sequences = 16;
 };
 
-/// Bytes of the memory that the model leaves.
+/// Bytes of memory left by the model.
 struct CacheMemory {
   double left = 0;
-  double share = 0;  ///< what the cache takes of it where nothing more is asked for
+  double share = 0;  ///< share of it that the cache takes by default
   std::size_t per_token = 0;
 };
 
@@ -23,7 +23,7 @@ struct CacheSize {
   std::int64_t context = 0, tokens = 0;
 };
 
-/// Errors: ErrorKind::memory where what is asked for does not fit, ErrorKind::usage for a context beyond the cache.
+/// Throws ErrorKind::memory if the request does not fit, ErrorKind::usage if the context is longer than the cache.
 CacheSize cache_size(const CacheRequest& request, const CacheMemory& memory);
 
 }  // namespace qtrain::serve

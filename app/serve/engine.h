@@ -13,31 +13,31 @@
 
 namespace qtrain::serve {
 
-/// Lets threads share a batch, which one thread runs: the one that calls `run`.
+/// Lets threads share a batch, which is run by the thread that calls `run`.
 class Engine {
  public:
   using Ticket = std::uint64_t;
 
-  /// At most `longest_queue` sequences wait beside those that the batch decodes.
+  /// At most `longest_queue` sequences wait in addition to those being decoded.
   Engine(ContinuousBatch& batch, std::int64_t longest_queue, Log& log)
       : batch_(batch), max_(batch.limits().sequences + longest_queue), log_(log) {}
 
-  /// Hands sequences over; none where there is no room for all of them, or no more are taken. What they call runs on
-  /// the thread of `run`; a sequence that throws there ends alone, and the log says so.
+  /// Submits sequences; returns none if there is no room for all of them or the engine is closed. Their callbacks run
+  /// on the thread of `run`; a sequence whose callback throws ends alone, which is logged.
   std::optional<std::vector<Ticket>> submit(std::vector<SequenceRequest> requests);
-  /// Takes out those of them that have not finished; what they call may still run once.
+  /// Removes those that have not finished; their callbacks may still run once.
   void cancel(const std::vector<Ticket>& tickets);
 
-  /// Runs until `close` and all answers are finished, or until `end`. Throws what a step throws; it has ended then.
+  /// Runs until all answers are finished after `close`, or until `end`. Throws what a step throws, after ending.
   void run();
-  /// Takes no more sequences.
+  /// Stops accepting sequences.
   void close();
-  /// Leaves what is not finished.
+  /// Stops without finishing answers.
   void end();
 
   bool closed() const { return closed_; }
   bool ended() const { return ended_; }
-  /// Sequences that were submitted and have not finished, and those that are decoded of them.
+  /// Number of submitted sequences that have not finished, and of those being decoded.
   std::int64_t outstanding() const { return outstanding_; }
   std::int64_t active() const { return std::min<std::int64_t>(outstanding_, batch_.limits().sequences); }
 

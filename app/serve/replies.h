@@ -8,10 +8,10 @@
 
 namespace qtrain::serve {
 
-/// What no other request is called.
+/// A unique name for a request.
 std::string random_name();
 
-/// The documents of OpenAI's API for the answers to one request: one at the end, or chunks as they grow.
+/// The documents of OpenAI's API for the answers to one request: one at the end, or chunks while they are generated.
 class Replies {
  public:
   Replies(const ApiRequest& request, std::string model);
@@ -21,12 +21,12 @@ class Replies {
   std::vector<Json> chunks(const AnswerEvent& event);
   Json usage_chunk(const AnswersOfRequest& answers) const;
 
-  /// The same in one document: takes every event, and makes it at the end.
+  /// The same in one document: collects every event and builds the document at the end.
   void collect(const AnswerEvent& event);
   Json document(const AnswersOfRequest& answers) const;
 
  private:
-  /// What an event says of an answer.
+  /// The part of a chunk for one event of an answer.
   struct Part {
     std::string text;
     std::vector<ToolCall> calls = {};

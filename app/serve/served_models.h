@@ -11,9 +11,9 @@
 namespace qtrain::serve {
 
 struct ServedModel {
-  std::string name;  ///< what requests call it
+  std::string name;  ///< name in requests
   AnswerModel answers;
-  std::size_t token_bytes = 0;     ///< of text that a token stands for, at most
+  std::size_t token_bytes = 0;     ///< most bytes of text that a token stands for
   bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 
@@ -24,13 +24,13 @@ class ServedModels {
     AnswerModelRequest base;            ///< without an adapter
     std::vector<std::string> adapters;  ///< "DIR" or "NAME=DIR"
   };
-  /// Declares them. Usage errors: two of one name, adapters that cannot be read.
+  /// Declares the models. Throws ErrorKind::usage if two have the same name or an adapter cannot be read.
   ServedModels(Ctx& ctx, const Request& request);
 
-  /// Gives them memory and weights.
+  /// Allocates their memory and loads their weights.
   void load(Ctx& ctx, const BatchLimits& limits, Log& log);
 
-  /// Of the device, with weights.
+  /// Bytes of device memory that the models need, including weights.
   std::size_t bytes(const BatchLimits& limits) const;
 
   const std::vector<ServedModel>& all() const { return models_; }

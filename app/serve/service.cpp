@@ -227,7 +227,8 @@ Reply Service::tell_health() const {
       {{"status", "ok"}, {"version", kVersion}, {"active", engine_.active()}, {"outstanding", engine_.outstanding()}});
 }
 
-void Service::stream(LoggedAnswers& logged, const Request& request, const http::Send& send) const {
+// False where the client has gone before the end.
+bool Service::stream(LoggedAnswers& logged, const Request& request, const http::Send& send) const {
   AnswersOfRequest& answers = logged.answers;
   Replies replies(answers.request(), logged.model);
   bool takes = true;
@@ -237,17 +238,17 @@ void Service::stream(LoggedAnswers& logged, const Request& request, const http::
     while (!answers.finished()) {
       if (const auto event = answers.next(kLook))
         for (const Json& chunk : replies.chunks(*event)) give(chunk);
-      if (!takes || request.is_gone()) return;
+      if (!takes || request.is_gone()) return false;
     }
   } catch (const ApiError& e) {
     give(e.json());
-    return;
+    return true;
   } catch (const std::exception& e) {
     give(failed(logged.id, e).json());
-    return;
+    return true;
   }
   if (answers.request().include_usage) give(replies.usage_chunk(answers));
-  if (takes) send("data: [DONE]\n\n");
+  return takes && send("data: [DONE]\n\n");
 }
 
 Reply Service::complete(Endpoint endpoint, const Request& request, const std::string& id) const {
@@ -258,7 +259,7 @@ Reply Service::complete(Endpoint endpoint, const Request& request, const std::st
   if (answers.request().stream)
     return {.type = "text/event-stream",
             .headers = {{"Cache-Control", "no-cache"}},
-            .stream = [this, logged, &request](const http::Send& send) { stream(*logged, request, send); }};
+            .stream = [this, logged, &request](const http::Send& send) { return stream(*logged, request, send); }};
   Replies replies(answers.request(), logged->model);
   for (auto looked = logged->begin; !answers.finished();) {
     if (const auto event = answers.next(kLook)) replies.collect(*event);

@@ -10,10 +10,10 @@
 
 namespace qtrain::serve {
 
-/// What a server is asked to do, on top of its models.
+/// Options of a server, in addition to its models.
 struct ServiceOptions {
   std::string host = "127.0.0.1";
-  std::string token = {};  ///< that clients must have; empty: anybody may ask
+  std::string token = {};  ///< token that clients must send; empty: none is needed
   RequestLimits requests;
 };
 
@@ -22,7 +22,7 @@ struct LoggedAnswers;
 /// OpenAI's API over an engine, and a page to try it.
 class Service final : public http::Handler {
  public:
-  /// All of them outlive it.
+  /// All arguments must outlive it.
   Service(Engine& engine, const ServedModels& models, ServiceOptions options, Log& log);
 
   /// Host and Origin, the token, the address, the method and the encoding of the body, in this order.
@@ -40,7 +40,7 @@ class Service final : public http::Handler {
   http::Reply tell_health() const;
   http::Reply answer_at(const http::Request& request, const std::string& id) const;
   http::Reply complete(Endpoint endpoint, const http::Request& request, const std::string& id) const;
-  void stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
+  bool stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
 
   Engine& engine_;
   const ServedModels& models_;
@@ -49,7 +49,7 @@ class Service final : public http::Handler {
   std::int64_t started_;
 };
 
-/// Whether the texts are the same, in a time that does not depend on where they differ.
+/// Compares texts in a time that does not depend on where they differ.
 bool same_secret(const std::string& a, const std::string& b);
 
 }  // namespace qtrain::serve

@@ -13,14 +13,14 @@ struct ToolCall {
 };
 
 /// Finds calls in an answer as it grows: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as Hermes and Qwen
-/// write them. What looks like one and is none stays text.
+/// write them. Text that only looks like a call stays text.
 class ToolCallReader {
  public:
   struct Found {
     std::string text;
     std::vector<ToolCall> calls = {};
   };
-  /// What of the answer is known with this text; `finish`: there is no more of it.
+  /// Returns what is certain about the answer so far; `finish`: the answer is complete.
   Found push(const std::string& text);
   Found finish();
   bool has_calls() const { return has_calls_; }

@@ -57,7 +57,7 @@ class JsonView {
   std::string path_;
 };
 
-/// Of what the JSON library says about a value of another type than was asked for, the part for a reader.
+/// The readable part of the JSON library's message about a value of the wrong type.
 std::string plain_text(const nlohmann::json::exception& error);
 
 /// Runs `read` on what a file holds: errors name the file.

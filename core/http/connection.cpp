@@ -36,6 +36,7 @@ Connection::Connection(int socket, const Place& place)
 void Connection::answer_all() {
   auto idle = place_.limits.header_time;
   for (std::size_t requests = 0; requests < kMaxRequests; ++requests) {
+    last_ = requests + 1 == kMaxRequests;
     stream_.read_until(Clock::now() + idle);
     if (!reader_.has_more() && !stream_.wait()) break;
     if (answer_one() == Then::close) break;
@@ -50,7 +51,7 @@ void Connection::turn_away() {
 }
 
 Connection::Then Connection::after(const Request& request) const {
-  return keeps_connection(request) && !place_.ending ? Then::stay : Then::close;
+  return keeps_connection(request) && !place_.ending && !last_ ? Then::stay : Then::close;
 }
 
 Connection::Then Connection::answer_one() {
@@ -106,11 +107,12 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   std::string head = head_of(reply, then == Then::close);
   head += chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
   bool good = stream_.write(head);
-  reply.stream([&](std::string_view piece) {
+  const bool whole = reply.stream([&](std::string_view piece) {
     if (piece.empty() || !good) return good;
     good = stream_.write(chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece));
     return good;
   });
+  if (!whole) return false;  // no last chunk, by which a client would take it for all
   if (good && chunked) good = stream_.write("0\r\n\r\n");
   return good;
 }

@@ -36,6 +36,7 @@ class Connection {
   Place place_;
   SocketStream stream_;
   RequestReader reader_;
+  bool last_ = false;  ///< no request is read after the one that is answered
 };
 
 }  // namespace qtrain::http

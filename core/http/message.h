@@ -37,8 +37,8 @@ struct Reply {
   std::string type = "text/plain; charset=utf-8";
   std::string body = {};
   std::vector<Header> headers = {};
-  /// Where it is given, the body is what this sends.
-  std::function<void(const Send& send)> stream = {};
+  /// Where it is given, the body is what this sends; false where that is not all of it.
+  std::function<bool(const Send& send)> stream = {};
 };
 
 /// Why a request is not answered: it breaks HTTP's rules or a limit. The connection ends with it.

@@ -20,7 +20,7 @@ class MessageParser {
   /// 400, 413.
   std::size_t put(std::string_view bytes);
   bool has_head() const;
-  /// Of the body, at most: once the head is there and nothing of the body is.
+  /// Limits the size of the body. Call it after the head is complete and before any of the body.
   void limit_body(std::size_t bytes);
   bool is_done() const;
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSecondInterrupt = 130;
 constexpr char kSignal = 's', kInterrupt = 'i', kLate = 'l', kEnd = 'e';
-constexpr const char* kUsualAnswer = "stopping; again leaves at once";
+constexpr const char* kUsualAnswer = "Stopping. Press Ctrl-C again to quit now.";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
 enum class Asked : std::uint8_t { no, yes, never_again, too_late };

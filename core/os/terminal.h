@@ -11,7 +11,7 @@ struct Terminal {
   bool colors = false;   ///< also NO_COLOR (no-color.org) is not set
 };
 
-/// Of a file descriptor, by what it is and by the environment.
+/// The capabilities of a file descriptor's terminal, from its type and the environment.
 Terminal terminal_of(int descriptor);
 
 /// Whether characters beyond ASCII are shown, by LC_ALL, LC_CTYPE and LANG.
@@ -29,7 +29,7 @@ int terminal_height(int descriptor);
 /// word that is longer keeps a line to itself.
 std::vector<std::string> wrapped(std::string_view line, int columns);
 
-/// Escape sequences. A line that can be drawn again leaves the cursor at its beginning: where the terminal becomes
+/// Escape sequences. A line that can be redrawn leaves the cursor at its beginning: where the terminal becomes
 /// narrower and wraps it, everything from there on is what has to be erased.
 inline constexpr std::string_view kEraseBelow = "\r\x1b[J", kRed = "\x1b[1;31m", kYellow = "\x1b[1;33m",
                                   kPlain = "\x1b[0m";

@@ -73,7 +73,7 @@ fetch() {
 }
 verify_archive() {
   [ -s "$SOURCES/$1" ] || die "$1 is missing: put it into $SOURCES"
-  echo "$2  $SOURCES/$1" | sha256sum --check --quiet || die "$1 is another one than sources.txt names"
+  echo "$2  $SOURCES/$1" | sha256sum --check --quiet || die "the SHA-256 of $1 does not match the one in sources.txt"
 }
 
 # with_cmake FOLDER OPTION...: configures, builds and installs the library in the current folder.

@@ -47,7 +47,7 @@ TEST(Axolotl, EvaluationSourcesOfOneSplitAreReadAndOthersRefused) {
                               "{path: a, split: 'test[:10]'}, {path: b, split: test}"})
     EXPECT_THAT(refusal_of_recipe(config(sources)),
                 ::testing::AllOf(HasSubstr("evaluation rows have one split (dataset_test_split)"),
-                                 HasSubstr("name the files of each")))
+                                 HasSubstr("name files instead of folders")))
         << sources;
 }
 

@@ -58,7 +58,7 @@ TEST(ConfigErrors, JsonIsStrictButForComments) {
   EXPECT_THAT(complaint_about("{\"seed\": 1,}"), HasSubstr("c.json:1"));
   EXPECT_THAT(complaint_about("{\"learning_rate\": NaN}"), HasSubstr("c.json:1"));
   EXPECT_THAT(complaint_about("{\"learning_rate\": 1e999}"), HasSubstr("c.json:1"));
-  EXPECT_THAT(complaint_about("[1]"), HasSubstr("a config is an object"));
+  EXPECT_THAT(complaint_about("[1]"), HasSubstr("a config must be an object"));
   EXPECT_THAT(complaint_about(""), HasSubstr("c.json"));
 }
 
@@ -123,7 +123,7 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const char* machines = R"({"model_name_or_path": "m", "nproc": 8, "zero_stage": 3, "zero_group_size": -1,
                              "optim": "muon", "weight_offload": true})";
   EXPECT_EQ(causes(machines, {.ranks = 8, .device = DeviceKind::cuda}), "");
-  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("that wait on the host"))
+  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("offloaded to the host differ"))
       << "that somebody else started on two machines";
   const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
   EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));
@@ -302,16 +302,16 @@ TEST(ConfigOverrides, DotsReachIntoObjects) {
 
 TEST(ConfigNotes, WarnOfAForgottenUsePeft) {
   const ResolvedConfig c = parse_config("{\"seed\": 1,\n\"lora_r\": 8, \"lora_dropout\": 0.1}", "c");
-  EXPECT_THAT(c.judge.warnings(),
+  EXPECT_THAT(c.diagnostics.warnings(),
               ElementsAre("c:2: LoRA keys are given but use_peft is not true: all weights will be trained "
                           "(lora_r, lora_dropout)"));
-  EXPECT_EQ(c.judge.ignored().at("lora_r"),
+  EXPECT_EQ(c.diagnostics.ignored().at("lora_r"),
             (Json{{"value", 8}, {"origin", "c:2"}, {"reason", "use_peft is not true"}}));
-  EXPECT_TRUE(c.judge.ignored().contains("lora_dropout"));
+  EXPECT_TRUE(c.diagnostics.ignored().contains("lora_dropout"));
   for (const char* fine : {R"({"lora_r": 8, "use_peft": true})", R"({"lora_r": 8, "use_peft": false})",
                            R"({"lora_r": 8, "adapter_name_or_path": "a"})", R"({"use_dora": false})"}) {
-    EXPECT_THAT(parse_config(fine, "c").judge.warnings(), IsEmpty()) << fine;
-    EXPECT_THAT(parse_config(fine, "c").judge.ignored(), IsEmpty()) << fine;
+    EXPECT_THAT(parse_config(fine, "c").diagnostics.warnings(), IsEmpty()) << fine;
+    EXPECT_THAT(parse_config(fine, "c").diagnostics.ignored(), IsEmpty()) << fine;
   }
 }
 
@@ -319,10 +319,10 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   const auto told = [](const Overrides& overrides) {
     const ResolvedConfig c = parse_config(R"({"use_unsloth": true, "use_sdpa": true})", "c.json", overrides);
     std::vector<std::string> lines;
-    for (const std::string& note : c.judge.notes())
+    for (const std::string& note : c.diagnostics.notes())
       if (note.find("\"use_unsloth\"") != std::string::npos) lines.push_back(note);
-    EXPECT_EQ(c.judge.ignored().contains("use_unsloth"), !lines.empty());
-    EXPECT_TRUE(c.judge.ignored().contains("use_sdpa"));
+    EXPECT_EQ(c.diagnostics.ignored().contains("use_unsloth"), !lines.empty());
+    EXPECT_TRUE(c.diagnostics.ignored().contains("use_sdpa"));
     return lines;
   };
   EXPECT_THAT(told({}), ElementsAre(StartsWith("c.json:1: \"use_unsloth\" has no effect: ")));
@@ -333,8 +333,8 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   const std::string refused = R"({"tp_size": 2})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
   EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honored"));
   EXPECT_EQ(complaint_about(refused, {{"tp_size", "null"}}), "no error");
-  EXPECT_THAT(parse_config(rewritten, "c.yaml").judge.notes(), Contains(HasSubstr("\"special_tokens\"")));
-  EXPECT_THAT(parse_config(rewritten, "c.yaml", {{"special_tokens", "null"}}).judge.notes(),
+  EXPECT_THAT(parse_config(rewritten, "c.yaml").diagnostics.notes(), Contains(HasSubstr("\"special_tokens\"")));
+  EXPECT_THAT(parse_config(rewritten, "c.yaml", {{"special_tokens", "null"}}).diagnostics.notes(),
               Not(Contains(HasSubstr("\"special_tokens\""))));
 }
 

@@ -39,7 +39,7 @@ TEST(ReferenceKeys, EachIsAcceptedWithItsDefault) {
       ResolvedConfig config;
       ASSERT_NO_THROW(parse_config(one_key(key, value), "c.json")) << cls << "." << key;
       ASSERT_NO_THROW(config = parse_config(dump.dump(), "c.json")) << cls << "." << key;
-      EXPECT_THAT(config.judge.ignored(), IsEmpty()) << cls << "." << key << " = " << value;
+      EXPECT_THAT(config.diagnostics.ignored(), IsEmpty()) << cls << "." << key << " = " << value;
       ++tried;
     }
   EXPECT_GT(tried, 180u);
@@ -157,7 +157,7 @@ TEST(ReferenceKeys, ADumpOfTransformers4Passes) {
   for (const auto& [key, value] : old.items()) {
     ResolvedConfig config;
     ASSERT_NO_THROW(config = parse_config(one_key(key, value), "c.json")) << key;
-    EXPECT_THAT(config.judge.ignored(), IsEmpty()) << key << " = " << value;
+    EXPECT_THAT(config.diagnostics.ignored(), IsEmpty()) << key << " = " << value;
   }
 }
 
@@ -172,12 +172,12 @@ TEST(ConfigQuantization, TheComputeTypeDecidesWhereNothingElseDoes) {
   EXPECT_TRUE(training("null").bf16) << "the default";
   EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all GEMMs counts";
   EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
+  EXPECT_THAT(parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c")
+                  .diagnostics.notes(),
+              ::testing::Contains(
+                  ::testing::HasSubstr("c:1: \"bnb_4bit_compute_dtype\" has no effect: GEMMs are in bfloat16")));
   EXPECT_THAT(
-      parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c").judge.notes(),
-      ::testing::Contains(
-          ::testing::HasSubstr("c:1: \"bnb_4bit_compute_dtype\" has no effect: GEMMs are in bfloat16")));
-  EXPECT_THAT(
-      parse_config(R"({"bnb_4bit_compute_dtype": "float16"})", "c").judge.notes(),
+      parse_config(R"({"bnb_4bit_compute_dtype": "float16"})", "c").diagnostics.notes(),
       ::testing::Contains(::testing::HasSubstr("\"bnb_4bit_compute_dtype\" has no effect: load_in_4bit is not true")));
 }
 

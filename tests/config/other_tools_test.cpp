@@ -93,7 +93,7 @@ TEST_F(ModelFolder, AModelsOwnTemplateServesNamesOfItsFamily) {
   const ResolvedConfig config = factory("template: qwen3");
   EXPECT_EQ(config.value.model.chat_template_path, std::nullopt);
   EXPECT_EQ(config.value.model.eos_token, "<|im_end|>") << "rows and answers end with it there";
-  EXPECT_THAT(config.judge.notes(), Contains(HasSubstr("the chat template of the model's folder is used")));
+  EXPECT_THAT(config.diagnostics.notes(), Contains(HasSubstr("the chat template of the model's folder is used")));
   EXPECT_EQ(factory("template: vicuna").value.model.chat_template_path, "llamafactory_vicuna");
   EXPECT_EQ(
       recipe(with_model("base_model", "sample_packing: false", "chat_template: tokenizer_default_fallback_chatml"))
@@ -185,7 +185,7 @@ TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
   EXPECT_EQ(recipe(pretraining + "packing: true\n").value.data.max_length, 63);
   const ResolvedConfig over = recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"cutoff_len", "32"}});
   EXPECT_EQ(over.value.data.max_length, 31);
-  EXPECT_THAT(over.judge.notes(), Contains(HasSubstr("rows have 31 tokens at most")));
+  EXPECT_THAT(over.diagnostics.notes(), Contains(HasSubstr("rows have at most 31 tokens")));
   EXPECT_EQ(recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"packing", "false"}}).value.data.max_length, 64);
 }
 
@@ -292,10 +292,10 @@ TEST(OtherTools, PreferencesAreNamedInTheError) {
 TEST(OtherTools, WhatChangesNoResultsIsOnlyToldOf) {
   for (const std::string& text : {std::string("model_name_or_path: m\npush_to_hub: true"),
                                   kFactory + "push_to_hub: true", kAxolotl + "push_dataset_to_hub: a/b"})
-    EXPECT_THAT(recipe(text).judge.warnings(), Contains(HasSubstr("has no effect"))) << text;
+    EXPECT_THAT(recipe(text).diagnostics.warnings(), Contains(HasSubstr("has no effect"))) << text;
   const ResolvedConfig offloaded = recipe(kAxolotl + "gradient_checkpointing: offload_disk");
   EXPECT_TRUE(offloaded.value.training.activation_offloading);
-  EXPECT_THAT(offloaded.judge.notes(), Contains(HasSubstr("not to disk")));
+  EXPECT_THAT(offloaded.diagnostics.notes(), Contains(HasSubstr("not to disk")));
 }
 
 TEST(LlamaFactory, ItsNewFormIsCalledByItsName) {

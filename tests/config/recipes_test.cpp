@@ -62,7 +62,7 @@ TEST(LlamaFactory, AFolderWithoutAChatTemplate) {
   const ResolvedConfig r = config("");
   EXPECT_FALSE(r.value.data.assistant_only_loss);
   EXPECT_EQ(r.value.data.completion_only_loss, true);
-  EXPECT_THAT(r.judge.notes(), Contains(HasSubstr("has no chat template")));
+  EXPECT_THAT(r.diagnostics.notes(), Contains(HasSubstr("has no chat template")));
   EXPECT_TRUE(config("assistant_only_loss: true\n").value.data.assistant_only_loss);
   write_file(folder / "chat_template.jinja", "{{ messages }}");
   EXPECT_TRUE(config("").value.data.assistant_only_loss);

@@ -70,9 +70,9 @@ TEST(YamlErrors, NameTheLine) {
   EXPECT_THAT(complaint_of_yaml("a: [1, 2\nb: 3"), StartsWith("c.yaml:2: invalid YAML: "));
   EXPECT_THAT(complaint_of_yaml("a: 1\nb: *nothing"), StartsWith("c.yaml:2: invalid YAML: "));
   EXPECT_THAT(complaint_of_yaml("a: 1\nb: !!python/object/apply:os.system [ls]"),
-              StartsWith("c.yaml:2: tag tag:yaml.org,2002:python/object/apply:os.system is not known"));
-  EXPECT_THAT(complaint_of_yaml("a: 1\n? [x]\n: 2"), HasSubstr("a key has to be one word"));
-  EXPECT_THAT(complaint_of_yaml("a: 1\n: 2"), HasSubstr("a key without a name"));
+              StartsWith("c.yaml:2: unknown tag tag:yaml.org,2002:python/object/apply:os.system"));
+  EXPECT_THAT(complaint_of_yaml("a: 1\n? [x]\n: 2"), HasSubstr("a key must be a plain or quoted word"));
+  EXPECT_THAT(complaint_of_yaml("a: 1\n: 2"), HasSubstr("a key is empty"));
   EXPECT_THAT(complaint_of_yaml("a: 1\n---\nb: 2"), HasSubstr("more than one YAML document"));
   EXPECT_THAT(complaint_of_yaml("x:\n  <<: 3"), StartsWith("c.yaml:2: << takes a mapping"));
   for (const char* empty : {"", "\n\n", "# only this\n"}) EXPECT_THAT(complaint_of_yaml(empty), HasSubstr("is empty"));
@@ -86,7 +86,7 @@ TEST(YamlErrors, HostileTextEndsQuickly) {
     bomb += "]\n";
   }
   EXPECT_THAT(complaint_of_yaml(bomb), HasSubstr("more than 10000 values"));
-  EXPECT_THAT(complaint_of_yaml("a: &a [1, *a]"), HasSubstr("something that it is a part of"));
+  EXPECT_THAT(complaint_of_yaml("a: &a [1, *a]"), HasSubstr("an alias that contains itself"));
   EXPECT_THAT(complaint_of_yaml("a: " + std::string(70, '[') + std::string(70, ']')),
               HasSubstr("nested deeper than 64"));
   EXPECT_THAT(complaint_of_yaml("a: " + std::string(100'000, '[')), HasSubstr("c.yaml"));

@@ -75,7 +75,7 @@ TEST_F(Masks, ATokenAcrossTheBeginningOrEndOfAnAnswerIsLearntWhole) {
   EXPECT_EQ(learned(pairs, "qq", "abc"), ".xx.") << "qq :a bc ;";
   EXPECT_EQ(learned(pairs, "qq", "ab"), ".xx") << "qq :a b;";
   EXPECT_EQ(learned(pairs, "q", "a"), ".x") << "q: a;";
-  // Of a last character in several tokens transformers marks the first token alone.
+  // If the last character takes several tokens, transformers marks only the first one.
   const test::ByteTokenizer bytes(false);
   EXPECT_EQ(learned(bytes, "q", "é"), "..x..") << "q : 2 bytes ;";
   EXPECT_EQ(learned(bytes, "q", "éa"), "..xxx.");

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <functional>
@@ -123,7 +124,9 @@ TEST(ADoorkeeper, LetsNobodyInByARecording) {
   std::string recorded;
   std::thread honest([&] {
     Socket socket = connect_to(door.port());
-    Handshake handshake(Handshake::Side::caller, ours);
+    Handshake::Options options = ours;
+    options.port = door.port();
+    Handshake handshake(Handshake::Side::caller, options);
     recorded = handshake.hello();
     say(socket, recorded);
     while (handshake.wanted() > 0) {
@@ -141,6 +144,29 @@ TEST(ADoorkeeper, LetsNobodyInByARecording) {
   say(again, recorded);
   EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(500)));
   EXPECT_THAT(door.strangers(), HasSubstr("; 1 stranger was turned away at port"));
+}
+
+// A user's runs may share a secret: a stranger who listens where one of them will meet passes on what its rank says.
+TEST(AStore, LetsNobodyInWhoCalledAnotherPort) {
+  const StoreServer server(test::free_meeting());
+  Listener stranger({.host = "127.0.0.1"});
+  std::thread relay([&] {
+    Descriptor from;
+    while ((from = Listener::accept(stranger.sockets()[0])).get() < 0) std::this_thread::sleep_for(milliseconds(5));
+    let_wait(from.get());
+    Socket rank(std::move(from)), store = connect_to(server.port());
+    std::array<std::byte, 256> bytes{};
+    const auto pass = [&](Socket& one, Socket& other) {
+      const std::size_t n = one.receive_some(bytes, milliseconds(20));
+      return n > 0 && other.send(std::span(bytes).first(n));
+    };
+    for (const auto end = Doorkeeper::Clock::now() + milliseconds(1500); Doorkeeper::Clock::now() < end;) {
+      pass(rank, store);
+      pass(store, rank);
+    }
+  });
+  EXPECT_THROW(Store(test::meeting_at(stranger.port()), milliseconds(1000)), Error);
+  relay.join();
 }
 
 // Those who say nothing hold no place for ever.
@@ -165,6 +191,16 @@ class FewFiles {
  private:
   rlimit before_{};
 };
+
+// A run that has few needs them for its checkpoints.
+TEST(ADoorkeeper, LeavesMostDescriptorsToTheRun) {
+  Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
+  const FewFiles limit(200);
+  std::vector<Socket> talking;
+  for (int i = 0; i < 60; ++i) say(talking.emplace_back(connect_to(door.port())), hello().substr(0, 16));
+  EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(500)));
+  EXPECT_THAT(door.strangers(), HasSubstr("10 strangers were turned away"));
+}
 
 int next_descriptor() {
   const Descriptor fd(::dup(0));

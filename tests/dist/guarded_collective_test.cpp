@@ -44,7 +44,7 @@ TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
     ranks.broadcast(ctx, view(values, 8), ranks.rank());
   });
   EXPECT_THAT(roots, Each(HasSubstr("the ranks do different things")));
-  // To gloo these are alike: each would have a result, and another one.
+  // gloo cannot tell these apart: each rank would get a result, but a different one.
   const auto reductions = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, 8), ranks.rank() == 0 ? Reduction::sum : Reduction::max);

@@ -77,7 +77,7 @@ TEST(AHandshake, IsRefusedWithoutTheSecretAndForOtherPurposes) {
   }
 }
 
-// Of the same text in both directions.
+// Replaying the peer's own text must not authenticate.
 TEST(AHandshake, IsNotMadeOfWhatTheOtherEndSays) {
   Handshake called(Side::called, ours());
   EXPECT_EQ(called.take(called.hello()), "");

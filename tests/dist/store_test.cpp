@@ -135,7 +135,7 @@ TEST(Store, TellsAnotherService) {
     const Meeting there = test::meeting_at(service.port());
     EXPECT_THAT(
         test::error_if_any(ErrorKind::usage, [&] { const Store s(there, milliseconds(500)); }),
-        HasSubstr(fmt::format("something else than rank 0 of this version of qtrain answers at {}", there.at.text())));
+        HasSubstr(fmt::format("something other than rank 0 of this version of qtrain answers at {}", there.at.text())));
     ended = true;
     speaks.join();
   }
@@ -155,7 +155,7 @@ TEST(Store, TellsAnotherSecret) {
   server.reset();
   ASSERT_FALSE(said.empty());
   EXPECT_LE(said.size(), 3u);
-  EXPECT_THAT(said[0], HasSubstr("turned a stranger away that had connected from 127.0.0.1:"));
+  EXPECT_THAT(said[0], HasSubstr("turned away a stranger that connected from 127.0.0.1:"));
   EXPECT_THAT(said[0], HasSubstr("it does not know the secret of this run"));
 }
 

@@ -99,7 +99,7 @@ TEST_F(Context, PackedRowsAreThoseOfOneRank) {
   expect_as_alone(config, {{2, 2}, {4, 2}});
 }
 
-// Of fewer tokens than there are pieces, and with targets for some ranks only.
+// Batches with fewer tokens than there are pieces, and with targets for only some ranks.
 TEST_F(Context, BatchesOfAFewTokensAreThoseOfOneRank) {
   Json config = base("llama_gqa3_tied");
   write_file(at("rows.jsonl"), rows_of_tokens({2, 5, 3, 4, 9, 2, 3, 12}));
@@ -168,7 +168,8 @@ TEST_F(Context, ARunGoesOnWithOthers) {
               HasSubstr("context_parallel_size = 1, the config says 2"));
 }
 
-// Of states and of tokens at once: with as many ranks to share tokens the same bits, otherwise the same but for sums.
+// Changes sharding and token parallelism at once: the bits are the same if as many ranks share tokens, else equal up to
+// the order of sums.
 TEST_F(Context, ARunGoesOnWithAnotherDivision) {
   Json config = base("llama_gqa3_tied");
   config.update({{"deterministic_reduce", true},
@@ -293,7 +294,7 @@ TEST_F(ContextHeads, ComeWhileOthersAreUsed) {
     EXPECT_EQ(e.at("tid"), lanes["keys"]);
     ++gathers;
   }
-  // Of keys and values, two pieces each, of three parts of two layers, forward and backward, four batches, four steps.
+  // Keys and values, two pieces each, three parts, two layers, forward and backward, four batches, four steps.
   EXPECT_EQ(gathers, 2 * 2 * 3 * 2 * 2 * 4 * 4);
 }
 
@@ -305,8 +306,8 @@ TEST_F(ContextHeads, TakeLessMemoryInParts) {
     const Json plan = Json::parse(qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out);
     return plan.at("memory").at("gathered_keys").get<double>();
   };
-  // Of three heads: keys, values and their gradients. Of one: twice keys and values, their gradients, and of this rank
-  // five of those and four of two query heads.
+  // With three heads: keys, values and their gradients. With one: keys and values twice, their gradients, and for this
+  // rank five of those and four of two query heads.
   const double three = 4 * 3 * 4, one = 6 * 4 + 5 + 4 * 2;
   EXPECT_NEAR(gathered(1) / gathered(0), one / three, 0.05);
   EXPECT_EQ(gathered(3), gathered(0));

@@ -80,7 +80,7 @@ class CudaRanks : public CudaRun {
     ASSERT_EQ(got.size(), wanted.size()) << of;
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], tolerance) << of << ", step " << i + 1;
   }
-  /// Of the last run: what was allocated is what was planned, and steps were replayed.
+  /// Checks that the last run allocated what was planned and replayed its steps.
   void expect_planned_memory_and_graphs() const {
     const Json results = read_json(folder_ / "out/train_results.json"), memory = results.at("memory");
     EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << memory;

@@ -196,7 +196,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
 }
 
-// Of the paths that are not there, and of almost the same names.
+// Missing paths, next to existing ones with similar names.
 TEST_F(Errors, APathThatIsNotThereIsTakenForItsNeighbor) {
   const fs::path model = folder_ / "models/small", rows = folder_ / "rows.jsonl", out = folder_ / "finished";
   fs::create_directories(model.parent_path());

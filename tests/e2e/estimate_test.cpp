@@ -126,7 +126,7 @@ TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
     const Json gpus = json(c, {"--no_data"}).at("gpus");
     EXPECT_GT(gpus.size(), 20u);
     c.erase("device");
-    int can = 0, card = first++;  // each config is held against some of the cards
+    int can = 0, card = first++;  // each config is checked on some of the cards
     for (const auto& [gpu, fits] : gpus.items()) {
       if (card++ % 4 == 0) {
         EXPECT_EQ(fits.get<bool>(), estimate(c, {"--no_data", "--gpu", gpu}).code == 0) << gpu << change;
@@ -221,7 +221,7 @@ TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
 }
 
-// Of two micro-batches gradients once, or twice with stage 2; with stages 1 and 2 weights in float32 besides.
+// Two micro-batches exchange gradients once, or twice with stage 2; stages 1 and 2 also exchange float32 weights.
 TEST_F(EstimateOf, GradientsInBfloat16AreHalfTheBytes) {
   const auto exchanging = [&](const char* type, int stage) {
     const Json c = config({{"max_length", 128}, {"communication_data_type", type}});

@@ -52,6 +52,17 @@ std::vector<HonestRun> honest_runs() {
       {"AnAdapterResumed", Kind::adapter, {{{}, kAfterThree, kStopped}, {}}},
       {"DoneTwice", Kind::full, {{}, {}}},
       {"GoneOnWith", Kind::full, {{}, {{{"max_steps", 6}}}}},
+      {"StoppedBehindItsResult", Kind::full, {{}, {{{"max_steps", 8}}, {"--stop_after", "5"}, kStopped}}},
+      {"StoppedBehindItsResultByTwoRanks",
+       Kind::full,
+       {{ordered},
+        {[&] {
+           auto c = by_two;
+           c["max_steps"] = 8;
+           return c;
+         }(),
+         {"--stop_after", "5"},
+         kStopped}}},
       {"ResumedWithAnotherRate", Kind::full, {{{}, kAfterThree, kStopped}, {{{"learning_rate", 0.001}}}}},
       {"ResumedWithOtherLogging", Kind::full, {{{}, kAfterThree, kStopped}, {{{"logging_steps", 2}}}}},
       {"StartedOver", Kind::full, {{}, {{{"seed", 7}}, {"--resume", "never"}}}},
@@ -185,7 +196,7 @@ TEST_F(MovedRun, SaysWhatIsNotThere) {
   EXPECT_THAT(o.out + o.err, HasSubstr("no such file"));
   const Outcome r = qtrain({.words = {"reproduce", at("kept").string(), "--output", at("again").string()}});
   EXPECT_EQ(r.code, 3) << r.err;
-  EXPECT_THAT(r.err, HasSubstr("the folder that the run was started in"));
+  EXPECT_THAT(r.err, HasSubstr("the folder in which the run was started"));
 }
 
 TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {

@@ -1,4 +1,4 @@
-// Of an adapter what its config names, whatever else its file holds.
+// Merging uses only those parts of an adapter that its config names, whatever else its file holds.
 #include <fmt/format.h>
 
 #include "core/formats/safetensors.h"

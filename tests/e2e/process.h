@@ -68,7 +68,7 @@ class Process {
   /// Waits until it has said this. False when it ended without, or after `limit`.
   bool waits_for(const std::string& text, std::chrono::seconds limit = kLongest);
 
-  /// Of the terminal: what a user types, another width, the window closed.
+  /// Terminal events: typed text, another width, a closed window.
   void type(const std::string& text) const;
   void resize(int columns) const;
   void hang_up();

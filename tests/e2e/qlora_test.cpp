@@ -100,7 +100,7 @@ TEST_F(Qlora, ContradictionsAreSaidBeforeAnythingIsRead) {
   EXPECT_THAT(refused({{"use_peft", false}}), HasSubstr("use_peft=true"));
   EXPECT_THAT(refused({{"load_in_8bit", true}}), HasSubstr("both true"));
   EXPECT_THAT(refused({{"bnb_4bit_blocksize", 65}}), HasSubstr("power of two"));
-  EXPECT_THAT(refused({{"llm_int8_skip_modules", {".*up_proj"}}}), HasSubstr("not a name of a module"));
+  EXPECT_THAT(refused({{"llm_int8_skip_modules", {".*up_proj"}}}), HasSubstr("not a module name"));
   const Json folder{{"model_name_or_path", (kQuantized / "bnb_model_nf4").string()}};
   Json eight = folder, full = folder;
   eight.update({{"load_in_4bit", false}, {"load_in_8bit", true}});

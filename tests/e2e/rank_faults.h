@@ -21,7 +21,7 @@ inline void PrintTo(const RankFault& fault, std::ostream* out) {
 /// Six updates that evaluate after the third and save after every second one.
 class RankFaults : public Ranks {
  protected:
-  /// Of one rank.
+  /// The config of a run on one rank.
   Json config() const;
   /// The variables that let it happen in the ranks of a run.
   std::vector<std::string> variables(const RankFault& fault) const;

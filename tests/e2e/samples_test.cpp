@@ -160,7 +160,7 @@ TEST_F(Samples, NeedWholeWeights) {
   const Outcome refused = qtrain(
       {.words = {(folder_ / "config.json").string(), "nproc=2", "zero_stage=3", "per_device_train_batch_size=1"}});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("sample_prompts need whole weights"));
+  EXPECT_THAT(refused.err, HasSubstr("sample_prompts needs unsharded weights"));
 }
 
 }  // namespace

@@ -57,6 +57,16 @@ TEST_F(Serve, SaysWhereItIsAndEndsWithASignal) {
   }
 }
 
+// Names of folders may be anybody's.
+TEST_F(Serve, NamesOfModelsStayWithinTheirLine) {
+  const fs::path base = model(), odd = folder_ / "m\nready: elsewhere (";
+  fs::rename(base, odd);
+  Process server(launch_of({.words = {"serve", "--model", odd.string(), "--port", "0", "--threads", "1"}}));
+  ASSERT_TRUE(server.waits_for("quit)\n")) << server.said();
+  EXPECT_EQ(server.said().find("\nready: elsewhere"), std::string::npos) << server.said();
+  EXPECT_THAT(server.said(), HasSubstr("m\\nready"));
+}
+
 // On the slow list: QTRAIN_PYTHON names a Python with the package openai.
 TEST_F(Serve, AnswersTheClientOfOpenAi) {
   const char* python = std::getenv("QTRAIN_PYTHON");

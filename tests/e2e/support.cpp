@@ -59,7 +59,7 @@ Launch launch_of(const Call& call) {
   static const OwnCaches kCaches;
   std::vector<std::string> argv{program()};
   argv.insert(argv.end(), call.words.begin(), call.words.end());
-  return {.argv = argv, .folder = call.folder, .input = call.input};
+  return {.argv = argv, .folder = call.folder, .input = call.input, .environment = call.environment};
 }
 
 Outcome qtrain(const Call& call) {

@@ -31,6 +31,7 @@ struct Call {
   std::vector<std::string> words;
   fs::path folder = {};
   std::string input = {};
+  std::vector<std::string> environment = {};  ///< NAME=value, in addition to the environment of the tests
 };
 Launch launch_of(const Call& call);
 /// Runs qtrain to its end.

@@ -44,7 +44,7 @@ void remove(const fs::path& file) {
   fs::remove(file);
 }
 
-/// Of every state the same, in a full run and an adapter's.
+/// The tamperings that apply to every state, of full runs and of adapters.
 std::vector<Tampering> of_each(const std::string& folder) {
   const std::string about = folder.empty() ? "Result" : "Checkpoint";
   return {{about + "Weights", folder, "model.safetensors", flip_last_bit},
@@ -156,7 +156,7 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   seal(output());
   Outcome o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("added_tokens.json was sealed, and the steps make no such file"));
+  EXPECT_THAT(o.out, HasSubstr("added_tokens.json was sealed, but repeating the steps does not write such a file"));
   manifest["files"].erase("added_tokens.json");
   manifest["files"].erase("chat_template.jinja");
   fs::remove(output() / "added_tokens.json");
@@ -165,7 +165,7 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   seal(output());
   o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing among what was sealed"));
+  EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing from the sealed files"));
 }
 
 // The result is done again whichever other steps are chosen, so nothing is attested that was not.

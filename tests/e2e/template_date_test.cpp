@@ -32,7 +32,7 @@ class TemplateDate : public ::testing::Test {
     config.update(more);
     return config;
   }
-  /// Of the rows as they are prepared now.
+  /// Fingerprint of the rows as they are prepared now.
   std::string fingerprint(const Json& more) const {
     write_file(folder_ / "rows.json", dump_json(config("none", more)));
     const Outcome o = qtrain_ok({.words = {"preprocess", (folder_ / "rows.json").string(), "--json"}});
@@ -46,6 +46,28 @@ class TemplateDate : public ::testing::Test {
 
   TempFolder folder_;
 };
+
+// Between these two is more than a day, so that it is another day whenever the test runs.
+const std::vector<std::string> kInTheEast{"TZ=EAST-14"}, kInTheWest{"TZ=WEST+12"};
+
+TEST_F(TemplateDate, ARunIsTheSameOnAnotherDay) {
+  for (const char* saves : {"steps", "no"}) {
+    fs::remove_all(folder_ / "out");
+    fs::remove_all(folder_ / "again");
+    fs::remove(folder_ / "s.json");
+    write_file(folder_ / "run.json", dump_json(config("out", {{"save_strategy", saves}})));
+    qtrain_ok({.words = {(folder_ / "run.json").string()}, .environment = kInTheEast});
+    const std::string out = (folder_ / "out").string(), statement = (folder_ / "s.json").string();
+    const Outcome o =
+        qtrain({.words = {"verify", out, "--steps", "100", "--statement", statement}, .environment = kInTheWest});
+    EXPECT_EQ(o.code, 0) << saves << o.out << o.err;
+    const Json date = read_json(folder_ / "out/resolved_config.json").at("run").at("template_date");
+    EXPECT_EQ(read_json(statement)["predicate"]["buildDefinition"]["externalParameters"]["template_date"], date);
+    const Outcome again =
+        qtrain_ok({.words = {"reproduce", out, "--output", (folder_ / "again").string()}, .environment = kInTheWest});
+    EXPECT_EQ(bytes_of(folder_ / "again/model.safetensors"), bytes_of(folder_ / "out/model.safetensors")) << again.err;
+  }
+}
 
 TEST_F(TemplateDate, ARunThatGoesOnKeepsItsDay) {
   train_ok(folder_.path(), config("whole", {{"template_date", "2024-02-29"}}));

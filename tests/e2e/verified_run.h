@@ -1,5 +1,5 @@
 #pragma once
-// Runs that are held against what is recorded of them.
+// Runs that are verified against their records.
 #include <string>
 #include <utility>
 #include <vector>

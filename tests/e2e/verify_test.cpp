@@ -1,4 +1,4 @@
-/// `verify` and `reproduce`: a run is held against what is recorded of it.
+/// `verify` and `reproduce` check a run against its records.
 #include <map>
 #include <set>
 
@@ -128,6 +128,48 @@ TEST_F(Verify, AStatementNamesTheValuesOfEarlierSteps) {
   EXPECT_EQ(earlier[0]["untilStep"], 2);
   EXPECT_EQ(earlier[1]["untilStep"], 4);
   for (const Json& e : earlier) EXPECT_EQ(e["values"]["learning_rate"], 0.005) << e;
+}
+
+// The config that the result was made with was replaced by that of the later start, in which anything can stand.
+TEST_F(Verify, NoStatementIsAboutAResultThatARunHasGoneOnBehind) {
+  Json longer = config();
+  longer.update({{"max_steps", 8}, {"learning_rate", 0.001}});
+  write_file(at("longer.json"), dump_json(longer));
+  ASSERT_EQ(qtrain({.words = {at("longer.json").string(), "--stop_after", "5"}, .folder = folder_.path()}).code, 75);
+  EXPECT_EQ(verify().code, 0);
+  const Outcome o = verify({"--steps", "100", "--statement", at("s.json").string()});
+  EXPECT_EQ(o.code, 2) << o.out;
+  EXPECT_THAT(o.err, HasSubstr("--statement"));
+  EXPECT_FALSE(fs::exists(at("s.json")));
+}
+
+// As in a pod or a step of a job: the steps that are done again are no rank of what runs there.
+TEST_F(Verify, AVerificationTakesNoPlaceAmongRanks) {
+  const std::string port = "MASTER_PORT=1", address = "MASTER_ADDR=127.0.0.1";
+  for (const std::vector<std::string>& there :
+       {std::vector<std::string>{"RANK=1", "WORLD_SIZE=2", address, port},
+        {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", address, port},
+        {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0", address, port},
+        {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", address, port}}) {
+    const Outcome o = qtrain({.words = {"verify", output().string(), "--scratch", folder_.path().string()},
+                              .folder = folder_.path(),
+                              .environment = there});
+    EXPECT_EQ(o.code, 0) << there[0] << o.out << o.err;
+  }
+}
+
+// Exit code 3 is that of a run that does not hold.
+TEST_F(Verify, TheFolderForTemporaryFilesIsAboutTheFolderOfTheUser) {
+  fs::create_directory(at("tmp"));
+  const auto verify_in = [&](const char* temporary) {
+    return qtrain({.words = {"verify", output().string()}, .folder = at("tmp"), .environment = {temporary}});
+  };
+  EXPECT_EQ(verify_in("TMPDIR=.").code, 0) << "steps are done again in another folder";
+  for (const char* bad : {"TMPDIR=/nowhere", "TMPDIR="}) {
+    const Outcome o = verify_in(bad);
+    EXPECT_EQ(o.code, 6) << bad << o.err;
+    EXPECT_THAT(o.err, HasSubstr("--scratch"));
+  }
 }
 
 TEST_F(Verify, AStatementIsAboutSteps) {

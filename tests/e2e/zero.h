@@ -78,7 +78,7 @@ class Zero : public ::testing::Test {
     all.push_back({{"history", rows.dump()}});
     return all;
   }
-  /// Of a run, which uses that and not a byte more or less.
+  /// The planned memory of a run, which must use exactly that many bytes.
   Json planned_memory(const Json& config) const {
     fs::remove_all(at("out"));
     train_ok(folder_.path(), config);

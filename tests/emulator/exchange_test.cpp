@@ -137,7 +137,7 @@ TEST(ExchangesBesideTheComputation, OfWeightsNeedTheirWaits) {
               ElementsAre(1, 2, 4, 10, 19, 26, 28, 34, 43));
 }
 
-// Of the gathers after an update the first one waits for it; nothing reads what the last one brings.
+// Only the first gather after an update waits for it; nothing reads the result of the last one.
 TEST(ExchangesBesideTheComputation, OfGradientsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
   const Training in_order{.stage = ZeroStage::gradients, .order = ReductionOrder::micro_batches};

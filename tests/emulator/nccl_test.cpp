@@ -202,7 +202,7 @@ TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
               Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
 }
 
-// Of other ranks they may come in another order, and two ranks would wait for each other.
+// Other ranks may call them in another order, and two ranks would wait for each other.
 TEST(NcclStandIn, TellsOfTwoCommunicatorsOnStreamsThatDoNot) {
   const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
     const auto part = ranks.part(ranks.rank(), 1);
@@ -300,7 +300,7 @@ TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
   });
   // The one that says so first is the other one's message.
   const auto named = AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("still computes"));
-  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  const auto pointed = HasSubstr("ended with an error, as its own message says");
   EXPECT_TRUE(::testing::Matches(named)(ends[0].error) || ::testing::Matches(named)(ends[2].error));
   for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
 }
@@ -318,7 +318,7 @@ TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
     if (ranks.rank() == 1) ::raise(SIGKILL);
     ctx.synchronize();
   });
-  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  const auto pointed = HasSubstr("ended with an error, as its own message says");
   const auto named = [](int elements) {
     return AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of " + std::to_string(elements) + " float32"),
                  HasSubstr("no sign of life"));
@@ -384,7 +384,7 @@ TEST(NcclOnTheDevice, AnErrorOfTheNetworkIsToldAsWhatItIs) {
                                        });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
   const auto told = AllOf(HasSubstr("ncclAllReduce of 8 float32 failed: "), HasSubstr("a connection was closed"));
-  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  const auto pointed = HasSubstr("ended with an error, as its own message says");
   EXPECT_TRUE(::testing::Matches(told)(ends[0].error) || ::testing::Matches(told)(ends[1].error)) << ends[0].error;
   for (const RankEnd& end : ends) EXPECT_THAT(end.error, AnyOf(told, pointed));
 }

@@ -68,7 +68,8 @@ void train_twice(const std::string& recompute) {
   ctx.synchronize();
 }
 
-// Of n groups n - 2 travel: on the way out, into a free buffer, when they are back, and into a buffer free again.
+// n - 2 of n groups are moved, with four waits each: on the way out, for a free buffer, on return, and for a buffer
+// free again.
 TEST(BlockInputsOnTheHost, NeedEachOfTheirWaits) {
   expect_to_need_each_wait(2 * 4 * (5 - 2), [] { train_twice("block"); });
 }

@@ -19,7 +19,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::vector<std::string> notes_on(const char* json) {
-  return parse_config(json, "c.json").judge.notes();
+  return parse_config(json, "c.json").diagnostics.notes();
 }
 
 TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
@@ -37,8 +37,9 @@ TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
   EXPECT_THAT(notes_on(R"({"lr_scheduler_type": "constant", "lr_scheduler_kwargs": {"num_cycles": 2}})"),
               Contains(HasSubstr("\"lr_scheduler_kwargs\" has no effect: the schedule is constant")));
   for (const char* key : {"tf32", "warmup_ratio"})
-    EXPECT_TRUE(
-        parse_config(R"({"tf32": true, "warmup_steps": 3, "warmup_ratio": 0.1})", "c").judge.ignored().contains(key));
+    EXPECT_TRUE(parse_config(R"({"tf32": true, "warmup_steps": 3, "warmup_ratio": 0.1})", "c")
+                    .diagnostics.ignored()
+                    .contains(key));
 }
 
 TEST(ConfigRemarks, EachHasThePlaceOfItsKey) {
@@ -56,14 +57,16 @@ TEST(ConfigRemarks, KeysAboutGpusOnAProcessor) {
   const ResolvedConfig c = remarked(R"({"device": "cpu", "bf16": false, "tf32": true, "gradient_checkpointing": true,
                    "activation_offloading": true, "optimizer_offload": true, "weight_offload": true})");
   for (const char* key : {"tf32", "activation_offloading", "optimizer_offload", "weight_offload"}) {
-    EXPECT_THAT(c.judge.notes(), Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
+    EXPECT_THAT(c.diagnostics.notes(),
+                Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it applies only to")))
         << key;
-    EXPECT_TRUE(c.judge.ignored().contains(key)) << key;
+    EXPECT_TRUE(c.diagnostics.ignored().contains(key)) << key;
   }
-  EXPECT_TRUE(remarked(R"({"device": "cpu", "fp16": true})").judge.ignored().contains("fp16"));
+  EXPECT_TRUE(remarked(R"({"device": "cpu", "fp16": true})").diagnostics.ignored().contains("fp16"));
   const ResolvedConfig both = remarked(R"({"device": "cpu", "tf32": true})");  // and 16-bit GEMMs
-  EXPECT_EQ(std::ranges::count_if(both.judge.notes(), [](const auto& n) { return n.find("\"tf32\"") != n.npos; }), 1);
-  EXPECT_TRUE(remarked(R"({"device": "cuda", "fp16": true})").judge.ignored().empty());
+  EXPECT_EQ(std::ranges::count_if(both.diagnostics.notes(), [](const auto& n) { return n.find("\"tf32\"") != n.npos; }),
+            1);
+  EXPECT_TRUE(remarked(R"({"device": "cuda", "fp16": true})").diagnostics.ignored().empty());
 }
 
 TEST(ModelAdvice, Float16OfABfloat16Model) {

@@ -17,7 +17,7 @@ STEP = ROOT / "bench/peers/gpu_step.py"
 TABLE = json.loads((ROOT / "bench/step_cases.json").read_text(encoding="utf-8"))
 GROUPS = ["gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
           "cross-entropy", "update", "gaps"]
-# Of the small model: ln 512 + 64 * 0.02^2 / 2.
+# The initial loss of the small model: ln 512 + 64 * 0.02^2 / 2.
 QTRAIN = """#!PYTHON
 import json, pathlib, sys, time
 config = json.load(open(sys.argv[1]))

@@ -36,7 +36,7 @@ for name, end in TESTS.items():
     print(f"{word} Suite.{name} (0 ms)", flush=True)
     if end == "fail":
         sys.exit(1)
-    if end == "last words":
+    if end == "exit code 9":
         status = 9
     if end == "crash behind it":
         os.kill(os.getpid(), signal.SIGABRT)
@@ -77,7 +77,7 @@ class GpuTests(unittest.TestCase):
         self.assertEqual(report, dict(tests=3, passed=2, skipped=0, failed=["Suite.b broke off (-11)"], not_run=[]))
 
     def test_a_bad_end_is_a_failure(self):
-        status, report = self.run_tests({"a": "pass", "b": "last words", "c": "pass"})
+        status, report = self.run_tests({"a": "pass", "b": "exit code 9", "c": "pass"})
         self.assertEqual(status, 1)
         self.assertEqual(report, dict(tests=3, passed=3, skipped=0, failed=["ended with 9 after Suite.c"], not_run=[]))
 

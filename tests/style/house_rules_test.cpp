@@ -74,6 +74,12 @@ std::vector<Rule> text_rules() {
        .pattern = R"re(\b()re" + halves("[Mm]atrix pro", "ducts?") + "|" + halves("gra", "in") + "|" +
                   halves("mail", "box") + "|" + halves("ad", "joins") + "|" + halves("kMo", "st[A-Z]\\w*") + "|" +
                   halves("(quanti|initiali|normali|seriali|optimi)", "s(e|ed|es|ing|ation)") + R"re()\b)re"},
+      {.name = "comments begin with a noun or a verb",
+       .pattern = R"re((//[/!]?<?|(^|\s)#) ?)re" + halves("O", "f [a-z]")},
+      {.name = "plain English",
+       .pattern = halves("is anot", "her one") + "|" + halves("held aga", "inst") + "|" +
+                  halves("what it beg", "ins with") + "|" + halves("need not ", "be here") + "|" +
+                  halves("again lea", "ves") + "|" + halves("\"(\\\\n)?the", "re: ")},
       {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$", .allowed_files = {"Makefile.docs"}},
   };
 }
@@ -256,6 +262,16 @@ TEST(HouseRules, WordsOfUnfinishedWorkAndOfOneMachineAreFound) {
   EXPECT_THAT(of("a line with a blank \n"), ElementsAre(HasSubstr("blanks")));
   EXPECT_THAT(of(halves("two matrix pro", "ducts and a ") + halves("quanti", "sed weight\n")),
               ElementsAre(HasSubstr("glossary")));
+}
+
+TEST(HouseRules, CommentsAndMessagesThatAreNoEnglishAreFound) {
+  const auto of = [](const std::string& text) { return violations(text_rules(), file("data/x.h", text), text); };
+  for (const std::string& text :
+       {halves("int a;  // O", "f the device"), halves("/// O", "f the device."), halves("  int a;  ///< O", "f it"),
+        halves("its SHA-256 is anot", "her one"), halves("fail(\"the", "re: a file\")"),
+        halves("text += \"\\nthe", "re: {}\""), halves("Ctrl-C again lea", "ves")})
+    EXPECT_EQ(of(text).size(), 1u) << text;
+  EXPECT_THAT(of("/// Bytes of device memory. Of two equal ones, the first.\nf(\"is it there: {}\");\n"), IsEmpty());
 }
 
 TEST(WithoutComments, BlanksCommentsAndLiteralsAndKeepsLines) {

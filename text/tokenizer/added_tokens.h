@@ -37,7 +37,7 @@ class AddedTokenFinder {
     std::string_view content;
     const AddedToken* token;
   };
-  /// Of equal contents the first one is used.
+  /// Uses the first of tokens with equal contents.
   explicit AddedTokenFinder(std::vector<Entry> entries = {});
   bool empty() const { return entries_.empty(); }
   std::vector<AddedMatch> find(std::string_view text) const;

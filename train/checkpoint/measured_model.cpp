@@ -93,7 +93,7 @@ constexpr std::string_view kKeysOfNames[] = {"tokenizer_name_or_path", "chat_tem
 
 bool decides_result(std::string_view key) {
   const OnResume kind = on_resume(key);
-  return kind != OnResume::told && kind != OnResume::silent;
+  return kind != OnResume::note && kind != OnResume::silent;
 }
 
 /// Config values that affect the result and differ from those of the run.
@@ -102,7 +102,7 @@ std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedCon
   const Json values = values_json(config.value);
   for (const auto& [key, is] : values.items()) {
     const auto was = run.value(key);
-    if (!was || !decides_result(key) || run.had_no_effect(key) || config.judge.ignores(key)) continue;
+    if (!was || !decides_result(key) || run.had_no_effect(key) || config.diagnostics.ignores(key)) continue;
     // The evaluation rows come from elsewhere.
     if (key == "eval_split" && !config.value.data.eval_dataset_name.empty()) continue;
     const bool names = std::ranges::find(kKeysOfNames, key) != std::end(kKeysOfNames);

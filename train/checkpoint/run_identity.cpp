@@ -243,7 +243,7 @@ class Comparison {
 
   void told() {
     for (const auto& [key, is] : now_.at("keys").items())
-      if (const OnResume kind = on_resume(key); kind == OnResume::update || kind == OnResume::told)
+      if (const OnResume kind = on_resume(key); kind == OnResume::update || kind == OnResume::note)
         tell(key, saved_key(key), is);
     if (has_same_updates())
       for (const std::string_view key : kMicroBatches)

@@ -76,7 +76,7 @@ void remark_on_device(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
   if (t.fp16) no_effect(config, "fp16", "it applies only to GPUs; CPUs compute in float32");
-  if (t.tf32.value_or(false) && !config.judge.ignores("tf32"))
+  if (t.tf32.value_or(false) && !config.diagnostics.ignores("tf32"))
     no_effect(config, "tf32", "it applies only to GEMMs on a GPU");
   if (t.activation_offloading) no_effect(config, "activation_offloading", "it applies only to GPU memory");
   if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it applies only to GPU memory");

@@ -12,6 +12,7 @@ namespace qtrain::http {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RawClient;
@@ -28,7 +29,12 @@ class Echo final : public Handler {
   Reply answer(const Request& request) const override {
     const std::string said = fmt::format("{} {} {}", request.method, request.target, request.body);
     if (request.path() == "/stream")
-      return {.stream = [said](const Send& send) { send(said) && send("") && send("!"); }};
+      return {.stream = [said](const Send& send) { return send(said) && send("") && send("!"); }};
+    if (request.path() == "/half")
+      return {.stream = [said](const Send& send) {
+        send(said);
+        return false;
+      }};
     return {.body = said};
   }
   Reply tell(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
@@ -235,6 +241,20 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
+// A proxy would send it another request otherwise, which nobody reads.
+TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
+  start();
+  RawClient client(port_);
+  for (int i = 1; i <= 10'000; ++i) {
+    client.send(request_text("GET /a"));
+    const auto reply = client.fetch();
+    ASSERT_EQ(reply.status, 200) << i;
+    ASSERT_EQ(reply.header("Connection"), i < 10'000 ? "" : "close") << i;
+  }
+  EXPECT_EQ(client.receive_all(), "");
+  EXPECT_TRUE(client.is_closed());
+}
+
 TEST_F(HttpServer, ARequestMayComeByteByByte) {
   start();
   RawClient client(port_);
@@ -260,6 +280,17 @@ TEST_F(HttpServer, OldClientsGetNoChunks) {
   EXPECT_THAT(reply, Not(HasSubstr("chunked")));
   EXPECT_TRUE(reply.ends_with("\r\n\r\nGET /stream !")) << reply;
   EXPECT_TRUE(client.is_closed());
+}
+
+// Who reads half of an answer has to see that it is no whole one.
+TEST_F(HttpServer, AnAnswerThatIsCutShortHasNoLastChunk) {
+  start();
+  RawClient whole(port_), half(port_);
+  whole.send("GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(whole.receive_all(), ::testing::EndsWith("\r\n0\r\n\r\n"));
+  half.send(request_text("GET /half"));
+  EXPECT_THAT(half.receive_all(), AllOf(HasSubstr("GET /half"), Not(HasSubstr("\r\n0\r\n\r\n"))));
+  EXPECT_TRUE(half.is_closed());
 }
 
 TEST_F(HttpServer, AClientThatAsksToCloseIsLeft) {
@@ -336,11 +367,23 @@ TEST_F(HttpServer, EndsSoonWhateverClientsDo) {
   RawClient idle(port_), begun(port_), body(port_);
   begun.send("GET /a HT");
   body.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  RawClient head_drips(port_), body_drips(port_);
+  head_drips.send("GET /a HTTP/1.1\r\nX: ");
+  body_drips.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+  std::atomic<bool> over = false;
+  std::thread drips([&] {
+    for (; !over; std::this_thread::sleep_for(milliseconds(20))) {
+      head_drips.send("a");
+      body_drips.send("a");
+    }
+  });
   std::this_thread::sleep_for(milliseconds(50));
   const auto begin = std::chrono::steady_clock::now();
   server_->wind_up();
   listening_.join();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(2000));
+  over = true;
+  drips.join();
 }
 
 TEST_F(HttpServer, AnAddressThatIsTakenIsAnError) {

@@ -298,7 +298,7 @@ TEST_F(BrokenSources, AFooterThatLeadsElsewhereIsAnError) {
   EXPECT_THAT(complaint("a.arrow", long_footer), HasSubstr("the size of its footer"));
 }
 
-// Of deltas.arrow without its first dictionaries, and of deltas_file.arrow with a delta that says to be a dictionary.
+// deltas.arrow without its first dictionaries, and deltas_file.arrow with a delta that claims to be a dictionary.
 TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
   EXPECT_THAT(complaint("a.arrow", contents("deltas_headless.arrow")),
               HasSubstr("it adds to a dictionary that it does not have"));

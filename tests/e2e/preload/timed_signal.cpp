@@ -18,7 +18,8 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Of the environment: "fsync", "rename" or "renamed", and the text of a message; the how-maniest of them.
+/// Read from the environment: "fsync", "rename" or "renamed", the text of a message, and which occurrence of them
+/// counts.
 struct Moment {
   std::string call = variable("TIMED_SIGNAL_CALL"), text = variable("TIMED_SIGNAL_TEXT");
   int number = std::atoi(variable("TIMED_SIGNAL_NUMBER").c_str());

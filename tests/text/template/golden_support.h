@@ -12,7 +12,7 @@ namespace qtrain::test {
 inline const std::filesystem::path kTemplateGoldens =
     std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/text/goldens/template";
 
-/// Tests that are held against what make_template_goldens.py wrote: with its clock.
+/// Tests that compare with the output of make_template_goldens.py, using its clock.
 class TemplateGolden : public testing::Test {
  protected:
   void SetUp() override;

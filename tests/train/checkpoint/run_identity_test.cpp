@@ -91,7 +91,7 @@ TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
     RunChanges found = run_changes(was.identity(), is.identity());
     using Texts = ::testing::Matcher<std::vector<std::string>>;
     const bool refused = expected == OnResume::refused;
-    const bool told = expected == OnResume::update || expected == OnResume::told || expected == OnResume::saved;
+    const bool told = expected == OnResume::update || expected == OnResume::note || expected == OnResume::saved;
     EXPECT_THAT(found.refused, refused ? Texts(Contains(StartsWith(key + " = "))) : Texts(IsEmpty())) << key;
     EXPECT_THAT(found.told, told ? Texts(Contains(StartsWith(key + " "))) : Texts(IsEmpty())) << key;
 

@@ -144,7 +144,7 @@ TEST(DividedModel, GathersAgainWhatHasOtherValues) {
   }
 }
 
-// Of its own part; that of the other rank is not there.
+// Checks the values of the own part; that of the other rank is absent.
 void expect_own_values(const ParamStore& store, int unit) {
   for (const ShardGroup& group : store.groups_of(unit))
     EXPECT_THAT(group.values.slice(0, group.own_values.numel()).span<float>(),

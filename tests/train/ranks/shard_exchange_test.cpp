@@ -31,7 +31,7 @@ float rounded(float x) {
   return Bf16(x);
 }
 
-// Of a group.
+// The rounded sum over the ranks of a group.
 float rounded_sum_of(int group, std::int64_t i, float sum) {
   for (int r = 0; r < kRanks; ++r) sum += rounded(value_of(group * kRanks + r, i));
   return sum;

@@ -99,7 +99,7 @@ TEST(AdapterSetup, ExpertsThatFilesHoldAsOneAreNoTargets) {
       require_adapter_names({.targets = {"q_proj", "gate", "w1", "w3"}}, load_model_config(folder("mixtral"))));
 }
 
-// Its name in adapters is another one than in files.
+// Its name in adapters differs from that in files.
 TEST(AdapterSetup, TheRouterOfMixtralIsNotTrainedWhole) {
   ModelSetup setup;
   const Json router{{"model_name_or_path", std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/mixtral"},

@@ -1,4 +1,4 @@
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@ namespace {
 
 const Error kError(ErrorKind::disk, {.cause = "cannot be \"written\"\nat all", .place = "a/b", .remedy = "free space"});
 
-class LastWords : public ::testing::Test {
+class FinalError : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(::pipe(ends_.data()), 0);
-    const std::string variable = last_words_variable(ends_[1]);
+    const std::string variable = final_error_variable(ends_[1]);
     ::setenv(variable.substr(0, variable.find('=')).c_str(), variable.substr(variable.find('=') + 1).c_str(), 1);
   }
   void TearDown() override {
-    const std::string variable = last_words_variable(0);
+    const std::string variable = final_error_variable(0);
     ::unsetenv(variable.substr(0, variable.find('=')).c_str());
     for (const int end : ends_) ::close(end);
   }
@@ -32,28 +32,28 @@ class LastWords : public ::testing::Test {
   std::array<int, 2> ends_{};
 };
 
-TEST_F(LastWords, ComeToTheLauncherAsTheyAre) {
-  ASSERT_TRUE(leave_last_words(kError));
-  const auto error = heard_last_words(heard());
+TEST_F(FinalError, ReachesTheLauncherUnchanged) {
+  ASSERT_TRUE(send_final_error(kError));
+  const auto error = parse_final_error(heard());
   ASSERT_TRUE(error);
   EXPECT_EQ(error->kind(), ErrorKind::disk);
   EXPECT_STREQ(error->what(), kError.what());
 }
 
-TEST_F(LastWords, ThatPointToAnotherRankAreKnown) {
+TEST_F(FinalError, ThatPointsToAnotherRankIsRecognized) {
   EXPECT_TRUE(is_told_elsewhere({ErrorKind::peer, {.cause = fmt::format("rank 1 ended{}", kToldElsewhere)}}));
   EXPECT_FALSE(is_told_elsewhere(kError));
 }
 
-TEST_F(LastWords, ThatWereCutOffAreNone) {
-  ASSERT_TRUE(leave_last_words(kError));
+TEST_F(FinalError, ThatWasCutOffIsNone) {
+  ASSERT_TRUE(send_final_error(kError));
   const std::string all = heard();
-  EXPECT_FALSE(heard_last_words(all.substr(0, all.size() - 1)));
-  EXPECT_FALSE(heard_last_words(""));
+  EXPECT_FALSE(parse_final_error(all.substr(0, all.size() - 1)));
+  EXPECT_FALSE(parse_final_error(""));
 }
 
-TEST(LastWordsOfOthers, AreForPeople) {
-  EXPECT_FALSE(leave_last_words(kError));
+TEST(FinalErrorWithoutLauncher, IsNotSent) {
+  EXPECT_FALSE(send_final_error(kError));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "dist/last_words.h"
+#include "dist/final_error.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace qtrain {
 namespace {
 
-constexpr const char* kVariable = "QTRAIN_LAST_WORDS";
+constexpr const char* kVariable = "QTRAIN_FINAL_ERROR";
 constexpr char kEnd = '\n';  // JSON has none inside of strings
 
 // An error may have several lines.
@@ -35,11 +35,11 @@ bool is_told_elsewhere(const Error& error) {
   return error.text().cause.ends_with(kToldElsewhere);
 }
 
-std::string last_words_variable(int descriptor) {
+std::string final_error_variable(int descriptor) {
   return fmt::format("{}={}", kVariable, descriptor);
 }
 
-bool leave_last_words(const Error& error) {
+bool send_final_error(const Error& error) {
   const char* variable = std::getenv(kVariable);
   if (!variable) return false;
   const std::string_view digits = variable;
@@ -58,10 +58,10 @@ bool leave_last_words(const Error& error) {
   return true;
 }
 
-std::optional<Error> heard_last_words(std::string_view text) {
+std::optional<Error> parse_final_error(std::string_view text) {
   const auto end = text.find(kEnd);
   if (end == std::string_view::npos) return {};
-  const Json words = parse_json(std::string(text.substr(0, end)), "the last words of a rank");
+  const Json words = parse_json(std::string(text.substr(0, end)), "the final error of a rank");
   return Error(static_cast<ErrorKind>(words.at("kind").get<int>()), {.cause = lines_of(words.at("cause")),
                                                                      .place = lines_of(words.at("place")),
                                                                      .remedy = lines_of(words.at("remedy"))});
