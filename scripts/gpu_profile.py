@@ -48,6 +48,7 @@ KERNELS = {
     "sum_squares": ("sum_parts", "sum_squares/")}
 PREDICTED = ("attention_dkdv", "attention_dq", "normed_rope_grad", "attention", "glu_grad")
 EXPORT_SECONDS = 10
+LEAST_SECONDS = 5  # for a profiler to start on a loaded machine
 
 
 def parse():
@@ -133,7 +134,7 @@ def profiled(args, out, launch, seconds):
     """Why the kernel was not profiled, or nothing."""
     profile, pages = commands(args, out, launch)
     log = out / f"{launch}.log"
-    problem = run(profile, log, max(seconds - EXPORT_SECONDS, 1))
+    problem = run(profile, log, max(seconds - EXPORT_SECONDS, LEAST_SECONDS))
     for name, command in {} if problem else pages.items():
         problem = problem or run(command, out / name, EXPORT_SECONDS)
     return problem

@@ -98,10 +98,10 @@ class GpuProfile(unittest.TestCase):
 
     def test_how_each_kernel_ended(self):
         results = dict(attributions=[attribution(10, cross_entropy=("g", 5), rms_norm=("g", 3), attention=("g", 1))])
-        done = self.run_program(results, "--seconds", "12")  # enough for an interpreter to start on a loaded machine
+        done = self.run_program(results, "--seconds", "4")
         self.assertEqual(done.returncode, 1, done.stderr)
         states = {d["kernel"]: d["state"] for d in json.loads((self.folder / "out/profile/profile.json").read_text())}
-        self.assertRegex(states.pop("rms_norm"), r"^stopped after \d s$")
+        self.assertRegex(states.pop("rms_norm"), r"^stopped after 5 s$")
         self.assertEqual(states, dict(cross_entropy="Failed to initialize the profiler: LibraryNotLoaded",
                                       attention="profiled"))
         self.assertEqual((self.folder / "out/profile/attention.txt").read_text(), "a page\n")
