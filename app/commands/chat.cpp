@@ -13,7 +13,7 @@
 #include "core/os/terminal.h"
 #include "core/plural.h"
 #include "core/utf8.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/tokenizer/stream_decoder.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"

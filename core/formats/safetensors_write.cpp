@@ -7,7 +7,7 @@
 #include "core/formats/json.h"
 #include "core/formats/safetensors.h"
 #include "core/formats/safetensors_dtypes.h"
-#include "core/formats/weight_names.h"
+#include "core/formats/weight_files.h"
 
 namespace qtrain {
 namespace {

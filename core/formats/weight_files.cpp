@@ -73,6 +73,11 @@ std::optional<std::filesystem::path> readable_weights(const std::filesystem::pat
 
 }  // namespace
 
+bool is_weight_file(std::string_view name) {
+  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
+         (name.starts_with("model-") && name.ends_with(".safetensors") && name.find("-of-") != name.npos);
+}
+
 bool has_weights(const std::filesystem::path& folder) {
   return readable_weights(folder) || other_weights(folder);
 }

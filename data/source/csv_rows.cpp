@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/formats/json_object.h"
+#include "core/idx.h"
 #include "core/os/stop.h"
-#include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
 

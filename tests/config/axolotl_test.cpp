@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/os/file.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/core/temp_folder.h"
 #include "train/setup/dataset_setup.h"

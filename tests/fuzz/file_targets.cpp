@@ -18,7 +18,7 @@
 #include "core/os/file.h"
 #include "core/parallel.h"
 #include "data/source/files.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
 #include "kernels/gemm_choices.h"

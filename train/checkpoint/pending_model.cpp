@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/formats/weight_names.h"
+#include "core/formats/weight_files.h"
 #include "core/os/file.h"
 #include "core/os/output_place.h"
 #include "core/os/paths.h"

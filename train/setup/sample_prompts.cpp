@@ -8,7 +8,7 @@
 
 #include "core/os/file.h"
 #include "data/prompts.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/template/message.h"
 #include "text/template/rendered.h"
 #include "text/template/unprinted.h"

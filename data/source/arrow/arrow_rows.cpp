@@ -7,7 +7,7 @@
 #include "data/source/arrow/batch.h"
 #include "data/source/arrow/messages.h"
 #include "data/source/batched_rows.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/formats/json_object.h"
 #include "core/os/stop.h"
 #include "data/source/growth_limit.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "tests/data/support.h"
 
 namespace qtrain {

@@ -6,7 +6,7 @@
 
 #include "core/parallel.h"
 #include "data/listing.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "data/source/batched_rows.h"
 #include "data/source/mixture.h"
 #include "tests/data/support.h"

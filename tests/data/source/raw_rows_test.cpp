@@ -1,4 +1,4 @@
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
