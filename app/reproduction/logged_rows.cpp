@@ -69,7 +69,7 @@ Json history_of(const fs::path& folder) {
   return rows_of_steps(rows);
 }
 
-std::string row_text(const Json& rows, std::size_t i) {
+std::string logged_row_text(const Json& rows, std::size_t i) {
   return i < rows.size() ? dump_json(rows[i]) : "nothing";
 }
 
@@ -82,7 +82,7 @@ void check_histories(const RecordedRun& run, const std::vector<SealedState>& sta
       if (i >= now.size() || before[i] != now[i]) {
         v.add(fmt::format("{} of {} and of {}", kTrainerState, name_of(run, states[s - 1].folder),
                           name_of(run, states[s].folder)),
-              fmt::format("a logged row changed from {} to {}", row_text(before, i), row_text(now, i)));
+              fmt::format("a logged row changed from {} to {}", logged_row_text(before, i), logged_row_text(now, i)));
         break;
       }
     before = now;

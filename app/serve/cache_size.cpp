@@ -21,8 +21,8 @@ std::int64_t tokens_in(double bytes, const CacheMemory& memory) {
 [[noreturn]] void does_not_fit(std::int64_t tokens, const CacheMemory& memory, const std::string& remedy) {
   constexpr double kMib = 1 << 20;
   fail(ErrorKind::memory,
-       {.cause = fmt::format("{} tokens of keys and values do not fit into memory: {:.0f} MiB needed, the model leaves "
-                             "{:.0f} MiB",
+       {.cause = fmt::format("keys and values of {} tokens do not fit into memory: they need {:.0f} MiB, but the model "
+                             "leaves {:.0f} MiB",
                              tokens, static_cast<double>(tokens) * static_cast<double>(memory.per_token) / kMib,
                              std::max(0.0, memory.left) / kMib),
         .remedy = remedy});
@@ -49,7 +49,7 @@ CacheSize cache_size(const CacheRequest& request, const CacheMemory& memory) {
   CacheSize size{.context = request.context.value_or(std::min(request.usual, room))};
   if (!request.context && !request.tokens && size.context < std::min(request.usual, kLeastContext))
     does_not_fit(std::min(request.usual, kLeastContext), memory,
-                 "a smaller model, --load_in_4bit, or --max_context N where fewer tokens are enough");
+                 "use a smaller model or --load_in_4bit, or set --max_context N if fewer tokens are enough");
   size.tokens = request.tokens.value_or(std::max(size.context, std::min(request.sequences * size.context, shared)));
   return size;
 }
