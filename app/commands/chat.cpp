@@ -260,7 +260,7 @@ int run_chat(const Arguments& args) {
   if (base) answerer.share_weights_of(*base);
   answerer.prepare(room, {.batch = 1});
   loading.reset();
-  throw_if_stopped();  // a stop may have come while loading ended
+  throw_if_stopped();  // a stop may have been requested just before loading ended
   ChatSessions sessions;
   if (base)
     sessions.emplace_back(ChatSession::Parts{.answerer = *base, .options = options, .room = room, .name = "base"},

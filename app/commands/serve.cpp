@@ -153,7 +153,7 @@ int run(const Arguments& args) {
                   static_cast<double>(limits.cache_tokens) *
                       static_cast<double>(ContinuousBatch::bytes_per_token(model)) / (1 << 30));
   loading.reset();
-  throw_if_stopped();  // a stop may have come while loading ended
+  throw_if_stopped();  // a stop may have been requested just before loading ended
 
   set_stop_answer("Finishing the answers in progress. Press Ctrl-C again to quit now.");
   std::thread listening([&] { server.listen(service); });
