@@ -112,7 +112,7 @@ class MlflowRun final : public Tracker {
                            quoted(uri_of(folder)), now, id, now, quoted(name)));
   }
 
-  // The run that was written to last.
+  // The run that was written most recently.
   static std::string earlier_run(const fs::path& experiment) {
     std::string last;
     fs::file_time_type written{};

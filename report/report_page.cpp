@@ -137,13 +137,13 @@ Json plan_json(const RunRecord& run) {
   return parts;
 }
 
-// Messages of the run, then the remaining warnings about the config, each once.
+// The messages of the run, followed by the warnings about the config that are not among them.
 Json messages_json(const RunRecord& run, Budget& budget) {
   Json rows = Json::array();
-  std::set<std::string> said;
+  std::set<std::string> seen;
   const auto add = [&](const std::string& level, const std::string& text, const Json& step) {
     const std::string kept = shortened(text);
-    if (said.insert(kept).second && budget.take({kept}))
+    if (seen.insert(kept).second && budget.take({kept}))
       rows.push_back({{"level", level}, {"text", kept}, {"step", step}});
   };
   for (const RunRecord::Message& m : run.messages) add(m.level, m.text, m.step ? Json(*m.step) : Json());
