@@ -93,7 +93,7 @@ bool is_size_per_machine(const std::string& key, const Json& recorded) {
 
 }  // namespace
 
-bool is_of_place(const std::string& key) {
+bool is_machine_key(const std::string& key) {
   static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
                                            "master_addr", "master_port", "max_restarts", "device"};
   return kKeys.contains(key);
@@ -162,7 +162,7 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
-    if (is_of_place(key) || document.changed.contains(key) || is_size_per_machine(key, recorded["value"])) continue;
+    if (is_machine_key(key) || document.changed.contains(key) || is_size_per_machine(key, recorded["value"])) continue;
     const std::string was = dump_json(recorded["value"]);
     if (!now.contains(key))
       others.push_back(fmt::format("{} was {}, but there is no such key", key, was));

@@ -54,7 +54,7 @@ struct DocumentChanges {
 RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes);
 
 /// Whether a key depends on the machine or names the place of the result; such keys may differ from the record.
-bool is_of_place(const std::string& key);
+bool is_machine_key(const std::string& key);
 
 /// Throws ErrorKind::input, with the names of the keys, if `config`, read from such a document, has other values than
 /// the run had, or if other keys were recorded.

@@ -25,7 +25,7 @@ Json resource(const std::string& name, const std::string& sha256) {
 Json parameters_of(const RecordedRun& run) {
   Json parameters = Json::object();
   for (const auto& [key, value] : run.values.items()) {
-    if (is_of_place(key)) continue;
+    if (is_machine_key(key)) continue;
     if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
       parameters[key] = value["value"];
   }

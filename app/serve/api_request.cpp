@@ -238,7 +238,8 @@ void read_arguments(Json& message, const std::string& place) {
     } catch (const Error&) {
     }
     if (!arguments.is_object())
-      refuse({.message = place + ": the \"arguments\" of a tool call must be a JSON object", .param = "messages"});
+      refuse({.message = place + ": the \"arguments\" of a tool call must be a string that holds a JSON object",
+              .param = "messages"});
     function["arguments"] = std::move(arguments);
   }
 }

@@ -127,7 +127,7 @@ struct LoggedAnswers {
   ~LoggedAnswers() {
     const std::int64_t tokens = answers.answer_tokens();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    log.info("{} {}: prompt of {}, answer of {} in {:.2f} s ({:.1f} tokens/s){}", id, model,
+    log.info("{} {}: {} in the prompt, {} generated in {:.2f} s ({:.1f} tokens/s){}", id, model,
              counted(answers.prompt_tokens(), "token"), counted(tokens, "token"), seconds,
              static_cast<double>(tokens) / std::max(seconds, 1e-9), answers.finished() ? "" : ", not finished");
   }

@@ -43,7 +43,7 @@ async function call(path, options) {
 async function list() {
   const models = (await (await call("v1/models")).json()).data.map((m) => m.id);
   for (const select of [at("model"), at("other")]) select.replaceChildren();
-  add(at("other"), "option", "", "nothing").value = NONE;
+  add(at("other"), "option", "", "none").value = NONE;
   for (const name of models) {
     add(at("model"), "option", "", name).value = name;
     add(at("other"), "option", "", name).value = name;
