@@ -9,7 +9,7 @@ namespace qtrain {
 class AnswerColumns {
  public:
   /// Minimum screen width for two columns.
-  static constexpr int kLeastWidth = 100;
+  static constexpr int kMinWidth = 100;
 
   struct Screen {
     int columns, lines;

@@ -34,8 +34,8 @@ std::string token_of(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "give either --token or --token_file, not both"});
   std::string token = args.text("token").value_or("");
   if (const auto file = args.text("token_file")) {
-    constexpr std::uint64_t kMost = 4096;
-    token = read_text(*file, kMost);
+    constexpr std::uint64_t kMaxBytes = 4096;
+    token = read_text(*file, kMaxBytes);
     token.erase(token.find_last_not_of(" \t\r\n") + 1);
   }
   if ((args.has("token") || args.has("token_file")) && token.empty())

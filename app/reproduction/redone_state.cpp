@@ -176,9 +176,9 @@ std::optional<Difference> find_difference(const Json& sealed, const Json& again,
 }
 
 std::string shortened(const Json& value) {
-  constexpr std::size_t kLongest = 120;
+  constexpr std::size_t kMaxLength = 120;
   const std::string text = dump_json(value);
-  return text.size() <= kLongest ? text : text.substr(0, text.find_last_of(' ', kLongest)) + " ...";
+  return text.size() <= kMaxLength ? text : text.substr(0, text.find_last_of(' ', kMaxLength)) + " ...";
 }
 
 }  // namespace

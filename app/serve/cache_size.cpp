@@ -10,12 +10,12 @@
 namespace qtrain::serve {
 namespace {
 
-constexpr std::int64_t kLeastContext = 64;
+constexpr std::int64_t kMinContext = 64;
 
 std::int64_t tokens_in(double bytes, const CacheMemory& memory) {
   const double tokens = std::max(0.0, bytes) / static_cast<double>(memory.per_token);
-  constexpr double kMost = 1LL << 50;
-  return static_cast<std::int64_t>(std::min(tokens, kMost)) / BatchLimits::kBlock * BatchLimits::kBlock;
+  constexpr double kMaxCacheTokens = 1LL << 50;
+  return static_cast<std::int64_t>(std::min(tokens, kMaxCacheTokens)) / BatchLimits::kBlock * BatchLimits::kBlock;
 }
 
 [[noreturn]] void does_not_fit(std::int64_t tokens, const CacheMemory& memory, const std::string& remedy) {
@@ -31,7 +31,7 @@ std::int64_t tokens_in(double bytes, const CacheMemory& memory) {
 void require_memory(std::int64_t tokens, const char* flag, const CacheMemory& memory) {
   const std::int64_t most = tokens_in(memory.left, memory);
   if (tokens <= most) return;
-  if (most < kLeastContext) does_not_fit(tokens, memory, "--load_in_4bit makes the model smaller");
+  if (most < kMinContext) does_not_fit(tokens, memory, "--load_in_4bit makes the model smaller");
   does_not_fit(tokens, memory, fmt::format("--{} {} fits", flag, most));
 }
 
@@ -47,8 +47,8 @@ CacheSize cache_size(const CacheRequest& request, const CacheMemory& memory) {
   if (request.tokens) require_memory(*request.tokens, "cache_tokens", memory);
   const std::int64_t room = request.tokens.value_or(shared);
   CacheSize size{.context = request.context.value_or(std::min(request.usual, room))};
-  if (!request.context && !request.tokens && size.context < std::min(request.usual, kLeastContext))
-    does_not_fit(std::min(request.usual, kLeastContext), memory,
+  if (!request.context && !request.tokens && size.context < std::min(request.usual, kMinContext))
+    does_not_fit(std::min(request.usual, kMinContext), memory,
                  "use a smaller model or --load_in_4bit, or set --max_context N if fewer tokens are enough");
   size.tokens = request.tokens.value_or(std::max(size.context, std::min(request.sequences * size.context, shared)));
   return size;
