@@ -79,11 +79,11 @@ TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   train_ok(folder_.path(), whole);
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
-  for (const Case& c :
-       {Case{"reviewed was null, but there is no such key", invented("default (hf)")}, Case{"reviewed", invented("config.json")},
-        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
-        Case{"zero_group_size was 3, but is now 0", set("zero_group_size", 3)},
-        Case{"max_steps was 4.0, but is now 4", set("max_steps", 4.0)}}) {
+  for (const Case& c : {Case{"reviewed was null, but there is no such key", invented("default (hf)")},
+                        Case{"reviewed", invented("config.json")},
+                        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
+                        Case{"zero_group_size was 3, but is now 0", set("zero_group_size", 3)},
+                        Case{"max_steps was 4.0, but is now 4", set("max_steps", 4.0)}}) {
     SCOPED_TRACE(c.says);
     Json json = honest;
     c.change(json["values"]);
