@@ -125,7 +125,7 @@ int run_verify(const Arguments& args) {
       verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(result_of(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file && v.resumed_later)  // the config of the result is not recorded any more
+  if (file && v.resumed_later)  // the config of the result is no longer recorded
     fail(ErrorKind::usage,
          {.cause = "describes the result, but the config in the folder is already that of a later start",
           .place = "--statement",
