@@ -82,7 +82,8 @@ struct PrometheusEndpoint::Server final : http::Handler {
     http::require_own_origin(head, place.host);
     const bool is_get = head.method == "GET" || head.method == "HEAD";
     if (head.path() != "/" && head.path() != "/metrics") return http::Reply{.status = 404, .body = "see /metrics\n"};
-    if (!is_get) return http::Reply{.status = 405, .body = "only GET\n", .headers = {{"Allow", "GET, HEAD"}}};
+    if (!is_get)
+      return http::Reply{.status = 405, .body = "only GET is supported\n", .headers = {{"Allow", "GET, HEAD"}}};
     return {};
   }
   http::Reply answer(const http::Request& request) const override {

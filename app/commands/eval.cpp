@@ -26,7 +26,7 @@ namespace {
 
 struct EvalRun {
   const Arguments& args;
-  Config config;  ///< with the measured model in place of the start
+  Config config;  ///< names the measured model instead of the one that training starts from
   Measured measured;
 };
 

@@ -79,11 +79,11 @@ TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   train_ok(folder_.path(), whole);
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
-  for (const Case& c :
-       {Case{"reviewed was null, and is no key", invented("default (hf)")}, Case{"reviewed", invented("config.json")},
-        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
-        Case{"zero_group_size was 3, and is 0 now", set("zero_group_size", 3)},
-        Case{"max_steps was 4.0, and is 4 now", set("max_steps", 4.0)}}) {
+  for (const Case& c : {Case{"reviewed was null, but there is no such key", invented("default (hf)")},
+                        Case{"reviewed", invented("config.json")},
+                        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
+                        Case{"zero_group_size was 3, but is now 0", set("zero_group_size", 3)},
+                        Case{"max_steps was 4.0, but is now 4", set("max_steps", 4.0)}}) {
     SCOPED_TRACE(c.says);
     Json json = honest;
     c.change(json["values"]);
@@ -150,7 +150,7 @@ TEST_F(ForgedRun, LongDocumentsAreReadInTime) {
   widen(of_values, {"/values"})(output() / "resolved_config.json");
   const Outcome o = verify({"--steps", "0"});
   EXPECT_EQ(o.code, 3) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("\"values\" are more than a config has"));
+  EXPECT_THAT(o.err, HasSubstr("\"values\" has more entries than a config can have"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
@@ -168,12 +168,12 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
     EXPECT_EQ(o.code, 3) << o.out;
     EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: " + says));
   };
-  expect_refused("says", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
-  expect_refused("says", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
-  expect_refused("says", [](auto& rows) {
+  expect_refused("has {", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
+  expect_refused("has {", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
+  expect_refused("has {", [](auto& rows) {
     rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
   });
-  expect_refused("says", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
+  expect_refused("has {", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
   expect_refused("lacks the first 3", [](auto& rows) { rows.erase(rows.begin(), rows.begin() + 3); });
   write_file(metrics, jsonl(honest));
   seal_what_lies_beside();

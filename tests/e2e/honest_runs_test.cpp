@@ -196,7 +196,7 @@ TEST_F(MovedRun, SaysWhatIsNotThere) {
   EXPECT_THAT(o.out + o.err, HasSubstr("no such file"));
   const Outcome r = qtrain({.words = {"reproduce", at("kept").string(), "--output", at("again").string()}});
   EXPECT_EQ(r.code, 3) << r.err;
-  EXPECT_THAT(r.err, HasSubstr("the folder in which the run was started"));
+  EXPECT_THAT(r.err, HasSubstr("the folder where the run was started"));
 }
 
 TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {

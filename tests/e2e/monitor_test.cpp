@@ -54,7 +54,7 @@ TEST_F(Monitor, ReadsGpusThroughNvml) {
   const Outcome outcome = Process(with_gpus(short_watch({"--json", file}))).wait();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 74.5 GiB"), HasSubstr("healthy: 2 GPUs busy 96 %")));
+              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 74.5 GiB"), HasSubstr("healthy: 2 GPUs are busy 96 %")));
   EXPECT_THAT(outcome.err, HasSubstr("GPU 0 busy 97 %"));
   const Json document = read_json(file);
   EXPECT_EQ(document["samples"][0]["gpus"][1]["limited_by"], Json({"power cap"}));

@@ -179,7 +179,7 @@ TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   for (const char* folder : {"", "checkpoint-2", "checkpoint-4"}) seal(output() / folder);
   const Outcome o = verify({"--steps", "1", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 3) << o.out;
-  EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has other contents"));
+  EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has different contents"));
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
@@ -268,7 +268,7 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   seal_what_lies_beside();
   const Outcome o = verify();
   EXPECT_EQ(o.code, 3) << o.out;
-  EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
+  EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 in the former and 8 in the latter"));
 }
 
 // A fault of the run, not of how this command was called.
@@ -281,7 +281,7 @@ TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   seal_what_lies_beside();
   const Outcome o = verify({"--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 3) << o.out << o.err;
-  EXPECT_THAT(o.out, HasSubstr("resolved_config.json holds a config that does not run"));
+  EXPECT_THAT(o.out, HasSubstr("the config in resolved_config.json is invalid"));
   EXPECT_THAT(o.out, HasSubstr("threads"));
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
@@ -292,13 +292,13 @@ TEST_F(TamperedRun, OtherInputsAreRefused) {
   change_text(rows(), "row 7 of", "row 8 of");
   Outcome o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("cannot be done again"));
+  EXPECT_THAT(o.out, HasSubstr("cannot be repeated"));
   EXPECT_THAT(o.out, HasSubstr("different rows"));
   write_file(rows(), row);
   change_text(model() / "tokenizer_config.json", "{", "{ ");
   o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("has other contents than in the run"));
+  EXPECT_THAT(o.out, HasSubstr("its contents have changed since the run"));
 }
 
 TEST_F(TamperedRun, CheckpointsOfOtherRunsAndPlacesAreRefused) {
@@ -310,7 +310,7 @@ TEST_F(TamperedRun, CheckpointsOfOtherRunsAndPlacesAreRefused) {
   fs::copy(at("other/checkpoint-4"), output() / "checkpoint-4", fs::copy_options::recursive);
   Outcome o = verify({"--steps", "0"});
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("its config is not that of checkpoint-2: seed = 42, the config says 43"));
+  EXPECT_THAT(o.out, HasSubstr("its config does not match that of checkpoint-2: seed = 42, the config says 43"));
   fs::remove_all(output() / "checkpoint-4");
   fs::rename(output() / "checkpoint-2", output() / "checkpoint-4");
   fs::rename(at("kept"), output() / "checkpoint-2");

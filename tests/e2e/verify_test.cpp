@@ -183,7 +183,7 @@ TEST_F(Verify, WhatIsNoRunIsRefused) {
   write_file(model() / "resolved_config.json", R"({"run": 7})");
   const Outcome o = qtrain({.words = {"verify", model().string()}});
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.err, HasSubstr("\"run\" is missing or of another type"));
+  EXPECT_THAT(o.err, HasSubstr("\"run\" is missing or has the wrong type"));
 }
 
 TEST_F(Verify, AReproducedRunHasTheSameWeights) {

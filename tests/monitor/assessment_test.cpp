@@ -65,7 +65,7 @@ TEST(Assessment, AGpuThatWorksIsHealthy) {
   const Finding f = first(
       samples(machine(), [](int) { return Sample{.host = host(10), .gpus = {reading({.busy = 96, .traffic = 40})}}; }));
   EXPECT_EQ(f.kind, "healthy");
-  EXPECT_THAT(f.text, HasSubstr("GPU 0 busy 96 %"));
+  EXPECT_THAT(f.text, HasSubstr("GPU 0 is busy 96 %"));
 }
 
 TEST(Assessment, OneThatMovesDataMostOfTheTimeIsMemoryBound) {

@@ -125,8 +125,8 @@ TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
        "with 65 tokens. 99 % of the rows have at most 99 tokens: raise max_length, or shorten the rows"},
       {"a few truncated rows", 50, 1'000, 0, 0, ""},
       {"a few rows with many tokens", 1, 10'000, 0, 0, "which loses 17 % of the tokens"},
-      {"rows without a target left out", 0, 0, 1, 0, "1 of 1000 rows left out"},
-      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows without a target"},
+      {"rows without a target left out", 0, 0, 1, 0, "left out 1 of 1000 rows"},
+      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows have no target"},
       {"a few rows kept without a target", 0, 0, 0, 50, ""}};
   for (const auto& c : cases) {
     DatasetStatistics rows;
@@ -151,7 +151,7 @@ TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
 TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
-              ElementsAre("max_steps=500 trains 4.00 epochs of these rows; num_train_epochs=2 has no effect"));
+              ElementsAre("max_steps=500 trains for 4.00 epochs on these rows; num_train_epochs=2 has no effect"));
   EXPECT_THAT(said(R"("max_steps": 250, "num_train_epochs": 2)"), IsEmpty());
   EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps=25 is only 0.20 epochs, so some rows are never used"));
   EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"),
