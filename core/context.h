@@ -28,12 +28,12 @@ class Ctx {
   MatmulPrecision matmul() const { return matmul_; }
   ThreadPool& pool() { return *pool_; }
 
-  /// Scratch of one worker of the pool, kWorkspaceBytes long and 64-byte aligned; its contents last for one op.
+  /// Scratch memory of one worker of the pool, kWorkspaceBytes long and 64-byte aligned; its contents last for one op.
   std::span<std::byte> workspace(int worker);
 
   static constexpr std::size_t kWorkspaceBytes = std::size_t{4} << 20;
 
-  /// Where the ops of this context queue their work. On the CPU everything is done at once.
+  /// Where the ops of this context queue their work. On the CPU, everything runs immediately.
   Stream& stream() { return stream_; }
   /// Waits for all queued work and throws its errors.
   void synchronize() { stream_.synchronize(); }
@@ -54,7 +54,7 @@ class Ctx {
   Device device_;
   MatmulPrecision matmul_;
   std::unique_ptr<ThreadPool> pool_;
-  DeviceMemory workspace_;  ///< of the CPU
+  DeviceMemory workspace_;  ///< in CPU memory
   Stream stream_;
   DeviceMemory scratch_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;

@@ -59,8 +59,8 @@ SharedLibrary open_shared_library(const std::string& name) {
     library.handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library.handle) {
       link_map* map = nullptr;
-      const bool told = dlinfo(library.handle, RTLD_DI_LINKMAP, &map) == 0 && map;
-      return {.handle = library.handle, .file = told ? map->l_name : place.string()};
+      const bool found = dlinfo(library.handle, RTLD_DI_LINKMAP, &map) == 0 && map;
+      return {.handle = library.handle, .file = found ? map->l_name : place.string()};
     }
     if (const char* error = dlerror(); error && library.problem.empty()) library.problem = error;
   }

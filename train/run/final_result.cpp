@@ -46,7 +46,7 @@ Json more_totals(const FinishedRun& finished, const Pace& pace, std::size_t allo
 Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
   const Pace& logged = finished.run_log.metrics().logged();
   if (pace.steps == 0 && logged.seconds > 0) pace = logged;
-  const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = finished.model.memory.total();
+  const std::size_t used = allocated_bytes(run.ctx.device().kind).peak, planned = finished.model.memory.total();
   if (used > planned)
     run.log.warn("memory: used {:.1f} MiB more than planned", static_cast<double>(used - planned) / kMib);
   Json totals = transformers_totals(finished, pace);
