@@ -17,13 +17,13 @@ std::string named(const std::vector<int>& ranks) {
 
 // Ranks that are gone, or went for an error of their own; after a rank that is gone others may have failed for it.
 void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
-  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = plain_words(report.verdict), .remedy = kGoOn});
+  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = plain_words(report.verdict), .remedy = kResumeRemedy});
   if (!report.silent.empty())
     fail(ErrorKind::peer,
          {.cause = fmt::format("{} did not come to {}: there is no sign of life", named(report.silent), where),
-          .remedy = kGoOn});
+          .remedy = kResumeRemedy});
   if (!report.failed.empty())
-    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kToldElsewhere)});
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kReportedElsewhere)});
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const 
 
 void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why) {
   fail_for_gone(watch.watchdog.ask_all(watch.store), where);
-  fail(ErrorKind::peer, {.cause = fmt::format("{} failed: {}", where, why), .remedy = kGoOn});
+  fail(ErrorKind::peer, {.cause = fmt::format("{} failed: {}", where, why), .remedy = kResumeRemedy});
 }
 
 }  // namespace qtrain

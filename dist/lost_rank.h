@@ -21,7 +21,7 @@ struct RankWatch {
 /// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and
 /// names them. `where`: the call; `what`: the words of the library; `remedy`: where no rank is missing.
 [[noreturn]] void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what,
-                                     const std::string& remedy = kGoOn);
+                                     const std::string& remedy = kResumeRemedy);
 /// The same for a call that the library has given up for a reason of its own: no rank that computes is to blame.
 [[noreturn]] void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why);
 

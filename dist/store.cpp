@@ -201,8 +201,8 @@ std::optional<std::string> Store::ask(const StoreRequest& request) {
   };
   if (socket_.send(bytes_of(request.bytes())))
     if (const auto answer = StoreAnswer::from(read)) return answer->value;
-  fail(ErrorKind::peer,
-       {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, meeting_.at.text()), .remedy = kGoOn});
+  fail(ErrorKind::peer, {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, meeting_.at.text()),
+                         .remedy = kResumeRemedy});
 }
 
 void Store::set(const std::string& key, const std::string& value) {
