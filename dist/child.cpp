@@ -47,7 +47,7 @@ struct Prepared {
 
 [[noreturn]] void become(const Prepared& p) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGINT);        // a second signal, which ends a rank immediately
+  ::prctl(PR_SET_PDEATHSIG, SIGINT);        // as a second signal, it ends a rank immediately
   ::signal(SIGTTOU, SIG_IGN);               // lets rank 0 show its progress from the background of the terminal
   if (::getppid() != p.parent) ::_exit(1);  // it died before the signal was set
   if (p.messages >= 0) {

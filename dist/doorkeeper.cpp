@@ -152,7 +152,7 @@ std::optional<Doorkeeper::Guest> Doorkeeper::receive(Visitor& v) {
     else if (!sent)
       turn_away(v, "it disconnected before it was accepted");
     if (v.fd.get() < 0 || state != Handshake::State::proved) continue;
-    let_wait(v.fd.get());
+    make_blocking(v.fd.get());
     return Guest{.socket = Socket(std::move(v.fd)), .number = v.handshake.number()};
   }
   return {};

@@ -19,9 +19,9 @@ constexpr char kEnd = '\n';  // JSON strings never contain it
 
 // Makes each line of an error printable; there may be several.
 std::string lines_of(const std::string& text) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
+  constexpr std::size_t kMaxText = std::size_t{1} << 16;
   std::string lines;
-  for (std::size_t begin = 0; begin <= text.size() && lines.size() < kMaxBytes;) {
+  for (std::size_t begin = 0; begin <= text.size() && lines.size() < kMaxText;) {
     const std::size_t end = std::min(text.find(kEnd, begin), text.size());
     lines += (begin > 0 ? "\n" : "") + plain_words(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
