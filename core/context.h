@@ -16,7 +16,7 @@ enum class MatmulPrecision : std::uint8_t {
   storage,  ///< as stored: f64 in f64, everything else in f32
   bf16,     ///< f32 operands are rounded to bfloat16 first (processors and GPUs with bf16 dot products)
   f16,      ///< f32 operands are rounded to float16 first (CUDA)
-  tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); as `storage` on a processor
+  tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); like `storage` on the CPU
 };
 
 /// The first argument of every op: where to run and with what. Ops have no other state.

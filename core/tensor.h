@@ -138,7 +138,7 @@ struct View {
     auto* p = as<T>();
     return std::span<std::remove_pointer_t<decltype(p)>>(p, static_cast<std::size_t>(numel()));
   }
-  /// The same memory under another shape of equal numel.
+  /// The same memory with another shape of the same numel.
   View reshaped(Shape s) const {
     check(s.numel() == numel(), "reshaped: the number of elements differs");
     return {data, dtype, s, device};

@@ -96,14 +96,14 @@ Child::Child(const Start& start) {
     messages_ = std::move(pipe.read);
     write_end = std::move(pipe.write);
   }
-  Pipe final_error = make_pipe();
-  error_pipe_ = std::move(final_error.read);
+  Pipe error_pipe = make_pipe();
+  error_pipe_ = std::move(error_pipe.read);
   std::vector<std::string> variables = start.variables;
-  variables.push_back(final_error_variable(final_error.write.get()));
+  variables.push_back(final_error_variable(error_pipe.write.get()));
   Prepared p{.variables = environment_with(variables),
              .messages = write_end.get(),
              .dev_null = dev_null.get(),
-             .final_error = final_error.write.get()};
+             .final_error = error_pipe.write.get()};
   p.arguments = pointers(start.command);
   p.environment = pointers(p.variables);
   // Signals stay blocked until the new program can handle them: install_stop_handlers.

@@ -24,7 +24,7 @@ struct ChildEnd {
 /// dies.
 class Child {
  public:
-  enum class Output : std::uint8_t { shared, piped };  ///< stdout and stderr: those of this process; stderr to a pipe
+  enum class Output : std::uint8_t { shared, piped };  ///< uses this process's stdout and stderr; or a pipe as stderr
   struct Start {
     std::vector<std::string> command, variables;  ///< "NAME=value", added to the environment of this process
     Output output = Output::shared;

@@ -47,7 +47,7 @@ class Collective {
   virtual void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) = 0;
   /// Copies the values of `root` to all ranks.
   virtual void broadcast(Ctx& ctx, Tensor values, int root) = 0;
-  /// all [size, n]: the values [n] of every rank.
+  /// Gathers the values [n] of every rank into `all` [size, n].
   virtual void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) = 0;
   /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
   virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;

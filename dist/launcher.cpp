@@ -33,7 +33,7 @@ struct Rank {
   std::optional<ChildEnd> end = {};
   bool outlived_grace = false;                ///< it was killed because others had ended
   bool left_early = false;                    ///< it ended successfully while others still needed it
-  std::optional<std::uint64_t> written = {};  ///< Child::written, and when that changed
+  std::optional<std::uint64_t> written = {};  ///< Child::written, and when it last changed
   Clock::time_point wrote_at = {};
 };
 

@@ -14,7 +14,7 @@ namespace qtrain {
 struct Launch {
   std::vector<std::string> command;   ///< program and arguments, the same for all
   int ranks = 1;                      ///< on this machine
-  int nodes = 1, node = 0;            ///< machines with as many ranks each, and the number of this one
+  int nodes = 1, node = 0;            ///< number of machines, each with as many ranks, and the index of this one
   Endpoint meeting;                   ///< on the first machine; with one machine, any free port of loopback
   int attempt = 0;                    ///< how often the run was started before, the same on all machines
   std::chrono::milliseconds grace{};  ///< time for the other ranks to end by themselves after one was lost

@@ -10,7 +10,7 @@ namespace qtrain {
 /// The position of this process among those of a run.
 struct RankPlace {
   int rank = 0, size = 1;              ///< over all machines
-  int local_rank = 0, local_size = 1;  ///< on this one
+  int local_rank = 0, local_size = 1;  ///< on this machine
   Endpoint store;                      ///< where the ranks meet
   int attempt = 0;                     ///< how often qtrain's launcher started the run before
   bool serves_store = false;           ///< whether this rank must run the store, because no launcher does

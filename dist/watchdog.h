@@ -87,7 +87,7 @@ class Watchdog {
   std::atomic<bool> device_waits_ = false, misses_rank_ = false, ends_ = false;
   std::int64_t round_ = 1;              ///< number of the next question
   Clock::time_point asked_for_stop_{};  ///< when the thread last checked for silent ranks
-  Store store_;                         ///< of the thread
+  Store store_;                         ///< used by the thread
   std::thread thread_;
 };
 

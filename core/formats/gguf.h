@@ -60,7 +60,7 @@ std::string name_of(GgufType type);
 /// A tensor of the file: a view into the mapping.
 struct GgufTensor {
   GgufType type = GgufType::f32;
-  std::vector<std::int64_t> shape;  ///< outermost first (the file has it the other way round), 1 to 4 extents
+  std::vector<std::int64_t> shape;  ///< outermost first (the file has the reverse order), 1 to 4 extents
   std::span<const std::byte> data;
 
   std::int64_t numel() const;

@@ -26,7 +26,7 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// The mode of a file, or 0 if there is none. This also finds links that the kernel refuses to follow, such as another
+/// The mode of a file, or 0 if there is none. Fails for a link that the kernel refuses to follow, such as another
 /// user's in a shared folder (fs.protected_symlinks).
 mode_t mode_of(const fs::path& file) {
   struct stat info {};

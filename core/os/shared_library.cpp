@@ -16,7 +16,7 @@ std::vector<fs::path> folders_of(const fs::path& parent) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent, none))
     if (entry.is_directory(none)) found.push_back(entry.path());
-  std::sort(found.rbegin(), found.rend());  // cu13 before cu12, python3.12 before python3.11
+  std::sort(found.rbegin(), found.rend());  // puts cu13 before cu12, python3.12 before python3.11
   return found;
 }
 

@@ -26,7 +26,7 @@ class Spool {
 
   void append(std::span<const std::byte> bytes);
   std::uint64_t size() const { return written_ + memory_.size(); }
-  /// Ends writing. The view lasts as long as the object.
+  /// Ends writing and returns all bytes. The view is valid for the life of the object.
   std::span<const std::byte> bytes();
   /// Releases the memory behind the parts of a file that have been read; reading them again reads the file again.
   void release() const;

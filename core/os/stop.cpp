@@ -22,6 +22,7 @@ constexpr char kSignal = 's', kInterrupt = 'i', kLate = 'l', kEnd = 'e';
 constexpr const char* kUsualAnswer = "Stopping. Press Ctrl-C again to quit now.";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
+// `closed` is the state after finish_or_stop, `too_late` that after a signal in it.
 enum class StopState : std::uint8_t { none, requested, closed, too_late };
 std::atomic<StopState> stop_state = StopState::none;
 std::atomic<bool> at_once = false;
