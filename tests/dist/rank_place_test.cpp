@@ -131,10 +131,10 @@ TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, but the highest port is 65535"));
   v = torchrun();
   v["WORLD_SIZE"] = "2147483647";
-  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, and a run has at most 65536 ranks"));
+  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, but a run can have at most 65536 ranks"));
   v = torchrun();
   v["LOCAL_WORLD_SIZE"] = "0";
-  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, and this rank is on the machine"));
+  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, but it must include this rank"));
   for (const char* list : {"7,0", "7(x2)"}) {
     v = torchrun();
     v["RANK"] = list;

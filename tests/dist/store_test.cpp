@@ -196,7 +196,7 @@ TEST(Store, WaitsForTheServerOfItsAttempt) {
   EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
   meeting.attempt = 3;
   EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300)); }),
-              HasSubstr("is start 3 of the ranks, this is start 4"));
+              HasSubstr("is start 3 of the ranks, but this is start 4"));
 }
 
 TEST(Store, SaysWhenItsServerIsGone) {

@@ -152,7 +152,7 @@ class LostStartedRank : public StartedRanks {
       const Outcome outcome = p.wait();
       if (r++ == lost) continue;
       EXPECT_EQ(outcome.code, 7) << outcome.err;
-      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command to ")));
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command again")));
     }
   }
 };
