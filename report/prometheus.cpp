@@ -90,7 +90,7 @@ struct PrometheusEndpoint::Server final : http::Handler {
     if (request.path() == "/") return {.body = "see /metrics\n"};
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(copy(), place.output_dir)};
   }
-  http::Reply tell(const http::Problem& problem) const override {
+  http::Reply reply_to(const http::Problem& problem) const override {
     return {.status = problem.status(), .body = std::string(problem.what()) + "\n"};
   }
   RunGauges copy() const {

@@ -189,7 +189,7 @@ std::optional<Reply> Service::refuse(const Request& head) const {
   return labelled(*refusal, new_id());
 }
 
-Reply Service::tell(const http::Problem& problem) const {
+Reply Service::reply_to(const http::Problem& problem) const {
   return labelled(reply_of(ApiError(problem.status(), {.message = problem.what()})), new_id());
 }
 

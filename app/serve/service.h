@@ -28,7 +28,7 @@ class Service final : public http::Handler {
   /// Checks Host and Origin, the path, the token, the method and the encoding of the body, in this order.
   std::optional<http::Reply> refuse(const http::Request& head) const override;
   http::Reply answer(const http::Request& request) const override;
-  http::Reply tell(const http::Problem& problem) const override;
+  http::Reply reply_to(const http::Problem& problem) const override;
 
  private:
   ApiError failed(const std::string& id, const std::exception& e) const;

@@ -93,7 +93,7 @@ TEST(EventStream, ALogTellsHowManyWereLeftOut) {
   std::rewind(people.get());
   std::string said(1000, 0);
   said.resize(std::fread(said.data(), 1, said.size(), people.get()));
-  EXPECT_NE(said.find(" events not written to --events"), std::string::npos) << said;
+  EXPECT_NE(said.find(" events could not be written to --events"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 

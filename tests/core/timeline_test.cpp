@@ -48,7 +48,7 @@ TEST(Timeline, HoldsWhatEachThreadDidWhen) {
 
 TEST(Timeline, CountsWhatItHasNoRoomFor) {
   const testing::TempFolder folder;
-  timeline::start({.most = 2});
+  timeline::start({.max_spans = 2});
   for (int i = 0; i < 5; ++i) const timeline::Span span("span", i);
   EXPECT_EQ(timeline::write(folder / "trace.json", {.number = 0, .name = "rank 0", .label = "processor"}), 3);
   const Json trace = read_json(folder / "trace.json");

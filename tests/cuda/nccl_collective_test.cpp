@@ -193,8 +193,8 @@ TEST_F(NcclRanks, ADifferenceIsToldAtTheNextCallBetweenHosts) {
     ranks.all_reduce(ctx, values.tensor.slice(0, 7 + ranks.rank()), Reduction::sum);
     ranks.barrier(ctx);
   });
-  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("the ranks do different things: rank 1 waits in its "
-                                                          "collective 2, barrier, after other calls"))));
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("the ranks make different calls: rank 1 waits in "
+                                                          "collective 2, barrier, after different calls"))));
 }
 
 TEST_F(NcclRanks, ARankThatIsGoneIsNamed) {
@@ -206,7 +206,7 @@ TEST_F(NcclRanks, ARankThatIsGoneIsNamed) {
     ctx.synchronize();
   });
   EXPECT_THAT(ends[0].error,
-              AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 1 float32"), HasSubstr("no sign of life")));
+              AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 1 float32"), HasSubstr("no sign of life")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));  // it is not waited out
   EXPECT_TRUE(ends[1].killed);
 }

@@ -153,7 +153,7 @@ TEST(AStore, LetsNobodyInWhoCalledAnotherPort) {
   std::thread relay([&] {
     Descriptor from;
     while ((from = Listener::accept(stranger.sockets()[0])).get() < 0) std::this_thread::sleep_for(milliseconds(5));
-    let_wait(from.get());
+    make_blocking(from.get());
     Socket rank(std::move(from)), store = connect_to(server.port());
     std::array<std::byte, 256> bytes{};
     const auto pass = [&](Socket& one, Socket& other) {

@@ -28,7 +28,7 @@ TEST(GuardedCollective, TellsOfAnotherSize) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, ranks.rank() == 1 ? 7 : 8), Reduction::sum);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("rank 1 waits in its collective 1, all_reduce of 7 float32; rank 0 in its "
+  EXPECT_THAT(errors, Each(HasSubstr("rank 1 waits in collective 1, all_reduce of 7 float32; rank 0 in "
                                      "collective 1, all_reduce of 8 float32")));
 }
 
@@ -43,13 +43,13 @@ TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
     std::vector<float> values(8);
     ranks.broadcast(ctx, view(values, 8), ranks.rank());
   });
-  EXPECT_THAT(roots, Each(HasSubstr("the ranks do different things")));
+  EXPECT_THAT(roots, Each(HasSubstr("the ranks make different calls")));
   // gloo cannot tell these apart: each rank would get a result, but a different one.
   const auto reductions = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, 8), ranks.rank() == 0 ? Reduction::sum : Reduction::max);
   });
-  EXPECT_THAT(reductions, Each(HasSubstr("after other calls")));
+  EXPECT_THAT(reductions, Each(HasSubstr("after different calls")));
 }
 
 // A call that differs from all before it in nothing but these.
@@ -61,7 +61,7 @@ TEST(GuardedCollective, TellsOfCallsThatDifferedBefore) {
     if (ranks.rank() == 1) ranks.broadcast(ctx, view(values, 4), 0);
     ranks.barrier(ctx);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("the ranks do different things")));
+  EXPECT_THAT(errors, Each(HasSubstr("the ranks make different calls")));
 }
 
 /// Stands for calls on a GPU: sums of float32 are queued, and nobody waits for them.
@@ -97,7 +97,7 @@ TEST(GuardedCollective, CallsOnAGpuCountWithTheNextBetweenHosts) {
     };
     EXPECT_THAT(test::on_ranks_of(2, work, {.wrap = wrap}),
                 Each(size_of_one == 8 ? ::testing::Matcher<std::string>(IsEmpty())
-                                      : ::testing::Matcher<std::string>(HasSubstr("the ranks do different things"))));
+                                      : ::testing::Matcher<std::string>(HasSubstr("the ranks make different calls"))));
   }
 }
 
@@ -130,7 +130,7 @@ TEST(GuardedCollective, TellsOfACallThatWasLeftOut) {
         for (int i = ranks.rank(); i < 3; ++i) ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
       },
       std::chrono::seconds(3));
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 did not come to collective 3"));
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 did not reach collective 3"));
   EXPECT_THAT(errors[1], IsEmpty());
 }
 
@@ -178,7 +178,7 @@ TEST(GuardedCollective, NamesTheRankThatIsGone) {
     ranks.barrier(ctx);
   });
   for (const int r : {0, 1, 3})
-    EXPECT_THAT(errors[static_cast<std::size_t>(r)], HasSubstr("rank 2 did not come to collective 2, barrier"));
+    EXPECT_THAT(errors[static_cast<std::size_t>(r)], HasSubstr("rank 2 did not reach collective 2, barrier"));
 }
 
 TEST(GuardedCollective, NamesTheRankThatIsSilent) {
@@ -193,7 +193,7 @@ TEST(GuardedCollective, NamesTheRankThatIsSilent) {
       std::chrono::seconds(1));
   for (const int r : {0, 2})
     EXPECT_THAT(errors[static_cast<std::size_t>(r)],
-                HasSubstr("rank 1 did not come to collective 2, barrier: it still computes"));
+                HasSubstr("rank 1 did not reach collective 2, barrier, but is still computing"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 

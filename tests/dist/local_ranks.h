@@ -31,7 +31,8 @@ inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, cons
     try {
       Store store(meeting, how.timeout);
       const RankPlace place{.rank = rank, .size = size, .store = meeting.at};
-      Watchdog watchdog({.meeting = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
+      Watchdog watchdog(
+          {.meeting = meeting, .rank = rank, .ranks = size, .check_after = std::chrono::milliseconds(400)});
       const auto ranks = GuardedCollective::connected({store, watchdog}, size, [&] {  //
         return how.wrap(connect_gloo(place, store, how.timeout));
       });

@@ -42,7 +42,7 @@ TEST_F(TwoRanks, NameOneThatIsLostWhileTheyMeet) {
     one.set("gloo/1", "1 127.0.0.1");
     ASSERT_TRUE(one.get("gloo/0", kEnough));
   }
-  EXPECT_THAT(error.get(), HasSubstr("rank 1 did not come to the meeting of all ranks: there is no sign of life"));
+  EXPECT_THAT(error.get(), HasSubstr("rank 1 did not reach the meeting of all ranks: there is no sign of life"));
 }
 
 // At once, and both say the same.

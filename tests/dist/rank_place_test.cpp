@@ -118,23 +118,23 @@ TEST_F(RankPlaces, AMachineOfKubernetesIsNoRank) {
 TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   Variables v = torchrun();
   v.erase("MASTER_ADDR");
-  EXPECT_THAT(refusal(v), HasSubstr("MASTER_ADDR and MASTER_PORT have to say where rank 0 is met"));
+  EXPECT_THAT(refusal(v), HasSubstr("MASTER_ADDR and MASTER_PORT must give the address of rank 0"));
   v = torchrun();
   v["RANK"] = "seven";
   EXPECT_THAT(refusal(v), HasSubstr("RANK is \"seven\", not a number"));
   v["RANK"] = "8";
-  EXPECT_THAT(refusal(v), HasSubstr("RANK is 8 of 8 ranks, which count from 0"));
+  EXPECT_THAT(refusal(v), HasSubstr("RANK is 8, but the 8 ranks are numbered from 0"));
   v["RANK"] = "-1";
   EXPECT_THAT(refusal(v), HasSubstr("not a number"));
   v = torchrun();
   v["MASTER_PORT"] = "65536";
-  EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, and ports end at 65535"));
+  EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, but the highest port is 65535"));
   v = torchrun();
   v["WORLD_SIZE"] = "2147483647";
-  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, and a run has at most 65536 ranks"));
+  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, but a run can have at most 65536 ranks"));
   v = torchrun();
   v["LOCAL_WORLD_SIZE"] = "0";
-  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, and this rank is on the machine"));
+  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, but it must include this rank"));
   for (const char* list : {"7,0", "7(x2)"}) {
     v = torchrun();
     v["RANK"] = list;

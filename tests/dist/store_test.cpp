@@ -98,7 +98,8 @@ TEST(Store, SaysWhereNobodyAnswers) {
   const auto refused = [&] {
     return test::error_if_any(ErrorKind::peer, [&] { const Store store(there, milliseconds(300)); });
   };
-  EXPECT_THAT(refused(), HasSubstr(fmt::format("whatever listens at {} does not answer as rank 0", there.at.text())));
+  EXPECT_THAT(refused(),
+              HasSubstr(fmt::format("something listens at {}, but it does not answer as rank 0", there.at.text())));
   taken = Listener({.host = "127.0.0.1"});
   EXPECT_THAT(refused(), HasSubstr(fmt::format("nothing answers at {} (Connection refused)", there.at.text())));
 }
@@ -113,7 +114,7 @@ TEST(Store, TellsOfANameWithoutAnAddress) {
               HasSubstr("the name no.such.host.invalid has no address ("));
   ASSERT_EQ(said.size(), 1u);
   EXPECT_THAT(said[0], HasSubstr("the name no.such.host.invalid has no address ("));
-  EXPECT_THAT(said[0], HasSubstr("this process tries for 2 s more"));
+  EXPECT_THAT(said[0], HasSubstr("retrying for 2 s more to reach rank 0"));
 }
 
 /// What another service says to whoever connects; it hears nothing.
@@ -195,7 +196,7 @@ TEST(Store, WaitsForTheServerOfItsAttempt) {
   EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
   meeting.attempt = 3;
   EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300)); }),
-              HasSubstr("is start 3 of the ranks, this is start 4"));
+              HasSubstr("is start 3 of the ranks, but this is start 4"));
 }
 
 TEST(Store, SaysWhenItsServerIsGone) {

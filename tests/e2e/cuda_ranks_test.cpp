@@ -248,7 +248,7 @@ TEST_P(MissingAtTheStart, IsNamed) {
     const Outcome outcome = other.wait();
     EXPECT_EQ(outcome.code, 7) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(fmt::format("error: rank {}", missing)));
-    EXPECT_THAT(outcome.err, HasSubstr("run the same command to "));
+    EXPECT_THAT(outcome.err, HasSubstr("run the same command again"));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
     lost.signal(SIGKILL);
   }

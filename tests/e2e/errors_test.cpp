@@ -317,10 +317,10 @@ TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {
   const std::vector<Case> cases{
       {"model.safetensors.index.json", index, "\"model-00002-of-00002.safetensors\" is missing"},
       {"model-00001-of-00002.safetensors", "", "only model-00001-of-00002.safetensors: model.safetensors.index.json"},
-      {"model.safetensors", pointer, "model.safetensors: is a pointer of git-lfs"},
-      {"model.safetensors.index.json", pointer, "is a pointer of git-lfs"},
-      {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: a download did not finish it"},
-      {".cache/huggingface/download/3f.incomplete", "", "3f.incomplete: a download did not finish it"},
+      {"model.safetensors", pointer, "model.safetensors: is a git-lfs pointer"},
+      {"model.safetensors.index.json", pointer, "is a git-lfs pointer"},
+      {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: its download is not finished"},
+      {".cache/huggingface/download/3f.incomplete", "", "3f.incomplete: its download is not finished"},
       {"pytorch_model.bin", "", "Python pickles"},
       {"model.Q8_0.gguf", "", "qtrain import"}};
   for (const Case& c : cases) {

@@ -101,8 +101,8 @@ TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
   EXPECT_EQ(of_zero.code, 7) << of_zero.err;
   EXPECT_EQ(of_one.code, 7) << of_one.err;
-  EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not come to collective"));
-  EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not come to collective")));
+  EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not reach collective"));
+  EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not reach collective")));
 }
 
 // What an update sends with 2 ranks, by the paper: the bytes of all weights, or half of them twice; with weights

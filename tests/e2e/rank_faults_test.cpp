@@ -35,9 +35,9 @@ const std::map<std::string, Expected>& expectations() {
   static const std::map<std::string, Expected> all{
       {"kill", {"rank {} was ended by signal 9"}},
       {"segv", {"rank {} was ended by signal 11"}},
-      {"stop", {"rank {} did not come", kAfterTimeout}},
+      {"stop", {"rank {} did not ", kAfterTimeout}},
       {"exit", {"rank {} ended before the others, with exit code 0", kAfterTimeout}},
-      {"late", {"rank {} did not come to collective", kAfterTimeout}},
+      {"late", {"rank {} did not reach collective", kAfterTimeout}},
       {"skip", {"rank {} ", kAfterTimeout}},
       {"unequal", {"rank {} ", kAfterTimeout}}};
   return all;
@@ -80,7 +80,7 @@ TEST_P(LostRankOf, ARunIsNamedAndTheRunGoesOn) {
   EXPECT_THAT(outcome.err, HasSubstr(fmt::format(fmt::runtime(expected.said), GetParam().rank)));
   EXPECT_EQ(count(outcome.err, "error:"), 1) << outcome.err;
   const bool is_wrong = GetParam().kind == "skip" || GetParam().kind == "unequal";
-  EXPECT_EQ(count(outcome.err, "the ranks do different things"), is_wrong ? 1 : 0) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "the ranks make different calls"), is_wrong ? 1 : 0) << outcome.err;
   expect_nothing_left();
   expect_newest_is_whole();
   expect_to_go_on();
@@ -168,13 +168,14 @@ TEST_P(HostsOf, ARunEndBothWhereTheirCableIsCut) {
   for (const Outcome& outcome : ends) {
     EXPECT_EQ(outcome.code, kPeerLost) << outcome.err;
     EXPECT_EQ(count(outcome.err, "error:"), 1) << outcome.err;
-    EXPECT_THAT(outcome.err, AnyOf(HasSubstr("did not come"), HasSubstr("where ranks meet, is gone"),
-                                   HasSubstr("cannot be connected"), HasSubstr("nothing answers at")));
+    EXPECT_THAT(outcome.err,
+                AnyOf(HasSubstr("did not reach"), HasSubstr("did not connect"), HasSubstr("where ranks meet, is gone"),
+                      HasSubstr("cannot be connected"), HasSubstr("nothing answers at")));
   }
   const bool begins = GetParam().phase == "start";  // and waits for the first that is missing
-  EXPECT_THAT(ends[0].err, HasSubstr(fmt::format("error: {} did not come", GetParam().ranks == 2 ? "rank 1"
-                                                                           : begins              ? "rank 2"
-                                                                                                 : "ranks 2, 3")));
+  EXPECT_THAT(ends[0].err, HasSubstr(fmt::format("error: {} did not ", GetParam().ranks == 2 ? "rank 1"
+                                                                       : begins              ? "rank 2"
+                                                                                             : "ranks 2, 3")));
   expect_nothing_left();
   expect_newest_is_whole();
   mend();

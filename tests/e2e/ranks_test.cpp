@@ -150,7 +150,7 @@ TEST_F(Ranks, AStoppedRankEndsTheRunInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: rank 1 did not come to collective"), HasSubstr("no sign of life")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: rank 1 did not reach collective"), HasSubstr("no sign of life")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));  // 4 s of ddp_timeout, 10 s of grace
   run.expect_gone();
 }

@@ -130,7 +130,7 @@ TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
   config["ddp_timeout"] = 2;
   const Outcome outcome = Process(rank(0, 2, config)).wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come within 2 s"), Not(HasSubstr("rank rank"))));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not connect within 2 s"), Not(HasSubstr("rank rank"))));
 }
 
 /// A run of three under way.
@@ -152,7 +152,7 @@ class LostStartedRank : public StartedRanks {
       const Outcome outcome = p.wait();
       if (r++ == lost) continue;
       EXPECT_EQ(outcome.code, 7) << outcome.err;
-      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command to ")));
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command again")));
     }
   }
 };
@@ -163,7 +163,7 @@ TEST_F(LostStartedRank, IsNamedWhereItIsTheFirst) {
 }
 
 TEST_F(LostStartedRank, IsNamedByAllOthers) {
-  expect_said(2, "error: rank 2 did not come to collective");
+  expect_said(2, "error: rank 2 did not reach collective");
 }
 
 TEST_F(LostStartedRank, IsStartedAgainByWhoStartedIt) {

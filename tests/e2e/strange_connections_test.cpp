@@ -217,7 +217,7 @@ TEST_F(StartedRanks, TellOfANameWithoutAnAddressAtOnce) {
   Json config = divided(base(), 2);
   Process one(at_address("no.such.host.invalid", rank(1, {2, 1}, config)));
   EXPECT_TRUE(one.waits_for("warning: the name no.such.host.invalid has no address (", std::chrono::seconds(20)));
-  EXPECT_THAT(one.said(), HasSubstr("tries for 1"));  // 120 s, not ddp_timeout
+  EXPECT_THAT(one.said(), HasSubstr("retrying for 1"));  // 120 s, not ddp_timeout
   one.signal(SIGTERM);
   EXPECT_EQ(one.wait().code, 75);
 }

@@ -141,7 +141,7 @@ TEST(OldDevice, RefusesWhatItsInstructionsAndMemoryCannotDo) {
 }
 
 TEST(OldDevice, IsTooOldBelowTuring) {
-  for (const auto& [capability, problem] : {std::pair{70, "needed is 7.5"}, {75, ""}}) {
+  for (const auto& [capability, problem] : {std::pair{70, "7.5 (Turing) or newer is needed"}, {75, ""}}) {
     const Schedule schedule({.capability = capability});
     EXPECT_THAT(cuda_problem(), ::testing::HasSubstr(problem));
     EXPECT_EQ(cuda_problem().empty(), capability == 75);

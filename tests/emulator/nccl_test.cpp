@@ -85,7 +85,7 @@ std::vector<RankEnd> two(const std::function<void(Direct&, int rank)>& calls) {
 }
 
 const auto kWell = Each(AllOf(Field(&RankEnd::error, ""), Field(&RankEnd::killed, false)));
-const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks do different things")));
+const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks make different calls")));
 
 TEST(NcclStandIn, EachHasItsShareOfASum) {
   const auto ends = two([](Direct& d, int rank) {
@@ -270,7 +270,7 @@ TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
     ctx.synchronize();
   });
   EXPECT_THAT(ends[0].error,
-              AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
+              AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
 }
 
 // Nothing that was computed without a missing rank's data is shared.
@@ -299,7 +299,7 @@ TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
     ctx.synchronize();
   });
   // The one that says so first is the other one's message.
-  const auto named = AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("still computes"));
+  const auto named = AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 8 float32"), HasSubstr("still computing"));
   const auto pointed = HasSubstr("ended with an error, as its own message says");
   EXPECT_TRUE(::testing::Matches(named)(ends[0].error) || ::testing::Matches(named)(ends[2].error));
   for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
@@ -320,7 +320,7 @@ TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
   });
   const auto pointed = HasSubstr("ended with an error, as its own message says");
   const auto named = [](int elements) {
-    return AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of " + std::to_string(elements) + " float32"),
+    return AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of " + std::to_string(elements) + " float32"),
                  HasSubstr("no sign of life"));
   };
   EXPECT_THAT(ends[0].error, AnyOf(named(8), pointed));
@@ -341,7 +341,7 @@ TEST(NcclOnTheDevice, NothingIsWaitedForAfterAnEnd) {
     const std::string error = test::error_of(ErrorKind::peer, [&] {
       ranks.rank() == 0 ? ctx.synchronize() : part->all_reduce(ctx, values, Reduction::sum);
     });
-    EXPECT_THAT(error, HasSubstr("failed: the ranks have parted"));
+    EXPECT_THAT(error, HasSubstr("failed: the ranks have disconnected"));
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -395,7 +395,7 @@ TEST(NcclOnTheDevice, CallsAreNotRecorded) {
     const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
     const Graph graph(ctx.stream(), "exchange", [&] { ranks.all_reduce(ctx, values, Reduction::sum); });
   });
-  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("a call that waits for other ranks is recorded"))));
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("a call that waits for other ranks cannot be recorded"))));
 }
 
 TEST(NcclLibrary, AnOldOneIsRefused) {
@@ -405,7 +405,7 @@ TEST(NcclLibrary, AnOldOneIsRefused) {
         const NcclLibrary library;
       });
   EXPECT_THAT(ends[0].error, AllOf(HasSubstr("NCCL 2.7.8"), HasSubstr("nccl_stand_in/libnccl.so.2"),
-                                   HasSubstr("needed is 2.18.0"), HasSubstr("LD_LIBRARY_PATH")));
+                                   HasSubstr("2.18.0 or newer is needed"), HasSubstr("LD_LIBRARY_PATH")));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ Json more_totals(const Run& run, const Pace& pace, std::size_t allocated) {
 Json log_totals(const Run& run, RunLog& run_log, Pace pace) {
   const Pace& logged = run_log.metrics().logged();
   if (pace.steps == 0 && logged.seconds > 0) pace = logged;
-  const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = run.model.memory.total();
+  const std::size_t used = allocated_bytes(run.ctx.device().kind).peak, planned = run.model.memory.total();
   if (used > planned)
     run.log.warn("memory: used {:.1f} MiB more than planned", static_cast<double>(used - planned) / kMib);
   Json totals = transformers_totals(run, pace);

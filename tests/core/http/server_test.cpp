@@ -37,7 +37,7 @@ class Echo final : public Handler {
       }};
     return {.body = said};
   }
-  Reply tell(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
+  Reply reply_to(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
 
   mutable std::atomic<int> stolen = 0;
 };
