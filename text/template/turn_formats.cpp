@@ -167,7 +167,7 @@ constexpr auto kFormats = std::to_array<TurnFormat>({
      .default_system = "'You are Zephyr, a helpful assistant.'"},
 });
 
-/// The system text that goes before something else, and then no more.
+/// The system text, which is written once, before the part that follows.
 std::string system_of(const TurnFormat& f) {
   std::string text =
       fmt::format("{{%- set given = messages[0].role == 'system' %}}{{%- set default = {} %}}\n", f.default_system);
@@ -201,7 +201,7 @@ std::string answer_of(const TurnFormat& f) {
                             f.header, f.answer, ending, f.behind);
 }
 
-/// Behind the last message.
+/// The text after the last message.
 std::string end_of(const TurnFormat& f) {
   std::string text = fmt::format("{{%- if add_generation_prompt %}}{{{{- {} }}}}{{%- endif %}}", f.header);
   if (!f.ending.empty())

@@ -10,9 +10,9 @@
 namespace qtrain {
 namespace {
 
-/// More than this many values of a byte are not believed: all-null columns and what zstd makes of them.
+/// Refuses batches that claim more values per byte than this. Columns of nulls take no bytes, and zstd shrinks others.
 constexpr std::uint64_t kMaxRowsPerByte = 64;
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;  // that a buffer is believed to have
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;  // maximum size of a decompressed buffer
 
 void require_batch(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Arrow record batch: ") + why});
@@ -74,7 +74,7 @@ class ColumnReader {
     require_batch(bytes.size() >= 8, "a compressed buffer without its size");
     const auto size = number_at<std::int64_t>(bytes, 0);
     bytes.remove_prefix(8);
-    if (size == -1) return bytes;  // left as it was
+    if (size == -1) return bytes;  // the buffer is stored uncompressed
     require_batch(size >= 0, "a compressed buffer of negative size");
     memory_.add(static_cast<std::uint64_t>(size));
     made_.push_back(decompress({.codec = *codec_, .bytes = bytes, .size = static_cast<std::uint64_t>(size)}));

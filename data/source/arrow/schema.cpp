@@ -10,11 +10,11 @@ namespace qtrain {
 namespace {
 
 constexpr int kMaxNesting = 32;
-// A damaged file may name one field, name or piece of metadata many times.
+// Limits that keep a damaged file from using one field, name or piece of metadata over and over.
 constexpr std::uint64_t kMaxFields = 10'000;
 constexpr std::size_t kLongestName = 1 << 16, kMaxNameBytes = 1 << 22;
 
-/// A type of the format: its place is its number in the union `Type`.
+/// A type of the format; its index in kTypes is its number in the union `Type`.
 struct ArrowType {
   const char* name;
   ArrowKind kind = ArrowKind::unread;
@@ -38,7 +38,7 @@ constexpr std::array<ArrowType, 27> kTypes = {{
     {"interval"},
     {"list", ArrowKind::list, 1, 32},
     {"struct", ArrowKind::structure, 0},
-    {"union", ArrowKind::unread, 1, 0, false},  // a dense one has offsets too
+    {"union", ArrowKind::unread, 1, 0, false},  // a dense union also has offsets
     {"fixed_size_binary"},
     {"fixed_size_list", ArrowKind::fixed_list, 0},
     {"map", ArrowKind::unread, 1},
