@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
+# Installs the distribution packages that a build of qtrain needs (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev] [--docs]
-#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, the shells whose
-#           completion is tested, and nginx, behind which the server is tested
-#   --docs  also what builds the documentation site: mkdocs with mkdocs-material, and doxygen
+#   --dev   also install what scripts/test.sh uses: clang-format, clang-tidy, valgrind, the shells whose completion is
+#           tested, and nginx, behind which the server is tested
+#   --docs  also install what builds the documentation site: mkdocs with mkdocs-material, and doxygen
 # Installs only what is missing. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How much the quickstart's result varies: trains its recipe with several seeds in float32 and, where the processor
-# multiplies it, in bfloat16, and asks both sets of held-out questions. Run scripts/quickstart.sh first.
+# Measures how much the quickstart's result varies: trains its recipe with several seeds in float32 and, if the CPU
+# supports it, in bfloat16, and evaluates both sets of held-out questions. Run scripts/quickstart.sh first.
 # Usage: scripts/quickstart_seeds.sh [--seeds "42 1 2 3 4"] [--compute "float32 bfloat16"] [key=value ...]
-#   key=value     change the training config, as in max_steps=80
-# The last lines are a table: mean, least and most exact matches of 200 and seconds of training over the seeds.
+#   key=value     change the training config, for example max_steps=80
+# Ends with a table over the seeds: mean, least and most exact matches out of 200, and seconds of training.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -72,8 +72,8 @@ class GpuResults(unittest.TestCase):
 
     def test_steps_by_groups_of_kernels(self):
         lines = self.expect(0, {"attribution qwen3-0.6b": "passed"}, **{"attribution_qwen3-0.6b__json": json.dumps(ATTRIBUTION)})
-        for row in ("qwen3-0.6b: 240 ms a step, 68267 tokens/s", "group ms predicted ratio", "gemm 110.58 97 1.14",
-                    "rope backward 13 26 0.50", "adapter gemms 0 0 -", "copies 1.5 - -", "all of these 125.08 - -"):
+        for row in ("qwen3-0.6b: 240 ms per step, 68267 tokens/s", "group ms predicted ratio", "gemm 110.58 97 1.14",
+                    "rope backward 13 26 0.50", "adapter gemms 0 0 -", "copies 1.5 - -", "total 125.08 - -"):
             self.assertIn(row.split(), lines)
         self.assertEqual(self.results["attributions"], [ATTRIBUTION])
 

@@ -85,7 +85,7 @@ class Repacked(unittest.TestCase):
             path.unlink()
         done = self.repack("out")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("0 wheels of packaging", done.stderr)
+        self.assertIn("exactly one wheel of packaging, but has 0", done.stderr)
 
     def test_folders_of_others_are_not_replaced(self):
         (self.folder / "mine").mkdir()
