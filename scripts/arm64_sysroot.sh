@@ -17,7 +17,7 @@ packages=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf
   liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev libboost-dev libgtest-dev libgmock-dev
   libstdc++-12-dev)
 for program in apt-get dpkg-deb; do
-  command -v "$program" >/dev/null || die "this needs $program of Debian or Ubuntu"
+  command -v "$program" >/dev/null || die "this script needs $program, as on Debian or Ubuntu"
 done
 
 rm -rf "$folder"

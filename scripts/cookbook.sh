@@ -82,5 +82,5 @@ for name in "${names[@]}"; do
   if ! run_example "$name"; then failed+=("$name"); fi
 done
 say ""
-say "cookbook: $((${#names[@]} - ${#failed[@]})) of ${#names[@]} examples as expected${failed[*]:+, not: ${failed[*]}}"
+say "cookbook: $((${#names[@]} - ${#failed[@]})) of ${#names[@]} examples are within their limits${failed[*]:+, but not: ${failed[*]}}"
 [ ${#failed[@]} = 0 ]

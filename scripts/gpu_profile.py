@@ -53,11 +53,11 @@ LEAST_SECONDS = 5  # for a profiler to start on a loaded machine
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prebuilt", type=Path, required=True, help="as for scripts/gpu_suite.sh")
-    parser.add_argument("--results", type=Path, help="results.json of scripts/gpu_suite.sh")
-    parser.add_argument("--most", type=int, default=5, help="kernels")
-    parser.add_argument("--seconds", type=float, default=400, help="for all of them")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    parser.add_argument("--prebuilt", type=Path, required=True, help="programs, as in scripts/gpu_suite.sh")
+    parser.add_argument("--results", type=Path, help="results.json from scripts/gpu_suite.sh")
+    parser.add_argument("--most", type=int, default=5, help="maximum number of kernels")
+    parser.add_argument("--seconds", type=float, default=400, help="time limit for all kernels together")
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands")
     return parser.parse_args()
 
 

@@ -65,8 +65,8 @@ if [ "$docs" = 1 ]; then
 fi
 
 if ! has_program dpkg-query; then
-  say "This is no Debian or Ubuntu; the build needs these libraries under their names here: ${libraries[*]}"
-  [ ${#missing[@]} -eq 0 ] || die "programs that are missing: ${missing[*]}"
+  say "This is not Debian or Ubuntu. The build needs the libraries that are called, in Debian: ${libraries[*]}"
+  [ ${#missing[@]} -eq 0 ] || die "missing programs: ${missing[*]}"
   exit 0
 fi
 if [ ${#missing[@]} -eq 0 ]; then
@@ -77,11 +77,11 @@ fi
 say "Missing packages: ${missing[*]}"
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-  has_program sudo || die "not root and no sudo; as root: apt-get install ${missing[*]}"
+  has_program sudo || die "this needs root or sudo; run as root: apt-get install ${missing[*]}"
   as_root=(sudo)
 fi
 export DEBIAN_FRONTEND=noninteractive
-run "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the package lists that are there"
+run "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the existing package lists"
 run "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" ||
   die "apt-get could not install: ${missing[*]}"
 say "Installed: ${missing[*]}"

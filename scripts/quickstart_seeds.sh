@@ -34,7 +34,7 @@ for compute in $computes; do
   unset QTRAIN_CPU_ISA
   if [ "$compute" = bfloat16 ]; then
     if ! "$QTRAIN" doctor | grep -q '^bfloat16 dot products  *yes'; then
-      say "bfloat16: this processor does not multiply it"
+      say "bfloat16: skipped, this CPU does not support it"
       continue
     fi
     export QTRAIN_CPU_ISA=avx512_bf16 # also where it is no faster than float32
@@ -66,7 +66,7 @@ awk '{ n[$1]++
        printf "%s: %d seeds\n", c, n[c]
        printf "  held-out questions      mean %.1f %%, least %.1f %%, most %.1f %%\n",
          100 * sum[c, 2] / n[c], 100 * least[c, 2], 100 * most[c, 2]
-       printf "  those of another seed   mean %.1f %%, least %.1f %%, most %.1f %%\n",
+       printf "  questions, other seed   mean %.1f %%, least %.1f %%, most %.1f %%\n",
          100 * sum[c, 3] / n[c], 100 * least[c, 3], 100 * most[c, 3]
        printf "  training                mean %.0f s, least %.0f s, most %.0f s\n",
          sum[c, 4] / n[c], least[c, 4], most[c, 4]

@@ -177,7 +177,7 @@ class Bench:
                          torch_ms=times[reference], right=worst <= 1,
                          errors=[dict(ours=o, torch=t) for o, t in errors or ()], **more)
             self.figures.append(entry)
-            mark = "" if worst <= 1 else "  WRONG: the error is %.2f of what is allowed" % worst
+            mark = "" if worst <= 1 else "  WRONG: the error is %.2f times the allowed one" % worst
             print(f"{entry['figure']:<58} {times['ours']:9.3f} ms {times[reference]:9.3f} ms  {ratio:6.2f}  "
                   f"goal {goal}{mark}", flush=True)
         return worst <= 1
@@ -185,7 +185,7 @@ class Bench:
     def rate(self, figure, value, goal, right):
         """Reports a figure of our kernel only; the goal is for this GPU, or None."""
         self.figures.append(dict(figure=figure, value=value, goal=goal, right=right))
-        print(f"{figure:<58} {value:9.3f}  goal {'of this card: none' if goal is None else goal}", flush=True)
+        print(f"{figure:<58} {value:9.3f}  goal {'none for this GPU' if goal is None else goal}", flush=True)
 
 
 def error(got, want):
@@ -777,7 +777,7 @@ def main():
             if args.filter not in name:
                 continue
             if time.monotonic() > b.deadline:
-                result["notes"].append(f"{name}: no time was left")
+                result["notes"].append(f"{name}: skipped, no time was left")
                 continue
             try:
                 run()

@@ -44,7 +44,7 @@ python_tool "auditwheel==$AUDITWHEEL"
 wheel="$(echo "$OUT"/qtrain-*manylinux_"${GLIBC/./_}"_x86_64.whl)"
 run "$VENV/bin/python" -m auditwheel show "$wheel" | tee "$WORK/logs/auditwheel.log"
 fits="$(tr '\n' ' ' <"$WORK/logs/auditwheel.log" | grep -oE '"manylinux_2_[0-9]+_x86_64"' | head -n 1 | grep -oE '2_[0-9]+')"
-[ "$(printf '%s\n' "${fits/_/.}" "$GLIBC" | sort -V | tail -n 1)" = "$GLIBC" ] || die "auditwheel finds it fit for manylinux_$fits alone"
+[ "$(printf '%s\n' "${fits/_/.}" "$GLIBC" | sort -V | tail -n 1)" = "$GLIBC" ] || die "auditwheel accepts the wheel only for manylinux_$fits"
 if command -v lintian >/dev/null; then run lintian --allow-root --fail-on error,warning "$deb"; fi
 (cd "$OUT" && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS)
 ls -l "$OUT"

@@ -99,7 +99,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--glibc", required=True)
-    parser.add_argument("--time", type=int, required=True, help="seconds since 1970, of all files")
+    parser.add_argument("--time", type=int, required=True, help="modification time of all files, in seconds since 1970")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "qtrain"

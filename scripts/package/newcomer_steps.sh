@@ -13,7 +13,7 @@ show wheel.1
 . blocks/wheel.1
 [ "$(command -v qtrain)" = /newcomer/env/bin/qtrain ] || fail "qtrain is $(command -v qtrain)"
 others="$(pip list --format=freeze | grep -vE '^(pip|setuptools|wheel|pkg[-_]resources|qtrain)==' || true)"
-[ -z "$others" ] || fail "the wheel brings $others"
+[ -z "$others" ] || fail "the wheel also installs $others"
 
 step "A real model"
 show wheel.2

@@ -54,16 +54,16 @@ fetch() {
     [ -s "$SOURCES/$file" ] && [ -s "$SOURCES/${patches:-$file}" ] || wanted+=("$name=$version")
   done < <(libraries)
   if [ ${#wanted[@]} != 0 ]; then
-    command -v apt-get >/dev/null || die "no apt-get here: put the archives of sources.txt into $SOURCES"
+    command -v apt-get >/dev/null || die "there is no apt-get: put the archives of sources.txt into $SOURCES"
     mkdir -p "$state/lists/partial" "$state/cache"
     mirror="${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)}"
-    [ -n "$mirror" ] || die "this machine's apt has no Debian 12: name a mirror in DEBIAN_MIRROR"
+    [ -n "$mirror" ] || die "this machine's apt has no source of Debian 12: set DEBIAN_MIRROR to a mirror"
     echo "deb-src $mirror bookworm main" >"$state/sources.list"
     printf '%s\n' "Dir::Etc::sourcelist \"$state/sources.list\";" 'Dir::Etc::sourceparts "-";' \
       "Dir::State::lists \"$state/lists\";" "Dir::Cache \"$state/cache\";" >"$state/conf"
     APT_CONFIG="$state/conf" run apt-get update -q
     for name in "${wanted[@]}"; do
-      (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not fetched"
+      (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not downloaded"
     done
   fi
   while IFS='|' read -r name version file sum spdx license patches patches_sum; do

@@ -220,7 +220,7 @@ std::string source_of(const TurnFormat& f) {
     text +=
         "{%- set number = loop.index0 - (1 if given else 0) %}\n"
         "{%- if number >= 0 and (message.role == 'user') != (number % 2 == 0) %}"
-        "{{- raise_exception('this chat format has questions and answers by turns only') }}{%- endif %}\n";
+        "{{- raise_exception('this chat format requires questions and answers to alternate') }}{%- endif %}\n";
   text += question_of(f) + answer_of(f);
   if (f.later_systems)
     text += fmt::format(

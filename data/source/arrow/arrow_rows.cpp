@@ -80,10 +80,10 @@ class ArrowRows final : public BatchedRows {
     const auto id = message.header.scalar<std::int64_t>(0, 0);
     const auto data = message.header.table(1);
     const auto field = dictionary_fields_.find(id);
-    require_arrow(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
+    require_arrow(data && field != dictionary_fields_.end(), "it has a dictionary that no column uses");
     const bool adds = message.header.scalar<std::uint8_t>(2, 0) != 0, is_there = dictionaries_->contains(id);
-    require_arrow(is_there || !adds, "it adds to a dictionary that it does not have");
-    require_arrow(!is_there || adds || !in_file_format_, "it has a dictionary twice");
+    require_arrow(is_there || !adds, "it extends a dictionary that it does not have");
+    require_arrow(!is_there || adds || !in_file_format_, "it contains a dictionary twice");
     auto read = std::make_shared<ArrowColumns>(
         read_arrow_columns({field->second, {*data, message.body}, *dictionaries_, dictionary_memory_}));
     if (dictionaries_.use_count() > 1)  // a batch still refers to the current ones

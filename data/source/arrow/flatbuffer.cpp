@@ -6,7 +6,7 @@ namespace qtrain {
 namespace {
 
 void require_flat(bool fine) {
-  if (!fine) fail(ErrorKind::input, {.cause = "damaged Arrow metadata: an offset leads out of it"});
+  if (!fine) fail(ErrorKind::input, {.cause = "damaged Arrow metadata: an offset points outside it"});
 }
 
 /// Follows the unsigned offset stored at `at`, which is relative to `at`.

@@ -14,7 +14,7 @@ constexpr std::uint32_t kContinues = 0xffffffff;  // precedes each size, except 
 ArrowMessage message_of(std::string_view metadata) {
   const FlatTable table(metadata);
   const auto header = table.table(2);
-  require_arrow(header.has_value(), "a message without a header");
+  require_arrow(header.has_value(), "a message has no header");
   return {.kind = table.scalar<std::uint8_t>(1, 0), .header = *header, .body = {}};
 }
 
@@ -27,7 +27,8 @@ class MessageScan {
   std::optional<ArrowMessage> next() {
     if (at_ >= text_.size()) return std::nullopt;
     require_arrow(8 <= text_.size() - at_, "it ends inside a message");
-    require_arrow(number_at<std::uint32_t>(text_, at_) == kContinues, "a message does not begin as it must");
+    require_arrow(number_at<std::uint32_t>(text_, at_) == kContinues,
+                  "a message does not begin with the continuation marker");
     const auto size = number_at<std::uint32_t>(text_, at_ + 4);
     at_ += 8;
     if (size == 0) return std::nullopt;
@@ -52,7 +53,8 @@ std::optional<FlatTable> footer_of(std::string_view text) {
   constexpr std::size_t kEnd = 4 + kArrowMagic.size();
   if (!text.starts_with(kArrowMagic) || !text.ends_with(kArrowMagic) || text.size() < 8 + kEnd) return std::nullopt;
   const auto size = number_at<std::int32_t>(text, text.size() - kEnd);
-  require_arrow(size > 0 && static_cast<std::size_t>(size) <= text.size() - kEnd - 8, "the size of its footer");
+  require_arrow(size > 0 && static_cast<std::size_t>(size) <= text.size() - kEnd - 8,
+                "the size of its footer is invalid");
   return FlatTable(text.substr(text.size() - kEnd - static_cast<std::size_t>(size), static_cast<std::size_t>(size)));
 }
 
@@ -68,9 +70,9 @@ class BlockReader {
     const auto size = static_cast<std::int64_t>(text_.size());
     const bool inside = offset >= 0 && metadata >= 8 && body >= 0 && offset <= size && metadata <= size - offset &&
                         body <= size - offset - metadata;
-    require_arrow(inside, "its footer leads out of it");
+    require_arrow(inside, "its footer points outside the file");
     bodies_ += static_cast<std::uint64_t>(body);
-    require_arrow(bodies_ <= text_.size(), "its footer names bytes twice");
+    require_arrow(bodies_ <= text_.size(), "its footer refers to the same bytes twice");
     std::string_view head = text_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(metadata));
     head.remove_prefix(number_at<std::uint32_t>(head, 0) == kContinues ? 8 : 4);
     ArrowMessage message = message_of(head);

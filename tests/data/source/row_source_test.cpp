@@ -301,7 +301,7 @@ TEST_F(BrokenSources, AFooterThatLeadsElsewhereIsAnError) {
 // deltas.arrow without its first dictionaries, and deltas_file.arrow with a delta that claims to be a dictionary.
 TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
   EXPECT_THAT(complaint("a.arrow", contents("deltas_headless.arrow")),
-              HasSubstr("it adds to a dictionary that it does not have"));
+              HasSubstr("it extends a dictionary that it does not have"));
   const std::string whole = contents("deltas_file.arrow");
   int twice = 0;
   for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -313,7 +313,7 @@ TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
       const RawRows rows({path});
       for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
     });
-    twice += said.find("it has a dictionary twice") != std::string::npos;
+    twice += said.find("it contains a dictionary twice") != std::string::npos;
   }
   EXPECT_GE(twice, 4);
 }

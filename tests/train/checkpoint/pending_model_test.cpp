@@ -83,7 +83,7 @@ TEST_F(PendingModels, NameALinkThatHasNoPath) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     EXPECT_EQ(e.text().place, link);
-    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("that has no path to follow"));
+    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("whose target has no path"));
   }
 }
 
