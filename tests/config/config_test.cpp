@@ -103,8 +103,8 @@ TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosine_with_min_lr"})"), HasSubstr("needs min_lr"));
 }
 
-// A config for a processor here may be asked about for GPUs elsewhere, and the other way round; ranks are those that
-// run.
+// `estimate` may ask about GPUs for a config with device cpu, and the other way round; the number of ranks is that of
+// the actual run.
 TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const auto causes = [](const char* keys, const RunPlace& place) {
     std::string all;
@@ -243,7 +243,7 @@ TEST(ConfigOverrides, ReplaceTheKeyOfTheFileWhateverItsKind) {
     std::string file;
     Overrides overrides;
     std::vector<std::string> names;  // dataset_name
-    const char* source = nullptr;    // the path of the only one of dataset_mixture
+    const char* source = nullptr;    // path of the single source in dataset_mixture
   } cases[] = {
       {std::string("{") + kAxolotl + kPaths + "}", {{"datasets", mixture}}, {}, "new.jsonl"},
       {std::string("{") + kAxolotl + kMixture + "}", {{"datasets", path}}, {"new.jsonl"}},
@@ -329,7 +329,7 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   EXPECT_THAT(told({{"use_unsloth", "4"}}), ElementsAre(StartsWith("command line: \"use_unsloth\"")));
   EXPECT_THAT(told({{"use_unsloth", "null"}}), IsEmpty());
   EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "what the program does anyway";
-  // A value that is refused can be taken back as well, and so can a remark on one that is rewritten.
+  // An override can also remove a value that is refused, or one that is rewritten with a remark.
   const std::string refused = R"({"tp_size": 2})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
   EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honored"));
   EXPECT_EQ(complaint_about(refused, {{"tp_size", "null"}}), "no error");

@@ -1,4 +1,4 @@
-// What LLaMA-Factory and axolotl do with rows, by their sources: LLaMA-Factory 0.9.5, axolotl 0.19.
+// Prepares rows as LLaMA-Factory 0.9.5 and axolotl 0.19 do, according to their sources.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ const std::string kFactory = "stage: sft\nmodel_name_or_path: m\n", kAxolotl =
                                                                         "base_model: m\nsequence_len: 9\n"
                                                                         "sample_packing: false\n";
 
-/// A model's folder: a tokenizer with an end token of chats, and perhaps a chat template.
+/// A model folder: a tokenizer with an end token for chats, and optionally a chat template.
 class ModelFolder : public ::testing::Test {
  protected:
   ModelFolder() { write_file(folder_ / "tokenizer.json", R"({"added_tokens": [{"content": "<|im_end|>"}]})"); }
@@ -169,7 +169,7 @@ TEST(LlamaFactory, PretrainingCutsBlocksFromOneText) {
   EXPECT_EQ(recipe(kFactory + "packing: true").value.data.train_packing(), Packing::bfd);
 }
 
-// Its data arguments take one off cutoff_len where packing is true, for the padding that they put behind each row.
+// With packing, LLaMA-Factory subtracts one from cutoff_len, because it pads each row with one token.
 TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
   const std::pair<const char*, std::int64_t> cases[] = {{"packing: true\ncutoff_len: 64", 63},
                                                         {"neat_packing: true\ncutoff_len: 64", 63},
@@ -304,8 +304,8 @@ TEST(LlamaFactory, ItsNewFormIsCalledByItsName) {
                 AllOf(HasSubstr("v1 form of LLaMA-Factory"), HasSubstr("model_name_or_path")));
 }
 
-// FSDP's own switch, wherever a launcher has it: alone it turns recomputation on, and beside another that is on
-// transformers refuses it.
+// FSDP's own switch for activation checkpointing, in any launcher's form. On its own it enables recomputation; together
+// with gradient_checkpointing, transformers refuses it.
 TEST(Fsdp, ItsSwitchAloneTurnsRecomputationOn) {
   const qtrain::testing::TempFolder folder;
   write_file(folder / "accelerate.yaml",

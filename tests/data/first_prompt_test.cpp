@@ -1,4 +1,4 @@
-// What LLaMA-Factory makes of conversations for pre-training.
+// Reduces conversations for pre-training as LLaMA-Factory does.
 #include "data/first_prompt.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 
 class FirstPrompts : public test::DatasetFolder {};
 
-// What PretrainDatasetProcessor of LLaMA-Factory makes of them: the content of the first message of the prompt, and
-// EOS.
+// Expected results are those of LLaMA-Factory's PretrainDatasetProcessor: the content of the prompt's first message,
+// and EOS.
 TEST_F(FirstPrompts, AreAllThatIsLearntOfConversations) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"instruction":"i","input":"x","output":"o"})", "i\nx"},

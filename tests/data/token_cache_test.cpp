@@ -61,7 +61,7 @@ void expect_equal(const Dataset& a, const Dataset& b) {
 
 class TokenCaches : public test::DataFolder {
  protected:
-  /// The rows of a key, and how often they were made so far.
+  /// Returns the rows of a key, and counts how often they were built.
   Dataset get(TokenCache& cache, const std::string& key, int rows = 40) {
     return cache.get({.key = digest_of(key),
                       .build =
@@ -217,13 +217,14 @@ TEST_F(TokenCaches, AFileThatChangedIsReadAgain) {
   test::error_of(ErrorKind::input, [&] { cache.digest_of_file(at("missing"), pool); });
 }
 
-/// Changes a file in place: its inode and size stay.
+/// Changes a file in place, keeping its inode and size.
 void overwrite(const fs::path& file, std::string_view contents) {
   std::ofstream(file, std::ios::binary | std::ios::in | std::ios::out) << contents;
 }
 
-// The clock of many file systems ticks every few milliseconds, or seconds: edits can leave the times as they were.
-// Where they never do, what tells is that nothing is kept of a file this young.
+// The clocks of many file systems advance only every few milliseconds, or even seconds, so an edit may leave the times
+// unchanged. Even if the times always change, the empty cache folder shows that nothing is remembered about such a
+// recent file.
 TEST_F(TokenCaches, AFileThatIsEditedToTheSameSizeAtOnceIsReadAgain) {
   TokenCache cache({.folder = folder_ / "cache", .limit = 1 << 20});
   ThreadPool pool(2);
@@ -248,7 +249,7 @@ TEST_F(TokenCaches, ADigestIsKeptOnceAFileIsOldEnoughAndDroppedWithTheNextEdit) 
   const fs::path memo = memos->path();
   Json kept = read_json(memo);
   EXPECT_EQ(kept["low"], one.low);
-  kept["low"] = 7;  // shows that it is what is read
+  kept["low"] = 7;  // shows that this value is read
   write_file(memo, dump_json(kept));
   EXPECT_EQ(cache.digest_of_file(file, pool).low, 7u);
   const auto modified = fs::last_write_time(file);

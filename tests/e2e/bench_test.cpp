@@ -20,7 +20,7 @@ TEST(Bench, CountsBytesAndFlopsOfEveryOp) {
         "decode/qwen3-0.6b/head/1x4748x32/bfloat16", "tokenize/20"})
     EXPECT_TRUE(results.contains(name)) << name;
   EXPECT_FALSE(results.contains("add_rms_norm/16x32")) << "no stage of a block does both at once";
-  // Three tensors of float32, and two GEMMs over the visible half of 32 x 32 scores of 16 heads.
+  // The bytes of three float32 tensors, and the FLOPs of two GEMMs over the visible half of 32 x 32 scores of 16 heads.
   EXPECT_EQ(results.at("swiglu/16x96").at("bytes"), 3 * 16 * 96 * 4);
   EXPECT_EQ(results.at("attention/hd64/32").at("flops"), 2 * 2 * (32 * 33 / 2) * 64 * 16);
   EXPECT_EQ(results.at("copy/4096").at("share_of_copy"), 1.0);

@@ -1,4 +1,4 @@
-// The masks of adapters' dropout in whole runs: another one for each step and for each micro-batch of a step.
+// The dropout masks of adapters in whole runs differ between steps and between the micro-batches of a step.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -12,8 +12,7 @@ class DropoutMasks : public ::testing::Test {
     give_random_weights(folder_ / "model");
   }
 
-  /// Norms of the gradients of some steps on one row, again and again, whose weights stay as they are: what differs
-  /// comes of the masks.
+  /// Gradient norms of some steps on the same row with constant weights: they differ only because of the masks.
   std::vector<double> norms(int rows, int accumulation, double dropout) const {
     const std::vector<Json> same(static_cast<std::size_t>(rows), Json{{"text", "one row and all that is in it"}});
     write_file(folder_ / "data.jsonl", jsonl(same));
@@ -40,7 +39,7 @@ class DropoutMasks : public ::testing::Test {
   TempFolder folder_;
 };
 
-constexpr double kFar = 1e-3;  // of a norm: equal masks give the same but for the last digits
+constexpr double kFar = 1e-3;  // of a norm: with equal masks, only the last digits differ
 
 TEST_F(DropoutMasks, DifferBetweenSteps) {
   const std::vector<double> all = norms(1, 1, 0.5), without = norms(1, 1, 0);

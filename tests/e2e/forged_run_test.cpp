@@ -1,4 +1,4 @@
-// Claims that are written into the records of a run, everything that could say otherwise made anew: none is attested.
+// False claims in the records of a run, with everything that could contradict them regenerated: none is attested.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class ForgedRun : public TamperedRun {};
 
-// What is measured differs whenever steps are done again, but nothing else has a place under its names.
+// Measurements differ whenever steps are repeated, but nothing else may use their names.
 TEST_F(ForgedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
   const auto add = [](const std::string& pointer, const Json& is) {
     return [=](const fs::path& file) {
@@ -30,7 +30,7 @@ TEST_F(ForgedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
                     {"Graphs", "", "train_results.json", add("/cuda_graphs", {{"accuracy", 0.99}})}});
 }
 
-// A stop may come before an evaluation that was due; which one was the best before is no matter of choice then.
+// A stop may preempt an evaluation that was due, but that does not make the earlier best checkpoint a matter of choice.
 TEST_F(ForgedRun, AnInventedBestOfAStoppedRunIsRefused) {
   Json c = config();
   c.update({{"max_steps", 8}, {"load_best_model_at_end", true}, {"metric_for_best_model", "eval_loss"}});
@@ -64,7 +64,7 @@ TEST_F(ForgedRun, AnInventedBestOfAStoppedRunIsRefused) {
   EXPECT_EQ(pend(earlier, (output() / "checkpoint-3").string()).code, 3);
 }
 
-// A statement repeats values, so that none may be invented, left out or be another one than was in force.
+// A statement repeats the values of the config, so no value may be invented, omitted, or differ from the one in force.
 TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   struct Case {
     std::string says;
@@ -75,7 +75,7 @@ TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   };
   const auto set = [](const char* key, const Json& is) { return [=](Json& values) { values[key]["value"] = is; }; };
   Json whole = config();
-  whole["save_strategy"] = "no";  // checkpoints have their keys as well
+  whole["save_strategy"] = "no";  // checkpoints have these keys too
   train_ok(folder_.path(), whole);
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
@@ -111,7 +111,7 @@ TEST_F(ForgedRun, RanksThatNoMachineHasAreNotStarted) {
   EXPECT_FALSE(fs::exists(at("again")));
 }
 
-// What was asked for there is not known from what came of it.
+// The number of ranks that was requested cannot be determined from the result.
 TEST_F(ForgedRun, ANumberOfRanksIsAttestedAsItWas) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -126,7 +126,7 @@ TEST_F(ForgedRun, ANumberOfRanksIsAttestedAsItWas) {
   EXPECT_FALSE(definition["externalParameters"].contains("nproc"));
 }
 
-// The time that a file takes grows with its size, not with its square.
+// Reading time grows with the size of a file, not with its square.
 TEST_F(ForgedRun, LongDocumentsAreReadInTime) {
   Json::object_t names, values;
   for (int i = 0; i < 200'000; ++i) {

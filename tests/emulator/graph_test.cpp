@@ -1,4 +1,4 @@
-// Captured work, and what must not happen during a capture.
+// Captured work, and operations that are not allowed during a capture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,7 +142,7 @@ TEST_F(Recorded, PartsThatAreMoreOrFewerAreNamed) {
   parts = 3;
   EXPECT_THAT(test::error_of(step).what(), HasSubstr("of more or fewer parts"));
   parts = 2;
-  step();  // the record has not changed
+  step();  // the same record again
   EXPECT_EQ(cache.replays(), 2);
 }
 

@@ -70,7 +70,7 @@ TEST_F(SharedChoices, OfRunsBesideEachOtherAreAllKept) {
   for (int i = 0; i < kRuns; ++i) EXPECT_THAT(all.find("m" + std::to_string(i)), Optional(kOne)) << i;
 }
 
-// Others have already computed with it, and may resume.
+// Other runs have already computed with the earlier choice, and may resume.
 TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
   {
     GemmChoices later = choices();

@@ -18,7 +18,7 @@ using testing::TempFolder;
 
 constexpr int kHost = 0, kExchanging = 1;
 
-/// A timeline that is written span by span, in milliseconds since a day of the year 2026.
+/// A timeline that is written span by span, in milliseconds since a day in 2026.
 class Timeline {
  public:
   explicit Timeline(const char* lane = "communication") {
@@ -52,8 +52,9 @@ const std::string kGradients = fmt::format("all_to_all of 64 {}", name_of(DType:
                   kSums = fmt::format("all_reduce of 3 {}", name_of(DType::f64)),
                   kStop = fmt::format("all_reduce of 1 {}", name_of(DType::f64));
 
-/// Updates of 100 ms from `begin` on: one block, its gradients and its values in exchanges of which this rank waits
-/// `wait`, and 8 ms without a name, in which ranks agree to go on. Ranks that share tokens exchange keys in a block.
+/// Updates of 100 ms, starting at `begin`: one block, exchanges of its gradients and values in which this rank waits
+/// for `wait`, and 8 ms without a name in which the ranks agree to continue. Ranks that share tokens exchange keys
+/// within a block.
 void add_update(Timeline& t, double begin, double wait) {
   const auto at = [&](double from, double to) { return std::pair(begin + from, begin + to); };
   t.add(kExchanging, kStop, at(1, 2));
@@ -110,7 +111,7 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(run.waiting, 0.019 + 0.005, 1e-9) << "for the other one's update too";
 }
 
-// What is added after each micro-batch is neither nothing nor counted twice.
+// Sums after each micro-batch are counted exactly once.
 TEST(StepTrace, OrderedSumsAreThoseOfMicroBatches) {
   const TempFolder folder;
   for (const int rank : {0, 1}) {

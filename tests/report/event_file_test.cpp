@@ -33,7 +33,7 @@ std::string only_file_of(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
   EXPECT_EQ(files.size(), 1u);
-  EXPECT_THAT(files.at(0).filename().string(), HasSubstr(".tfevents."));  // how TensorBoard finds them
+  EXPECT_THAT(files.at(0).filename().string(), HasSubstr(".tfevents."));  // TensorBoard finds files by this
   return hex(read_text(files.at(0)));
 }
 

@@ -57,7 +57,7 @@ class GpuTests(unittest.TestCase):
         return [sys.executable, RUNNER, "--report", self.report, "--processes", str(processes), "--", program]
 
     def run_tests(self, tests, processes=1):
-        """The exit status and the report."""
+        """Returns the exit status and the report."""
         done = subprocess.run(self.command(tests, processes), stdout=subprocess.DEVNULL, timeout=60)
         return done.returncode, json.loads(self.report.read_text())
 

@@ -18,7 +18,7 @@ using ::testing::Not;
 using testing::RawClient;
 using testing::request_text;
 
-/// Says what it was asked. Nothing at /refused is answered; nobody should come to /stolen.
+/// Answers with the request. Bodies for /refused are not accepted; no request may reach /stolen.
 class Echo final : public Handler {
  public:
   std::optional<Reply> refuse(const Request& head) const override {
@@ -63,7 +63,7 @@ class HttpServer : public ::testing::Test {
 
 const std::string kHost = "Host: 127.0.0.1\r\n", kStolen = "GET /stolen HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
-/// What a client sends, and the status that it gets before the connection ends.
+/// A client's data, and the status that it gets before the connection is closed.
 struct Bad {
   std::string name, text;
   int status;
@@ -210,7 +210,7 @@ std::vector<Bad> bad_chunks() {
 
 class HttpServerOf : public HttpServer, public ::testing::WithParamInterface<std::vector<Bad> (*)()> {};
 
-// One reply, the end of the connection, and no answer to what follows.
+// The client gets one reply, the connection is closed, and later data gets no answer.
 TEST_P(HttpServerOf, ABadRequestEndsTheConnection) {
   start();
   for (const Bad& bad : GetParam()()) {
@@ -241,7 +241,7 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
-// A proxy would send it another request otherwise, which nobody reads.
+// Otherwise a proxy would send another request, which nobody reads.
 TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
   start();
   RawClient client(port_);
@@ -282,7 +282,7 @@ TEST_F(HttpServer, OldClientsGetNoChunks) {
   EXPECT_TRUE(client.is_closed());
 }
 
-// Who reads half of an answer has to see that it is no whole one.
+// A client that receives half of an answer must see that it is incomplete.
 TEST_F(HttpServer, AnAnswerThatIsCutShortHasNoLastChunk) {
   start();
   RawClient whole(port_), half(port_);
@@ -323,7 +323,7 @@ TEST_F(HttpServer, SlowClientsAreTold) {
     client.send(text);
     EXPECT_THAT(client.receive_all(), HasSubstr("HTTP/1.1 408 ")) << text;
   }
-  // But not one that asks for nothing: a proxy would take it for the answer to its next request.
+  // A connection without a request gets no 408: a proxy would take it for the answer to its next request.
   RawClient silent(port_), idle(port_);
   idle.send(request_text("GET /a"));
   EXPECT_EQ(idle.fetch().status, 200);
@@ -349,7 +349,7 @@ TEST_F(HttpServer, TurnsAwayConnectionsBeyondItsLimit) {
   EXPECT_EQ(status, 200);
 }
 
-// A queue that is too short drops what a client sends first, which it sends again after a second, two, and four.
+// If the listen queue is too short, connections are dropped, and clients retry after one, two and four seconds.
 TEST_F(HttpServer, ABurstOfClientsFitsItsQueue) {
   constexpr int kClients = 200;
   server_.emplace(Limits{.connections = kClients});

@@ -72,7 +72,7 @@ TEST(File, AFailedWriteLeavesTheOldFileAlone) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
-/// The number of a process that has ended.
+/// The id of a process that has ended.
 pid_t ended_process() {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -94,7 +94,7 @@ TEST(File, WhatEndedProcessesHaveLeftOfItGoes) {
 
 TEST(File, WhatIsLockedStays) {
   TempFolder folder;
-  const auto left = folder / (".x." + std::to_string(ended_process()) + ".tmp");  // of another machine, perhaps
+  const auto left = folder / (".x." + std::to_string(ended_process()) + ".tmp");  // may be from another machine
   const Descriptor file(::open(left.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   lock_pending(file.get());
   write_file(folder / "x", "text");

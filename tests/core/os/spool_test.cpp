@@ -26,7 +26,7 @@ std::vector<std::int64_t> contents(NumberSpool<std::int64_t>& spool) {
 }
 
 TEST(Spool, GivesBackWhatWasAppendedInMemoryAndThroughAFile) {
-  const std::vector<std::int64_t> expected = ascending(400'000);  // more than a write at once
+  const std::vector<std::int64_t> expected = ascending(400'000);  // more than is written at once
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
   for (const SpoolOptions& options : {SpoolOptions{}, SpoolOptions{.folder = folder, .memory = 1000}}) {
     NumberSpool<std::int64_t> spool(options);

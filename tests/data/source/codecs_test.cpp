@@ -1,4 +1,4 @@
-// Blocks that pyarrow.compress made of one text, whole and damaged.
+// Blocks of one text, compressed by pyarrow, whole and damaged.
 #include "data/source/codecs.h"
 
 #include <gmock/gmock.h>

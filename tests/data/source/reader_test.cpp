@@ -100,7 +100,7 @@ TEST_F(Reader, CompressedCsvIsCsv) {
     EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": "1", "b": "x"})") << name;
 }
 
-// The rows that load_dataset("text") makes of the same bytes.
+// Expected rows are those of load_dataset("text") for the same bytes.
 TEST_F(Reader, APlainTextHasARowForEachLine) {
   const std::string text = "one\r\ntwo\rthree\n\n four \xe2\x80\xa8x\nlast";
   for (const std::string& name : {write("t.txt", text), write("t.txt.gz", gzip(text))}) {

@@ -67,7 +67,7 @@ TEST_F(Manifests, SeeAChangedFile) {
 TEST_F(Manifests, SeeTheirOwnDamage) {
   const std::string whole = read_text(checkpoint_ / kManifest);
   for (std::size_t at = 0; at < whole.size(); ++at) {
-    if (whole[at] == ' ' || whole[at] == '\n') continue;  // layout is not hashed
+    if (whole[at] == ' ' || whole[at] == '\n') continue;  // formatting is not hashed
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     write_file(checkpoint_ / kManifest, damaged);

@@ -7,7 +7,7 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr double kOfModel = 0.001;  // in config.json of qwen3_moe, which leaves the loss off
+constexpr double kOfModel = 0.001;  // in config.json of qwen3_moe, which does not enable the loss
 
 struct Expected {
   bool is_on;
@@ -28,7 +28,7 @@ void expect(const RouterLossRequest& request, const char* folder, const Expected
   }
 }
 
-// As SFTTrainer sets the model's config: on wherever there is a coefficient.
+// SFTTrainer enables the loss in the model's config if there is a coefficient.
 TEST(RouterLoss, IsOnInTrlsModeUnlessItsCoefficientIsZero) {
   expect({}, "qwen3_moe", {true, kOfModel});
   expect({.coefficient = 0.3}, "qwen3_moe", {true, 0.3});

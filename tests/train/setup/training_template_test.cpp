@@ -40,7 +40,7 @@ class TrainingTemplate : public ::testing::Test {
                  {"output_dir", "o"}});
     return parse_config(dump_json(more), "c.json").value;
   }
-  /// What is learned of the first row, as text.
+  /// The learned part of the first row, as text.
   std::string learned(const Config& c, Split split = Split::train) {
     std::FILE* said = std::tmpfile();
     Log log(LogLevel::info, {.people = said});
