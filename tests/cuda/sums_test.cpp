@@ -1,4 +1,4 @@
-// Sums of whole tensors on the CUDA device, with values for which every summation order gives other bits.
+// Sums of whole tensors on the CUDA device, with values for which every summation order gives different bits.
 #include "kernels/reduce.h"
 #include "tests/cuda/schedules.h"
 

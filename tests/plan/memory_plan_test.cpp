@@ -132,7 +132,7 @@ TEST(Gpus, AreFoundByTheirNames) {
   EXPECT_EQ(name("NVIDIA A100 80GB PCIe"), "A100 PCIe 80GB");
   EXPECT_EQ(name("NVIDIA H200"), "H200");
   EXPECT_EQ(name("NVIDIA H200 NVL"), "H200 NVL");
-  // These have less memory than a GPU whose name begins the same, or more.
+  // These have less or more memory than another GPU whose name begins with the same words.
   EXPECT_EQ(name("NVIDIA GeForce RTX 4060"), "RTX 4060");
   EXPECT_EQ(name("5070"), "RTX 5070");
   EXPECT_EQ(name("NVIDIA GeForce RTX 5070 Ti"), "RTX 5070 Ti");
