@@ -83,7 +83,7 @@ TEST(AnswerColumns, ComeBelowWhereTheScreenIsTooLow) {
   AnswerColumns columns({24, 10}, 2);
   columns.begin();
   columns.forget();
-  EXPECT_EQ(columns.begin(), "\n") << "where the cursor is, is not known";
+  EXPECT_EQ(columns.begin(), "\n") << "the position of the cursor is unknown";
 }
 
 TEST(AnswerColumns, CountColumnsOfCharactersAndLeaveControlsOut) {
@@ -91,9 +91,9 @@ TEST(AnswerColumns, CountColumnsOfCharactersAndLeaveControlsOut) {
   columns.begin();
   EXPECT_EQ(columns.add("\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd "),
             "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd ");
-  EXPECT_THAT(columns.add("\xe4\xbd\xa0"), StartsWith("\n")) << "two columns, and one is left";
+  EXPECT_THAT(columns.add("\xe4\xbd\xa0"), StartsWith("\n")) << "it needs two columns, but one is left";
   columns.add("\n \xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0x");
-  EXPECT_EQ(columns.add("\xe4\xbd\xa0"), "\n\xe4\xbd\xa0") << "the word would have eleven columns with it";
+  EXPECT_EQ(columns.add("\xe4\xbd\xa0"), "\n\xe4\xbd\xa0") << "with it, the word would take eleven columns";
   EXPECT_EQ(columns.add("a\x1b[2J\r\x07"
                         "b\xff"),
             "a[2Jb?");

@@ -34,7 +34,7 @@ TEST(Dialects, SayWhatTheLossOfRoutersIs) {
   EXPECT_EQ(factory.router_aux_loss_coef, 0.01);
   EXPECT_EQ(factory.router_aux_loss_mode, RouterLossMode::trainer);
   EXPECT_EQ(model("stage: sft\nmodel_name_or_path: m\nmoe_aux_loss_coef: 0").router_aux_loss_coef, std::nullopt)
-      << "0 is not given there";
+      << "0 means that no coefficient is given";
   const std::string axolotl = "base_model: m\nsequence_len: 9\nsample_packing: true\n";
   const ModelSection changed =
       model((axolotl + "model_config:\n  output_router_logits: true\n  router_aux_loss_coef: 0.02").c_str());

@@ -170,7 +170,7 @@ TEST(ConfigQuantization, TheComputeTypeDecidesWhereNothingElseDoes) {
   EXPECT_TRUE(training(R"("bfloat16")").bf16);
   EXPECT_FALSE(training(R"("float32")").bf16);
   EXPECT_TRUE(training("null").bf16) << "the default";
-  EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all GEMMs counts";
+  EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "the setting for all GEMMs counts";
   EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
   EXPECT_THAT(parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c")
                   .diagnostics.notes(),

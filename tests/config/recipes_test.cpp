@@ -47,7 +47,7 @@ TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
   EXPECT_EQ(all.completion[0]["content"], "a");
   EXPECT_EQ(dump_json(orca.messages), R"([{"role": "user", "content": "q"}])") << "a query is used only if it is named";
   const Sample plain = first("plain");
-  EXPECT_EQ(dump_json(plain.messages), R"([{"role": "user", "content": "q"}])") << "an empty name is none";
+  EXPECT_EQ(dump_json(plain.messages), R"([{"role": "user", "content": "q"}])") << "an empty name means no column";
   EXPECT_EQ(plain.template_kwargs["enable_thinking"], false);
   EXPECT_EQ(first("wiki").text, "two");
   EXPECT_EQ(first("web").text, "page");

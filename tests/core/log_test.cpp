@@ -118,7 +118,8 @@ TEST_F(HostileTexts, HaveNoLinesThatLookLikeMessages) {
 
 TEST_F(HostileTexts, OfResultLinesAreShownAsEscapesToo) {
   EXPECT_EQ(said([](Log& log) { log.result(kHostile); }).second, std::string(kHarmless) + "\n");
-  EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile) << "data, or drawn by us";
+  EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile)
+      << "data, or text that the program drew";
 }
 
 TEST_F(HostileTexts, OfWarningsAreKeptAsTheyAreShown) {

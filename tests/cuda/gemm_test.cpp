@@ -209,7 +209,7 @@ TEST_F(CudaGemm, TriesGemmsOfManyRows) {
       expect(sum, {random(c, {rows, 56}, 5), 8, 24}, what + ", columns of a wider result");
     }
   }
-  EXPECT_EQ(chosen(), 8u) << "of two types, dense or not, stored or added";
+  EXPECT_EQ(chosen(), 8u) << "one choice for each of two types, dense or not, stored or added";
 }
 
 // Large weights with 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also more than the 64 MiB for

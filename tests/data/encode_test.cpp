@@ -220,7 +220,7 @@ TEST_F(Masks, AnAnswerThatIsEmptySinceTheTemplateHasNoWordsIsAnErrorUnlessAllowe
   }
   Json off = parse_json(calls, "row");
   off["messages"][1]["weight"] = 0;
-  EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "it is not learned anyway";
+  EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "the turn is not a target anyway";
 }
 
 TEST_F(Masks, AContentThatIsANumberIsNamedWhereTheTemplateFailsAtIt) {
@@ -375,7 +375,7 @@ TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
   const std::string complaint =
       test::error_of(ErrorKind::input, [&] { build(row + row, {.skip_empty_answers = true}); });
   EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: every row has an empty answer (2 rows)"));
-  EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "behind the prompt's message 0";
+  EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "after message 0, the prompt";
   EXPECT_THAT(complaint, HasSubstr("skip_empty_answers: false"));
 }
 

@@ -69,7 +69,7 @@ TEST_F(LongRows, QuestionsGiveWayWhateverIsLearnt) {
       "ABCDEFyes.");
   const std::string two = turns({"abcdefgh", "x", "ijk", "yes"});
   EXPECT_EQ(shown(built(two, {.too_long = TooLong::keep_answers, .last_turn_only_loss = true}), 0), "ABIJK>yes.")
-      << "room goes to the last turn first";
+      << "the last turn gets room first";
   EXPECT_EQ(
       shown(built("{\"prompt\":\"abcdefghijkl\",\"completion\":\"yes\"}\n", {.too_long = TooLong::keep_answers}), 0),
       "$ABCDEyes$");

@@ -119,7 +119,7 @@ TEST_F(TokenCaches, NoDamageGoesUnseen) {
     test::error_of(ErrorKind::input, [&] { open_token_file(file, digest_of("a")); });
   }
   expect_equal(get(cache, "a", 3), rows);
-  EXPECT_EQ(built_, 2) << "a damaged file is made again";
+  EXPECT_EQ(built_, 2) << "a damaged file is written again";
 }
 
 TEST_F(TokenCaches, AnErrorLeavesNothingBehind) {
@@ -154,7 +154,7 @@ TEST_F(TokenCaches, WhatWasUsedLeastRecentlyGoes) {
   EXPECT_EQ(built_, 4);
   TokenCache none({.folder = folder_, .limit = 0});
   get(none, "e");
-  EXPECT_EQ(files().size(), 1u) << "what a run asked for stays";
+  EXPECT_EQ(files().size(), 1u) << "the rows of a current run stay";
   expect_equal(d, random_rows(5, 40));  // still mapped
 }
 

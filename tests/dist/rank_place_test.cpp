@@ -138,7 +138,7 @@ TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   for (const char* list : {"7,0", "7(x2)"}) {
     v = torchrun();
     v["RANK"] = list;
-    EXPECT_THAT(refusal(v), HasSubstr("not a number")) << "of Slurm's variables only that of ranks on a machine";
+    EXPECT_THAT(refusal(v), HasSubstr("not a number")) << "only Slurm's number of ranks on a machine has this form";
   }
 }
 

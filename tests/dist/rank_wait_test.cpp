@@ -46,7 +46,7 @@ TEST(RankWait, WhoIsBehindMayCome) {
   ahead.before = {8, 7};
   EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead, wait(3, 8, "all_reduce")}), IsEmpty());
   EXPECT_THAT(different_calls({wait(2, 6, "broadcast"), ahead}), HasSubstr("the ranks do different things"));
-  EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "it is too long ago";
+  EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "the call is too old to be compared";
   EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead}, Behind::is_stuck),
               HasSubstr("rank 5 waits in its collective 4"));
 }

@@ -74,7 +74,7 @@ TEST(BenchStep, MeasuresACaseWithoutAModel) {
   for (const char* name : {"gemm", "adapter gemms", "attention forward", "attention backward", "rope backward",
                            "other element-wise", "cross-entropy", "update"})
     EXPECT_GT(groups[name].value("ms", 0.0), 0) << name;
-  EXPECT_EQ(groups["gemm"].at("predicted_ms"), Json()) << "what is predicted is not of tiny shapes";
+  EXPECT_EQ(groups["gemm"].at("predicted_ms"), Json()) << "predictions are not for tiny shapes";
 }
 
 TEST(BenchStep, RefusesWhatItDoesNotKnow) {

@@ -93,7 +93,7 @@ class CudaRanks : public CudaRun {
 class HarnessRanks : public CudaRanks {
  protected:
   void SetUp() override {
-    if (kStandIn.empty()) GTEST_SKIP() << "only the harness has as many GPUs as one asks for";
+    if (kStandIn.empty()) GTEST_SKIP() << "only the harness has any number of GPUs";
     CudaRanks::SetUp();
   }
 };

@@ -307,7 +307,8 @@ TEST_F(HarnessRanks, OneOnEachMachineIsOneOfAll) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
   }
   EXPECT_EQ(results().at("memory"), together.at("memory"));
-  EXPECT_EQ(results().value("cuda_graphs", Json()), together.value("cuda_graphs", Json())) << "cut where others run";
+  EXPECT_EQ(results().value("cuda_graphs", Json()), together.value("cuda_graphs", Json()))
+      << "graphs are cut at the same places with other ranks";
 }
 
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {

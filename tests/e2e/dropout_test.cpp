@@ -47,13 +47,14 @@ TEST_F(DropoutMasks, DifferBetweenSteps) {
   EXPECT_GT(std::abs(all[1] / all[0] - 1), kFar) << "each step is the first micro-batch of an epoch";
   EXPECT_GT(std::abs(all[2] / all[0] - 1), kFar);
   EXPECT_GT(std::abs(all[2] / all[1] - 1), kFar);
-  for (const double norm : without) EXPECT_NEAR(norm / without[0], 1, 1e-6) << "without dropout steps are equal";
+  for (const double norm : without) EXPECT_NEAR(norm / without[0], 1, 1e-6) << "without dropout, all steps are equal";
 }
 
 TEST_F(DropoutMasks, DifferBetweenMicroBatches) {
   const double one = norms(1, 1, 0.5).at(0), two = norms(2, 2, 0.5).at(0);
-  EXPECT_GT(std::abs(two / one - 1), kFar) << "the second mask is the first";
-  EXPECT_NEAR(norms(2, 2, 0).at(0) / norms(1, 1, 0).at(0), 1, 1e-6) << "a mean of equal gradients is each of them";
+  EXPECT_GT(std::abs(two / one - 1), kFar) << "the second mask equals the first";
+  EXPECT_NEAR(norms(2, 2, 0).at(0) / norms(1, 1, 0).at(0), 1, 1e-6)
+      << "the mean of equal gradients equals each of them";
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST_F(Durability, AKillAtAnyCallThatRenamesOrRemovesLosesNothing) {
   ASSERT_GT(copies.size(), 20u);
   for (const fs::path& copy : copies) {
     expect_to_go_on(copy);
-    if (HasFailure()) FAIL() << "as it was before call " << &copy - copies.data();
+    if (HasFailure()) FAIL() << "in the state before call " << &copy - copies.data();
   }
 }
 
@@ -248,7 +248,8 @@ TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
                .folder = {}};
   for (const std::string& word : launch().argv) alone.argv.push_back(word);
   const Outcome outcome = Process(alone).wait();
-  if (outcome.out.find("mounted") == std::string::npos) GTEST_SKIP() << "no disk of its own: " << outcome.err;
+  if (outcome.out.find("mounted") == std::string::npos)
+    GTEST_SKIP() << "no separate disk could be mounted: " << outcome.err;
   EXPECT_EQ(outcome.code, 6) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
   EXPECT_THAT(outcome.err,

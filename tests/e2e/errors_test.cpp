@@ -158,7 +158,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
     const Outcome outcome = run_over(row, changes);
     EXPECT_EQ(outcome.code, 3) << kind << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("the model has no weights"));
-    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter of random weights is of no use";
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter for random weights is useless";
     EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
     changes["random_init"] = true;
     for (const char* command : {"train", "validate", "estimate", "tune"}) {
@@ -190,7 +190,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
   saved["max_steps"] = 2;
   const Outcome resumed = run_over(row, saved);
   EXPECT_THAT(resumed.err, HasSubstr("resumed from"));
-  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("random weights"))) << "they are those of the checkpoint";
+  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("random weights"))) << "the weights come from the checkpoint";
   Json asked = model;
   asked["random_init"] = true;
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));

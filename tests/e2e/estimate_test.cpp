@@ -151,7 +151,7 @@ TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
     Json own = c;
     own["zero_stage"] = stage;
     EXPECT_EQ(stages[stage].at("memory"), json(own, {"--no_data"}).at("memory")) << stage;
-    EXPECT_TRUE(stages[stage].at("update").is_null()) << "nothing is known of the connections of processors";
+    EXPECT_TRUE(stages[stage].at("update").is_null()) << "the speed of links between processors is unknown";
   }
   EXPECT_LT(stages[1].at("memory").at("optimizer"), stages[0].at("memory").at("optimizer"));
   EXPECT_THAT(estimate(c, {"--no_data"}).out, HasSubstr("memory per rank and stage: 3 ranks (1 node of 3)"));
@@ -320,11 +320,12 @@ TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   const std::string out = (folder_ / "out").string();
   const Json timeline = json(c, {"--trace", out}).at("timeline");
   EXPECT_EQ(timeline.at("ranks"), 2);
-  EXPECT_GE(timeline.at("updates"), 2) << "without the first one, and the last ones of epochs, which are shorter";
+  EXPECT_GE(timeline.at("updates"), 2)
+      << "the first update is left out, and so are the last ones of epochs, which are shorter";
   EXPECT_GT(timeline.at("measured").get<double>(), 0);
   EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
               timeline.at("measured").get<double>())
-      << "of the same order, however busy the machine is";
+      << "of the same order of magnitude, however busy the machine is";
   EXPECT_GT(timeline.at("norm").get<double>(), 0) << "sums of the loss and of squares";
   EXPECT_GT(timeline.at("computing").get<double>(), 0);
   EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, median"));

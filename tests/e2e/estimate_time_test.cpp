@@ -159,7 +159,7 @@ TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
       EXPECT_EQ(way.at("same_result").get<bool>(), way.at("costs") == "") << way;
       same = same || way.at("same_result").get<bool>();
     }
-    EXPECT_TRUE(same) << "one of them changes no result";
+    EXPECT_TRUE(same) << "at least one of them leaves the result the same";
   };
   const Outcome large = estimate(c, {"--no_data", "--gpu", "RTX 3080", "--json"});
   EXPECT_EQ(large.code, 4);
@@ -206,7 +206,7 @@ TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
   EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim=paged_adamw_8bit;");
   EXPECT_EQ(remarks({{"weight_offload", true}}), "weight_offload;");
   EXPECT_EQ(remarks({{"gradient_checkpointing", true}, {"per_device_train_batch_size", 64}}, "RTX 4090"), "")
-      << "where it is needed";
+      << "recomputation is needed here";
   EXPECT_THAT(estimate(config({{"gradient_accumulation_steps", 4}}), {"--no_data"}).out,
               HasSubstr("gradient_accumulation_steps=1 would be the same steps"));
 }
@@ -231,7 +231,8 @@ TEST_F(EstimateOf, ShowsTheRunOnAllCards) {
     own.update(card.at("changes"));
     const Json e = json(own, {"--no_data", "--gpu", name});
     const auto total = e.at("memory").at("total").get<double>();
-    EXPECT_NEAR(card.at("total").get<double>(), total, name == "T4" ? 0.005 * total : 0) << "in float16 a little more";
+    EXPECT_NEAR(card.at("total").get<double>(), total, name == "T4" ? 0.005 * total : 0)
+        << "float16 takes a little more";
     EXPECT_EQ(e.at("device_memory"), card.at("memory")) << name;
     EXPECT_NEAR(e.at("tokens_per_second").get<double>() / card.at("tokens_per_second").get<double>(), 1, 0.01) << name;
     EXPECT_EQ(e.at("limit"), card.at("limit")) << name;

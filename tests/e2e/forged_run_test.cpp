@@ -57,7 +57,7 @@ TEST_F(ForgedRun, AnInventedBestOfAStoppedRunIsRefused) {
   const Json earlier = history(state.parent_path(), "eval_loss").front()["eval_loss"];
   const std::string folder = (output() / "checkpoint-2").string();
   Outcome o = pend(earlier, folder);
-  EXPECT_EQ(o.code, 0) << "as a stop before the evaluation leaves it\n" << o.out << o.err;
+  EXPECT_EQ(o.code, 0) << "the state that a stop before the evaluation leaves\n" << o.out << o.err;
   o = pend(0.0001, folder);
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("best_metric"));
@@ -183,7 +183,7 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
   EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "and may be killed in the middle of a row";
   write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_accuracy\": 0.99}");
   const Outcome o = verify({"--steps", "0"});
-  EXPECT_EQ(o.code, 3) << "a row without an end of its line is one\n" << o.out;
+  EXPECT_EQ(o.code, 3) << "a row without a line end counts too\n" << o.out;
   EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: "));
 }
 

@@ -93,7 +93,7 @@ TEST_P(HonestRunOf, Holds) {
   const Outcome o = verify();
   EXPECT_EQ(o.code, 0) << o.out << o.err;
   EXPECT_THAT(o.out, HasSubstr(": verified"));
-  EXPECT_THAT(o.out, HasSubstr("steps ")) << "some were done again";
+  EXPECT_THAT(o.out, HasSubstr("steps ")) << "some steps were repeated";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), [](const auto& info) {
@@ -216,13 +216,13 @@ TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {
   o = verify(of_all);
   EXPECT_EQ(o.code, 0) << o.out << o.err;
   write_file(rows(), "{\"text\": \"others that lie there now\"}\n");
-  EXPECT_EQ(verify(of_all).code, 0) << "they are not asked";
+  EXPECT_EQ(verify(of_all).code, 0) << "these rows are not read";
   std::vector<std::string> again = of_all;
   again.erase(again.begin(), again.begin() + 2);
   again.insert(again.begin(), {"reproduce", output().string(), "--output", at("again").string()});
   EXPECT_THAT(qtrain_ok({.words = again}).err, HasSubstr("bit for bit"));
   change_text(at("store/older.jsonl"), "row 7 of", "row 8 of");
-  EXPECT_EQ(verify(of_all).code, 3) << "other rows there are not those of the run";
+  EXPECT_EQ(verify(of_all).code, 3) << "the rows in that place are not those of the run";
   for (const char* bad : {"model", "=x", "model=", "model=none"}) EXPECT_EQ(verify({"--moved", bad}).code, 2) << bad;
 }
 

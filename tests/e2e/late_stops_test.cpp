@@ -44,7 +44,7 @@ TEST_F(WritesAResult, IsStoppedOrDoneButNeverBoth) {
     for (const char* call : {"fsync", "rename", "renamed"})
       for (int number = 1; number < 40; ++number) {
         const auto launch = launch_stopped(words, {.call = call, .text = {}, .number = number});
-        if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+        if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
         const Outcome outcome = Process(*launch).wait();
         const bool over = outcome.code == 0;
         const std::string about = fmt::format("{} at {} {}: {}", words[0], call, number, outcome.err);
@@ -93,7 +93,7 @@ class LastStep : public Interrupted {
 
 TEST_F(LastStep, AStopBehindTheLastStepIsDoneByTheSameCommand) {
   const auto run = stopped({.call = {}, .text = "step 2/2"});
-  if (!run) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  if (!run) GTEST_SKIP() << "no library can be loaded before the sanitizer";
   EXPECT_EQ(run->code, 75);
   EXPECT_TRUE(fs::exists(at("out/checkpoint-2")));
 }
@@ -105,8 +105,8 @@ TEST_F(LastStep, IsStoppedOrDoneButNeverBoth) {
     for (int number = 1; number < 200; ++number) {
       SCOPED_TRACE(fmt::format("{} {}", call, number));
       const auto run = stopped({.call = call, .text = {}, .number = number});
-      if (!run) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-      EXPECT_FALSE(run->code == 75 && saved > 0) << "it was done before";
+      if (!run) GTEST_SKIP() << "no library can be loaded before the sanitizer";
+      EXPECT_FALSE(run->code == 75 && saved > 0) << "the command was done before the signal";
       if (run->code == 0 && !run->told_saving) break;  // no signal came
       ++(run->code == 75 ? stopped_runs : saved);
     }
@@ -121,7 +121,7 @@ TEST_F(Interrupted, TuningWritesTheFastestWhenItIsStoppedBehindItsLastTrial) {
   write_file(at("run.json"), dump_json(config));
   const auto launch = launch_stopped({"tune", at("run.json").string(), "--steps", "1", "--trials", "1"},
                                      {.call = {}, .text = " tokens/s"});
-  if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
   const Outcome outcome = Process(*launch).wait();
   EXPECT_EQ(outcome.code, 75) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("stopped: wrote the fastest config measured so far"));
@@ -134,7 +134,7 @@ TEST_F(Interrupted, BenchIsStoppedOrDoneButNeverBoth) {
     const auto launch = launch_stopped(
         {"bench", "rms_norm", "--device", "cpu", "--small", "--json", at("bench.json").string(), "--overwrite"},
         {.call = "renamed", .text = {}, .number = number});
-    if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
     const Outcome outcome = Process(*launch).wait();
     const bool over = outcome.code == 0;
     EXPECT_TRUE(over || outcome.code == 75) << outcome.err;

@@ -221,7 +221,7 @@ TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
     EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
     qtrain_ok({.words = with(writer, {at("out")})});
     write_file(folder_ / "out/model-of-another.bin", "weights");
-    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "weights of another program lie there";
+    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "the folder has weights of another program";
     for (const char* name : {"link", "out", "taken", "up", "elsewhere"}) fs::remove_all(folder_ / name);
   }
 }

@@ -107,7 +107,7 @@ TEST_F(Samples, OfARunThatWasStoppedAndGoesOnAreThereOnce) {
   first.signal(SIGTERM);
   ASSERT_EQ(first.wait().code, 75);
   const std::vector<Json> of_first = without_times(folder_ / "parts/samples.jsonl");
-  ASSERT_LT(of_first.size(), 2u * kSteps) << "it was to be stopped before its end";
+  ASSERT_LT(of_first.size(), 2u * kSteps) << "the run should have been stopped before its end";
   train_ok(folder_.path(), parts);
 
   const std::vector<Json> all = without_times(folder_ / "whole/samples.jsonl");

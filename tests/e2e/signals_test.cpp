@@ -95,7 +95,7 @@ TEST_F(Interrupted, EveryCommandEndsAtOnceAndLeavesNothing) {
              out}},
            {"importing", {"import", gguf, "--output", out, "--dtype", "bfloat16"}}}) {
     const auto launch = launch_stopped(job.words, {.call = {}, .text = job.bar});
-    if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
     const Outcome outcome = Process(*launch).wait(kAtOnce);
     EXPECT_EQ(outcome.code, 75) << job.bar << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal")) << job.bar;

@@ -56,7 +56,7 @@ TEST_F(Validate, TriesTheOutputFolder) {
   Json config = tiny_lora_run(folder_ / "taken" / "out");
   write(config);
   EXPECT_EQ(validate().code, 0);
-  EXPECT_FALSE(fs::exists(folder_ / "taken")) << "nothing is left behind";
+  EXPECT_FALSE(fs::exists(folder_ / "taken")) << "no file is left behind";
   write_file(folder_ / "taken", "a file");
   EXPECT_EQ(validate().code, 6);
   EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("taken is a file")));

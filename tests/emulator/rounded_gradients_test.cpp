@@ -140,7 +140,7 @@ TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   exchange.reduce(w.ctx, group, Sink::Mode::accumulate).wait();
   EXPECT_EQ(w.host(group.own_grads)[1], value_of(1)) << "not rounded yet";
   exchange.settle(w.ctx, group).wait();
-  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "to the rank that adds, and back";
+  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "sent to the rank that adds, and back";
   const std::vector<float> found = w.host(group.own_grads);
   for (std::int64_t i = 0; i < kElements / 2; ++i)
     ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;

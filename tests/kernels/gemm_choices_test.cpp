@@ -92,7 +92,7 @@ TEST_F(SharedChoices, OfADamagedFileAreDoneWithout) {
     EXPECT_EQ(choices().find("m1"), std::nullopt) << text;
   }
   { choices().remember("m2", kOne); }
-  EXPECT_THAT(choices().find("m2"), Optional(kOne)) << "the file is written anew";
+  EXPECT_THAT(choices().find("m2"), Optional(kOne)) << "the file is written again";
 }
 
 TEST_F(SharedChoices, AFolderThatCannotBeWrittenIsDoneWithout) {

@@ -274,7 +274,7 @@ TEST(LoraConfig, WritesTargetsInAFormThatPeftReads) {
       << "a list with all-linear in it would name a module";
   EXPECT_EQ(lora_config_json({.targets = {"lm_head", "all-linear"}})["target_modules"].size(), 8u);
   EXPECT_EQ(lora_config_json({.targets = {".*q_proj"}})["target_modules"], Json(".*q_proj"))
-      << "in a list it were a name";
+      << "in a list it is a name";
 }
 
 // tests/golden/make_goldens.py made lora_qwen3_moe with PEFT and target_modules "all-linear".

@@ -81,7 +81,7 @@ TEST(Assessment, OneThatWaitsForABusyHostIsStarved) {
   };
   EXPECT_EQ(at(50).kind, "starved");
   EXPECT_THAT(at(50).text, HasSubstr("4.0 cores"));
-  EXPECT_EQ(at(1).kind, "underused") << "nothing is seen that it waits for";
+  EXPECT_EQ(at(1).kind, "underused") << "nothing shows what it waits for";
 }
 
 TEST(Assessment, WaitingForRowsIsSeenBesideARun) {

@@ -116,7 +116,7 @@ TEST_F(FakeHost, DisksCountOnceAndDevicesNotTheirBridges) {
   put("proc/net/dev", dev);
   EXPECT_EQ(at(0).disk_read, 5120u);
   EXPECT_EQ(at(0).disk_written, 10240u);
-  EXPECT_EQ(at(0).network_in, 200u) << "nothing but those of a container";
+  EXPECT_EQ(at(0).network_in, 200u) << "only interfaces of a container";
   fs::create_directories(folder_ / "sys/class/net/eth0/device");
   EXPECT_EQ(at(0).network_in, 100u);
   EXPECT_EQ(at(0).network_out, 50u);

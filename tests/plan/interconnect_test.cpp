@@ -139,7 +139,7 @@ TEST(Interconnect, FollowsTheCard) {
   for (const char* card : {"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"})
     EXPECT_NEAR(of(card).inside.bandwidth, 240e9, 1) << card;
   EXPECT_NEAR(of("A100").between.bandwidth, 24e9, 1);
-  EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "a card of 100 Gb/s for all";
+  EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "all GPUs share one network card of 100 Gb/s";
   EXPECT_NEAR(of("L40S", 200).between.bandwidth, 24e9, 1);
 }
 

@@ -49,7 +49,7 @@ TEST_F(Planned, TakesTheFastestPolicyThatFits) {
   EXPECT_EQ(fastest_policy(run(bytes("none") - 1)).name(), "selective");
   EXPECT_EQ(fastest_policy(run(bytes("block"))).name(), "block");
   EXPECT_EQ(fastest_policy(run(bytes("block") - 1)).name(), "blocks:2");
-  EXPECT_EQ(fastest_policy(run(1)).name(), "blocks:4") << "the smallest, where none fits";
+  EXPECT_EQ(fastest_policy(run(1)).name(), "blocks:4") << "if none fits, the one with the least memory";
 }
 
 TEST_F(Planned, AutoPlansWhatItChose) {
@@ -73,7 +73,7 @@ TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
   EXPECT_EQ(settled(0, Pages::where_needed), std::pair(std::string("none"), Placement::device));
   EXPECT_EQ(settled(least, Pages::where_needed), std::pair(std::string("blocks:4"), Placement::device));
   EXPECT_EQ(settled(least - 1, Pages::where_needed).second, Placement::pinned);
-  EXPECT_NE(settled(least - 1, Pages::where_needed).first, "blocks:4") << "the room that it leaves is used";
+  EXPECT_NE(settled(least - 1, Pages::where_needed).first, "blocks:4") << "the freed memory is used";
   EXPECT_EQ(settled(least - 1, Pages::never), std::pair(std::string("blocks:4"), Placement::device));
 }
 

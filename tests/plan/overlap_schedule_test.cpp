@@ -119,7 +119,7 @@ TEST(OverlapSchedule, ReplicasTakeTheValuesOfTheFirst) {
   const StepCosts c = costs(2, {.forward = 1, .backward = 2}, {.replicate = 5});
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
     EXPECT_DOUBLE_EQ(simulate_step({.stage = stage, .replicates = true}, c).seconds, 2 * 3 + 3 * 5);
-  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "replicate"), 0) << "where all have the same";
+  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "replicate"), 0) << "all ranks have the same values";
 }
 
 // The slower rank keeps the other one waiting, here after each block.
@@ -131,7 +131,7 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const std::vector<StepCosts> ranks{fast, slow};
   const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients}, ranks);
   EXPECT_DOUBLE_EQ(step.seconds, 1 + 4 + 2 + 2 + 2);
-  EXPECT_DOUBLE_EQ(step.waiting(), 9) << "of the fast one";
+  EXPECT_DOUBLE_EQ(step.waiting(), 9) << "waiting time of the fast rank";
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 

@@ -96,9 +96,9 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(c.embedding, 0.002, 1e-9);
   EXPECT_NEAR(c.head, 0.005, 1e-9);
   EXPECT_NEAR(c.embedding_grad, 0.002, 1e-9);
-  EXPECT_NEAR(c.update, 0.011, 1e-9) << "without the exchange in it";
+  EXPECT_NEAR(c.update, 0.011, 1e-9) << "the exchange inside it is left out";
   EXPECT_NEAR(trace.costs(exchanges(), {.stage = ZeroStage::optimizer}, {0, 0}).update, 0.006, 1e-9)
-      << "nor what it waited for in it";
+      << "and so is the waiting inside it";
   EXPECT_NEAR(c.norm, 0.002, 1e-9);
   EXPECT_NEAR(c.units.at(1).gather, 0.009, 1e-9);
   EXPECT_NEAR(c.units.at(1).reduce, 0.008, 1e-9) << "without waiting for the other rank";
@@ -107,8 +107,9 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   const TracedRun run = traced_run(trace, exchanges(), {.stage = ZeroStage::optimizer});
   EXPECT_EQ(run.updates, 3);
   EXPECT_NEAR(run.measured, 0.1, 1e-9);
-  EXPECT_NEAR(run.predicted, 0.008 + 0.044 + 0.008 + 0.002 + 0.011 + 0.009, 1e-9) << "without what nobody does";
-  EXPECT_NEAR(run.waiting, 0.019 + 0.005, 1e-9) << "for the other one's update too";
+  EXPECT_NEAR(run.predicted, 0.008 + 0.044 + 0.008 + 0.002 + 0.011 + 0.009, 1e-9)
+      << "work that no rank does is left out";
+  EXPECT_NEAR(run.waiting, 0.019 + 0.005, 1e-9) << "it also waits for the other rank's update";
 }
 
 // Sums after each micro-batch are counted exactly once.

@@ -62,7 +62,8 @@ TEST(EventFiles, TakeBackWhatIsLoggedAnew) {
   const std::string step = "1008", start = session.substr(step.size());
   ASSERT_THAT(session, ::testing::StartsWith(step));
   EXPECT_THAT(only_file_of(folder / "resumed"), HasSubstr(step + start));
-  EXPECT_THAT(only_file_of(folder / "new"), HasSubstr("1000" + start)) << "all that an earlier attempt left";
+  EXPECT_THAT(only_file_of(folder / "new"), HasSubstr("1000" + start))
+      << "everything from an earlier attempt is purged";
 }
 
 }  // namespace

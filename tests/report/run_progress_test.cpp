@@ -15,7 +15,7 @@ TEST(RunProgress, TheLossIsTheMeanSinceTheLastRow) {
   state.begin_row();
   state.add_loss(0.5);
   EXPECT_EQ(state.mean_loss(), 0.5);
-  EXPECT_EQ(state.loss_total, 6.5) << "of all steps, for train_loss";
+  EXPECT_EQ(state.loss_total, 6.5) << "the sum over all steps, for train_loss";
   state.add_loss(std::nan(""));
   EXPECT_EQ(state.mean_loss(), 0.5) << "steps that are not finite do not count";
   EXPECT_EQ(state.loss_steps, 4);

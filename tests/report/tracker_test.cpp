@@ -75,7 +75,7 @@ TEST(WandbRun, IsALogOfRecords) {
     EXPECT_THAT(records[1], HasSubstr(part));
   for (const std::string part : {"train/loss", "1.5", "train/global_step", "_step", "_runtime"})
     EXPECT_THAT(records[5], HasSubstr(part));
-  EXPECT_THAT(records[5], Not(HasSubstr("eval"))) << "a loss that is not finite is none";
+  EXPECT_THAT(records[5], Not(HasSubstr("eval"))) << "a loss that is not finite is left out";
 }
 
 TEST(WandbRun, HasTheSumsOfZlib) {

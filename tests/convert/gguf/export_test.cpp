@@ -198,9 +198,9 @@ TEST_F(GgufExport, FilesDecideWhetherTheHeadIsTheEmbedding) {
   const std::string untied = bytes_with(false, {{embedding, table}, own}),
                     tied = bytes_with(true, {{embedding, table}});
   EXPECT_FALSE(untied == tied);
-  EXPECT_TRUE(bytes_with(true, {{embedding, table}, own}) == untied) << "a head of its own";
+  EXPECT_TRUE(bytes_with(true, {{embedding, table}, own}) == untied) << "a separate head";
   EXPECT_TRUE(bytes_with(true, {{embedding, table}, {head, table}}) == tied) << "the embedding twice";
-  EXPECT_TRUE(bytes_with(true, {{head, table}}) == tied) << "the head stands for both";
+  EXPECT_TRUE(bytes_with(true, {{head, table}}) == tied) << "the head is used for both";
 }
 
 // A single number counts as a list of one; null defers to config.json. Tokens that do not fit are reported.

@@ -109,7 +109,7 @@ std::vector<Bad> bad_headers() {
       {"a host with a user", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400},
       {"hosts in one header", "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400},
       {"an empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400},
-      {"a port that is none", "GET / HTTP/1.1\r\nHost: a:80x\r\n\r\n", 400},
+      {"a port that is not a number", "GET / HTTP/1.1\r\nHost: a:80x\r\n\r\n", 400},
       {"an address that is not closed", "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400},
       {"two origins", with("Origin: http://a\r\nOrigin: http://b"), 400},
       {"two tokens", with("Authorization: Bearer a\r\nAuthorization: Bearer b"), 400},
@@ -180,7 +180,7 @@ std::vector<Bad> bad_chunks() {
     all.push_back({name, "POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + body, status});
   };
   add("no size", "\r\nabc\r\n0\r\n\r\n");
-  add("a size that is none", "xyz\r\nabc\r\n0\r\n\r\n");
+  add("a size that is not a number", "xyz\r\nabc\r\n0\r\n\r\n");
   add("a size with a sign", "+3\r\nabc\r\n0\r\n\r\n");
   add("a negative size", "-3\r\nabc\r\n0\r\n\r\n");
   add("a size with a prefix", "0x3\r\nabc\r\n0\r\n\r\n");
@@ -196,7 +196,7 @@ std::vector<Bad> bad_chunks() {
   add("a size beyond numbers", "fffffffffffffffff\r\nabc\r\n0\r\n\r\n");
   add("a large chunk", "fffffff\r\nabc", 413);
   add("large chunks", "800000\r\n" + std::string(0x800000, 'x') + "\r\n1\r\nx", 413);
-  add("a trailer that is none", "0\r\nX y\r\n\r\n");
+  add("a trailer without a colon", "0\r\nX y\r\n\r\n");
   add("a trailer of two lines", "0\r\nX: y\r\n z\r\n\r\n");
   add("a trailer whose first line is empty", "0\r\nX:\r\n\tz\r\n\r\n");
   add("a trailer whose second line is empty", "0\r\nX: y\r\n \r\n\r\n");

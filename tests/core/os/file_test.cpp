@@ -89,7 +89,7 @@ TEST(File, WhatEndedProcessesHaveLeftOfItGoes) {
     std::ofstream(folder / name) << "left";
   write_file(folder / "x", "text");
   EXPECT_FALSE(std::filesystem::exists(folder / (".x." + gone + ".tmp")));
-  EXPECT_EQ(entries(folder.path()), 6u) << "of a process that runs, of another file, of another form";
+  EXPECT_EQ(entries(folder.path()), 6u) << "left: those of a running process, of another file, and with other names";
 }
 
 TEST(File, WhatIsLockedStays) {

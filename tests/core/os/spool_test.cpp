@@ -34,7 +34,7 @@ TEST(Spool, GivesBackWhatWasAppendedInMemoryAndThroughAFile) {
     EXPECT_EQ(spool.size(), 400'000);
     EXPECT_EQ(contents(spool), expected);
     spool.release();
-    EXPECT_EQ(contents(spool), expected) << "what was given back is read again";
+    EXPECT_EQ(contents(spool), expected) << "released pages are read again";
     NumberSpool<std::int64_t> moved(std::move(spool));
     EXPECT_EQ(contents(moved), expected);
     moved.clear();

@@ -87,7 +87,7 @@ TEST_F(Reader, CompressedFilesReadAsTheirContents) {
   const std::string text = "{\"a\":1}\n{\"a\":2}\n";
   for (const std::string& packed : {gzip(text), zstd(text)}) {
     EXPECT_EQ(rows(packed).size(), 2);
-    EXPECT_EQ(rows(packed + packed).size(), 4) << "members one behind the other";
+    EXPECT_EQ(rows(packed + packed).size(), 4) << "consecutive members";
     for (std::size_t cut = 5; cut < packed.size(); cut += 3)
       EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows(packed.substr(0, packed.size() - cut + 4)); }),
                   HasSubstr("damaged compressed file"));

@@ -143,7 +143,7 @@ TEST_F(StockTemplates, NeedTheLastTurnAloneWhereItAloneIsLearned) {
       return parts.size() < 2 ? Json() : parts[1];
     };
     EXPECT_EQ(learned({.last_turn_only_loss = true}, row), last);
-    EXPECT_EQ(learned({.assistant_only_loss = true}, with_history), last) << "of a prompt nothing is learned";
+    EXPECT_EQ(learned({.assistant_only_loss = true}, with_history), last) << "a prompt has no targets";
     EXPECT_EQ(RowEncoder({.assistant_only_loss = true}, tools).encode(row).lacks, EncodedRow::Lack::place) << family;
   }
 }

@@ -66,7 +66,7 @@ TEST(Unprinted, PartsOfWhichNothingIsWrittenAreNamed) {
   EXPECT_THAT(left_out(kFirstCall, talk({{"content", ""}, {"tool_calls", {f, f}}})),
               ElementsAre("the tool_calls of message 1"));
   EXPECT_THAT(left_out(kNoTools, talk({{"content", "a"}}, Json::array({f}))), IsEmpty())
-      << "the template says so itself";
+      << "the template itself reports it";
 }
 
 }  // namespace

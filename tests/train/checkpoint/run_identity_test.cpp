@@ -209,12 +209,12 @@ TEST(RunIdentity, OtherFilesAreRefusedByName) {
   const auto refused = [&](const std::string& path, const char* hash, std::uint64_t rows) {
     return changes(path, hash, rows).refused;
   };
-  EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "its values are compared";
-  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it makes the same rows";
+  EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "config.json is compared by its values";
+  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it gives the same rows";
   EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("a different tokenizer.json"))
       << "but it is saved with the model";
   EXPECT_THAT(refused(kModel + "/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
-  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "it is not read";
+  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "the file is not read";
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("a different tokenizer.json")));
   EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
   OneRun without;

@@ -67,7 +67,7 @@ TEST_F(PreparedData, FilesThatChangeWhileTheyAreReadAreRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { DataPreparation(c, pool_, log).rows(Split::train); }),
               HasSubstr("changed while they were being read"));
   Log silent(LogLevel::silent);
-  EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "nothing of it is kept";
+  EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "no part of the changed rows is kept";
 }
 
 TEST_F(PreparedData, ADefaultCacheThatDoesNotWorkIsDoneWithout) {
@@ -173,7 +173,7 @@ TEST_F(TokenCacheKey, HoldsEveryKeyThatSaysHowRowsAreMade) {
   expect_new(Json::object());
   const Json keys = rows_json({});
   for (const auto& [key, ignored] : keys.items())
-    ASSERT_TRUE(kOtherValues.contains(key)) << "no other value of " << key;
+    ASSERT_TRUE(kOtherValues.contains(key)) << "the test has no other value of " << key;
   for (const auto& [key, values] : kOtherValues.items()) {
     EXPECT_TRUE(keys.contains(key)) << key;
     Json more = values;

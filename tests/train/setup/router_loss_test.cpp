@@ -21,7 +21,7 @@ void expect(const RouterLossRequest& request, const char* folder, const Expected
   EXPECT_EQ(model.is_balanced(), expected.is_on);
   EXPECT_EQ(model.experts->balance_coefficient, expected.coefficient);
   if (request.mode == RouterLossMode::trainer && !request.coefficient && !request.is_on) {
-    EXPECT_EQ(model.json, before) << "what is saved is the model's own config.json";
+    EXPECT_EQ(model.json, before) << "the model's own config.json is saved";
   } else {
     EXPECT_EQ(model.json["output_router_logits"], expected.is_on);
     EXPECT_EQ(model.json["router_aux_loss_coef"], expected.coefficient);

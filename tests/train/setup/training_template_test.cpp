@@ -152,7 +152,7 @@ TEST_F(TrainingTemplate, ThatLeavesTheEndOfTurnsOutIsToldOnce) {
   };
   EXPECT_EQ(said(tagged("", "<|im_end|>"), "assistant_only_loss"), 1);
   EXPECT_EQ(said(tagged(" + '<|im_end|>'", ""), "assistant_only_loss"), 0);
-  EXPECT_EQ(said(tagged("", "<|im_end|>"), "last_turn_only_loss"), 0) << "not asked for by TRL";
+  EXPECT_EQ(said(tagged("", "<|im_end|>"), "last_turn_only_loss"), 0) << "TRL does not have this key";
 }
 
 TEST_F(TrainingTemplate, IsMissedWherePromptAndCompletionAreTexts) {
