@@ -348,7 +348,7 @@ TEST(DataSeed, OrdersTheRowsAndNothingElse) {
   };
   const auto usual = losses({{"seed", 42}}), other = losses({{"seed", 42}, {"data_seed", 7}});
   EXPECT_NE(other, usual);
-  EXPECT_EQ(losses({{"seed", 7}}), other) << "the seed of the order, where there is no other";
+  EXPECT_EQ(losses({{"seed", 7}}), other) << "data_seed is the seed if it is not given";
   EXPECT_EQ(losses({{"seed", 7}, {"data_seed", 42}}), usual);
 }
 

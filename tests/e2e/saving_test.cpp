@@ -326,7 +326,7 @@ TEST(Saving, TrainerStateCountsWholeStepsAndEpochs) {
   EXPECT_EQ(state.at("num_train_epochs").dump(), "2");
   EXPECT_EQ(state.at("logging_steps").dump(), "2");
   EXPECT_EQ(state.at("save_steps").dump(), "3");
-  EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default where eval_strategy is not steps";
+  EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default if eval_strategy is not steps";
 }
 
 TEST(Saving, EvaluationWaitsForEvalDelayInTheUnitOfItsStrategy) {

@@ -41,7 +41,7 @@ TEST_F(Verify, OnlyHashesWithoutSteps) {
 
 TEST_F(Verify, TheStepsThatLeadToTheResultAreAmongThem) {
   const Json found = parse_json(verify({"--steps", "1", "--json"}).out, "stdout");
-  ASSERT_EQ(found["redone"].size(), 2u) << "and one that was chosen";
+  ASSERT_EQ(found["redone"].size(), 2u) << "those that lead to the result, and a stretch that was chosen";
   EXPECT_EQ(found["redone"][0], Json({{"first", 3}, {"last", 4}}));
 }
 
@@ -112,7 +112,7 @@ TEST_F(Verify, AStatementNamesTheProgramOfTheRun) {
   const Json details = statement()["predicate"]["runDetails"];
   by = details["builder"]["builderDependencies"][0];
   EXPECT_EQ(by["digest"]["sha256"], other);
-  EXPECT_EQ(by["annotations"]["qtrain_isProgramOfVerification"], false) << "so nothing says that it is true";
+  EXPECT_EQ(by["annotations"]["qtrain_isProgramOfVerification"], false) << "so its hash is only claimed";
   EXPECT_EQ(details["byproducts"][0]["digest"]["sha256"], own);
 }
 

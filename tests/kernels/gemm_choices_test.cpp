@@ -78,7 +78,7 @@ TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
     GemmChoices earlier = choices();
     earlier.remember("m1", kOne);
     earlier.share();
-    EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run stays with its own";
+    EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run keeps its own choice";
   }
   EXPECT_THAT(choices().find("m1"), Optional(kOne));
 }

@@ -145,7 +145,7 @@ TEST(LoraConfig, PatternsMatchAsInPeft) {
   EXPECT_EQ(lora.rank_of(q), 16) << "the first pattern that matches";
   EXPECT_EQ(lora.rank_of("model.layers.0.self_attn.q_proj"), 2);
   EXPECT_EQ(lora.rank_of("model.layers.11.self_attn.q_proj"), 2) << "a name begins after a dot";
-  EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "to the end of the name";
+  EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "a pattern matches to the end of the name";
   EXPECT_EQ(lora.scale_of(q), 2.0) << "32 / 16";
   EXPECT_EQ(lora.scale_of("model.layers.0.mlp.up_proj"), 2.0) << "8 / 4";
   const Json again = lora_config_json(lora);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/peers/gpu_step.py with stand-ins for qtrain and for nvidia-smi, which reports a card; and its table of cases, which
-`qtrain bench step` reads too.
+"""bench/peers/gpu_step.py with stand-ins for qtrain and for nvidia-smi, which reports a card; and its table of cases,
+which `qtrain bench step` reads too.
 
     python3 tests/scripts/gpu_step_test.py"""
 
