@@ -55,7 +55,7 @@ class Mutant:
         """The position at which the original text begins."""
         begin = 0
         if self.kind == "expression" and re.match(r"(if|for|while|return)\b|.*;$", self.original.strip(), re.DOTALL):
-            raise ValueError(f"{self.place}: what is no expression wants \"kind: statement\" or \"kind: build\"")
+            raise ValueError(f"{self.place}: not an expression, so it needs \"kind: statement\" or \"kind: build\"")
         if self.after:
             if text.count(self.after) != 1:
                 raise ValueError(f"{self.place}: {self.file} has the text of `after` {text.count(self.after)} times")

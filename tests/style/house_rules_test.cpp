@@ -79,7 +79,8 @@ std::vector<Rule> text_rules() {
       {.name = "plain English",
        .pattern = halves("is anot", "her one") + "|" + halves("held aga", "inst") + "|" +
                   halves("what it beg", "ins with") + "|" + halves("need not ", "be here") + "|" +
-                  halves("again lea", "ves") + "|" + halves("\"(\\\\n)?the", "re: ")},
+                  halves("again lea", "ves") + "|" + halves("\"(\\\\n)?the", "re: ") + "|" + halves("what is n", "o ") +
+                  "|" + halves("comes to the res", "ult") + "|" + halves("goes on beh", "ind")},
       {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$", .allowed_files = {"Makefile.docs"}},
   };
 }
@@ -269,7 +270,8 @@ TEST(HouseRules, CommentsAndMessagesThatAreNoEnglishAreFound) {
   for (const std::string& text :
        {halves("int a;  // O", "f the device"), halves("/// O", "f the device."), halves("  int a;  ///< O", "f it"),
         halves("its SHA-256 is anot", "her one"), halves("fail(\"the", "re: a file\")"),
-        halves("text += \"\\nthe", "re: {}\""), halves("Ctrl-C again lea", "ves")})
+        halves("text += \"\\nthe", "re: {}\""), halves("Ctrl-C again lea", "ves"),
+        halves("what is n", "o file is left out"), halves("the line goes on beh", "ind it")})
     EXPECT_EQ(of(text).size(), 1u) << text;
   EXPECT_THAT(of("/// Bytes of device memory. Of two equal ones, the first.\nf(\"is it there: {}\");\n"), IsEmpty());
 }
