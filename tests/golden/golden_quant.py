@@ -46,7 +46,7 @@ def load(folder, config, precision):
     adapter = folder / config["adapter_name_or_path"]
     if precision == "f32":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval it packs weights anew
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval mode it packs weights again
     model = dequantized(model)
     gr.widen(model)
     model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)

@@ -4,7 +4,7 @@
 Needs tokenizers, transformers and sentencepiece; run it from anywhere:
     python tests/text/make_tokenizer_goldens.py            # writes the files
     python tests/text/make_tokenizer_goldens.py --check    # compares with the files that are there
-    python tests/text/make_tokenizer_goldens.py --train    # trains the tokenizers of the cases anew
+    python tests/text/make_tokenizer_goldens.py --train    # trains the tokenizers of the cases again
 
 Training breaks ties at random, so that without --train the tokenizers of the files that are there stay.
 """
