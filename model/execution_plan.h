@@ -17,7 +17,7 @@ struct ExecutionChoice {
   KeepCopies operand_copies = KeepCopies::no;  ///< of float32 weights in the 16-bit type of GEMMs
 };
 
-/// The parts of a model that a plan is made for. They must outlive it.
+/// The parts of a model that a plan is made for. They must outlive the plan.
 struct ModelParts {
   Device device;
   const TransformerOptions& options;

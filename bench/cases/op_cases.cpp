@@ -186,7 +186,7 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
 void add_attentions(std::vector<Case>& cases, const Sizes& s) {
   for (const Heads& n : {Heads{16, 8, 64}, Heads{16, 8, 128}}) {
     for (const std::int64_t length : s.lengths) add_attention(cases, s, n, {length});
-    // The same number of tokens, packed as documents of a half, a quarter, an eighth, a sixteenth and the rest.
+    // The same number of tokens, packed as documents of half, a quarter, an eighth, a sixteenth of them, and the rest.
     const std::int64_t all = s.lengths.back(), part = all / 16;
     add_attention(cases, s, n, {all / 2, all / 4, all / 8, part, all - all / 2 - all / 4 - all / 8 - part});
   }

@@ -43,7 +43,7 @@ TEST(Timeline, HoldsWhatEachThreadDidWhen) {
   EXPECT_THAT(spans, ElementsAre("other: block 3", "main \"lane\": inner", "main \"lane\": outer"));
   EXPECT_LE(times["outer"].first, times["inner"].first);
   EXPECT_GE(times["outer"].second, times["inner"].second);
-  EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that ranks can be laid beside each other
+  EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that the timelines of ranks can be compared
 }
 
 TEST(Timeline, CountsWhatItHasNoRoomFor) {

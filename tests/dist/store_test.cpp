@@ -62,7 +62,7 @@ TEST_F(Stores, OthersAreServedWhileOneWaits) {
   EXPECT_THAT(found, Optional(std::string("2")));
 }
 
-// A rank is no stranger, and still gets no more than there is room for.
+// Ranks are trusted, but the store still limits what it accepts from them.
 TEST_F(Stores, AreBounded) {
   Store a(meeting(), kLong);
   EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set(std::string(kMaxStoreKey + 1, 'k'), ""); }),
@@ -76,7 +76,7 @@ TEST_F(Stores, AreBounded) {
   EXPECT_THAT(Store(meeting(), kLong).get("attempt", kNoTime), Optional(std::string("0")));
 }
 
-// Who asks why the run ends waits for answers of ranks that are gone.
+// The rank that determines why the run ends waits for answers from ranks that are gone.
 TEST(Store, StaysUntilOthersHaveAsked) {
   std::optional<StoreServer> server(test::free_meeting());
   Store store(test::meeting_at(server->port()), kLong);
@@ -104,7 +104,7 @@ TEST(Store, SaysWhereNobodyAnswers) {
   EXPECT_THAT(refused(), HasSubstr(fmt::format("nothing answers at {} (Connection refused)", there.at.text())));
 }
 
-// At once, and again and again.
+// The reason is logged immediately, while the process keeps trying.
 TEST(Store, TellsOfANameWithoutAnAddress) {
   std::vector<std::string> said;
   const Meeting nowhere{.at = {.host = "no.such.host.invalid", .port = 1},
@@ -117,7 +117,7 @@ TEST(Store, TellsOfANameWithoutAnAddress) {
   EXPECT_THAT(said[0], HasSubstr("retrying for 2 s more to reach rank 0"));
 }
 
-/// What another service says to whoever connects; it hears nothing.
+/// Another service sends a banner to every client and reads nothing.
 TEST(Store, TellsAnotherService) {
   for (const char* banner : {"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"}) {
     Listener service({.host = "127.0.0.1"});
@@ -160,7 +160,7 @@ TEST(Store, TellsAnotherSecret) {
   EXPECT_THAT(said[0], HasSubstr("it does not know the secret of this run"));
 }
 
-// A rank listens at the addresses of its name alone; of IPv6 too.
+// A rank listens only at the addresses of its host name, which may be IPv6.
 TEST(Store, IsWhereItsAddressIs) {
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
     const StoreServer server({.at = {.host = host}, .secret = test::rank_secret()});
@@ -178,7 +178,7 @@ TEST(Store, IsWhereItsAddressIs) {
   EXPECT_EQ((Endpoint{.host = "[::1]", .port = 5}.text()), "[::1]:5");
 }
 
-// A launcher that starts its ranks again sooner than the one with the store.
+// One launcher restarts its ranks earlier than the launcher whose rank has the store.
 TEST(Store, WaitsForTheServerOfItsAttempt) {
   Meeting meeting = test::free_meeting();
   meeting.attempt = 1;

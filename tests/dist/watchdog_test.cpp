@@ -68,7 +68,7 @@ TEST_F(Watchdogs, WaitsInDifferentCallsAreGivenUp) {
   EXPECT_THAT(one->ask_all(store).verdict, HasSubstr("rank 1 waits in collective 2, barrier"));
 }
 
-// Whoever looks after queued calls has a lock of its own, which a wait that is given up waits for.
+// While a wait is given up, the callback may wait for another thread that waits on a device.
 TEST_F(Watchdogs, DevicesMayWaitWhileAWaitIsGivenUp) {
   std::promise<bool> told;
   std::future<void> device;
@@ -85,7 +85,7 @@ TEST_F(Watchdogs, DevicesMayWaitWhileAWaitIsGivenUp) {
 TEST_F(Watchdogs, WaitsForOneThatComputesAreNot) {
   const auto zero = of_rank(0), one = of_rank(1);
   zero->enter(wait(1), [this] { given_up_ = true; });
-  set_stop_requested(true);  // which it will see after its step
+  set_stop_requested(true);  // it would notice this after its step
   EXPECT_FALSE(comes(given_up_, milliseconds(2000)));
 }
 

@@ -1,4 +1,4 @@
-// What is changed in a run after it was done: each change is found and named.
+// Every modification of a finished run is found and named.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -44,7 +44,7 @@ void remove(const fs::path& file) {
   fs::remove(file);
 }
 
-/// The tamperings that apply to every state, of full runs and of adapters.
+/// The modifications that apply to every state, of full runs and of adapters.
 std::vector<Tampering> of_each(const std::string& folder) {
   const std::string about = folder.empty() ? "Result" : "Checkpoint";
   return {{about + "Weights", folder, "model.safetensors", flip_last_bit},
@@ -146,7 +146,7 @@ TEST_F(TamperedRun, GarbageInThePlaceOfWeightsIsRefused) {
   }
 }
 
-// A file that was sealed beside the others, or taken from them.
+// A file is added to the sealed ones, or removed.
 TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   train_ok(folder_.path(), config());
   Json manifest = read_json(output() / "manifest.json");
@@ -168,7 +168,7 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing from the sealed files"));
 }
 
-// The result is done again whichever other steps are chosen, so nothing is attested that was not.
+// The result is always recomputed, whichever other steps are chosen, so nothing is attested without that.
 TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   train_ok(folder_.path(), config());
   change_text(output() / "tokenizer_config.json", "{", "{ ");
@@ -183,7 +183,7 @@ TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
-// The result comes first; it is changed while the steps before it are done.
+// The result is compared first; then it is changed while earlier steps are repeated.
 TEST_F(TamperedRun, AStatementIsAboutTheFilesThatWereCompared) {
   train_ok(folder_.path(), config());
   const std::string honest = sha256_of_file(output() / "model.safetensors");
@@ -214,7 +214,7 @@ TEST_F(TamperedRun, AStatementIsAboutTheFilesThatWereCompared) {
   EXPECT_EQ(verify().code, 3);
 }
 
-// Everything that could say otherwise is made anew: only doing the steps again shows it.
+// Everything that could contradict the change is regenerated, so only repeating the steps reveals it.
 TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -227,7 +227,7 @@ TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
-// A statement names these, so that none may be left out and none invented.
+// A statement lists these, so none may be omitted and none invented.
 TEST_F(TamperedRun, WhatItWasMadeOfIsNotLeftOut) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -271,7 +271,7 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 in the former and 8 in the latter"));
 }
 
-// A fault of the run, not of how this command was called.
+// The fault is in the run, not in how this command was called.
 TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";

@@ -1,4 +1,4 @@
-// What is said of a config that would run, but not as its writer thinks.
+// Advice on configs that would run, but probably not as intended.
 #include "report/advice.h"
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST(ModelAdvice, ALearningRateFarFromWhatLoraWants) {
     EXPECT_THAT(said(fine), IsEmpty()) << fine;
 }
 
-/// Advice on 1,000 rows of 1 to 100 tokens.
+/// The advice on 1,000 rows of 1 to 100 tokens.
 std::vector<std::string> advice_on(const char* json) {
   const ResolvedConfig config = parse_config(json, "c.json");
   DatasetStatistics rows;
@@ -148,7 +148,7 @@ TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
   }
 }
 
-TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
+TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates per epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
               ElementsAre("max_steps=500 trains for 4.00 epochs on these rows; num_train_epochs=2 has no effect"));
@@ -161,7 +161,7 @@ TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("a checkpoint is saved only at the end")));
   EXPECT_THAT(said(R"("eval_strategy": "steps", "eval_steps": 400, "eval_split": 0.1)"),
               ElementsAre(HasSubstr("it is evaluated only at the end")));
-  EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults larger than the run are nobody's mistake
+  EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults that exceed the run are not the user's mistake
 }
 
 }  // namespace
