@@ -383,7 +383,7 @@ void backward(Ctx& ctx, const RopeGrad& a) {
     const BackwardHeads<T>& h = args.of[i] = heads_of<T>(heads, args.angles);
     if (packable<T>(args.angles.half, h.dx.data, h.dy, h.x, h.weight) == Packs::no) packs = Packs::no;
   }
-  const bool norm = a.q.weight, sums = norm && divide_sums(ctx, a, args);
+  const bool norm{a.q.weight}, sums = norm && divide_sums(ctx, a, args);
   const Grid grid = grid_of(args.of[0].division, args.of[1].division, sums ? sizeof(GroupSums) : 0);
   dispatch_packs<T>(packs, [&]<int N>() {
     if (!norm)

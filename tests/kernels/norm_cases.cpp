@@ -115,7 +115,7 @@ OpCase rope_case(const RopeSizes& n) {
   if (n.norm && keys) inputs.push_back({"k_norm", {n.D}, Storage::arithmetic});
   const Shape all{n.queries().numel() + n.keys().numel()};
   return {.name = (n.norm ? "normed_rope" + offset_name(n.offset) : "rope") + shape_name(n.queries()) +
-                  (keys ? "+" + std::to_string(n.Hk) : ""),
+                  (keys ? "_keys" + std::to_string(n.Hk) : ""),
           .inputs = inputs,
           .forward =
               [=](Ctx& ctx, DType d, Arrays& in) {
