@@ -6,9 +6,9 @@
 
 #include "core/half.h"
 #include "emulator/device.h"
-#include "kernels/cuda/native/gemm_runner.h"
 #include "kernels/gemm_choices.h"
 #include "kernels/gemm_key.h"
+#include "kernels/gemm_library.h"
 #include "kernels/gemm_workspaces.h"
 
 /// GEMMs run on the CPU backend, unless the settings ask for the code that runs on a GPU (gemm=library): the harness

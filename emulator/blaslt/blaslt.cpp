@@ -1,10 +1,13 @@
-// Implements the functions of libcublasLt.so that kernels/cuda/native/blaslt.h lists on the emulated device.
-#include <cstdio>
+// Implements the functions of libcublasLt.so that kernels/cuda/native/blaslt.h lists on the emulated device. A callback
+// set with cublasLtLoggerSetCallback is told why a call is refused.
+#include <atomic>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "emulator/blaslt/multiply.h"
 #include "emulator/foreign.h"
@@ -22,30 +25,33 @@ class Objects {
   }
   T* add(const T& value) {
     const std::lock_guard lock(mutex_);
-    return *all_.insert(new T(value)).first;
+    auto object = std::make_unique<T>(value);
+    T* address = object.get();
+    all_.emplace(address, std::move(object));
+    return address;
   }
   T* find(const void* object) {
     const std::lock_guard lock(mutex_);
-    const auto it = all_.find(static_cast<T*>(const_cast<void*>(object)));
-    return it == all_.end() ? nullptr : *it;
+    const auto it = all_.find(object);
+    return it == all_.end() ? nullptr : it->second.get();
   }
-  bool remove(void* object) {
+  bool remove(const void* object) {
     const std::lock_guard lock(mutex_);
-    T* found = static_cast<T*>(object);
-    if (all_.erase(found) == 0) return false;
-    delete found;
-    return true;
+    return all_.erase(object) > 0;
   }
 
  private:
   std::mutex mutex_;
-  std::set<T*> all_;
+  std::map<const void*, std::unique_ptr<T>> all_;
 };
 
 struct Handle {};
 
+std::atomic<cublasLtLoggerCallback_t> logger{nullptr};
+
 cublasStatus_t refuse(cublasStatus_t status, const char* call, const std::string& why) {
-  std::fprintf(stderr, "stand-in for cuBLASLt: %s: %s\n", call, why.c_str());
+  constexpr int kErrors = 1;  // the level of the message
+  if (const cublasLtLoggerCallback_t log = logger) log(kErrors, call, why.c_str());
   return status;
 }
 
@@ -74,7 +80,7 @@ struct Descriptors {
   cublasLtMatrixLayout_t a, b, c, d;
 
   std::optional<Problem> problem() const {
-    const auto* o = Objects<Operation>::instance().find(operation);
+    const auto* o = Objects<Matmul>::instance().find(operation);
     const auto layout = [](cublasLtMatrixLayout_t l) { return Objects<Layout>::instance().find(l); };
     const Layout *la = layout(a), *lb = layout(b), *lc = layout(c), *ld = layout(d);
     if (!o || !la || !lb || !lc || !ld) return {};
@@ -108,20 +114,24 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return destroy<Handle>(handle, "cublasLtDestroy");
 }
+cublasStatus_t cublasLtLoggerSetCallback(cublasLtLoggerCallback_t callback) {
+  logger = callback;
+  return CUBLAS_STATUS_SUCCESS;
+}
 size_t cublasLtGetVersion() {
   return CUBLAS_VERSION;
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
-  return create(desc, Operation{.compute = compute, .scale = scale});
+  return create(desc, Matmul{.compute = compute, .scale = scale});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-  return destroy<Operation>(desc, "cublasLtMatmulDescDestroy");
+  return destroy<Matmul>(desc, "cublasLtMatmulDescDestroy");
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
   constexpr const char* kCall = "cublasLtMatmulDescSetAttribute";
-  Operation* o = Objects<Operation>::instance().find(desc);
+  Matmul* o = Objects<Matmul>::instance().find(desc);
   if (!o) return refuse(CUBLAS_STATUS_INVALID_VALUE, kCall, "there is no such object");
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA: return assign(o->transpose_a, value, bytes, kCall);

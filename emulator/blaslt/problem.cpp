@@ -19,7 +19,7 @@ std::string refusal_of(const char* name, const Layout& l) {
 
 // The rows of the documentation's table for real types with f32 accumulation.
 std::string type_refusal(const Problem& p) {
-  const Operation& o = p.operation;
+  const Matmul& o = p.operation;
   if (o.scale != CUDA_R_32F) return "the scale type is not f32";
   const cudaDataType_t operands = p.a.type, result = p.d.type;
   if (p.b.type != operands) return "A and B have different types";
@@ -77,7 +77,7 @@ cublasLtMatmulAlgo_t Algorithm::stored() const {
 }
 
 std::uint64_t Algorithm::signature(const Problem& p) {
-  const Operation& o = p.operation;
+  const Matmul& o = p.operation;
   std::uint64_t s = 0;
   for (const auto part :
        {std::uint64_t{p.a.type}, std::uint64_t{p.d.type}, static_cast<std::uint64_t>(o.compute),

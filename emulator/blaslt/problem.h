@@ -18,7 +18,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-struct Operation {
+struct Matmul {
   cublasComputeType_t compute;
   cudaDataType_t scale;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
@@ -37,7 +37,7 @@ struct Preference {
 
 /// D [m, n] = alpha op(A) [m, k] op(B) [k, n] + beta C + bias.
 struct Problem {
-  Operation operation;
+  Matmul operation;
   Layout a, b, c, d;
 
   bool transposes_a() const { return operation.transpose_a != CUBLAS_OP_N; }

@@ -1,7 +1,7 @@
 // GEMMs of the CUDA backend.
 #include "kernels/gemm.h"
 
-#include "kernels/cuda/native/gemm_runner.h"
+#include "kernels/gemm_library.h"
 
 namespace qtrain {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/native/gemm_runner.h"
+#include "kernels/gemm_library.h"
 
 #include <cuda_runtime_api.h>
 
@@ -188,7 +188,8 @@ cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMat
   GemmPlan plan(library_, key_of(trial, ctx.matmul()));
   const Tensor& result = trial.c.t;  // scratch memory if it is added to
   if (trial.c.adds())
-    ctx.stream().fill(result.data, 0, static_cast<std::size_t>(stretch(result, trial.c_stride)) * size_of(result.dtype));
+    ctx.stream().fill(result.data, 0,
+                      static_cast<std::size_t>(stretch(result, trial.c_stride)) * size_of(result.dtype));
   const cublasLtMatmulAlgo_t* best = &candidates.front();
   double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)

@@ -2,7 +2,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_choices.h"
 
-/// GEMMs with cuBLASLt.
+/// GEMMs with cuBLASLt, on a GPU or with its stand-in under the execution harness.
 namespace qtrain::cuda {
 
 /// One GEMM, as ops::gemm on a GPU. K may be 0.
