@@ -1,10 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "model/execution_plan.h"
+#include "model/kv_cache.h"
 #include "model/unit_access.h"
 
 namespace qtrain {
@@ -34,28 +34,6 @@ struct ForwardRun {
   ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss_sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
   RouterLossRun router_loss = {};
-};
-
-/// Key/value cache of a batch of sequences: keys and values [rows, capacity, kv_heads, head_dim] per layer. In a paged
-/// cache `rows` is the number of blocks of `capacity` tokens, and DecodeBatch::blocks maps sequences to blocks.
-class KvCache {
- public:
-  /// Uses the type of the model's activations, on its device.
-  KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-  /// Bytes of device memory that a cache of this size takes.
-  static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-  Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
-  Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
-  std::int64_t rows() const { return rows_; }
-  std::int64_t capacity() const { return capacity_; }
-
- private:
-  using Layers = std::vector<std::pair<Tensor, Tensor>>;
-  static Layers lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-
-  std::int64_t rows_, capacity_;
-  Arena arena_;
-  Layers layers_;
 };
 
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
