@@ -13,12 +13,43 @@
 #include "model/rope_tables.h"
 
 namespace qtrain {
+namespace {
 
-Runner::Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan)
-    : parts_(parts), copies_(copies), plan_(plan), arenas_(parts.device) {
+void keep_copies(WeightCopies& copies, const ModelParts& parts, const ExecutionChoice& choice) {
+  if (choice.dense_copies == KeepCopies::yes) copies.keep_dense(parts.params, parts.options.dense_dtype);
+  if (choice.operand_copies == KeepCopies::yes) copies.keep_operands(parts.params, parts.options.activation_dtype);
+}
+
+}  // namespace
+
+Runner::Runner(Transformer& model, Execution execution)
+    : model_(model),
+      parts_(model.parts()),
+      plan_(parts_, execution.choice, std::move(execution.passes)),
+      copies_(model.device()),
+      arenas_(model.device()) {
+  keep_copies(copies_, parts_, plan_.choice());
+  model_.params().allocate(execution.base ? &execution.base->model().params() : nullptr);
+  copies_.allocate();
   plan_.lay_out_all(arenas_);
   arenas_.commit();
-  if (plan_.offloads_inputs()) offload_ = std::make_unique<InputOffload>(parts.device, plan_.groups());
+  if (plan_.offloads_inputs()) offload_ = std::make_unique<InputOffload>(model.device(), plan_.groups());
+}
+
+ExecutionMemory Runner::measure(const Transformer& model, const Execution& execution) {
+  WeightCopies copies(model.device());
+  keep_copies(copies, model.parts(), execution.choice);
+  const ExecutionPlan plan(model.parts(), execution.choice, execution.passes);
+  ActivationArenas measured(model.device());
+  return {.activations = plan.lay_out_all(measured),
+          .dense_copies = copies.dense().values().planned(),
+          .operand_copies = copies.operands().bytes(),
+          .gemm = plan.gemm_memory(copies.operands())};
+}
+
+void Runner::initialize_weights(Ctx& ctx, std::uint64_t seed) {
+  model_.params().initialize(ctx, seed);
+  values_changed();
 }
 
 void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
@@ -42,9 +73,42 @@ void Runner::prepare(Ctx& ctx, std::int64_t longest) {
   }
 }
 
+// Memory for the dense form of one quantized weight.
 Tensor Runner::dense_memory(Ctx& ctx) {
   if (!act_.dense) begin(ctx, plan_.passes().front().pass, plan_.passes().front().largest);
   return act_.dense;
+}
+
+void Runner::for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act) {
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    access_->enter(ctx, {.unit = unit_of(l), .next = l + 1 < config().layers ? unit_of(l + 1) : kOuterUnit});
+    for (const LinearParams& p : parts_.params.layer(l).linears)
+      if (p.norm) act(p);
+  }
+  access_->enter(ctx, {.unit = kOuterUnit});
+  if (parts_.params.head().norm) act(parts_.params.head());
+}
+
+void Runner::measure_rows(Ctx& ctx) {
+  if (parts_.params.adapter().norms().all().empty()) return;
+  const bool expands = !parts_.params.quantized().empty() && !copies_.has_dense();
+  const Tensor dense = expands ? dense_memory(ctx) : Tensor{};
+  for_each_adapted(ctx, [&](const LinearParams& p) {
+    qtrain::measure_rows(ctx, copies_.acquire_exact(p, parts_.dropout()), p.norm->value, dense);
+  });
+}
+
+void Runner::initialize_magnitudes(Ctx& ctx) {
+  measure_rows(ctx);
+  for_each_adapted(ctx, [&](const LinearParams& p) {
+    const ParamPart& kept = p.magnitude->kept;
+    if (kept.count() == 0) return;
+    const Tensor norms = p.norm->value.slice(kept.begin, kept.count());
+    if (kept.value.device.kind == norms.device.kind) return ops::copy(ctx, {.y = store(kept.value), .x = norms});
+    check(kept.value.dtype == norms.dtype, "magnitudes on the host have the type of the norms");
+    ctx.stream().copy(kept.value.data, norms.data, norms.bytes());
+  });
+  values_changed();
 }
 
 LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) {

@@ -1,10 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "model/execution_plan.h"
 #include "model/kv_cache.h"
+#include "model/transformer.h"
 #include "model/unit_access.h"
 
 namespace qtrain {
@@ -44,31 +45,65 @@ struct DecodeBatch {
   std::int64_t longest = 0;
 };
 
-/// Executes a plan: owns activation memory and queues the work of every pass.
+class Runner;
+
+/// What a model is given memory for.
+struct Execution {
+  ExecutionChoice choice = {};
+  std::vector<PlannedPass> passes = {};
+  const Runner* base = nullptr;  ///< runs another adapter on the same base model, whose frozen weights are shared
+};
+
+/// Memory that an execution of a model takes, in bytes.
+struct ExecutionMemory {
+  ActivationBytes activations;
+  std::size_t dense_copies = 0;    ///< dense copies of quantized weights
+  std::size_t operand_copies = 0;  ///< 16-bit copies of float32 weights
+  ops::GemmMemory gemm;            ///< operands that GEMMs convert on a GPU
+};
+
+/// A model that has memory: it gives the parameters theirs, owns the copies of weights and the activations, and queues
+/// the work of every pass. Whatever needs memory takes a Runner.
 class Runner {
  public:
-  Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan);
+  /// Allocates the memory. `model`, and the model of `execution.base`, must outlive this; a model gets memory once.
+  /// Throws a usage error if the choice is contradictory.
+  Runner(Transformer& model, Execution execution);
+  /// Measures the memory without allocating it.
+  static ExecutionMemory measure(const Transformer& model, const Execution& execution);
 
+  Transformer& model() const { return model_; }
+  const ExecutionPlan& plan() const { return plan_; }
+  const WeightCopies& copies() const { return copies_; }
   const Arena& activations() const { return arenas_.device; }
+
+  /// Random base-model weights, distributed as in transformers.
+  void initialize_weights(Ctx& ctx, std::uint64_t seed);
+  /// Initializes a new adapter's magnitudes with the L2 norms of the rows of W; call it after W was loaded.
+  void initialize_magnitudes(Ctx& ctx);
+  /// Updates the L2 norms of the rows of W + scale * B A; call it after the base weights or the adapter have changed.
+  void measure_rows(Ctx& ctx);
+  /// Call it after parameters were loaded or updated.
+  void values_changed() { access_->values_changed(); }
+
   /// For a model that is sharded among ranks; `access` must outlive this.
   void set_access(UnitAccess& access) { access_ = &access; }
-  void values_changed() { access_->values_changed(); }
   /// For a model whose ranks share tokens (TransformerOptions::context); `exchange` must outlive this.
   void set_key_exchange(KeyExchange& exchange) { shared_.exchange = &exchange; }
   /// Refills tables that depend on the sequence length, for sequences of up to `longest` tokens. `forward` does so too,
   /// except while it is being captured.
   void prepare(Ctx& ctx, std::int64_t longest);
-  /// Memory for the dense form of one quantized weight, for use between passes.
-  Tensor dense_memory(Ctx& ctx);
 
+  /// Queues a forward pass; a batch without targets has loss 0. With Pass::train, it also leaves the state that
+  /// `backward` starts from, and adds the head's weight gradients.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
+  /// Adds the gradient of every trained weight.
   void backward(Ctx& ctx, const TokenBatch& batch);
+  /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
   /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
   /// that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
-  /// Makes the parameters of a unit available between passes; `next` is the unit to prefetch.
-  void enter(Ctx& ctx, int unit, int next) { access_->enter(ctx, {.unit = unit, .next = next}); }
 
  private:
   /// A chunk of a batch's targets, and the index of its first.
@@ -78,6 +113,8 @@ class Runner {
   };
 
   const ModelConfig& config() const { return parts_.config(); }
+  void for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act);
+  Tensor dense_memory(Ctx& ctx);
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
   void enter_forward(Ctx& ctx, std::int64_t layer);
   void enter_backward(Ctx& ctx, std::int64_t layer);
@@ -104,9 +141,10 @@ class Runner {
   void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
   void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head);
 
+  Transformer& model_;
   ModelParts parts_;
-  const WeightCopies& copies_;
-  const ExecutionPlan& plan_;
+  ExecutionPlan plan_;
+  WeightCopies copies_;
   WholeModel whole_;
   UnitAccess* access_ = &whole_;
   ActivationArenas arenas_;

@@ -8,6 +8,7 @@
 
 #include "kernels/gemm_workspaces.h"
 #include "model/recompute.h"
+#include "model/runner.h"
 #include "plan/machine.h"
 #include "train/ranks/exchange_stream.h"
 #include "train/step/evaluate.h"
@@ -281,7 +282,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   ExecutionChoice choice = run.choice;
   choice.recompute = {policy, run.inputs};
   const ContextShare& share = run.model.options().context;
-  const ExecutionMemory execution = run.model.measure(choice, run.work.passes(share));
+  const ExecutionMemory execution = Runner::measure(run.model, {choice, run.work.passes(share)});
   const ActivationBytes& activations = execution.activations;
   const Parameters& params = run.model.params();
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;

@@ -16,8 +16,12 @@ std::size_t input_bytes(const GeneratorOptions& o) {
 
 }  // namespace
 
-Generator::Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
-    : ctx_(ctx), model_(model), options_(std::move(options)), inputs_(ctx.device(), input_bytes(options_)) {}
+Generator::Generator(Ctx& ctx, Runner& runner, GeneratorOptions options)
+    : ctx_(ctx),
+      runner_(runner),
+      model_(runner.model()),
+      options_(std::move(options)),
+      inputs_(ctx.device(), input_bytes(options_)) {}
 
 // A sequence in the batch. `done` counts tokens of prompt + answer that are in the cache.
 struct Generator::Sequence {
@@ -104,7 +108,7 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler
                           .wanted = put(wanted),
                           .longest = longest};
   inputs_.send(ctx_);
-  const Tensor logits = model_.decode(ctx_, batch, cache);
+  const Tensor logits = runner_.decode(ctx_, batch, cache);
   if (!wanted.empty()) sample(active, logits, sampler);
 }
 

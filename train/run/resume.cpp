@@ -32,9 +32,10 @@ void describe_resume(const UnstartedRun& start, const fs::path& resumed) {
 
 std::optional<fs::path> start_or_resume(const UnstartedRun& start, const ResumeFrom& from) {
   const RunContext& run = start.run;
-  ModelSetup& setup = start.objects.setup;
+  const ModelSetup& setup = start.objects.setup;
   // An adapter run's checkpoints do not contain the frozen base weights.
-  load_weights(run.ctx, setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  load_weights(run.ctx, start.objects.runner, {.setup = setup, .seed = static_cast<std::uint64_t>(run.training().seed)},
+               run.log);
   run.ctx.synchronize();  // also waits for the ranks' exchanges: one rank loads while the hosts of the others wait
   std::optional<fs::path> resumed = start.checkpoints.restore(from);
   if (resumed) {

@@ -34,7 +34,7 @@ RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& obj
 std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
   auto resumed = load_chosen(from);
   if (!resumed) return {};
-  objects_.setup.model->measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
+  objects_.runner.measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
   if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
   saved_step_ = objects_.state.step;
   damaged_ = std::move(resumed->damaged);
@@ -97,8 +97,8 @@ void RunCheckpoints::load_best() {
     if (!of_rank.empty())
       return run_.log.warn("the final model is from the last step, not from the best checkpoint: {}", of_rank);
   const bool adapter_only = objects_.setup.model->options().lora.has_value();
-  load_weights(objects_.ctx, objects_.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best},
-               run_.log);
+  load_weights(objects_.ctx, objects_.runner,
+               {.setup = objects_.setup, .weights = adapter_only ? std::nullopt : best, .adapter = best}, run_.log);
   run_.log.info("the final model is from the best checkpoint (step {})", objects_.state.best_step);
 }
 

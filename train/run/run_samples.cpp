@@ -27,7 +27,7 @@ double RunSamples::take(std::int64_t step) {
   const Stopwatch watch;
   const timeline::Span span("samples");
   const SamplePrompts& samples = model_.samples;
-  Generator generator(run_.ctx, *model_.setup.model, samples.generation());
+  Generator generator(run_.ctx, *model_.runner, samples.generation());
   const auto stops = [](std::size_t, const std::vector<std::int32_t>&) { return stop_requested(); };
   const std::vector<GenerationResult> answers = generator.run(samples.requests, stops);
   if (stop_requested()) return watch.seconds();

@@ -36,6 +36,7 @@ struct DrivenRun {
   TrainingObjects objects() {
     return {.ctx = run.ctx,
             .setup = prepared.model.setup,
+            .runner = *prepared.model.runner,
             .text = prepared.data->text,
             .optimizer = *prepared.model.optimizer,
             .state = state,

@@ -43,7 +43,7 @@ bool TrainingLoop::evaluate() {
   if (!parts_.model.evaluator) return true;
   const Stopwatch watch;
   const timeline::Span span("evaluate");
-  const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
+  const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.runner, run_.log);
   if (run_.stop_requested()) return false;
   const double seconds = watch.seconds();
   parts_.run_log.add_sampling(parts_.samples.take(parts_.state.step));

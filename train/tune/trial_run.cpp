@@ -6,7 +6,8 @@ namespace {
 RunModel loaded_model(const RunContext& run, RunData& data) {
   make_batches(data, run);
   RunModel model = allocate_run_model(run, data, declare_run_model(run, data));
-  load_weights(run.ctx, model.setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  load_weights(run.ctx, *model.runner, {.setup = model.setup, .seed = static_cast<std::uint64_t>(run.training().seed)},
+               run.log);
   return model;
 }
 
