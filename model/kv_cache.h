@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/execution_plan.h"
+#include "model/transformer.h"
 
 namespace qtrain {
 
@@ -12,9 +12,9 @@ namespace qtrain {
 class KvCache {
  public:
   /// Uses the type of the model's activations, on its device.
-  KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  KvCache(const Transformer& model, std::int64_t rows, std::int64_t capacity);
   /// Bytes of device memory that a cache of this size takes.
-  static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  static std::size_t bytes(const Transformer& model, std::int64_t rows, std::int64_t capacity);
   Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
   Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
   std::int64_t rows() const { return rows_; }
@@ -22,7 +22,7 @@ class KvCache {
 
  private:
   using Layers = std::vector<std::pair<Tensor, Tensor>>;
-  static Layers lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  static Layers lay_out(Arena& arena, const Transformer& model, std::int64_t rows, std::int64_t capacity);
 
   std::int64_t rows_, capacity_;
   Arena arena_;

@@ -15,20 +15,19 @@
 namespace qtrain {
 namespace {
 
-void keep_copies(WeightCopies& copies, const ModelParts& parts, const ExecutionChoice& choice) {
-  if (choice.dense_copies == KeepCopies::yes) copies.keep_dense(parts.params, parts.options.dense_dtype);
-  if (choice.operand_copies == KeepCopies::yes) copies.keep_operands(parts.params, parts.options.activation_dtype);
+void keep_copies(WeightCopies& copies, const Transformer& model, const ExecutionChoice& choice) {
+  if (choice.dense_copies == KeepCopies::yes) copies.keep_dense(model.params(), model.options().dense_dtype);
+  if (choice.operand_copies == KeepCopies::yes) copies.keep_operands(model.params(), model.options().activation_dtype);
 }
 
 }  // namespace
 
 Runner::Runner(Transformer& model, Execution execution)
     : model_(model),
-      parts_(model.parts()),
-      plan_(parts_, execution.choice, std::move(execution.passes)),
+      plan_(model, execution.choice, std::move(execution.passes)),
       copies_(model.device()),
       arenas_(model.device()) {
-  keep_copies(copies_, parts_, plan_.choice());
+  keep_copies(copies_, model, plan_.choice());
   model_.params().allocate(execution.base ? &execution.base->model().params() : nullptr);
   copies_.allocate();
   plan_.lay_out_all(arenas_);
@@ -38,8 +37,8 @@ Runner::Runner(Transformer& model, Execution execution)
 
 ExecutionMemory Runner::measure(const Transformer& model, const Execution& execution) {
   WeightCopies copies(model.device());
-  keep_copies(copies, model.parts(), execution.choice);
-  const ExecutionPlan plan(model.parts(), execution.choice, execution.passes);
+  keep_copies(copies, model, execution.choice);
+  const ExecutionPlan plan(model, execution.choice, execution.passes);
   ActivationArenas measured(model.device());
   return {.activations = plan.lay_out_all(measured),
           .dense_copies = copies.dense().values().planned(),
@@ -82,19 +81,19 @@ Tensor Runner::dense_memory(Ctx& ctx) {
 void Runner::for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act) {
   for (std::int64_t l = 0; l < config().layers; ++l) {
     access_->enter(ctx, {.unit = unit_of(l), .next = l + 1 < config().layers ? unit_of(l + 1) : kOuterUnit});
-    for (const LinearParams& p : parts_.params.layer(l).linears)
+    for (const LinearParams& p : model_.params().layer(l).linears)
       if (p.norm) act(p);
   }
   access_->enter(ctx, {.unit = kOuterUnit});
-  if (parts_.params.head().norm) act(parts_.params.head());
+  if (model_.params().head().norm) act(model_.params().head());
 }
 
 void Runner::measure_rows(Ctx& ctx) {
-  if (parts_.params.adapter().norms().all().empty()) return;
-  const bool expands = !parts_.params.quantized().empty() && !copies_.has_dense();
+  if (model_.params().adapter().norms().all().empty()) return;
+  const bool expands = !model_.quantized().empty() && !copies_.has_dense();
   const Tensor dense = expands ? dense_memory(ctx) : Tensor{};
   for_each_adapted(ctx, [&](const LinearParams& p) {
-    qtrain::measure_rows(ctx, copies_.acquire_exact(p, parts_.dropout()), p.norm->value, dense);
+    qtrain::measure_rows(ctx, copies_.acquire_exact(p, model_.dropout()), p.norm->value, dense);
   });
 }
 
@@ -120,7 +119,7 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .d = act_.grads[l],
           .scratch = act_.scratch,
           .dense = act_.dense,
-          .touched = parts_.layers[l].residual};
+          .touched = model_.layers()[l].residual};
 }
 
 // Embedding, final norm and head: their gradients accumulate from the head to the end of the backward pass.
@@ -146,7 +145,7 @@ void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
   const timeline::Span span("forward of block", layer);
   const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
-  run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
+  run_forward(model_.layers()[static_cast<std::size_t>(layer)], run);
 }
 
 void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
@@ -171,7 +170,7 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
 
 // What attention needs for this batch if ranks share its tokens.
 const SharedKeys* Runner::shared_keys() {
-  const ContextShare& share = parts_.options.context;
+  const ContextShare& share = model_.options().context;
   if (!share.is_shared()) return nullptr;
   check(shared_.exchange, "ranks share tokens and do not exchange their keys");
   shared_ = {share, shared_.exchange, act_.gathered};
@@ -204,7 +203,7 @@ void Runner::finish_balance(Ctx& ctx, const RouterLossRun& run) {
 double Runner::embedding_scale() const {
   const double scale = config().embedding_scale;
   if (!config().rounds_embedding_scale) return scale;
-  switch (parts_.options.activation_dtype) {
+  switch (model_.options().activation_dtype) {
     case DType::bf16: return static_cast<double>(static_cast<float>(Bf16(static_cast<float>(scale))));
     case DType::f16: return static_cast<double>(static_cast<float>(F16(static_cast<float>(scale))));
     default: return scale;
@@ -213,8 +212,8 @@ double Runner::embedding_scale() const {
 
 void Runner::embed(Ctx& ctx, ConstTensor tokens) {
   const timeline::Span span("embedding");
-  const LinearParams& e = parts_.params.embedding();
-  const Tensor y = act_.layers.front()[static_cast<std::size_t>(parts_.layers.front().input)];
+  const LinearParams& e = model_.params().embedding();
+  const Tensor y = act_.layers.front()[static_cast<std::size_t>(model_.layers().front().input)];
   const double scale = embedding_scale();
   ops::embedding(ctx, {.y = y, .table = e.weight->value, .tokens = tokens, .scale = scale});
   if (!e.a) return;
@@ -228,7 +227,7 @@ void Runner::embed(Ctx& ctx, ConstTensor tokens) {
 
 void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
   const timeline::Span span("gradient of the embedding");
-  const LinearParams& e = parts_.params.embedding();
+  const LinearParams& e = model_.params().embedding();
   const ConstTensor dy = act_.residual_grad;
   const std::int64_t padding = config().padding_row();
   const double scale = embedding_scale();
@@ -252,7 +251,7 @@ void Runner::normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which) {
   ops::rms_norm(ctx, {.y = h.normed.slice(0, rows),
                       .inv_rms = h.inv_rms.slice(0, rows),
                       .x = h.hidden.slice(0, rows),
-                      .weight = parts_.params.final_norm().value,
+                      .weight = model_.params().final_norm().value,
                       .eps = config().rms_norm_eps,
                       .weight_offset = config().norm_offset});
 }
@@ -261,7 +260,7 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
   const HeadBuffers& h = act_.head;
   const std::int64_t count = chunk.rows.numel();
   const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
-  Projection head = copies_.acquire(parts_.params.head(), parts_.dropout());
+  Projection head = copies_.acquire(model_.params().head(), model_.dropout());
   head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // a separate mask per chunk
   normalize_head(ctx, count, chunk.rows);
   project(ctx, {.layers = {{head, logits}},
@@ -291,10 +290,10 @@ void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projec
                      .scratch = act_.scratch,
                      .dropout_seed = tokens_.dropout_seed});
   ops::rms_norm_grad(ctx, {.dx = store(part(h.d_hidden)),
-                           .dweight = parts_.params.final_norm().grad_sink(),
+                           .dweight = model_.params().final_norm().grad_sink(),
                            .dy = part(h.d_normed),
                            .x = part(h.hidden),
-                           .weight = parts_.params.final_norm().value,
+                           .weight = model_.params().final_norm().value,
                            .inv_rms = part(h.inv_rms),
                            .weight_offset = config().norm_offset});
   ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = part(h.d_hidden), .rows = chunk.rows});
@@ -316,7 +315,7 @@ void Runner::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run)
 
 Tensor Runner::group_input(std::int64_t group) const {
   const auto l = static_cast<std::size_t>(group * plan_.group());
-  return act_.layers[l][static_cast<std::size_t>(parts_.layers[l].input)];
+  return act_.layers[l][static_cast<std::size_t>(model_.layers()[l].input)];
 }
 
 // Before a block of the forward pass: starts the copy of its group's input to the host, and waits for the buffer that
@@ -351,7 +350,7 @@ void Runner::backward_layer(Ctx& ctx, std::int64_t layer) {
   const auto l = static_cast<std::size_t>(layer);
   const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
-  run_backward(parts_.layers[l], plan_.recompute(layer), run);
+  run_backward(model_.layers()[l], plan_.recompute(layer), run);
 }
 
 void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
@@ -396,7 +395,7 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
   check(n <= act_.head.hidden.shape[0], "decode: more logits wanted than planned");
   normalize_head(ctx, n, batch.wanted);
   const Tensor logits = act_.head.logits.slice(0, n);
-  const Projection head = copies_.acquire(parts_.params.head(), 0);
+  const Projection head = copies_.acquire(model_.params().head(), 0);
   project(ctx, {.layers = {{head, logits}},
                 .lora_x = act_.head.lora_x,
                 .x = act_.head.normed.slice(0, n),

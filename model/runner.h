@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "model/execution_plan.h"
 #include "model/kv_cache.h"
-#include "model/transformer.h"
 #include "model/unit_access.h"
 
 namespace qtrain {
@@ -112,14 +112,14 @@ class Runner {
     std::int64_t first;
   };
 
-  const ModelConfig& config() const { return parts_.config(); }
+  const ModelConfig& config() const { return model_.config(); }
   void for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act);
   Tensor dense_memory(Ctx& ctx);
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
   void enter_forward(Ctx& ctx, std::int64_t layer);
   void enter_backward(Ctx& ctx, std::int64_t layer);
   LayerWeights acquire(std::int64_t layer) const {
-    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
+    return copies_.acquire(model_.params().layer(layer), model_.dropout());
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
@@ -142,7 +142,6 @@ class Runner {
   void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head);
 
   Transformer& model_;
-  ModelParts parts_;
   ExecutionPlan plan_;
   WeightCopies copies_;
   WholeModel whole_;

@@ -2,7 +2,8 @@
 #include <deque>
 #include <vector>
 
-#include "model/execution_plan.h"
+#include "core/context.h"
+#include "model/parameters.h"
 
 namespace qtrain {
 
@@ -18,7 +19,8 @@ class Transformer {
   const ModelConfig& config() const { return options_.config; }
   const TransformerOptions& options() const { return options_; }
   Device device() const { return device_; }
-  ModelParts parts() const { return {device_, options_, layers_, params_}; }
+  /// The dropout of the adapter's inputs.
+  double dropout() const { return options_.lora ? options_.lora->dropout : 0; }
   const std::vector<Layer>& layers() const { return layers_; }
   Parameters& params() { return params_; }
   const Parameters& params() const { return params_; }

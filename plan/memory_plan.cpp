@@ -308,7 +308,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
                    {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
                    {"activations", activations.pinned}}};
   if (const SampleWork& samples = run.work.samples; samples.step.tokens > 0)
-    plan.parts.push_back({"samples", Generator::bytes(run.model.parts(), samples.generation, samples.step.positions)});
+    plan.parts.push_back({"samples", Generator::bytes(run.model, samples.generation, samples.step.positions)});
   return plan;
 }
 

@@ -32,7 +32,7 @@ ContinuousBatch::ContinuousBatch(Ctx& ctx, std::vector<Runner*> runners, const B
     : ctx_(ctx),
       runners_(std::move(runners)),
       limits_(limits),
-      cache_(runners_.front()->model().parts(), BatchLimits::blocks(limits.cache_tokens), BatchLimits::kBlock),
+      cache_(runners_.front()->model(), BatchLimits::blocks(limits.cache_tokens), BatchLimits::kBlock),
       inputs_(ctx.device(), input_bytes(limits)),
       sampler_(ctx.device(), {.rows = limits.sequences, .tokens = limits.context}),
       copy_(ctx.device()) {

@@ -46,7 +46,7 @@ BatchSize Generator::largest(const GeneratorOptions& o, std::int64_t longest) {
   return {.tokens = o.prefill_tokens + o.batch, .positions = longest, .targets = o.batch};
 }
 
-std::size_t Generator::bytes(const ModelParts& model, const GeneratorOptions& o, std::int64_t longest) {
+std::size_t Generator::bytes(const Transformer& model, const GeneratorOptions& o, std::int64_t longest) {
   return input_bytes(o) + KvCache::bytes(model, o.batch, longest) +
          TokenSampler::bytes({.rows = o.batch, .tokens = longest});
 }
@@ -139,7 +139,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
   const std::int64_t limit = model_.config().max_position_embeddings;
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
-  KvCache cache(model_.parts(), std::max<std::int64_t>(batch, 1), longest);
+  KvCache cache(model_, std::max<std::int64_t>(batch, 1), longest);
   TokenSampler sampler(ctx_.device(), {.rows = std::max<std::int64_t>(batch, 1), .tokens = longest});
   on_token_ = on_token;
   std::vector<GenerationResult> results(requests.size());

@@ -45,7 +45,7 @@ class Generator {
   static BatchSize largest(const GeneratorOptions& options, std::int64_t longest_sequence);
   /// Device memory in bytes that a generator and its `run` need beyond the model's plan, for requests that fill its
   /// batch.
-  static std::size_t bytes(const ModelParts& model, const GeneratorOptions& options, std::int64_t longest_sequence);
+  static std::size_t bytes(const Transformer& model, const GeneratorOptions& options, std::int64_t longest_sequence);
 
   /// Returns answers in the order of the requests. Throws an input error for a prompt that leaves no room below
   /// max_position_embeddings.

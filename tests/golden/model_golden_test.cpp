@@ -217,7 +217,7 @@ Values cached_logits(Ctx& ctx, const Case& c, std::int64_t chunk) {
   const auto model = load(ctx, c, {.activations = DType::f32, .pass = Pass::decode});
   const auto& ids = c.rows[c.expected["logits_row"].get<std::size_t>()].ids;
   const auto longest = Ragged(c.rows).size().positions, n = static_cast<std::int64_t>(ids.size());
-  KvCache cache(model->parts(), 2, longest);
+  KvCache cache(*model, 2, longest);
   Values out;
   for (std::int64_t begin = 0; begin < n; begin += chunk) {
     std::vector<std::int32_t> tokens, positions, rows, wanted;
@@ -301,7 +301,7 @@ TEST(ModelGoldens, FrozenWeightsInTheirOwnTypeAreExact) {
                           .cache_rows = view(rows),
                           .wanted = view(wanted),
                           .longest = 3};
-  KvCache a(narrow->parts(), 1, 4), b(wide->parts(), 1, 4);
+  KvCache a(*narrow, 1, 4), b(*wide, 1, 4);
   EXPECT_THAT(distance(values_of(narrow->runner.decode(ctx, batch, a)), values_of(wide->runner.decode(ctx, batch, b))),
               ::testing::Le(2e-6));
 }
