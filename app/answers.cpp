@@ -77,7 +77,7 @@ std::vector<std::string> unused_keys(const JsonView& config) {
   return unused;
 }
 
-// The first position at which one of the stop strings begins.
+// The position of the first stop string in the text.
 std::size_t find_stop(const std::string& text, const std::vector<std::string>& stop) {
   std::size_t first = std::string::npos;
   for (const std::string& s : stop) first = std::min(first, s.empty() ? std::string::npos : text.find(s));

@@ -66,9 +66,9 @@ def compare(args, baselines):
             mark = "  GREW" if growth > args.tolerance else ""
             print(f"{name:<40} {before:>14} -> {now:>14}  {growth:+7.2f} %{mark}", flush=True)
     if smaller:
-        print(f"fewer by more than {args.tolerance:g} %: renew them with --write {' '.join(smaller)}")
+        print(f"over {args.tolerance:g} % fewer instructions: update the baselines with --write {' '.join(smaller)}")
     if failed:
-        print(f"more by over {args.tolerance:g} %, or not counted: {', '.join(failed)}")
+        print(f"over {args.tolerance:g} % more instructions, or not counted: {', '.join(failed)}")
     return GREW if failed else 0
 
 
@@ -97,12 +97,12 @@ def main(words=None):
     of_same_build = baselines is not None and all(baselines[key] == value for key, value in built.items())
     if args.write is not None:
         if baselines and args.write and not of_same_build:
-            print("the other baselines are of another build: renew them all with --write")
+            print("the other baselines were made by a different build: update all of them with --write")
             return NOT_COMPARED
         return write(args, baselines, built)
     if not of_same_build:
         theirs = {key: baselines[key] for key in built} if baselines else "missing"
-        print(f"nothing was compared: the baselines are of {theirs}, the program of {built}")
+        print(f"nothing was compared: the baselines were made with {theirs}, the program with {built}")
         return NOT_COMPARED
     return compare(args, baselines)
 

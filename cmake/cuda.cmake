@@ -46,7 +46,7 @@ if(QTRAIN_CUDA_MODE STREQUAL "native")
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)
-  # CMake before 3.26 does not know that nvcc has it.
+  # CMake before 3.26 does not know that nvcc supports C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   if(CCACHE)
@@ -55,12 +55,12 @@ if(QTRAIN_CUDA_MODE STREQUAL "native")
   message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
 
-# qtrain_cuda_sources(target file.cu...): adds kernels to a target in the way of this build.
+# qtrain_cuda_sources(target file.cu...): adds kernels to a target, compiled as QTRAIN_CUDA says.
 function(qtrain_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   if(QTRAIN_CUDA_MODE STREQUAL "native")
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/kernels/cuda/native)
-    # 554: a conversion to the own type, which the views of const bytes have
+    # 554: a conversion function to the class's own type, which views of const bytes have
     set(flags --expt-relaxed-constexpr --diag-suppress=554 -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers
         -Xfatbin=-compress-all)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)  # drivers of CUDA 12.0 to 12.3 cannot read this compression
@@ -74,15 +74,15 @@ function(qtrain_cuda_sources target)
   endif()
 endfunction()
 
-# The compiler's instrumentation calls the harness for every access to memory (emulator/instrumentation.cpp). The
-# sanitizer builds keep the instrumentation of the sanitizer instead.
-# Products and sums are contracted as on the processor, whose bits some tests expect: -O1 alone does not.
+# The compiler's instrumentation calls the harness on every memory access (emulator/instrumentation.cpp). Sanitizer
+# builds use the sanitizer's own instrumentation instead. -fexpensive-optimizations contracts products and sums into
+# FMAs as CPU code does, because some tests compare the bits; -O1 alone does not.
 set(QTRAIN_EMULATED_FLAGS -O1 -fexpensive-optimizations -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
 if(NOT QTRAIN_SANITIZE)
   list(APPEND QTRAIN_EMULATED_FLAGS -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
        -fsanitize=alignment,bounds-strict,shift,integer-divide-by-zero)
   if(QTRAIN_CUDA_MODE STREQUAL "emulated")
-    # The checks describe 150,000 places, which a program that can lie anywhere relocates at each of its starts.
+    # The checks refer to 150,000 source locations, which a position-independent program would relocate at every start.
     add_link_options(-no-pie)
   endif()
 endif()

@@ -1,5 +1,5 @@
-# qtrain_embed(target function file...): the files as texts in the target. function() has them all by their names without
-# an ending.
+# qtrain_embed(target function file...): embeds text files into the target. function() returns them all, keyed by file
+# name without extension.
 function(qtrain_embed target function)
   set(QTRAIN_FUNCTION ${function})
   set(QTRAIN_TEXTS "")

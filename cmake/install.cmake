@@ -1,4 +1,5 @@
-# `cmake --install`: the program, its man page, what completes it in shells, and what it is documented by. CUDA's libraries are found when it runs.
+# `cmake --install`: installs the program, its man page, shell completions and documentation. CUDA libraries are not
+# included: the program finds them when it runs.
 include(GNUInstallDirs)
 install(TARGETS qtrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT qtrain)
 install(FILES LICENSE NOTICE CHANGELOG.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT qtrain)

@@ -1,4 +1,4 @@
-# Compiler settings shared by every target, and the one helper with which a folder becomes a library.
+# Compiler settings shared by all targets, and the function that turns a folder into a library.
 include(CheckCXXCompilerFlag)
 
 find_package(PkgConfig REQUIRED)
@@ -10,8 +10,9 @@ option(QTRAIN_UNITY "Compile the files of a folder a dozen at a time: a build fr
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Entries are found by the contents of the files read. A precompiled header found by its preprocessed text could be of
-  # files with other comments, whose `#pragma once` g++ then does not know again; the namespace leaves such entries out.
+  # ccache looks entries up by the contents of the files read (depend mode). The preprocessed text of a precompiled
+  # header does not contain comments, so a lookup by that text could return a header built from other files, whose
+  # `#pragma once` g++ then does not recognize. The separate namespace excludes such entries.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=true CCACHE_NAMESPACE=depend
       CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
@@ -20,14 +21,14 @@ add_library(qtrain_flags INTERFACE)
 target_include_directories(qtrain_flags INTERFACE ${CMAKE_SOURCE_DIR})
 set(warnings -Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND warnings -Wno-restrict)  # g++ 12 sees overlap inside std::string where there is none
+  list(APPEND warnings -Wno-restrict)  # g++ 12 reports overlaps inside std::string that do not exist
   if(QTRAIN_SANITIZE)
     list(APPEND warnings -Wno-maybe-uninitialized)  # the same inside std::function and std::variant
   endif()
   if(QTRAIN_UNITY)
     list(APPEND warnings -Wno-subobject-linkage)  # file-local types, which seem to come from a header
   endif()
-  # g++ looks for memory to use again whenever its heap has doubled, which is a tenth of its time.
+  # By default g++ collects garbage whenever its heap has doubled, which takes a tenth of its time.
   target_compile_options(qtrain_flags INTERFACE
                          $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-expand=400 --param=ggc-min-heapsize=400000>)
 endif()
@@ -38,8 +39,8 @@ elseif(QTRAIN_SANITIZE STREQUAL "thread")
   target_compile_definitions(qtrain_flags INTERFACE QTRAIN_SANITIZED_BY_THREAD)
 endif()
 if(QTRAIN_SANITIZE STREQUAL "address")
-  # The checks of every single access double the time to compile; null pointers end in the address sanitizer as well, and
-  # fuzzers check alignment.
+  # Checking every single access would double the compile time. The address sanitizer also catches null pointers, and
+  # fuzz targets check alignment.
   target_compile_options(qtrain_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=null,alignment,object-size,vptr
                          -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)
@@ -53,8 +54,8 @@ elseif(QTRAIN_SANITIZE)
   message(FATAL_ERROR "QTRAIN_SANITIZE must be empty, address, thread or fuzzer, not '${QTRAIN_SANITIZE}'")
 endif()
 
-# qtrain_library(core DEPENDS fmt::fmt ...): every .cpp below the calling folder, or below its FOLDER, becomes library
-# qtrain_core.
+# qtrain_library(core DEPENDS fmt::fmt ...): builds library qtrain_core from every .cpp file below the calling folder,
+# or below FOLDER if given.
 function(qtrain_library name)
   cmake_parse_arguments(ARG "" "FOLDER" "DEPENDS" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR})
@@ -65,23 +66,23 @@ function(qtrain_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
-  if(QTRAIN_OPS_LIBRARY)  # all of them, for one precompiled header
+  if(QTRAIN_OPS_LIBRARY)  # all libraries, so that they can share one precompiled header
     set_target_properties(qtrain_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   endif()
-  if(NOT name STREQUAL "kernels")  # whose files have flags of their own
+  if(NOT name STREQUAL "kernels")  # kernel sources have their own flags
     set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
     set(headers core)
-    # No loop over tensors or tokens is in these folders, and they are much to compile.
+    # These folders are slow to compile and contain no loops over tensors or tokens.
     if(name MATCHES "^(config|train_[a-z]+|report|plan|convert|app)$" AND CMAKE_BUILD_TYPE STREQUAL "Release"
        AND NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-O1")
       target_compile_options(qtrain_${name} PRIVATE -O1)
       set(headers config)
     endif()
-    # What most files include, parsed once for all libraries that are compiled with the same optimization.
+    # Headers that most files include, parsed once for all libraries compiled at the same optimization level.
     if(name STREQUAL headers)
       target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
                                 ${CMAKE_SOURCE_DIR}/core/formats/json.h)
-    elseif(NOT name STREQUAL "emulator")  # two units, without JSON
+    elseif(NOT name STREQUAL "emulator")  # has only two units, which do not use JSON
       target_precompile_headers(qtrain_${name} REUSE_FROM qtrain_${headers})
     endif()
     target_compile_options(qtrain_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache

@@ -1,24 +1,24 @@
-# Tests need not be fast, so they are compiled quickly.
+# Tests need not run fast, so they are compiled without optimization.
 function(qtrain_quick target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # for ccache
 endfunction()
 
-# qtrain_test(name LIBRARIES ... SOURCES ...): a test program.
+# qtrain_test(name LIBRARIES ... SOURCES ...): defines a test program.
 function(qtrain_test name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;SOURCES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:test_headers>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gtest_main)
   qtrain_test_sources(${name})
-  # The linker keeps the first copy of an inline function that several objects have: before those of the test come the
-  # libraries, which are optimized.
+  # The linker keeps the first of several copies of an inline function. The libraries, which are optimized, therefore
+  # come before the objects of the test.
   qtrain_libraries_of(libraries ${ARG_LIBRARIES})
   foreach(library IN LISTS libraries)
     target_link_options(${name} PRIVATE "LINKER:--whole-archive,$<TARGET_FILE:${library}>,--no-whole-archive")
   endforeach()
 endfunction()
-# qtrain_libraries_of(variable target ...): the static libraries of ours among them and what they are linked to, but for
-# kernels.
+# qtrain_libraries_of(variable target ...): lists our static libraries among the targets and their dependencies, except
+# kernels and the emulator.
 function(qtrain_libraries_of variable)
   set(all "")
   foreach(target IN LISTS ARGN)
@@ -36,21 +36,22 @@ function(qtrain_libraries_of variable)
   list(REMOVE_DUPLICATES all)
   set(${variable} ${all} PARENT_SCOPE)
 endfunction()
-# qtrain_test_sources(target): how the sources of tests are compiled.
+# qtrain_test_sources(target): sets how test sources are compiled.
 function(qtrain_test_sources name)
   target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE QTRAIN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
-  if(NOT name STREQUAL "test_style")  # which spends its time in regular expressions
+  if(NOT name STREQUAL "test_style")  # test_style spends its time in regular expressions, so it is optimized
     target_precompile_headers(${name} REUSE_FROM test_headers)
     qtrain_quick(${name})
   endif()
 endfunction()
 
-# qtrain_discover(program LABEL label [TIMEOUT seconds] [LONG test ...] [SLOW test ...]): every test of a program by
-# itself. Those that take too long for a run before every commit have the label <label>_long, which scripts/test.sh
-# leaves to --checks, or <label>_slow, which it leaves to --full. The others need no process each where the label is unit
-# or golden: program and filter are a line of <build folder>/test_programs, which scripts/test.sh runs in a few parts.
+# qtrain_discover(program LABEL label [TIMEOUT seconds] [LONG test ...] [SLOW test ...]): registers every test of a
+# program with ctest. Tests that take too long to run before every commit get the label <label>_long, which
+# scripts/test.sh runs with --checks, or <label>_slow, which it runs with --full. If the label is unit or golden, the
+# other tests need no process of their own: program and filter are added as a line to <build folder>/test_programs, and
+# scripts/test.sh runs each such line in a few processes.
 include(GoogleTest)
 function(qtrain_discover program)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LONG;SLOW" ${ARGN})
@@ -83,7 +84,8 @@ function(qtrain_discover program)
   endif()
 endfunction()
 
-# qtrain_uses_nccl(program): where its ranks find NCCL: under the harness the stand-in, else wherever it is (an empty text).
+# qtrain_uses_nccl(program): tells a program where to find NCCL: the stand-in under the harness, otherwise any installed
+# one (an empty text).
 function(qtrain_uses_nccl program)
   if(TARGET qtrain_nccl_stand_in)
     target_compile_definitions(${program} PRIVATE QTRAIN_NCCL_FOLDER="${QTRAIN_NCCL_STAND_IN}")

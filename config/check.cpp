@@ -53,8 +53,8 @@ struct Checks {
   void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
     if (!claim.holds) diagnostics.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
-  /// Applies a part of rules.yaml. Remarks that are no problems are made only about keys that were given.
-  void of_rules(std::string_view part, RemarkLevel level) {
+  /// Applies a part of rules.yaml. Remarks other than problems are only made about keys that were given.
+  void apply_rules(std::string_view part, RemarkLevel level) {
     Json values = known_values(config);
     values.update(facts);
     for (const Json& rule : dialect_table("rules").object(part)) {
@@ -74,7 +74,7 @@ struct Checks {
     }
   }
   /// Runs a check of another part of the program; its error gets the place of the key that it names, or of `key`.
-  void of_part(const std::function<void()>& part, const std::string& key = {}) {
+  void run_check(const std::function<void()>& part, const std::string& key = {}) {
     try {
       part();
     } catch (const Error& e) {  // adds the place
@@ -116,8 +116,8 @@ void check_optimizer(Checks& c) {
             "remove it, or train all weights (use_peft false)");
 }
 
-// Keys that are switched off explicitly need no remark: dumps of all arguments contain the rest too.
-void judge_adapter(ResolvedConfig& config) {
+// Warns of LoRA keys that have no effect, unless use_peft is given: dumps of all arguments contain the other keys too.
+void warn_of_unused_lora_keys(ResolvedConfig& config) {
   const Config& c = config.value;
   if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
   std::vector<std::string> keys;
@@ -139,18 +139,18 @@ void judge_adapter(ResolvedConfig& config) {
 /// Contradictory combinations of values.
 void check_contradictions(Checks& checks) {
   const Config& config = checks.config.value;
-  checks.of_rules("refused", RemarkLevel::problem);
+  checks.apply_rules("refused", RemarkLevel::problem);
   check_quantization(checks);
-  checks.of_part([&] { named_splits("dataset_test_split", config.data.dataset_test_split); });
-  checks.of_part([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
+  checks.run_check([&] { named_splits("dataset_test_split", config.data.dataset_test_split); });
+  checks.run_check([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
   const TrainingSection& t = config.training;
-  checks.of_part([&] {  // total_steps do not matter for arguments
+  checks.run_check([&] {  // any total_steps will do to check the arguments
     make_schedule({.kind = t.lr_scheduler_type,
                    .learning_rate = t.learning_rate,
                    .total_steps = 1'000,
                    .kwargs = t.lr_scheduler_kwargs});
   });
-  checks.of_part([&] { check_optimizer(checks); });
+  checks.run_check([&] { check_optimizer(checks); });
 }
 
 }  // namespace
@@ -182,18 +182,18 @@ void follow(ResolvedConfig& config, const DialectTable& table) {
 
 void check_values(ResolvedConfig& config) {
   expand_paths(config.value);
-  judge_adapter(config);
+  warn_of_unused_lora_keys(config);
   const auto& date = config.value.model.template_date;
   Checks checks{
       config, config.diagnostics, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
-  checks.of_rules("without_effect", RemarkLevel::note);
-  checks.of_rules("told", RemarkLevel::note);
+  checks.apply_rules("without_effect", RemarkLevel::note);
+  checks.apply_rules("told", RemarkLevel::note);
   if (!config.diagnostics.found_problems()) check_contradictions(checks);
 }
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
   const RunSection& run = config.value.run;
-  const bool asks = !place.device && run.device != DeviceChoice::cpu;  // else the driver is left alone
+  const bool asks = !place.device && run.device != DeviceChoice::cpu;  // otherwise the driver is not loaded
   const std::string problem = asks ? cuda_problem() : "";
   const bool found = asks && run.device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
   const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : run.device == DeviceChoice::cuda || found;
@@ -202,7 +202,7 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace&
                 diagnostics,
                 {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
   checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});
-  checks.of_rules("unsupported", RemarkLevel::problem);
+  checks.apply_rules("unsupported", RemarkLevel::problem);
   return diagnostics.problems();
 }
 

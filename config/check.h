@@ -14,7 +14,7 @@ Json known_values(const ResolvedConfig& config);
 /// Applies the `then` rows of a table: values that follow from others.
 void follow(ResolvedConfig& config, const DialectTable& table);
 
-/// Expands ~ in paths. Adds remarks on values that have no effect next to others (TF32 with 16-bit GEMMs, LoRA keys
+/// Expands ~ in paths. Adds remarks on values that have no effect because of others (TF32 with 16-bit GEMMs, LoRA keys
 /// without an adapter, ...) and, if there are no problems yet, on values that contradict each other.
 void check_values(ResolvedConfig& config);
 
@@ -24,7 +24,8 @@ struct RunPlace {
   std::optional<DeviceKind> device = {};  ///< device of another machine; none: the one found here
 };
 
-/// What the config asks for and the program cannot do there, one entry per key; also a missing model_name_or_path.
+/// What the config requests but the program cannot do at that place, one entry per key; also a missing
+/// model_name_or_path.
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place = {});
 /// Whether `unsupported` finds nothing in `config` with these values, on a device of this kind.
 bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device);

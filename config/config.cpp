@@ -34,7 +34,7 @@ class Loading {
     settle_pending(draft_, dialect, document_);
     apply(dialect);
     if (!diagnostics().found_problems()) follow(out_, dialect);
-    if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
+    if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) choose_loss_mask();
     follow(out_, dialect_table("rules"));
     check_values(out_);
     if (!diagnostics().found_problems()) describe_start(dialect);
@@ -51,10 +51,10 @@ class Loading {
     return detect_dialect(probe, document_.name);
   }
 
-  void set_defaults(const Json& defaults, std::string_view whose) {
+  void set_defaults(const Json& defaults, std::string_view source) {
     for (const auto& [key, value] : defaults.items()) {
       check(assign_field(out_.value, key, value).error.empty(), "a dialect has an impossible default");
-      out_.origin[key] = fmt::format("default ({})", whose);
+      out_.origin[key] = fmt::format("default ({})", source);
     }
   }
 
@@ -75,7 +75,7 @@ class Loading {
   }
 
   /// Without a chat template in the model's folder, rows have no roles, and completion_only_loss marks the answers.
-  void tell_answers_apart() {
+  void choose_loss_mask() {
     const ModelSection& m = out_.value.model;
     bool& by_roles = out_.value.data.assistant_only_loss;
     const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
@@ -131,7 +131,7 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
 
 namespace {
 
-// Names within our own objects are those of columns, layers and the like, not of secrets.
+// Names inside objects of a config are those of columns, layers and the like, not of secrets.
 Json written_value(std::string_view key, const Json& value) {
   if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
   return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;

@@ -29,7 +29,7 @@ struct ResolvedConfig {
   }
 };
 
-/// key=value pairs of the command line; dots name nested keys. A value is JSON where it parses, else a string.
+/// key=value pairs of the command line; dots name nested keys. A value is JSON if it parses, else a string.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 /// Reads a config in any of the dialects of docs/config.md. Every error is ErrorKind::usage and names file, line and

@@ -33,9 +33,9 @@ bool is_texts(const Json& type) {
   return base_of(type) == "completion" || base_of(type) == "pretrain";
 }
 
-bool says(const Json& type, const std::string& member) {
-  const Json said = type.value(member, Json());
-  return !said.is_null() && said != "";
+bool gives(const Json& type, const std::string& member) {
+  const Json value = type.value(member, Json());
+  return !value.is_null() && value != "";
 }
 
 std::vector<std::string> strings_in(const Json& v) {
@@ -63,9 +63,9 @@ std::vector<std::string> files_of(const Json& entry) {
   const std::string folder = !data_dir.empty() ? data_dir : dataset_table().lists("builders", path) ? "" : path;
   std::vector<std::string> files = data_files_of(entry);
   if (files.empty()) return {folder};
-  const bool beside = !folder.empty() && folder != files[0];
+  const bool in_folder = !folder.empty() && folder != files[0];
   for (std::string& file : files)
-    if (beside && !file.starts_with('/') && !file.starts_with(folder)) file = folder + "/" + file;
+    if (in_folder && !file.starts_with('/') && !file.starts_with(folder)) file = folder + "/" + file;
   return files;
 }
 
@@ -74,7 +74,7 @@ std::string replaced(std::string text, std::string_view what, const std::string&
     text.replace(at, what.size(), by);
   return text;
 }
-std::string literally(const std::string& text) {
+std::string escaped(const std::string& text) {
   return replaced(replaced(text, "{", "{{"), "}", "}}");
 }
 /// Columns of rows, by the names of the fields in a text.
@@ -102,7 +102,7 @@ Json prompt_columns(const Json& type) {
                              {"input", text_in(type, "field_input", "input")}};
   const std::string system = text_in(type, "system_format", "{system}"), column = text_in(type, "field_system"),
                     words = text_in(type, "system_prompt");
-  const std::string before = column.empty() && !words.empty() ? replaced(system, "{system}", literally(words)) : "";
+  const std::string before = column.empty() && !words.empty() ? replaced(system, "{system}", escaped(words)) : "";
   Json with_system = Json::array(), texts = Json::array();
   for (const char* member : {"format", "no_input_format"}) {
     const std::string turn = with_fields(text_in(type, member), columns);
@@ -225,7 +225,7 @@ struct DatasetList {
     for (const auto& [member, value] : entry.items()) read_member(source, member, value);
     if (entry.value("data_files", Json()).is_object()) drop_sum(source);
     const Json type = entry.value("type", Json());
-    const bool formatted = type.is_object() && (says(type, "format") || says(type, "no_input_format"));
+    const bool formatted = type.is_object() && (gives(type, "format") || gives(type, "no_input_format"));
     if (!type.is_object())
       read_type(type);
     else if (formatted)  // it names the fields for instruction, input and output, and how they become a text
@@ -241,12 +241,12 @@ struct DatasetList {
     sources.push_back(std::move(source));
   }
 
-  /// Several splits of files that are listed by split are all of those files.
+  /// If files are listed by split, several splits simply mean all of those files.
   void drop_sum(Json& source) {
     const std::string split = text_in(source, "split");
     if (split.find('+') == split.npos) return;
     if (split.find('[') != split.npos)
-      return problem(fmt::format("parts of several splits of data_files, {}: give each an entry", split));
+      return problem(fmt::format("data_files with parts of several splits, {}: give each part its own entry", split));
     source.erase("split");
   }
 
@@ -266,7 +266,7 @@ struct DatasetList {
     texts_only = false;
     conversations = true;
     for (const auto& [member, value] : type.items()) {
-      if (!says(type, member)) continue;
+      if (!gives(type, member)) continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
       if (!dataset_table().lists("instruction_fields", field))
         problem(
@@ -292,10 +292,10 @@ struct DatasetList {
     const KeyRow* known = dataset_table().find(member);
     if (known == nullptr) return problem(fmt::format("unknown member \"{}\"", member));
     if (known->is_neutral(value)) {
-      if (trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
+      if (trains && member == "fraction" && !value.is_null()) source[member] = value;  // because other sources have one
     } else if (const Json target = dataset_table().object("source").value(member, Json());
                trains && !target.is_null()) {
-      set_of_source(source, target.get_ref<const std::string&>(), value);
+      set_in_source(source, target.get_ref<const std::string&>(), value);
     } else if (known->status == KeyStatus::unsupported) {
       problem(fmt::format("{} {} cannot be honored: {}", member, show(member, value), known->reason));
     } else {
@@ -304,7 +304,7 @@ struct DatasetList {
   }
 
   /// `target` is a member of a source, or, with a slash, a member of an object in it.
-  void set_of_source(Json& source, const std::string& target, const Json& value) {
+  void set_in_source(Json& source, const std::string& target, const Json& value) {
     const Json::json_pointer place("/" + target), object = place.parent_pointer();
     if (source.contains(object) && !source[object].is_object())
       return problem(fmt::format("{} is not an object", object.back()));
@@ -318,7 +318,7 @@ struct DatasetList {
     (is_texts(type) ? some_texts : conversations) = true;
     if (base == "alpaca")
       out.remarks.push_back(
-          "type alpaca: rows are rendered with the chat template, if the model has one; chat_template_path=alpaca has "
+          "type alpaca: rows are rendered with the chat template, if the model has one; chat_template_path=alpaca uses "
           "### Instruction");
     if (!type.is_null() && !dataset_table().lists("row_types", base))
       problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),

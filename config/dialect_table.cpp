@@ -95,7 +95,7 @@ Keys deciding_keys(const DialectTable& dialect, const Json& document) {
 }
 
 /// The dialects that a document may have, without those whose keys are all usual in another of them: `lr_scheduler`
-/// says nothing next to `sample_packing`.
+/// decides nothing next to `sample_packing`.
 std::vector<DialectClaim> claims_on(const Json& document) {
   std::vector<DialectClaim> all, own;
   for (const DialectTable* d : dialects())

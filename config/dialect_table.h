@@ -14,15 +14,17 @@
 ///     name: {about, to, map, convert, ...}    a KeyRow
 ///   ignored: {reason: {name: values}}         printed once, as a note; warned: as a warning
 ///   unsupported: {reason: {name: values}}     an error
-///   described: {reason: {names}}              listed with those that are ignored, and not said; "part.name" is that of
-///                                             a member of an object
-///   members: {part: [names]}                  of launchers: part.name is ignored like others
-///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
-///                                             for rules.yaml. Keys that were given stay, unless `anyway`; "=..." is
-///                                             the value of an expression; `note` is said of a key that was given
+///   described: {reason: {names}}              listed with the ignored keys but not printed; "part.name" is a member of
+///                                             an object
+///   members: {part: [names]}                  for launchers: part.name is ignored like other keys
+///   then: [{when, set, anyway, note}]         values that follow from others, once all are known, in this order;
+///   `when`
+///                                             is as in rules.yaml. Keys that were given keep their values unless
+///                                             `anyway` is set; "=..." is the value of an expression; `note` is printed
+///                                             for a key that was given
 ///
-/// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
-/// for true and false, or none. A name may end in *.
+/// `values` mean what the program does anyway (as null does), so they cause no remark: one, a list of them, `bool` for
+/// true and false, or none. A name may end in *.
 namespace qtrain {
 
 enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported, described };

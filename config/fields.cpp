@@ -193,7 +193,7 @@ Assigned assign_field(Config& config, std::string_view key, const Json& value) {
   if (error.empty() || !value.is_string()) return {error};
   const auto text = value.get<std::string>();
   std::vector<std::string_view> words(field->words.begin(), field->words.end());
-  if (key == "optim") words = available_optimizers();  // do not suggest unavailable ones
+  if (key == "optim") words = available_optimizers();  // do not suggest unavailable optimizers
   if (const auto near = nearest(text, words); !near.empty()) return {error, fmt::format("did you mean \"{}\"?", near)};
   const Json inner = Json::parse(text, nullptr, false);  // whether it would fit without quotes
   Config scratch;

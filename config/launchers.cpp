@@ -76,7 +76,7 @@ class Launcher {
     }
   }
 
-  /// Reads one of trl's own accelerate files by its name. Returns false if it is none.
+  /// Reads one of trl's own accelerate files by its name. Returns false if it is not one of them.
   bool read_preset(const Setting& chosen) {
     const KeyRow& row = *table_.find("~preset");
     if (!chosen.value.is_string() || !row.meaning(chosen.value)) return false;
@@ -93,7 +93,7 @@ class Launcher {
   void read_object(const ConfigDocument& document, const Json& object, const std::string& path) {
     read_members(document, object, {path, ""});
     settle();
-    tell_ignored(document.name);
+    report_ignored(document.name);
   }
 
   /// Prefixes of a value: the path of its object in the document and its key within the part, each with a trailing dot.
@@ -181,7 +181,7 @@ class Launcher {
   }
 
   /// Reports all ignored keys of a file in one note.
-  void tell_ignored(const std::string& name) {
+  void report_ignored(const std::string& name) {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
     const std::string why = fmt::format("{} without effect here", table_.text("about"));
@@ -197,7 +197,7 @@ class Launcher {
     for (Remark& remark : ignored_) draft_.diagnostics.say(std::move(remark));
   }
 
-  /// Pending settings, which depend on others.
+  /// Resolves pending settings, which depend on others.
   void settle() {
     const auto pending = [&](const char* key, void (Launcher::*settle)(const Setting&)) {
       if (const auto found = draft_.settings.extract(key); found) (this->*settle)(found.mapped());

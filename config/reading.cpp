@@ -128,8 +128,6 @@ class SettingReader {
     }
   }
 
-  // What a flat key means.
-
   /// The meaning of a key in the dialect takes precedence over the common one.
   void take(const std::string& name, const Setting& raw) {
     const std::string key(canonical_key(name));

@@ -157,12 +157,12 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
 void settle_packed_length(Draft& draft, const DialectTable& dialect) {
   const Setting *packing = draft.find("packing"), *length = draft.find("max_length");
   if (!packing || packing->value != true || (length && length->written != "cutoff_len")) return;
-  const Json most = length ? length->value : dialect.object("defaults").at("max_length");
-  if (!most.is_number_integer() || most <= 1) return;  // reported elsewhere, or nothing to subtract
-  const std::int64_t kept = most.get<std::int64_t>() - 1;
+  const Json max_length = length ? length->value : dialect.object("defaults").at("max_length");
+  if (!max_length.is_number_integer() || max_length <= 1) return;  // reported elsewhere, or nothing to subtract
+  const std::int64_t kept = max_length.get<std::int64_t>() - 1;
   draft.note(
       *packing,
-      fmt::format(": rows have at most {} tokens, as LLaMA-Factory reserves one of cutoff_len for padding", kept));
+      fmt::format(": rows have at most {} tokens, because LLaMA-Factory reserves one of cutoff_len for padding", kept));
   draft.settings["max_length"] = (length ? *length : *packing).with(kept);
 }
 
@@ -172,9 +172,9 @@ void settle_llamafactory(Draft& draft, const DialectTable& dialect) {
   settle_datasets(draft, "~eval_dataset", "eval_dataset_name");
   if (const Setting* rank = draft.find("lora_r"); rank && rank->value.is_number())
     draft.offer("lora_alpha", {fmt::format("2 x {}", rank->written), rank->place, 2 * rank->value.get<double>()});
-  const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
-  if (names && most && names->value.is_array() && names->value.size() > 1)
-    draft.note(*most, " applies to all data sets together");
+  const Setting *names = draft.find("~dataset"), *limit = draft.find("max_samples");
+  if (names && limit && names->value.is_array() && names->value.size() > 1)
+    draft.note(*limit, " applies to all data sets together");
   if (const Setting* stage = draft.find("~stage")) {
     draft.offer("packing", stage->with(true));
     draft.offer("packing_strategy", stage->with("blocks"));
@@ -258,7 +258,7 @@ void settle_end_token(Draft& draft, const DialectTable& dialect) {
   if (token.empty() || !file) return;
   if (read_text(*file, std::uint64_t{1} << 30).find(dump_json(token)) == std::string::npos)
     return draft.note(*named, fmt::format(": the tokenizer has no {}, which LLaMA-Factory would add: its own end token "
-                                          "stays",
+                                          "is kept",
                                           token));
   draft.offer("eos_token", named->with(token));
 }

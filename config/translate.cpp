@@ -75,7 +75,7 @@ Translation parallelism(const KeyRow&, const Json& v) {
   if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
   for (const auto& [written, size] : v.items()) {
     const std::string name = written.starts_with(kPrefix) ? written.substr(kPrefix.size()) : written;
-    const auto tell = [&](std::string_view why) {
+    const auto report = [&](std::string_view why) {
       out.problem += fmt::format("{}{} is {}, {}", out.problem.empty() ? "" : "; ", written, show(size), why);
     };
     const bool several = size != 1 && !size.is_null();
@@ -84,13 +84,13 @@ Translation parallelism(const KeyRow&, const Json& v) {
     else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
       out.settings.emplace_back("~dp_shard_size", size);
     else if (name == "tp_size" && several)
-      tell("but ranks can only share rows or tokens (cp_size)");
+      report("but ranks can only share rows or tokens (cp_size)");
     else if (name == "sp_size" && several)
-      tell("but ranks share tokens by their keys only: set cp_size to it, and sp_size to 1");
+      report("but ranks share tokens only by exchanging keys: set cp_size to this value, and sp_size to 1");
     else if (!std::ranges::count(kNames, name)) {
       const std::string_view near = nearest(name, kNames);
-      tell(near.empty() ? "but there is no such size"
-                        : fmt::format("but there is no such size: did you mean {}?", near));
+      report(near.empty() ? "but there is no such size"
+                          : fmt::format("but there is no such size: did you mean {}?", near));
     }
   }
   return out;

@@ -24,8 +24,8 @@ enum class OnResume : std::uint8_t {
   refused,  ///< an error: the rest of the run would not match the checkpoint
   rows,     ///< an error that names the key if the training rows changed; otherwise without effect
   saved,    ///< like rows; if the rows are the same, a note: the value is saved with the tokenizer or template
-  update,   ///< a note: people change on purpose how the remaining steps update the weights
-  note,     ///< a note, for keys that change the weights by rounding at most
+  update,   ///< a note: users change deliberately how the remaining steps update the weights
+  note,     ///< a note: the key changes the weights at most by rounding
   silent,   ///< nothing: results do not depend on it
 };
 

@@ -73,7 +73,7 @@ class YamlReader {
 
   Json mapping(const YAML::Node& node, const std::string& path) {
     Json out = Json::object(), merged = Json::array();
-    // Growing would copy, and a copy that runs out of memory ends the process.
+    // Growing the object would copy it, and a copy that runs out of memory ends the process.
     out.get_ref<Json::object_t&>().reserve(node.size());
     for (const auto& pair : node) {
       const YAML::Node &key = pair.first, &member = pair.second;

@@ -8,8 +8,8 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/module_names.h"
 #include "model/tied_head.h"
-#include "model/weight_names.h"
 #include "train/checkpoint/pending_model.h"
 
 namespace qtrain {

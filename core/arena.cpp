@@ -21,7 +21,7 @@ Tensor Arena::take(DType dtype, Shape shape) {
   used_ += on_cuda() ? rounded_up(bytes + cuda::guard_bytes(), kCudaAlign) : rounded_up(bytes, kAlign);
   if (committed() && used_ > planned_)
     fail(ErrorKind::internal, {.cause = "arena '" + name_ + "' was planned for " + std::to_string(planned_) +
-                                        " bytes and is asked for " + std::to_string(used_)});
+                                        " bytes, but layout takes " + std::to_string(used_)});
   planned_ = std::max(planned_, used_);
   std::byte* memory = placement_ == Placement::device ? memory_.data() : pinned_.data();
   std::byte* base = memory ? memory + begin : nullptr;

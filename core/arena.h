@@ -14,9 +14,9 @@ enum class Placement : std::uint8_t {
   pinned,  ///< page-locked host memory, for data that a device fetches on demand
 };
 
-/// A named segment of memory that hands out tensors one after the other and never frees one by itself.
-/// Before `commit` it only measures: tensors have shapes and no storage. The caller runs the same layout code twice,
-/// so planned bytes and used bytes cannot differ; asking for more than was planned is an internal error.
+/// A named segment of memory that hands out tensors one after the other and never frees them individually. Before
+/// `commit` it only measures: tensors have shapes and no storage. The caller runs the same layout code twice, so
+/// planned bytes and used bytes cannot differ; asking for more than was planned is an internal error.
 class Arena {
  public:
   explicit Arena(std::string name, Device device = {}, Placement placement = Placement::device)
@@ -24,15 +24,15 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialized. Without storage while measuring. Pinned
-  /// tensors are tensors of the host.
+  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialized. It has no storage while measuring. Pinned
+  /// tensors are host tensors.
   Tensor take(DType dtype, Shape shape);
 
   /// Allocates the high-water mark measured since construction and starts over. Throws ErrorKind::memory.
   void commit();
-  /// Everything taken so far may be handed out again.
+  /// Makes everything taken so far available again.
   void reset() { rewind(0); }
-  /// Sets the number of used bytes: memory beyond it may be handed out again.
+  /// Sets the number of used bytes: memory beyond it becomes available again.
   void rewind(std::size_t used) { used_ = used; }
 
   bool committed() const { return committed_; }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How the program was compiled. The only file with conditional compilation.
-/// QTRAIN_SANITIZED_BY_* come from CMake: single files of a build may be instrumented differently.
+/// Describes how the program was compiled. This is the only file with conditional compilation. CMake defines
+/// QTRAIN_SANITIZED_BY_*, because individual files of a build may be instrumented differently.
 #if defined(QTRAIN_SANITIZED_BY_ADDRESS)
 #define QTRAIN_BUILD_ASAN true
 #else
@@ -18,8 +18,8 @@ namespace qtrain {
 inline constexpr bool kAddressSanitizer = QTRAIN_BUILD_ASAN;
 inline constexpr bool kThreadSanitizer = QTRAIN_BUILD_TSAN;
 
-/// Padding becomes zeros, so that equal objects have equal bytes. Nothing happens where the compiler cannot: the
-/// harness, which needs it, is not built with such a one.
+/// Zeroes padding, so that equal objects have equal bytes. Does nothing if the compiler lacks the builtin: the harness,
+/// which needs it, is not built with such a compiler.
 template <class T>
 void clear_padding([[maybe_unused]] T& value) {
 #if __has_builtin(__builtin_clear_padding)
@@ -27,7 +27,7 @@ void clear_padding([[maybe_unused]] T& value) {
 #endif
 }
 
-/// Lets the processor do less for some cycles, in a thread that spins while it waits for another.
+/// Pauses a thread for a few cycles while it spins.
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -14,7 +14,7 @@ Ctx::Ctx(Device device, MatmulPrecision matmul, int threads)
 }
 
 std::byte* Ctx::scratch(std::size_t bytes) {
-  check(bytes <= scratch_.bytes(), "an op asks for more scratch than there is");
+  check(bytes <= scratch_.bytes(), "an op requests more scratch memory than there is");
   if (bytes > 0) cuda::forget(stream_.handle(), {scratch_.data(), bytes});
   return scratch_.data();
 }

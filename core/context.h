@@ -16,7 +16,7 @@ enum class MatmulPrecision : std::uint8_t {
   storage,  ///< as stored: f64 in f64, everything else in f32
   bf16,     ///< f32 operands are rounded to bfloat16 first (processors and GPUs with bf16 dot products)
   f16,      ///< f32 operands are rounded to float16 first (CUDA)
-  tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); as `storage` on a processor
+  tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); like `storage` on the CPU
 };
 
 /// The first argument of every op: where to run and with what. Ops have no other state.
@@ -28,12 +28,12 @@ class Ctx {
   MatmulPrecision matmul() const { return matmul_; }
   ThreadPool& pool() { return *pool_; }
 
-  /// Scratch of one worker of the pool, kWorkspaceBytes long and 64-byte aligned; its contents last for one op.
+  /// Scratch memory of one worker of the pool, kWorkspaceBytes long and 64-byte aligned; its contents last for one op.
   std::span<std::byte> workspace(int worker);
 
   static constexpr std::size_t kWorkspaceBytes = std::size_t{4} << 20;
 
-  /// Where the ops of this context queue their work. On the CPU everything is done at once.
+  /// Where the ops of this context queue their work. On the CPU, everything runs immediately.
   Stream& stream() { return stream_; }
   /// Waits for all queued work and throws its errors.
   void synchronize() { stream_.synchronize(); }
@@ -54,7 +54,7 @@ class Ctx {
   Device device_;
   MatmulPrecision matmul_;
   std::unique_ptr<ThreadPool> pool_;
-  DeviceMemory workspace_;  ///< of the CPU
+  DeviceMemory workspace_;  ///< in CPU memory
   Stream stream_;
   DeviceMemory scratch_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;

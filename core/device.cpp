@@ -17,9 +17,9 @@ bool is_cuda(Device d) {
   return d.kind == DeviceKind::cuda;
 }
 
-/// Memory belongs to the process, and so does its count.
+/// Bytes that this process has allocated on the devices of one kind.
 struct Tally {
-  std::atomic<std::size_t> now{0}, most{0};
+  std::atomic<std::size_t> now{0}, peak{0};
 
   static Tally& of(DeviceKind kind) {
     static std::array<Tally, 2> all;
@@ -27,7 +27,7 @@ struct Tally {
   }
   void add(std::size_t bytes) {
     const std::size_t sum = now += bytes;
-    for (std::size_t before = most; before < sum && !most.compare_exchange_weak(before, sum);) {
+    for (std::size_t before = peak; before < sum && !peak.compare_exchange_weak(before, sum);) {
     }
   }
 };
@@ -90,7 +90,7 @@ void DeviceMemory::release() {
 
 AllocatedBytes allocated_bytes(DeviceKind kind) {
   const Tally& tally = Tally::of(kind);
-  return {.now = tally.now, .most = tally.most};
+  return {.now = tally.now, .peak = tally.peak};
 }
 
 PinnedMemory::PinnedMemory(Device device, std::size_t bytes)
@@ -149,13 +149,13 @@ void Stream::call(std::function<void()> act) {
   act();
 }
 
-void Stream::Launch::tell(const Launched& launched) {
-  stream_.observed_ = tells_ = true;
+void Stream::Launch::notify(const Launched& launched) {
+  stream_.observed_ = notified_ = true;
   stream_.observer_->begin(launched);
 }
 
 Stream::Launch::~Launch() {
-  if (!tells_) return;
+  if (!notified_) return;
   stream_.observed_ = false;
   try {
     stream_.observer_->end();
@@ -167,7 +167,7 @@ void Stream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   const Launch launch(*this, "copy", Launch::Kind::transfer);
   if (handle_)
-    name_launches([&] { cuda::copy(handle_, {to, bytes}, from); });  // may wait, for plain host memory
+    name_launches([&] { cuda::copy(handle_, {to, bytes}, from); });  // may block if the host memory is not pinned
   else
     std::memmove(to, from, bytes);
 }

@@ -10,9 +10,9 @@
 #include "core/nvtx.h"
 #include "core/tensor.h"
 
-/// Memory, streams and events of a device. Everything works for Device{cpu} too (at once, in plain memory), so callers
-/// need not ask. Errors of a device are ErrorKind::internal and name the last launches of the stream; memory that does
-/// not fit is ErrorKind::memory.
+/// Memory, streams and events of a device. Everything also works for Device{cpu}, immediately and in plain memory, so
+/// callers need no special case. Errors of a device are ErrorKind::internal and name the last launches of the stream; a
+/// failed allocation is ErrorKind::memory.
 namespace qtrain {
 
 struct DeviceInfo {
@@ -20,28 +20,28 @@ struct DeviceInfo {
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   std::size_t total_bytes = 0, free_bytes = 0;
-  std::size_t shared_bytes = 0;  ///< most shared memory of one block
+  std::size_t shared_bytes = 0;  ///< maximum shared memory per block
   int driver = 0, runtime = 0;   ///< versions, 1000 * major + 10 * minor
-  bool emulated = false;         ///< by the processor, for tests: only where it is asked for
+  bool emulated = false;         ///< the test harness emulates it on the CPU
 };
 
 /// Why no CUDA device can be used, as one clause ("this build has no CUDA backend"); empty if one can.
 std::string cuda_problem();
 int cuda_device_count();
-/// Whether devices are those of the harness.
+/// Whether CUDA devices are emulated by the test harness.
 bool cuda_is_emulated();
-/// Throws ErrorKind::usage unless there is such a device.
+/// Throws ErrorKind::usage if there is no such device.
 DeviceInfo cuda_info(int index = 0);
 
-/// Makes it the current device of the calling thread, for libraries that use that one.
+/// Makes it the current device of the calling thread, for libraries that use the current device.
 void select(Device device);
 
 /// Waits for all streams of the device and throws their errors.
 void synchronize(Device device);
 
-/// Bytes of all DeviceMemory on the devices of a kind: what there is now, and the most that there was.
+/// Bytes of all DeviceMemory on the devices of one kind: the current and the peak amount.
 struct AllocatedBytes {
-  std::size_t now = 0, most = 0;
+  std::size_t now = 0, peak = 0;
 };
 AllocatedBytes allocated_bytes(DeviceKind kind);
 
@@ -74,7 +74,7 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Page-locked host memory: only copies from and to such memory run beside the host. Uninitialized.
+/// Uninitialized page-locked host memory. Only copies from and to such memory are asynchronous.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -100,7 +100,7 @@ class PinnedMemory {
   std::size_t bytes_ = 0;
 };
 
-/// The point that a stream had reached when it was recorded; before the first record it is in the past.
+/// A point in the work of a stream, set by Stream::record. An event that was never recorded counts as done.
 class Event {
  public:
   explicit Event(Device device = {});
@@ -109,10 +109,10 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   bool done() const;
-  /// The same for a thread that looks on: under the harness `done` runs what is queued, this does not.
+  /// Like `done`, for a thread that only observes: under the harness, `done` executes queued work, and this does not.
   bool has_passed() const;
   void synchronize() const;
-  /// Milliseconds between the two points, both of which are past.
+  /// Milliseconds between two events, both of which must be done.
   double milliseconds_since(const Event& earlier) const;
 
  private:
@@ -123,8 +123,8 @@ class Event {
 
 /// One piece of work that a stream queues.
 struct Launched {
-  const char* name;          ///< of the op; has static storage
-  std::string detail = {};   ///< sizes and types, where launches of one name differ much
+  const char* name;          ///< the op's name, in static storage
+  std::string detail = {};   ///< sizes and types, for ops whose launches differ a lot
   bool is_transfer = false;  ///< a copy or a fill
 };
 
@@ -152,7 +152,7 @@ class Stream {
   Stream& operator=(Stream&&) = delete;
 
   Device device() const { return device_; }
-  /// Queues a copy of `bytes` bytes in any direction. Pinned and device memory must stay as it is until it is done.
+  /// Queues a copy of `bytes` bytes in any direction. Pinned and device memory must not change until the copy is done.
   void copy(void* to, const void* from, std::size_t bytes);
   /// Queues setting each byte to `value`.
   void fill(void* to, std::uint8_t value, std::size_t bytes);
@@ -161,21 +161,22 @@ class Stream {
   void wait(const Event& event);
   /// Waits for all queued work and throws its errors.
   void synchronize();
-  /// `check` is called after each of these waits, and throws where queued work did not come to its end.
+  /// Calls `check` after each of these waits; it throws if queued work did not complete.
   void check_after_waits(std::function<void()> check) { check_ = std::move(check); }
 
-  /// Queues a call of `act` on a thread of the driver; later work waits for its end. `act` must not use the device.
+  /// Queues a call of `act` on a thread of the driver; later work waits until it returns. `act` must not use the
+  /// device.
   void call(std::function<void()> act);
 
-  /// Lives while one op queues its work. The name (of static storage) is shown by errors and profilers; `detail` is
-  /// called only where somebody observes the stream.
+  /// The scope in which one op queues its work. Errors and profilers show its name, which has static storage; `detail`
+  /// is called only if the stream is observed.
   class Launch {
    public:
     Launch(Stream& stream, const char* name) : Launch(stream, name, [] { return std::string(); }) {}
     template <class F>
     Launch(Stream& stream, const char* name, F&& detail) : stream_(stream), range_(name) {
       stream.recent_[stream.launches_++ % stream.recent_.size()] = name;
-      if (is_told()) tell({.name = name, .detail = detail()});
+      if (notifies()) notify({.name = name, .detail = detail()});
     }
     ~Launch();
     Launch(const Launch&) = delete;
@@ -185,20 +186,20 @@ class Stream {
     friend class Stream;
     enum class Kind : std::uint8_t { transfer };
     Launch(Stream& stream, const char* name, Kind) : stream_(stream), range_(name) {
-      if (is_told()) tell({.name = name, .is_transfer = true});
+      if (notifies()) notify({.name = name, .is_transfer = true});
     }
-    bool is_told() const { return stream_.observer_ && !stream_.observed_; }
-    void tell(const Launched& launched);
+    bool notifies() const { return stream_.observer_ && !stream_.observed_; }
+    void notify(const Launched& launched);
 
     Stream& stream_;
     nvtx::Range range_;
-    bool tells_ = false;
+    bool notified_ = false;
   };
-  /// From now on calls `observer` for each piece of work, but not for nested launches; null: none. It must outlive this
-  /// stream or the next call.
+  /// Calls `observer` for each piece of work from now on, except for nested launches; null ends this. The observer must
+  /// outlive this stream or the next call.
   void observe(LaunchObserver* observer) { observer_ = observer; }
   bool is_observed() const { return observer_ != nullptr; }
-  /// "rms_norm, gemm": the last launches, latest last.
+  /// The names of the last launches, most recent last: "rms_norm, gemm".
   std::string recent_launches() const;
   std::uint64_t launches() const { return launches_; }
   /// The backend's own handle (cudaStream_t).

@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-// With an end of our own to read from, a FIFO is there at once and keeps what comes before its reader.
+// A FIFO is opened for reading too, so that this neither fails nor waits without a reader, and early events are kept.
 int mode_of(const std::filesystem::path& file) {
   struct stat what = {};
   return ::stat(file.c_str(), &what) == 0 && S_ISFIFO(what.st_mode) ? O_RDWR : O_WRONLY;
@@ -24,12 +24,12 @@ int mode_of(const std::filesystem::path& file) {
 EventStream::EventStream(const std::filesystem::path& file)
     : file_(::open(file.c_str(), mode_of(file) | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644)) {
   if (file_.get() < 0)
-    fail(ErrorKind::disk, {.cause = "events cannot be written: " + std::generic_category().message(errno),
+    fail(ErrorKind::disk, {.cause = "cannot write events: " + std::generic_category().message(errno),
                            .place = file.string(),
-                           .remedy = "--events wants a file or a FIFO"});
+                           .remedy = "--events needs a file or a FIFO"});
 }
 
-// Leaves in `text` what there was no room for.
+// Removes from `text` what could be written.
 void EventStream::send(std::string_view& text) {
   while (!text.empty() && !broken_) {
     const ssize_t n = ::write(file_.get(), text.data(), text.size());
@@ -48,15 +48,15 @@ void EventStream::write(std::string_view name, std::string_view members) {
   if (members.size() > 2) line += fmt::format(", {}", members.substr(1, members.size() - 2));
   line += "}\n";
   const std::lock_guard lock(mutex_);
-  std::string_view left = begun_;
-  send(left);
-  begun_ = std::string(left);
-  left = line;
-  if (begun_.empty()) send(left);
-  if (left.size() == line.size())
+  std::string_view rest = unwritten_;
+  send(rest);
+  unwritten_ = std::string(rest);
+  rest = line;
+  if (unwritten_.empty()) send(rest);
+  if (rest.size() == line.size())
     ++dropped_;
   else
-    begun_ = left;
+    unwritten_ = rest;
 }
 
 }  // namespace qtrain

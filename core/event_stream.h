@@ -11,8 +11,8 @@
 namespace qtrain {
 
 /// Events for other programs, one JSON object per line, {"event": NAME, "time": SECONDS, ...}, written as they happen.
-/// Never blocks or fails the work: if nobody reads any more, or the disk is full, nothing more is written, and a slow
-/// reader loses whole lines. Appends to an existing file.
+/// Never blocks or fails the work: if the reader is gone or the disk is full, it stops writing, and a slow reader loses
+/// whole lines. Appends to an existing file.
 class EventStream {
  public:
   /// Throws ErrorKind::disk if the file cannot be opened. A FIFO need not have a reader yet.
@@ -27,7 +27,7 @@ class EventStream {
 
   std::mutex mutex_;
   Descriptor file_;
-  std::string begun_;  ///< the rest of a line that a pipe has taken a part of
+  std::string unwritten_;  ///< the rest of a line that was written partly
   std::atomic<std::int64_t> dropped_ = 0;
   bool broken_ = false;
 };

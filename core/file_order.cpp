@@ -7,13 +7,13 @@
 namespace qtrain {
 namespace {
 
-/// An axis of both orders: how far its next value is where values are read and where they are written.
+/// An axis with its strides in the source and in the destination, in elements.
 struct Axis {
   std::int64_t size, read, write;
 };
 using Axes = std::vector<Axis>;
 
-/// The axes in the order of files, those that follow one another in memory too as one.
+/// The axes in file order. Axes that are adjacent in memory too are merged.
 Axes axes_to_file(const FileOrder& order) {
   std::array<std::int64_t, 4> strides{};
   std::int64_t elements = 1;
@@ -47,17 +47,17 @@ void each(std::span<const Axis> outer, std::int64_t read, std::int64_t write, co
     each(outer.subspan(1), read + i * outer.front().read, write + i * outer.front().write, act);
 }
 
-/// Takes the axis with the smallest step out of the list.
-Axis take_fastest(Axes& axes, std::int64_t Axis::*step) {
-  const auto it = std::ranges::min_element(axes, {}, step);
+/// Removes and returns the axis with the smallest stride.
+Axis take_fastest(Axes& axes, std::int64_t Axis::*stride) {
+  const auto it = std::ranges::min_element(axes, {}, stride);
   const Axis taken = *it;
   axes.erase(it);
   return taken;
 }
 
-/// Transposes a matrix of elements of N bytes, tile by tile: `rows` are next to one another where they are read and
-/// `columns` where they are written. A tile is read in whole cache lines, since lines a large power of two apart would
-/// not stay in a cache together.
+/// Transposes a matrix of elements of N bytes, tile by tile: `rows` are contiguous in the source and `columns` in the
+/// destination. A tile is read in whole cache lines, because lines that are a large power of two apart evict each
+/// other.
 template <std::size_t N>
 void transpose(const Axis& rows, const Axis& columns, const std::byte* from, std::byte* to) {
   constexpr std::int64_t kLine = 64 / N, kColumns = 64, kBytes = N;

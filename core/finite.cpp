@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-// A block is looked at as a whole, without a branch for each element.
+// Checks a whole block at a time, without a branch for each element.
 template <class Bits>
 std::optional<std::int64_t> first_with_exponent(const Bits* bits, std::int64_t count, Bits exponent) {
   constexpr std::int64_t kBlock = 4096;
@@ -41,15 +41,15 @@ std::optional<std::int64_t> first_nonfinite(ConstTensor tensor) {
 }
 
 std::string describe_element(ConstTensor tensor, std::int64_t element) {
-  const auto said = [&]<class T>(T) {
+  const auto describe = [&]<class T>(T) {
     return fmt::format("element {} is {}", element,
                        static_cast<double>(static_cast<float>(reinterpret_cast<const T*>(tensor.data)[element])));
   };
   switch (tensor.dtype) {
-    case DType::f64: return said(double{});
-    case DType::f32: return said(float{});
-    case DType::f16: return said(F16{});
-    default: return said(Bf16{});
+    case DType::f64: return describe(double{});
+    case DType::f32: return describe(float{});
+    case DType::f16: return describe(F16{});
+    default: return describe(Bf16{});
   }
 }
 

@@ -7,12 +7,12 @@ namespace {
 
 constexpr ComputeCapability kOldest{7, 5};
 
-/// One of the list: "90a-real".
+/// Whether one architecture, such as "90a-real", runs on the GPU.
 bool one_runs_on(std::string_view architecture, ComputeCapability gpu) {
   int number = 0;
   const char* end = architecture.data() + architecture.size();
   const auto [rest, error] = std::from_chars(architecture.data(), end, number);
-  if (error != std::errc{}) return true;  // a word as "native": the build knows what it means
+  if (error != std::errc{}) return true;  // a word such as "native", which only the build can interpret
   const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
   const ComputeCapability code{number / 10, number % 10};
   if (suffix.starts_with('a')) return code.major == gpu.major && code.minor == gpu.minor;
@@ -36,7 +36,7 @@ std::string architecture_problem(std::string_view architectures, ComputeCapabili
   const auto text = [](ComputeCapability c) { return std::to_string(c.major) + "." + std::to_string(c.minor); };
   const bool too_old = gpu.major < kOldest.major || (gpu.major == kOldest.major && gpu.minor < kOldest.minor);
   if (too_old)
-    return "the GPU has compute capability " + text(gpu) + ", needed is " + text(kOldest) + " (Turing) or newer";
+    return "the GPU has compute capability " + text(gpu) + ", but " + text(kOldest) + " (Turing) or newer is needed";
   if (runs_on(architectures, gpu)) return {};
   return "this build has no kernels for compute capability " + text(gpu) + " (QTRAIN_CUDA_ARCHS is " +
          std::string(architectures) + ")";

@@ -12,7 +12,7 @@ bool is_recorded(const Stream& stream) {
 }
 
 Graph::Graph(Stream& stream, const char* name, const std::function<void()>& work) : name_(name) {
-  check(stream.device().kind == DeviceKind::cuda, "only the work of a CUDA device is recorded");
+  check(stream.device().kind == DeviceKind::cuda, "only the work of a CUDA device can be recorded");
   cuda::begin_record(stream.handle());
   try {
     work();
@@ -45,7 +45,7 @@ void Graph::replay(Stream& stream) const {
 }
 
 void Graph::require_same(const Graph& again) const {
-  check(!handle_ == !again.handle_, "a graph is replayed for other work: one of the two has none");
+  check(!handle_ == !again.handle_, "a graph is replayed for different work: one of the two is empty");
   if (handle_) cuda::require_same_graph(handle_.get(), again.handle_.get());
 }
 
@@ -83,12 +83,12 @@ void GraphCache::between(const std::function<void()>& act) {
 }
 
 void GraphCache::require_same(const std::vector<Part>& parts, const std::vector<Part>& again) {
-  check(parts.size() == again.size(), "a graph is replayed for other work: of more or fewer parts");
+  check(parts.size() == again.size(), "a graph is replayed for different work: the number of parts differs");
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i].graph.require_same(again[i].graph);
 }
 
 void GraphCache::run(Stream& stream, const char* name, const Key& key, const std::function<void()>& work) {
-  if (max_ == 0 || stream.is_observed()) return work();  // who observes wants single launches
+  if (max_ == 0 || stream.is_observed()) return work();  // an observer needs individual launches
   Entry& e = entry(key);
   if (!e.seen) {
     work();

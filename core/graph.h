@@ -11,33 +11,33 @@
 
 namespace qtrain {
 
-/// Whether what this thread queues on the stream is recorded and not run.
+/// Whether what this thread queues on the stream is recorded instead of run.
 bool is_recorded(const Stream& stream);
 
-/// Work of a CUDA stream that is recorded once and then queued again as a whole, without the cost of its single
+/// Work of a CUDA stream that is recorded once and then queued again as a whole, without the cost of individual
 /// launches (CUDA C++ Programming Guide, "CUDA Graphs").
 class Graph {
  public:
-  /// Records what `work` queues on `stream`, and on streams that it makes wait for `stream` and waits for again, and
-  /// runs none of it. Such work allocates and frees nothing, waits for nothing, and copies to and from page-locked and
-  /// device memory only; every address in it must stay valid for the life of the graph. `name` has static storage.
+  /// Records what `work` queues on `stream`, and on streams that it forks from `stream` and joins again, without
+  /// running it. The work must not allocate, free or wait, and may copy only to and from page-locked and device memory;
+  /// every address in it must stay valid for the life of the graph. `name` has static storage.
   Graph(Stream& stream, const char* name, const std::function<void()>& work);
 
-  /// Within the work of a Graph: what it has queued so far as a graph of its own. What comes behind is recorded by that
-  /// Graph. Streams that were made to wait for `stream` were waited for again.
+  /// Called within the work of a Graph: returns what it has queued so far as a separate graph. That Graph records only
+  /// what follows. Streams that were forked from `stream` must have been joined.
   static Graph cut(Stream& stream, const char* name);
 
   /// Queues the recorded work.
   void replay(Stream& stream) const;
-  /// An internal error unless `again` records the same launches, copies and fills with the same arguments. Only the
-  /// harness can tell.
+  /// Throws an internal error unless `again` records the same launches, copies and fills with the same arguments. Only
+  /// the harness can compare graphs.
   void require_same(const Graph& again) const;
 
  private:
   Graph(void* handle, const char* name);
 
   const char* name_;
-  std::shared_ptr<void> handle_;  ///< none: nothing was recorded
+  std::shared_ptr<void> handle_;  ///< null if nothing was recorded
 };
 
 /// Cache of CUDA graphs for recurring work that queues the same operations whenever its key is the same: the first time
@@ -46,20 +46,20 @@ class Graph {
 class GraphCache {
  public:
   using Key = std::vector<std::int64_t>;
-  /// Keeps the records of the `max` keys that were used last; with 0, and on a stream that is observed, all work just
-  /// runs.
+  /// Keeps the graphs of the `max` most recently used keys. With 0, or on a stream that is observed, all work runs
+  /// directly.
   explicit GraphCache(std::size_t max) : max_(max) {}
 
   void run(Stream& stream, const char* name, const Key& key, const std::function<void()>& work);
-  /// Within that work, for what cannot be recorded: calls `act`, and at each replay again, between what was queued
-  /// before and what comes behind it. Whatever it refers to has to last as long as this.
+  /// Called within that work, for an action that cannot be recorded: calls `act`, now and at each replay, between the
+  /// work queued before and after it. Everything that `act` refers to must outlive this cache.
   void between(const std::function<void()>& act);
-  /// Records that are kept, and how many times one of them was replayed.
+  /// Number of recorded keys that are kept, and number of replays.
   std::size_t size() const { return records_; }
   std::uint64_t replays() const { return replays_; }
 
  private:
-  /// Recorded work, and what is done behind it.
+  /// Recorded work, and the action that follows it.
   struct Part {
     Graph graph;
     std::function<void()> act = {};
@@ -67,9 +67,9 @@ class GraphCache {
   struct Entry {
     Key key;
     bool seen = false;             ///< it ran once
-    std::vector<Part> parts = {};  ///< from the second time on
+    std::vector<Part> parts = {};  ///< recorded at the second run
   };
-  /// While work is recorded.
+  /// State of a recording in progress.
   struct Recording {
     Stream& stream;
     const char* name;
@@ -82,7 +82,7 @@ class GraphCache {
   std::size_t max_, records_ = 0;
   std::uint64_t replays_ = 0;
   std::optional<Recording> recording_;
-  std::list<Entry> entries_;  ///< the one that was used last comes first
+  std::list<Entry> entries_;  ///< most recently used first
 };
 
 }  // namespace qtrain

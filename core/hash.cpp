@@ -20,7 +20,7 @@ std::string Digest::hex() const {
   return fmt::format("{:016x}{:016x}", high, low);
 }
 
-// Per lane: l = rotate(l, 23) ^ fold((a ^ l) * (b ^ k)), so that a product of zero does not forget what came before.
+// Per lane: l = rotate(l, 23) ^ fold((a ^ l) * (b ^ k)), so that a product of zero does not erase earlier input.
 void Hasher::mix_block(Lanes& lanes, const std::byte* block) {
   constexpr Lanes kKeys{0xA0761D6478BD642Fu, 0xE7037ED1A0B428DBu, 0x8EBC6AF09C88C6E3u, 0x589965CC75374CC3u};
   for (std::size_t i = 0; i < lanes.size(); ++i) {

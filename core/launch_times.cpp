@@ -31,7 +31,7 @@ void StreamGate::open() {
 }
 
 LaunchTimes::LaunchTimes(Stream& stream) : stream_(stream) {
-  check(!stream.is_observed(), "a stream is observed twice");
+  check(!stream.is_observed(), "a stream already has an observer");
   stream.observe(this);
 }
 

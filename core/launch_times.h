@@ -9,11 +9,11 @@
 
 namespace qtrain {
 
-/// Holds a stream until it is opened, so that what the host queues meanwhile runs without waiting for the host. Opens
-/// by itself after a while, for work that waits for the stream.
+/// Blocks a stream until it is opened, so that work queued meanwhile does not have to wait for the host once it runs.
+/// Opens by itself after a short time, because the host may wait for the stream.
 class StreamGate {
  public:
-  /// Queues the gate, closed. On the CPU there is nothing to hold.
+  /// Queues a closed gate. Does nothing on the CPU.
   explicit StreamGate(Stream& stream);
   ~StreamGate() { open(); }
   StreamGate(const StreamGate&) = delete;
@@ -25,9 +25,9 @@ class StreamGate {
   std::shared_ptr<State> state_;
 };
 
-/// Times of all that a stream queues while this lives, piece by piece: on a GPU by a pair of events around each launch,
-/// which gets a head start on the device so that the host's time is not a part of it. Recorded graphs run as single
-/// launches meanwhile.
+/// Measures each launch that a stream queues during the life of this object: on a GPU with a pair of events around each
+/// launch, behind a StreamGate, so that the host's time is not included. Meanwhile, recorded graphs run as individual
+/// launches.
 class LaunchTimes final : public LaunchObserver {
  public:
   explicit LaunchTimes(Stream& stream);
@@ -40,7 +40,7 @@ class LaunchTimes final : public LaunchObserver {
     std::int64_t launches = 0;
     double seconds = 0;
   };
-  /// Waits for the work and adds up launches of one name and detail; what took longest comes first.
+  /// Waits for the work and adds up launches of the same name and detail; the slowest come first.
   std::vector<Row> rows();
   void clear() { spans_.clear(); }
 
@@ -51,8 +51,8 @@ class LaunchTimes final : public LaunchObserver {
   using Clock = std::chrono::steady_clock;
   struct Span {
     std::string name, detail;
-    std::unique_ptr<Event> begin, end;   ///< of a GPU
-    Clock::time_point began{}, ended{};  ///< of a processor
+    std::unique_ptr<Event> begin, end;   ///< on a GPU
+    Clock::time_point began{}, ended{};  ///< on the CPU
   };
   double seconds_of(const Span& span) const;
 

@@ -32,11 +32,11 @@ bool put(std::FILE* file, std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size();
 }
 
-/// Until a write of up to PIPE_BUF bytes does not wait for a reader; false, with EINTR, once a stop was asked for.
+/// Waits until a write of up to PIPE_BUF bytes does not block. Returns false, with EINTR, once a stop was requested.
 bool wait_for_reader(std::FILE* file) {
-  constexpr int kMilliseconds = 50;  // a signal may also come right before a wait, or to another thread
+  constexpr int kMilliseconds = 50;  // not longer: a signal may also come right before a wait, or to another thread
   pollfd writable{.fd = ::fileno(file), .events = POLLOUT, .revents = 0};
-  if (writable.fd < 0) return true;  // in memory
+  if (writable.fd < 0) return true;  // an in-memory file
   for (int ready = 0; ready == 0 || (ready < 0 && errno == EINTR);) {
     ready = ::poll(&writable, 1, kMilliseconds);
     if (ready <= 0 && signal_came()) {
@@ -53,8 +53,8 @@ bool put_for_reader(std::FILE* file, std::string_view text) {
   return true;
 }
 
-/// On a terminal cut between words. Lines behind the first are set off, so that none in a name or a text from outside
-/// looks like a message of its own.
+/// Formats a message; on a terminal, it is wrapped between words. Lines after the first are indented, so that no line
+/// of a name or an external text looks like a separate message.
 std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal, int width) {
   const std::string text = fmt::format("{}{}{}", prefix.text, prefix.text.empty() ? "" : " ", message);
   std::string out;
@@ -72,7 +72,7 @@ std::string message_line(const Prefix& prefix, std::string_view message, const T
   return fmt::format("{}{}{}{}", prefix.color, prefix.text, kPlain, out.substr(prefix.text.size()));
 }
 
-/// What an event says of a state.
+/// The members of a progress event.
 std::string members_of(const Progress& p) {
   Json json{{"step", p.step}, {"total", p.total}, {"unit", p.unit}};
   const auto add = [&](const char* key, const std::optional<double>& x) {
@@ -88,7 +88,7 @@ std::string members_of(const Progress& p) {
   return dump_json(json);
 }
 
-/// Lines of at most `width` columns, behind which the cursor is where it was.
+/// Draws lines, each cut to `width` columns, and moves the cursor back to where it was.
 std::string drawn(std::string_view lines, int width) {
   std::string all;
   int above = 0;
@@ -110,15 +110,15 @@ Log::~Log() {
   end_live();
   const auto events = std::move(events_);
   if (events && events->dropped() > 0)
-    warn("{} not written to --events: its reader did not keep up, or the disk is full",
+    warn("{} could not be written to --events: the reader was too slow, or the disk is full",
          counted(events->dropped(), "event"));
 }
 
 int Log::width() const {
-  return terminal_width(fileno(sinks_.people)) - 1;  // a full line would move the cursor to the next
+  return terminal_width(fileno(sinks_.people)) - 1;  // a full line would move the cursor to the next line
 }
 
-// One write for each change, so that a terminal never shows half of it. The live line stays below what is said.
+// Makes one write per change, so that a terminal never shows half of it. The live line stays below the messages.
 void Log::show(std::string_view text, std::string live) {
   std::string all;
   if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;
@@ -201,7 +201,7 @@ void Log::result_stream(std::string_view text) {
 
 void Log::document(std::string_view json) {
   if (form_ != ResultForm::document) return;
-  check(!document_given_, "a command gives its result twice");
+  check(!document_given_, "a command writes its result twice");
   document_given_ = true;
   write_result(json, "\n");
 }
@@ -211,7 +211,7 @@ void Log::write_result(std::string_view text, std::string_view end) {
   const std::lock_guard lock(result_mutex_);
   if (put_for_reader(sinks_.result, std::string(text).append(end))) return;
   const int why = errno;
-  __fpurge(sinks_.result);  // else the end of the program would try to write it once more
+  __fpurge(sinks_.result);  // otherwise, exit would try to write it again
   if (why == EINTR) fail(ErrorKind::stopped, {.cause = "stopped by a signal", .place = "standard output"});
   reader_gone_ = why == EPIPE;
   fail(ErrorKind::disk, {.cause = std::generic_category().message(why), .place = "standard output"});

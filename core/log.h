@@ -24,7 +24,7 @@ enum class LogLevel : std::uint8_t { debug, info, warning, error, silent };
 /// The form of stdout: lines for people, or one JSON document.
 enum class ResultForm : std::uint8_t { lines, document };
 
-/// Everything the program says: messages for people on stderr, results on stdout. Nothing else prints.
+/// Everything that the program prints: messages for people on stderr, results on stdout.
 class Log {
  public:
   struct Sinks {
@@ -39,12 +39,12 @@ class Log {
 
   void set_level(LogLevel level) { level_ = level; }
   LogLevel level() const { return level_; }
-  /// False turns the live line off (`disable_tqdm`); lines that stay still come.
+  /// False turns off the live line (`disable_tqdm`); permanent lines are still printed.
   void show_progress(bool shown) { progress_shown_ = shown; }
   void set_result_form(ResultForm form) { form_ = form; }
   ResultForm result_form() const { return form_; }
 
-  /// The first thousand warnings, whatever the level shows.
+  /// The first thousand warnings, whatever the level.
   std::vector<std::string> warnings();
 
   template <class... A>
@@ -64,41 +64,43 @@ class Log {
     say(LogLevel::error, fmt::format(f, std::forward<A>(a)...));
   }
 
-  /// Each `logged` state and the last one become a line that stays; below them a terminal shows every state on one line
-  /// that is drawn again, at most ten times a second.
+  /// Prints each `logged` state and the last one as a permanent line. Below them, a terminal shows every state on a
+  /// live line, which is redrawn at most ten times a second.
   void progress(const Progress& p);
   /// Shows a state on the live line only.
   void live(const Progress& p);
-  /// Several lines in the place of that line, made for so many columns; what the terminal is too low for is left out.
+  /// Shows several lines in place of the live line. `make` gets the number of columns; lines that exceed the terminal's
+  /// height are dropped.
   void live_block(const std::function<std::vector<std::string>(int columns)>& make);
-  /// Takes them away.
+  /// Erases the live line or lines.
   void end_live();
-  /// Whether there is one.
+  /// Whether live lines are shown.
   bool shows_live() const { return terminal_.redraws && progress_shown_ && level_ <= LogLevel::info; }
 
-  /// Another process shows a live line on this terminal: it is taken away before whatever is said, and comes again when
-  /// that process says something.
+  /// Declares that another process shows a live line on this terminal: it is erased before each message and reappears
+  /// with the next output of that process.
   void share_terminal();
-  /// A line that another process has said, as it is.
+  /// Prints a line of another process, without adding a prefix.
   void pass_on(std::string_view line);
 
-  /// Everything that is said from now on goes there too, as events "message" and "progress" whatever the level.
+  /// From now on, messages and progress also go there as events "message" and "progress", whatever the level, except
+  /// debug messages.
   void set_events(std::unique_ptr<EventStream> events) { events_ = std::move(events); }
-  /// Another event, if they are written; `members` as in EventStream.
+  /// Writes another event if events are on; `members` as in EventStream.
   void event(std::string_view name, std::string_view members) {
     if (events_) events_->write(name, members);
   }
   bool has_events() const { return events_ != nullptr; }
 
-  /// Text for people on stderr as it is, at once, without a line end (streamed answers of `chat`).
+  /// Writes text to stderr immediately, without adding a line end (for streamed answers of `chat`).
   void stream(std::string_view text);
 
-  /// A line of the command's result on stdout; nothing where the result is one document. Throws ErrorKind::disk when
-  /// stdout cannot be written; `reader_gone` tells that nobody reads it any more (`| head`).
+  /// Writes a line of the command's result to stdout; does nothing if the result is a document. Throws ErrorKind::disk
+  /// if stdout cannot be written; then `reader_gone` is true if its reader has closed it (`| head`).
   void result(std::string_view line);
-  /// The same without a line end, flushed.
+  /// The same without a line end.
   void result_stream(std::string_view text);
-  /// The result as one JSON document, given at most once; nothing where the result is lines.
+  /// Writes the result as one JSON document, at most once; does nothing if the result is lines.
   void document(std::string_view json);
   bool document_given() const { return document_given_; }
   bool reader_gone() const { return reader_gone_; }
@@ -109,8 +111,8 @@ class Log {
   void show(std::string_view text, std::string live);
   void write_result(std::string_view text, std::string_view end);
 
-  std::mutex mutex_;         // of what people see
-  std::mutex result_mutex_;  // apart: a reader of stdout that waits must not keep messages back
+  std::mutex mutex_;         // guards stderr
+  std::mutex result_mutex_;  // separate, because a slow reader of stdout must not delay messages
   LogLevel level_;
   Sinks sinks_;
   Terminal terminal_;
@@ -119,7 +121,7 @@ class Log {
   std::atomic<bool> document_given_ = false, reader_gone_ = false;
   std::vector<std::string> warnings_;
   std::unique_ptr<EventStream> events_;
-  std::string live_line_;  // as it stands on the terminal, or several lines; empty: there is none
+  std::string live_line_;  // as shown on the terminal, possibly several lines; empty if none is shown
   std::chrono::steady_clock::time_point drawn_{};
 };
 

@@ -1,14 +1,14 @@
 #pragma once
 #include <string>
 
-/// Named ranges of the host's work (NVTX), which Nsight Systems and Nsight Compute show beside the kernels.
+/// Named ranges of the host's work (NVTX), which Nsight Systems and Nsight Compute show next to the kernels.
 namespace qtrain::nvtx {
 
-/// From here on ranges are sent to the profiler; without one they go nowhere. A build without CUDA has none.
+/// Sends ranges to the profiler from now on. They have no effect without a profiler or in a build without CUDA.
 void start();
 bool is_on();
 
-/// From its construction to its end, on its thread.
+/// A range of the current thread, from construction to destruction.
 class Range {
  public:
   explicit Range(const std::string& name) : Range(name.c_str()) {}

@@ -6,13 +6,14 @@
 
 namespace qtrain {
 
-/// What ends a program that gets no further thread, which takes addresses for its stack: ErrorKind::memory.
+/// Throws ErrorKind::memory when no further thread can be started: a thread needs address space for its stack.
 [[noreturn]] void fail_thread(const std::system_error& reason);
 
-/// Processors that this process may run on.
+/// Number of processors that this process may run on.
 int usable_processors();
 
-/// A fixed set of worker threads. Work is cut by shape, never by the number of threads, so results do not depend on it.
+/// A fixed set of worker threads. Work is divided by shape, never by the number of threads, so results do not depend on
+/// it.
 class ThreadPool {
  public:
   /// `threads` <= 0: one per processor the process may run on. The caller's thread is one of them. Errors:
@@ -25,8 +26,8 @@ class ThreadPool {
   int size() const;
 
   /// Calls body(task, worker) once for each task in [0, tasks), in any order, on any worker in [0, size()).
-  /// `body` must not throw away determinism: a task's result may depend on `task` only. Nested calls run inline.
-  /// The first exception of a body is rethrown here after all tasks have ended.
+  /// For determinism, a task's result may depend on `task` only. Nested calls run inline. The first exception of a body
+  /// is rethrown here after all tasks have ended.
   void run(std::int64_t tasks, const std::function<void(std::int64_t task, int worker)>& body);
 
  private:

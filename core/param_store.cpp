@@ -13,7 +13,7 @@ namespace {
 struct RandomPart {
   const ParamSpec& spec;
   std::uint64_t seed;
-  std::int64_t first;  // number of the first element; a multiple of 4
+  std::int64_t first;  // index of the first element; a multiple of 4
 };
 
 template <class T>
@@ -57,8 +57,8 @@ void ParamStore::take(Param& p) {
 }
 
 Param& ParamStore::add(ParamSpec spec) {
-  check(!values_.committed() && !divided_, "parameters are declared before the store is allocated");
-  check(!by_name_.contains(spec.name), "a parameter is declared once");
+  check(!values_.committed() && !divided_, "parameters must be declared before the store is allocated");
+  check(!by_name_.contains(spec.name), "a parameter must be declared only once");
   Param& p = params_.emplace_back();
   p.spec = std::move(spec);
   p.unit = unit_;
@@ -107,7 +107,7 @@ std::span<const ShardGroup> ParamStore::groups_of(int unit) const {
   return {begin, std::ranges::upper_bound(groups_, unit, {}, &ShardGroup::unit)};
 }
 
-// What stays, and the memory that units share.
+// Allocates what this rank keeps at all times, and the memory that units share.
 void ParamStore::take_groups() {
   const Sharding& s = sharding_;
   for (ShardGroup& g : groups_) {
@@ -127,7 +127,7 @@ void ParamStore::take_groups() {
   for (const ShardGroup& g : groups_) find_parts(g);
 }
 
-// Ranks exchange whole rows, with what lies between parameters.
+// Ranks exchange whole rows, including the padding between parameters.
 void ParamStore::clear_padding() const {
   if (groups_.empty()) return;
   Stream stream(values_.device());
@@ -141,7 +141,7 @@ void ParamStore::clear_padding() const {
   stream.synchronize();
 }
 
-// Blocks that take turns in the same memory begin at the same place.
+// Blocks that take turns in a buffer start at the same offset.
 void ParamStore::take_gathered() {
   const Sharding& s = sharding_;
   if (!s.divides_gradients()) return;
@@ -161,7 +161,7 @@ void ParamStore::take_gathered() {
   }
 }
 
-// Views of a parameter in its group.
+// Sets the views of the group's parameters.
 void ParamStore::find_parts(const ShardGroup& g) {
   const std::int64_t first = g.row_begin(sharding_.rank), last = g.row_begin(sharding_.rank + 1);
   for (std::size_t i = 0; i < g.params.size(); ++i) {
@@ -191,14 +191,14 @@ void ParamStore::allocate() {
   take_groups();
   clear_padding();
   for (const Arena* arena : {&values_, &grads_, &gathered_, &on_host_})
-    check(arena->used() == arena->planned(), "a store uses other memory than was planned");
+    check(arena->used() == arena->planned(), "a store uses a different amount of memory than was planned");
 }
 
 void ParamStore::share(const ParamStore& of) {
   for (Param& p : params_) {
     const Param* from = of.find(p.spec.name);
     check(from && !p.trained() && from->spec.shape == p.spec.shape && from->spec.dtype == p.spec.dtype,
-          "a parameter is shared with one of another kind");
+          "a shared parameter has a different shape or dtype, or is trained");
     p.value = from->value;
     p.kept = from->kept;
     p.own = from->own;

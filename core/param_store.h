@@ -17,7 +17,7 @@
 
 namespace qtrain {
 
-/// How a parameter begins when no file gives it a value.
+/// How a parameter is initialized if no file has its value.
 struct Init {
   enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
@@ -26,12 +26,12 @@ struct Init {
 
 enum class Update : std::uint8_t { frozen, trained };
 enum class Decay : std::uint8_t { yes, no };
-/// What a parameter is in a model, for optimizers that treat some apart.
+/// The role of a parameter in a model, for optimizers that treat some roles differently.
 enum class Role : std::uint8_t {
   weight,
   embedding,
   head,
-  vector,  ///< norms and biases, those of experts [experts, features] too
+  vector,  ///< norms and biases, including those of experts [experts, features]
 };
 
 struct ParamSpec {
@@ -44,18 +44,18 @@ struct ParamSpec {
   Role role = Role::weight;
   std::optional<DType> grad_dtype = {};      ///< if it is not that of the value
   std::string drawn_as = {};                 ///< the name that random values depend on, if it is not `name`
-  std::optional<FileOrder> file_order = {};  ///< if files hold its values in another order
-  /// Names of the equal slices along the first dimension that files hold as tensors of their own, in order; empty: the
-  /// whole tensor is one, under `name`.
+  std::optional<FileOrder> file_order = {};  ///< if files store its values in another order
+  /// Names of the equal slices along the first dimension that files store as separate tensors, in order. Empty if files
+  /// store the whole tensor, under `name`.
   std::vector<std::string> slices_in_files = {};
-  double learning_rate = 1;  ///< times that of the run
+  double learning_rate = 1;  ///< multiplies that of the run
 };
 
 struct ElementRange {
   std::int64_t begin = 0, count = 0;
 };
 
-/// Consecutive elements of a parameter: flat, or with its shape where they are all of them.
+/// Consecutive elements of a parameter: flat, or with its shape if they are all of them.
 struct ParamPart {
   std::int64_t begin = 0;
   Tensor value;
@@ -63,30 +63,30 @@ struct ParamPart {
 
   std::int64_t count() const { return value.numel(); }
   std::int64_t end() const { return begin + count(); }
-  /// Values of the part from its element `first` on: flat, or with its shape where they are all of them.
+  /// `n` values of the part from its element `first` on: flat, or with its shape if they are all of them.
   Tensor values(std::int64_t first, std::int64_t n) const {
     return n == count() ? value : value.reshaped({count()}).slice(first, n);
   }
 };
 
-/// `value` and `grad` are what a pass reads and adds to. Where a store is divided among ranks these may be gathered
-/// memory (see ShardGroup).
+/// `value` and `grad` are what a forward or backward pass reads and adds to. If a store is sharded, they may be in
+/// gathered memory (see ShardGroup).
 struct Param {
   ParamSpec spec;
   Tensor value;
   Tensor grad;           ///< only if trained
-  ParamPart kept;        ///< the values that this rank has at all times: all, unless weights are divided
-  ParamPart own;         ///< what this rank updates and writes to files: all, unless anything is divided
-  int unit = 0;          ///< what is gathered together with it: see begin_unit
-  bool is_part = false;  ///< there is nothing but the own part: see ParamStore::declare_part
+  ParamPart kept;        ///< the values that this rank keeps at all times: all, unless weights are sharded
+  ParamPart own;         ///< what this rank updates and writes to files: all, unless anything is sharded
+  int unit = 0;          ///< parameters of a unit are gathered together: see begin_unit
+  bool is_part = false;  ///< the store has only the own part: see ParamStore::declare_part
 
   bool trained() const { return spec.update == Update::trained; }
-  /// Where its gradient is added: nowhere if it is frozen.
+  /// Accumulates its gradient, or discards it if the parameter is frozen.
   Sink grad_sink() const { return trained() ? accumulate(grad) : discard(); }
 };
 
-/// Named slices of contiguous slabs. Optimizer, gradient reduction and checkpoints iterate it and know no model; an
-/// optimizer declares its own state in a second store. References stay valid for the life of the store.
+/// Named slices of contiguous memory. Optimizers, gradient reduction and checkpoints iterate over it without knowing
+/// the model; an optimizer declares its own state in a second store. References stay valid for the life of the store.
 class ParamStore {
  public:
   explicit ParamStore(const std::string& name, Device device = {}, Placement placement = Placement::device,
@@ -97,21 +97,21 @@ class ParamStore {
         gathered_("gathered " + name, device),
         on_host_(name + " on the host", device, Placement::pinned) {}
 
-  /// Before `allocate`. A name is declared once.
+  /// Must be called before `allocate`, once for each name.
   Param& declare(ParamSpec spec);
-  /// What is declared from here on is gathered together: a block of a model, or 0, what is in none.
+  /// Starts a unit of parameters that are gathered together: a block of a model, or 0 for what is in no block.
   void begin_unit(int unit) { unit_ = unit; }
-  /// Declares a tensor of which this store holds only these elements: `kept` and `own` are the part, `value` is empty.
+  /// Declares a tensor of which this store has only these elements: `kept` and `own` are the part, `value` is empty.
   Param& declare_part(ParamSpec spec, ElementRange part);
-  /// After the last declaration: divides among the ranks what the sharding says. Before it memory of that is neither
-  /// planned nor there.
+  /// Called after the last declaration: shards the parameters over the ranks as the sharding says. Their memory is not
+  /// planned before.
   void divide();
-  /// Gives every parameter its memory; values and gradients are uninitialized.
+  /// Allocates memory for every parameter; values and gradients are uninitialized.
   void allocate();
-  /// Instead of `allocate`: every parameter, none of which is trained, is the one of this name in `of`, which outlives
-  /// this store.
+  /// Called instead of `allocate`: every parameter uses the memory of the one with the same name in `of`, which must
+  /// outlive this store. No parameter may be trained.
   void share(const ParamStore& of);
-  /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
+  /// Sets values as `spec.init` says: element i of a parameter depends on seed, its name and i only.
   void initialize(Ctx& ctx, std::uint64_t seed);
   void zero_grads(Ctx& ctx);
 
@@ -123,13 +123,13 @@ class ParamStore {
 
   const Arena& values() const { return values_; }
   const Arena& grads() const { return grads_; }
-  /// Memory in which units are made whole one after the other, values or gradients.
+  /// Memory in which the values and gradients of units are gathered, one after the other.
   const Arena& gathered() const { return gathered_; }
-  /// Pinned memory of the host, for values that wait there.
+  /// Pinned host memory, for values that are offloaded.
   const Arena& on_host() const { return on_host_; }
 
   const Sharding& sharding() const { return sharding_; }
-  /// What is divided among ranks; the groups of a unit.
+  /// The sharded parameters: all groups, and those of a unit.
   const std::vector<ShardGroup>& groups() const { return groups_; }
   std::span<const ShardGroup> groups_of(int unit) const;
 
@@ -152,11 +152,11 @@ class ParamStore {
   Arena values_, grads_, gathered_, on_host_;
 };
 
-/// Fills what this rank keeps of some elements of a parameter, as write_chunks: `make(first, chunk)` makes those from
-/// number `first` of the parameter on.
+/// Writes what this rank keeps of the elements in `range`, as write_chunks does: `make(first, chunk)` writes the
+/// elements from index `first` of the parameter on.
 void write_values(Ctx& ctx, const Param& p, ElementRange range,
                   const std::function<void(std::int64_t first, Tensor chunk)>& make);
-/// All of them.
+/// Writes all elements that this rank keeps.
 void write_values(Ctx& ctx, const Param& p, const std::function<void(std::int64_t first, Tensor chunk)>& make);
 
 }  // namespace qtrain

@@ -12,9 +12,9 @@ namespace qtrain {
 namespace {
 
 constexpr int kLongestBar = 24, kShortestBar = 8;
-constexpr auto kTellEvery = std::chrono::seconds(10);  // where no line can be drawn again
+constexpr auto kReportInterval = std::chrono::seconds(10);  // where there is no live line
 
-/// A part of the line; in a narrow terminal those of the highest rank go first.
+/// A part of the line; in a narrow terminal, those of the highest rank are dropped first.
 struct Part {
   int rank;
   std::string text;
@@ -111,8 +111,8 @@ void ProgressBar::set(std::int64_t done) {
   Progress p{.step = done_, .total = job_.total, .unit = job_.unit, .counted = job_.counted};
   if (const double share = share_of(p); share > 0) p.eta_seconds = seconds / share - seconds;
   if (log_.shows_live()) return log_.live(p);
-  if (now - told_ < kTellEvery || done_ >= job_.total) return;
-  told_ = now;
+  if (now - reported_ < kReportInterval || done_ >= job_.total) return;
+  reported_ = now;
   log_.info("{}", format_progress(p));
 }
 

@@ -13,9 +13,9 @@ class Log;
 struct Progress {
   std::int64_t step = 0, total = 0;
   std::optional<double> epoch, loss, learning_rate, tokens_per_second, eta_seconds;
-  std::optional<double> memory_bytes, data_wait;  ///< data_wait: the share of the time in which work waited for rows
+  std::optional<double> memory_bytes, data_wait;  ///< data_wait: the share of time spent waiting for rows
   std::string_view unit = "step";
-  bool logged = false;  ///< worth a line that stays
+  bool logged = false;  ///< printed as a permanent line
   bool counted = true;  ///< false: steps are bytes or the like; only the percentage is shown
 };
 
@@ -26,14 +26,15 @@ std::string format_duration(double seconds);
 std::string format_progress(const Progress& p);
 /// The same in at most `width` columns; the least important parts are dropped first.
 std::string format_progress(const Progress& p, int width);
-/// With a bar, for a line that is drawn again.
+/// The same with a bar, for the live line.
 std::string format_live(const Progress& p, int width);
 
-/// A job of `total` steps on the progress line of a terminal, for as long as this lives; elsewhere a line now and then.
+/// Shows the progress of a job during the life of this object: on the live line of a terminal, elsewhere as a line
+/// every few seconds.
 class ProgressBar {
  public:
   struct Job {
-    std::string unit;  ///< what is done: "tokenizing"
+    std::string unit;  ///< the activity: "tokenizing"
     std::int64_t total = 0;
     bool counted = true;  ///< as in Progress
   };
@@ -52,7 +53,7 @@ class ProgressBar {
   Log& log_;
   Job job_;
   std::int64_t done_ = 0;
-  Clock::time_point begin_ = Clock::now(), told_ = begin_;
+  Clock::time_point begin_ = Clock::now(), reported_ = begin_;
 };
 
 }  // namespace qtrain

@@ -8,7 +8,7 @@
 namespace qtrain {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four random words for a
-/// (key, stream, counter). The same numbers on every device, in any order, with no state to save.
+/// (key, stream, counter). It gives the same numbers on every device, in any order, with no state to save.
 constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t stream, std::uint64_t counter) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
@@ -23,7 +23,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t s
   return c;
 }
 
-/// The stream of a name (FNV-1a): it only has to tell the parameters of one model apart.
+/// The stream of a name (FNV-1a): it only has to distinguish the parameters of one model.
 constexpr std::uint64_t stream_of(std::string_view name) {
   std::uint64_t h = 0xcbf29ce484222325u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

@@ -10,13 +10,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Words that make a name a secret's wherever they stand in it.
+/// Words that mark a name as secret anywhere in it.
 constexpr std::array<std::string_view, 17> kAnywhere{
     "password",      "passwords", "passwd", "passphrase", "secret",  "secrets", "credential", "credentials", "apikey",
     "authorization", "bearer",    "cookie", "cookies",    "headers", "webhook", "accesskey",  "privatekey"};
-/// Words that do so at its end.
+/// Words that mark a name as secret only at its end.
 constexpr std::array<std::string_view, 7> kAtEnd{"pass", "pwd", "auth", "token", "dsn", "signature", "sig"};
-/// "api_key", "access_key_id", "connection_string", "auth_tokens", "http_header".
+/// Two consecutive words that mark a name as secret anywhere in it: "api_key", "access_key_id", "auth_tokens".
 struct Pair {
   std::string_view first, second;
 };
@@ -26,7 +26,7 @@ constexpr std::array<Pair, 23> kPairs{
      {"wandb", "key"},      {"hf", "key"},         {"connection", "string"}, {"auth", "tokens"}, {"access", "tokens"},
      {"api", "tokens"},     {"hub", "tokens"},     {"hf", "tokens"},         {"auth", "header"}, {"http", "header"},
      {"request", "header"}, {"shared", "key"},     {"service", "key"}}};
-/// What "token" is of a vocabulary behind.
+/// Words before "token" that mean a token of a vocabulary.
 constexpr std::array<std::string_view, 34> kOfVocabulary{
     "pad",    "eos",     "bos", "unk",        "sep",    "cls",    "mask",     "image", "video",
     "audio",  "eot",     "eom", "start",      "end",    "think",  "thinking", "user",  "assistant",
@@ -38,7 +38,7 @@ bool has(const List& list, std::string_view word) {
   return std::ranges::find(list, word) != list.end();
 }
 
-/// "hubToken", "HUB_TOKEN" and "hub-token" are "hub", "token".
+/// Splits "hubToken", "HUB_TOKEN" and "hub-token" into "hub", "token".
 Words words_of(std::string_view name) {
   Words words(1);
   bool was_small = false;
@@ -53,14 +53,14 @@ Words words_of(std::string_view name) {
   return words;
 }
 
-bool says_little(const Json& value) {
+bool is_trivial(const Json& value) {
   const bool is_blank = value.is_string() && value.get_ref<const std::string&>().empty();
   return is_blank || value.is_null() || value.is_boolean() || (value.is_structured() && value.empty());
 }
 
 constexpr std::string_view kEndsOfUrl = " \t\r\n\"'<>`";
 
-/// Where the part of a URL from `begin` on ends: at one of `ends`, or with the URL.
+/// The end of the part of a URL that starts at `begin`: one of `ends`, or the end of the URL.
 std::size_t end_of_part(std::string_view text, std::size_t begin, std::string_view ends) {
   const std::string all = std::string(ends).append(kEndsOfUrl);
   return std::min(text.find_first_of(all, begin), text.size());
@@ -70,7 +70,7 @@ bool begins_scheme(std::string_view text, std::size_t colon) {
   return colon > 0 && std::isalnum(static_cast<unsigned char>(text[colon - 1])) != 0;
 }
 
-/// "name=value" parts of a query.
+/// Redacts the values of secret names in a query, "name=value&...".
 std::string without_secrets(std::string_view query) {
   std::string out;
   while (!query.empty()) {
@@ -83,7 +83,7 @@ std::string without_secrets(std::string_view query) {
   return out;
 }
 
-/// What stands behind "://" up to the end of the URL.
+/// Redacts the part of a URL that follows "://".
 std::string url_rest(std::string_view rest) {
   const std::size_t authority = end_of_part(rest, 0, "/?#");
   const std::size_t at = rest.substr(0, authority).rfind('@');
@@ -97,7 +97,7 @@ std::string url_rest(std::string_view rest) {
   return query < rest.size() ? out + without_secrets(rest.substr(query + 1)) : out;
 }
 
-/// "NAME=value" and "Name: value" too.
+/// Redacts credentials in URLs, and the value of "NAME=value" or "Name: value" if the name is secret.
 Json text_without_secrets(std::string_view text) {
   const std::size_t end = text.find_first_of("=: ");
   if (end == std::string_view::npos || end + 1 >= text.size() || text[end] == ' ' ||
@@ -106,7 +106,7 @@ Json text_without_secrets(std::string_view text) {
   return std::string(text.substr(0, end + 1)).append(kRedacted);
 }
 
-/// What an object with a value is about; "value" where it does not say.
+/// The name that an object gives for its "value"; "value" if it gives none.
 std::string name_within(const Json& object) {
   for (const char* key : {"name", "key"})
     if (const auto it = object.find(key); it != object.end() && it->is_string()) return it->get<std::string>();
@@ -129,7 +129,7 @@ bool is_secret_name(std::string_view name) {
 }
 
 Json redacted(std::string_view name, const Json& value) {
-  if (is_secret_name(name) && !says_little(value)) return kRedacted;
+  if (is_secret_name(name) && !is_trivial(value)) return kRedacted;
   if (value.is_string()) return text_without_secrets(value.get_ref<const std::string&>());
   if (value.is_array()) {
     Json out = Json::array();

@@ -10,17 +10,15 @@ namespace qtrain {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
 
-/// Whether a key is called like a secret: "hub_token", "WANDB_API_KEY", "db.password", "extra_headers". Those that are
-/// about tokens of a vocabulary are not ("pad_token", "max_tokens").
+/// Whether a key is named like a secret: "hub_token", "WANDB_API_KEY", "db.password", "extra_headers". Names of
+/// vocabulary tokens and their counts are not ("pad_token", "max_tokens").
 bool is_secret_name(std::string_view name);
 
-/// A value that `name` is given, and everything in it, without what is secret: also in the texts and objects of an
-/// environment, "HF_TOKEN=..." and {"name": "HF_TOKEN", "value": ...}. Values that say no more than yes, no or none
-/// stay.
+/// The value of `name` with all secrets in it redacted, including those in environment entries, "HF_TOKEN=..." and
+/// {"name": "HF_TOKEN", "value": ...}. Booleans, null and empty values are kept.
 Json redacted(std::string_view name, const Json& value);
 
-/// A text with kRedacted for the user and password of its URLs, and for the values of their parameters that are called
-/// like secrets.
+/// The text with kRedacted in place of users, passwords and the values of secret query parameters in URLs.
 std::string without_credentials(std::string_view text);
 
 }  // namespace qtrain

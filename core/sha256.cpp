@@ -12,7 +12,7 @@ namespace qtrain {
 namespace {
 
 void verify(int status) {
-  check(status == 1, "libcrypto computes no SHA-256");
+  check(status == 1, "libcrypto failed to compute a SHA-256");
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void Sha256::Free::operator()(evp_md_ctx_st* context) const {
 
 Sha256::Context Sha256::made() {
   Context context(EVP_MD_CTX_new());
-  check(context != nullptr, "libcrypto gives no memory");
+  check(context != nullptr, "libcrypto failed to allocate memory");
   return context;
 }
 

@@ -16,7 +16,7 @@ std::int64_t size_of(const Param& p) {
   return aligned(p.spec.shape.numel());
 }
 
-// One behind the other; a row ends where it is full.
+// Places parameters one after the other and cuts them into equal rows.
 void fill_rows(ShardGroup& group, int ranks) {
   std::int64_t end = 0;
   for (const Param* p : group.params) {
@@ -27,7 +27,7 @@ void fill_rows(ShardGroup& group, int ranks) {
   for (int r = 0; r <= ranks; ++r) group.rows.push_back(r * row);
 }
 
-// Whole parameters, the largest first, each to the rank that has least.
+// Assigns whole parameters, largest first, each to the rank with the smallest load.
 void assign_whole(ShardGroup& group, int ranks) {
   std::vector<std::size_t> order(group.params.size());
   std::iota(order.begin(), order.end(), 0);

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// For an even number of values the mean of the two in the middle; 0 if there are none.
+/// The median: for an even number of values, the mean of the middle two; 0 if there are none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ssize(values) / 2;

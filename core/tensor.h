@@ -34,7 +34,7 @@ constexpr bool is_float(DType d) {
 
 /// "float32", "bfloat16", ...: as in a Hugging Face config.json.
 std::string_view name_of(DType d);
-/// Inverse of name_of, also taking "fp32", "bf16", "torch.bfloat16", ...; a usage error for anything else.
+/// Inverse of name_of, which also accepts "fp32", "bf16", "torch.bfloat16", ...; a usage error for anything else.
 DType dtype_named(std::string_view name);
 
 template <class T>
@@ -129,7 +129,7 @@ struct View {
   template <class T>
   auto* as() const {
     check(data != nullptr || numel() == 0, "tensor has no storage");
-    check(dtype_of<T> == dtype, "tensor has another dtype");
+    check(dtype_of<T> == dtype, "tensor has a different dtype");
     using Elem = std::conditional_t<std::is_const_v<Byte>, const T, T>;
     return reinterpret_cast<Elem*>(data);
   }
@@ -138,9 +138,9 @@ struct View {
     auto* p = as<T>();
     return std::span<std::remove_pointer_t<decltype(p)>>(p, static_cast<std::size_t>(numel()));
   }
-  /// The same memory under another shape of equal numel.
+  /// The same memory with another shape of the same numel.
   View reshaped(Shape s) const {
-    check(s.numel() == numel(), "reshaped: another number of elements");
+    check(s.numel() == numel(), "reshaped: the number of elements differs");
     return {data, dtype, s, device};
   }
   /// Rows [begin, begin + count) of the outermost dimension.
@@ -160,7 +160,7 @@ using ConstTensor = View<const std::byte>;
 inline bool are_contiguous(const ConstTensor& t, const ConstTensor& next) {
   return t.data && t.data + t.bytes() == next.data && t.dtype == next.dtype;
 }
-/// The same memory in as few flat views as possible: contiguous ones are one.
+/// The same memory in as few flat views as possible: contiguous tensors are joined.
 template <class Byte>
 std::vector<View<Byte>> joined(const std::vector<View<Byte>>& tensors) {
   std::vector<View<Byte>> runs;
@@ -180,7 +180,7 @@ auto view_of(std::span<T> values, Shape shape) {
   return View<Byte>{reinterpret_cast<Byte*>(values.data()), dtype_of<T>, shape, {}};
 }
 
-/// A destination that says at the call whether it is overwritten, added to, or not wanted (a frozen weight).
+/// A destination that shows at the call whether it is overwritten, added to, or discarded (for a frozen weight).
 struct Sink {
   enum class Mode : std::uint8_t { store, accumulate, discard };
   Tensor t;

@@ -26,7 +26,7 @@ struct Record {
   std::mutex mutex;
   std::vector<Finished> spans;
   std::map<int, std::string> lanes;
-  std::map<std::thread::id, int> numbers;  ///< of lanes
+  std::map<std::thread::id, int> numbers;  ///< lane numbers
   Limits limits;
   std::int64_t dropped = 0;
 };
@@ -50,17 +50,17 @@ std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-/// What an event says of a process or one of its lanes.
-struct Said {
+/// Metadata of a process or one of its lanes.
+struct Metadata {
   const char* what;
   const char* key;
   std::string value;
   int lane = 0;
 };
 
-std::string metadata(int process, const Said& said) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", said.what, process, said.lane,
-                     said.key, dump_json(said.value));
+std::string metadata(int process, const Metadata& data) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", data.what, process, data.lane,
+                     data.key, dump_json(data.value));
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ Span::~Span() {
   if (begin_ < 0 || !is_on()) return;
   Finished span{.name = std::move(name_), .begin = begin_, .duration = now() - begin_, .lane = lane_of_this_thread()};
   const std::lock_guard lock(record().mutex);
-  if (record().spans.size() < record().limits.most)
+  if (record().spans.size() < record().limits.max_spans)
     record().spans.push_back(std::move(span));
   else
     ++record().dropped;

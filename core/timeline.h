@@ -15,24 +15,24 @@ namespace qtrain {
 namespace timeline {
 
 struct Limits {
-  std::size_t most = std::size_t{1} << 20;  ///< spans that are kept, each some 100 bytes; more are counted
+  std::size_t max_spans = std::size_t{1} << 20;  ///< about 100 bytes each; further ones are only counted
 };
 /// Starts recording spans.
 void start(const Limits& limits = {});
 bool is_on();
-/// The name of this thread's lane; its number without one.
+/// Names the lane of this thread; a lane without a name shows its number.
 void name_thread(std::string_view name);
-/// Whose lanes a timeline has.
+/// The process that a timeline is about.
 struct Process {
   int number = 0;
-  std::string name, label;  ///< "rank 3"; what it computes on
+  std::string name, label;  ///< "rank 3"; the device it computes on
 };
-/// Writes what was kept and ends it. Returns how many spans are missing at its end, which the file has too
-/// (otherData.dropped_spans). Errors: ErrorKind::disk.
+/// Stops recording and writes the recorded spans. Returns how many were dropped beyond the limit, which the file says
+/// too (otherData.dropped_spans). Errors: ErrorKind::disk.
 std::int64_t write(const std::filesystem::path& file, const Process& process);
 
-/// From its construction to its end, on the lane of its thread, and for a profiler; nothing unless the timeline or NVTX
-/// is on.
+/// Records a span from construction to destruction, on the lane of its thread and as an NVTX range. Does nothing unless
+/// the timeline or NVTX is on.
 class Span {
  public:
   explicit Span(std::string_view name, std::int64_t number = -1);

@@ -44,7 +44,7 @@ V chunk_of(V t, std::int64_t i) {
 
 void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor)>& take) {
   if (on_host(from.device)) {
-    ctx.synchronize();  // pinned memory that queued copies write to
+    ctx.synchronize();  // `from` may be pinned memory that queued copies write to
     return take(flat(from));
   }
   Chunks& chunks = ctx.kept<Chunks>();
@@ -63,7 +63,7 @@ void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTenso
     chunk.device = {};
     take(chunk);
   }
-  ctx.synchronize();  // throws where what was read had not come to its end
+  ctx.synchronize();  // throws if the work that wrote `from` failed
 }
 
 void write_chunks(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Tensor)>& make) {

@@ -7,24 +7,26 @@
 #include "core/context.h"
 
 /// Transfers between host memory and the memory of a context's device, all on the stream of the context. On the CPU
-/// both are the same: nothing that can be read or written in place is copied.
+/// both are the same, and data that can be used in place is not copied.
 namespace qtrain {
 
-/// Hands the contents of `from` to `take`, in order, as flat host tensors; in chunks: the next is copied meanwhile.
+/// Hands the contents of `from` to `take` in chunks, in order, as flat host tensors; the next chunk is copied
+/// meanwhile.
 void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor chunk)>& take);
 
-/// Fills `to`: `make(first, chunk)` writes the elements from number `first` on into a flat host tensor, whose copy to
-/// the device runs while the next is made. Chunks begin at multiples of 2^20 elements.
+/// Fills `to`: `make(first, chunk)` writes the elements from number `first` on into a flat host tensor, which is copied
+/// to the device while the next chunk is written. Chunks begin at multiples of 2^20 elements.
 void write_chunks(Ctx& ctx, Tensor to, const std::function<void(std::int64_t first, Tensor chunk)>& make);
 
-/// A pinned staging buffer, double-buffered: small contents that the host sends to the device again and again without
-/// waiting for the work that reads them.
+/// A double-buffered pinned staging buffer for small data that the host sends to the device again and again, without
+/// waiting for the work that reads it.
 class StagingBuffer {
  public:
-  /// `bytes` of one transfer; each part of it takes a multiple of 64.
+  /// `bytes` is the capacity of one transfer; each part takes a multiple of 64 bytes.
   StagingBuffer(Device device, std::size_t bytes);
 
-  /// Adds a part to the next transfer; the view on the device has these values from `send` to the next `send`.
+  /// Adds a part to the next transfer. The returned device view has these values from the next `send` to the one after
+  /// it.
   template <class T>
   ConstTensor put(std::span<const T> values) {
     const std::size_t begin = append(std::as_bytes(values));
@@ -43,7 +45,7 @@ class StagingBuffer {
   std::size_t next_ = 0, used_ = 0;
 };
 
-/// A few f64 numbers on the device that ops add to and the host reads now and then.
+/// A few f64 numbers on the device that ops add to and the host reads occasionally.
 class DeviceNumbers {
  public:
   DeviceNumbers(Device device, int count);
@@ -55,7 +57,7 @@ class DeviceNumbers {
   Tensor operator[](int i) const { return all_.slice(i, 1); }
   /// Sets all to 0.
   void clear(Ctx& ctx);
-  /// Waits for the work that is queued.
+  /// Waits for queued work and returns the numbers.
   std::vector<double> read(Ctx& ctx) const;
 
  private:
@@ -64,11 +66,11 @@ class DeviceNumbers {
   Tensor all_;
 };
 
-/// Contents of the device where the host can read and change them.
+/// Makes device data available to the host for reading and writing.
 class HostCopy {
  public:
   explicit HostCopy(Device device) : device_(device) {}
-  /// `from` itself on the CPU, else a copy that lasts until the next call. Waits for the work that is queued.
+  /// `from` itself on the CPU, else a copy that lasts until the next call. Waits for queued work.
   Tensor of(Ctx& ctx, Tensor from);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 struct Range {
   std::uint32_t first, last;
 };
-/// Characters that a terminal takes as commands, or that change the order of others or end a line.
+/// Characters that a terminal interprets as commands, that reorder text, or that end a line.
 constexpr std::array<Range, 5> kUnsafe{{{0x00, 0x08}, {0x0b, 0x1f}, {0x7f, 0x9f}, {0x2028, 0x202e}, {0x2066, 0x2069}}};
 
 bool is_unsafe(std::uint32_t point) {

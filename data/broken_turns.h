@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 namespace qtrain {
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "core/idx.h"
 #include "core/plural.h"
 #include "data/dataset.h"
 #include "data/foreign_rows.h"
-#include "data/index.h"
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
 #include "data/sampler.h"

@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 #include "data/packing.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "data/token_rows.h"
 
 namespace qtrain {

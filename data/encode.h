@@ -6,7 +6,7 @@
 
 #include "core/formats/json.h"
 #include "data/dataset.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "data/turns.h"
 #include "text/template/chat_template.h"
 #include "text/template/rendered.h"

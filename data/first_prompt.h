@@ -2,7 +2,7 @@
 #include <string>
 
 #include "core/formats/json.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 /// Reduces conversations to their first message, as LLaMA-Factory does for pre-training.
 namespace qtrain {

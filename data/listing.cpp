@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 namespace qtrain {
 

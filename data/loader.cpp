@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "data/index.h"
+#include "core/idx.h"
 
 namespace qtrain {
 namespace {

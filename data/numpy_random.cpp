@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kMultiplierHigh = 0x2360ED051FC65DA4u, kMultiplierLow = 0x4385DF649FCCF645u;
 
-/// The hash of numpy's SeedSequence, whose constant changes with every use.
+/// The hash function of numpy's SeedSequence; its constant changes with every use.
 struct SeedHash {
   std::uint32_t constant, multiplier;
   std::uint32_t operator()(std::uint32_t value) {

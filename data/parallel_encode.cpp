@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "data/index.h"
+#include "core/idx.h"
 
 namespace qtrain {
 namespace {

@@ -31,7 +31,7 @@ void Prefetcher::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// A thread without memory for its work ends the run like one that cannot read its rows.
+// If a thread runs out of memory, the run ends with an error, as if a row could not be read.
 void Prefetcher::work() {
   try {
     prepare();

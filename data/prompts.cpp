@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "text/template/message.h"
 
 namespace qtrain {

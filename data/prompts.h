@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/formats/json.h"
-#include "data/shapes.h"
-#include "data/source/reader.h"
+#include "data/row_shapes.h"
+#include "data/source/raw_rows.h"
 #include "text/template/chat_template.h"
 
 namespace qtrain {

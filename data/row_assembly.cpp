@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/idx.h"
 #include "core/plural.h"
-#include "data/index.h"
 #include "data/sampler.h"
 
 namespace qtrain {

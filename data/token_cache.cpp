@@ -13,11 +13,11 @@
 
 #include "core/error.h"
 #include "core/formats/json.h"
+#include "core/idx.h"
 #include "core/os/descriptor.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
-#include "data/index.h"
 #include "data/token_file.h"
 
 namespace qtrain {

@@ -1,6 +1,6 @@
 #pragma once
 #include "core/formats/json.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 namespace qtrain {
 

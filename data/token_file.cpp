@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/formats/json_view.h"
+#include "core/idx.h"
 #include "core/os/file.h"
-#include "data/index.h"
 
 namespace qtrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/index.h"
+#include "core/idx.h"
 
 namespace qtrain {
 std::int64_t DatasetStatistics::min() const {

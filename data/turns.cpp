@@ -1,6 +1,6 @@
 #include "data/turns.h"
 
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "text/template/message.h"
 
 namespace qtrain {

@@ -18,11 +18,11 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenTries{100};
-constexpr std::chrono::seconds kTry{5};        // for one address to answer
-constexpr std::chrono::seconds kReply{10};     // for a handshake
-constexpr std::chrono::seconds kStrangers{8};  // that somebody else may be there
-constexpr std::chrono::minutes kNames{2};
-constexpr std::chrono::seconds kSayName{15}, kSayWait{30}, kFirstWait{10};
+constexpr std::chrono::seconds kTry{5};                                     // for one address to accept a connection
+constexpr std::chrono::seconds kReply{10};                                  // for a handshake
+constexpr std::chrono::seconds kStrangers{8};                               // how long another program may answer
+constexpr std::chrono::minutes kNames{2};                                   // how long a name may stay unresolved
+constexpr std::chrono::seconds kSayName{15}, kSayWait{30}, kFirstWait{10};  // between messages
 
 /// How a handshake has ended.
 enum class Reply : std::uint8_t { proved, foreign, refused, silent };
@@ -45,7 +45,7 @@ Reply shake_hands(Socket& socket, Handshake& handshake, Clock::time_point end) {
                                               : Reply::refused;
 }
 
-/// The tries of a call.
+/// Repeats the attempts of a call.
 class Caller {
  public:
   explicit Caller(const Call& call) : call_(call) {}
@@ -53,7 +53,7 @@ class Caller {
   Socket run() {
     while (true) {
       if (auto socket = attempt()) return std::move(*socket);
-      tell();
+      report_wait();
       give_up_in_time();
       throw_if_stopped();
       if (call_.meanwhile) call_.meanwhile();
@@ -82,7 +82,7 @@ class Caller {
 
   bool meets_stranger() const { return reply_ == Reply::foreign || reply_ == Reply::refused; }
 
-  // The first try that failed like this one tells from when on to count.
+  // The time counts from the first attempt that failed for the same reason.
   void give_up_in_time() {
     const auto now = Clock::now();
     const auto since = [&](bool fails, std::optional<Clock::time_point>& first) {
@@ -99,7 +99,7 @@ class Caller {
                                                    call_.whom, call_.to.text()),
                               .remedy = "set master_port (MASTER_PORT) to a port that nothing else uses"});
     fail(ErrorKind::peer, {.cause = reason(),
-                           .remedy = fmt::format("{} has to run there; check master_addr, master_port "
+                           .remedy = fmt::format("{} must be running there; check master_addr, master_port "
                                                  "and the firewall",
                                                  call_.whom)});
   }
@@ -114,27 +114,28 @@ class Caller {
   std::string reason() const {
     if (failure_.unknown_name) return fmt::format("the name {} has no address ({})", call_.to.host, failure_.why);
     if (is_there_)
-      return fmt::format("whatever listens at {} does not answer as {} of qtrain", call_.to.text(), call_.whom);
+      return fmt::format("something listens at {}, but it does not answer as {} of qtrain", call_.to.text(),
+                         call_.whom);
     return fmt::format("nothing answers at {} ({})", call_.to.text(), failure_.why);
   }
 
-  void tell() {
+  void report_wait() {
     const auto now = Clock::now();
     const bool nameless = failure_.unknown_name;
     const bool is_due =
-        told_ ? now - *told_ >= (nameless ? kSayName : kSayWait) : nameless || now - begin_ >= kFirstWait;
+        reported_ ? now - *reported_ >= (nameless ? kSayName : kSayWait) : nameless || now - begin_ >= kFirstWait;
     if (!call_.say || !is_due || now >= end()) return;
-    told_ = now;
+    reported_ = now;
     const auto until = nameless ? std::min(end(), nameless_since_.value_or(now) + kNames) : end();
-    call_.say(fmt::format("{}; this process tries for {} s more to reach {} there", reason(),
+    call_.say(fmt::format("{}; retrying for {} s more to reach {}", reason(),
                           std::chrono::ceil<std::chrono::seconds>(until - now).count(), call_.whom));
   }
 
   const Call& call_;
   const Clock::time_point begin_ = Clock::now();
-  std::optional<Clock::time_point> told_ = {}, stranger_since_ = {}, nameless_since_ = {};
-  ConnectFailure failure_ = {};  ///< of the last try
-  bool is_there_ = false;        ///< whether it reached anybody
+  std::optional<Clock::time_point> reported_ = {}, stranger_since_ = {}, nameless_since_ = {};
+  ConnectFailure failure_ = {};  ///< of the last attempt
+  bool is_there_ = false;        ///< whether it connected
   Reply reply_ = Reply::silent;
 };
 

@@ -17,7 +17,7 @@ struct Call {
   /// Receives messages about what the call waits for: an unresolved name at once and repeatedly, anything else after a
   /// while.
   std::function<void(const std::string&)> say = {};
-  std::function<void()> meanwhile = {};  ///< called between attempts; throw in it to end the call
+  std::function<void()> meanwhile = {};  ///< called between attempts; may throw to end the call
 };
 
 /// Connects, with both ends authenticated by the secret. Retries until patience runs out; a name may stay unresolved

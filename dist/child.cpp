@@ -37,30 +37,30 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return p;
 }
 
-/// What the new process needs, made before there is one: it may not allocate.
+/// What the new process needs, prepared before the fork, because it must not allocate.
 struct Prepared {
   std::vector<std::string> variables;
   std::vector<char*> arguments, environment;
   pid_t parent = ::getpid();
-  int messages = -1, nothing = -1, words = -1;
+  int messages = -1, dev_null = -1, final_error = -1;
 };
 
 [[noreturn]] void become(const Prepared& p) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGINT);        // after another signal it ends a rank at once
-  ::signal(SIGTTOU, SIG_IGN);               // in the background of the terminal, on which rank 0 shows how far it is
-  if (::getppid() != p.parent) ::_exit(1);  // it died before it could be watched
+  ::prctl(PR_SET_PDEATHSIG, SIGINT);        // as a second signal, it ends a rank immediately
+  ::signal(SIGTTOU, SIG_IGN);               // lets rank 0 show its progress from the background of the terminal
+  if (::getppid() != p.parent) ::_exit(1);  // it died before the signal was set
   if (p.messages >= 0) {
     ::dup2(p.messages, STDERR_FILENO);
-    ::dup2(p.nothing, STDOUT_FILENO);
+    ::dup2(p.dev_null, STDOUT_FILENO);
   }
-  ::dup2(p.nothing, STDIN_FILENO);
-  ::fcntl(p.words, F_SETFD, 0);  // it outlives the call below
+  ::dup2(p.dev_null, STDIN_FILENO);
+  ::fcntl(p.final_error, F_SETFD, 0);  // stays open across execve
   ::execve("/proc/self/exe", p.arguments.data(), p.environment.data());
   ::_exit(127);
 }
 
-// What the system allows this user is no bug of ours.
+// A limit of the system is a usage error, not a bug.
 [[noreturn]] void fail_to_start(const char* what, int error) {
   const bool files = error == EMFILE || error == ENFILE;
   fail(files || error == EAGAIN ? ErrorKind::usage : ErrorKind::internal,
@@ -73,7 +73,7 @@ struct Pipe {
   Descriptor read, write;
 };
 
-// Which is read without waiting.
+// Makes a pipe whose read end does not block.
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail_to_start("cannot create a pipe to a rank", errno);
@@ -89,24 +89,24 @@ std::string ChildEnd::text() const {
 }
 
 Child::Child(const Start& start) {
-  Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC)), write_end;
-  if (nothing.get() < 0) fail_to_start("/dev/null cannot be opened for a rank", errno);
+  Descriptor dev_null(::open("/dev/null", O_RDWR | O_CLOEXEC)), write_end;
+  if (dev_null.get() < 0) fail_to_start("/dev/null cannot be opened for a rank", errno);
   if (start.output == Output::piped) {
     Pipe pipe = make_pipe();
     messages_ = std::move(pipe.read);
     write_end = std::move(pipe.write);
   }
-  Pipe words = make_pipe();
-  words_ = std::move(words.read);
+  Pipe error_pipe = make_pipe();
+  error_pipe_ = std::move(error_pipe.read);
   std::vector<std::string> variables = start.variables;
-  variables.push_back(final_error_variable(words.write.get()));
+  variables.push_back(final_error_variable(error_pipe.write.get()));
   Prepared p{.variables = environment_with(variables),
              .messages = write_end.get(),
-             .nothing = nothing.get(),
-             .words = words.write.get()};
+             .dev_null = dev_null.get(),
+             .final_error = error_pipe.write.get()};
   p.arguments = pointers(start.command);
   p.environment = pointers(p.variables);
-  // A signal that comes before the new program can handle it waits until it does: install_stop_handlers.
+  // Signals stay blocked until the new program can handle them: install_stop_handlers.
   sigset_t stops, before;
   sigemptyset(&stops);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&stops, signal);
@@ -128,12 +128,12 @@ Child::Child(Child&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       end_(other.end_),
       messages_(std::move(other.messages_)),
-      words_(std::move(other.words_)),
+      error_pipe_(std::move(other.error_pipe_)),
       final_error_(std::move(other.final_error_)) {}
 
-void Child::listen() {
+void Child::read_final_error() {
   char part[4096];
-  for (ssize_t n = 0; (n = ::read(words_.get(), part, sizeof part)) > 0;)
+  for (ssize_t n = 0; (n = ::read(error_pipe_.get(), part, sizeof part)) > 0;)
     final_error_.append(part, static_cast<std::size_t>(n));
 }
 
@@ -141,14 +141,13 @@ std::optional<ChildEnd> Child::poll() {
   if (end_) return end_;
   int status = 0;
   const bool ended = ::waitpid(pid_, &status, WNOHANG) == pid_;
-  listen();
+  read_final_error();
   if (!ended) return {};
   end_ = WIFSIGNALED(status) ? ChildEnd{.signal = WTERMSIG(status)} : ChildEnd{.exit_code = WEXITSTATUS(status)};
   return end_;
 }
 
-// The bytes that it has handed to the kernel, and whether it waits there for a disk (as in fsync) as one more each
-// time.
+// Counts the bytes that the process has written, plus one for each time it is seen waiting for a disk (as in fsync).
 std::optional<std::uint64_t> Child::written() {
   std::ifstream io(fmt::format("/proc/{}/io", pid_)), stat(fmt::format("/proc/{}/stat", pid_));
   constexpr std::string_view kWritten = "wchar: ";

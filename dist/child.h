@@ -12,7 +12,7 @@ namespace qtrain {
 
 /// How a process ended.
 struct ChildEnd {
-  int exit_code = 0;  ///< where `signal` is 0
+  int exit_code = 0;  ///< if `signal` is 0
   int signal = 0;
 
   bool failed() const { return signal != 0 || exit_code != 0; }
@@ -20,16 +20,16 @@ struct ChildEnd {
   std::string text() const;
 };
 
-/// A child process in its own process group, so that Ctrl-C does not reach it twice. It gets SIGTERM when this process
+/// A child process in its own process group, so that Ctrl-C does not reach it twice. It gets SIGINT when this process
 /// dies.
 class Child {
  public:
-  enum class Output : std::uint8_t { shared, piped };  ///< stdout and stderr: those of this process; stderr to a pipe
+  enum class Output : std::uint8_t { shared, piped };  ///< uses this process's stdout and stderr; or a pipe as stderr
   struct Start {
     std::vector<std::string> command, variables;  ///< "NAME=value", added to the environment of this process
     Output output = Output::shared;
   };
-  /// Throws ErrorKind::internal if no process can be started.
+  /// Throws ErrorKind::internal if no process can be started, ErrorKind::usage if a limit of the system is reached.
   explicit Child(const Start& start);
   /// Kills it if it still runs.
   ~Child();
@@ -48,13 +48,13 @@ class Child {
   std::optional<std::uint64_t> written();
 
  private:
-  void listen();
+  void read_final_error();
 
   pid_t pid_ = -1;
   std::optional<ChildEnd> end_;
-  Descriptor messages_, words_;
+  Descriptor messages_, error_pipe_;
   std::string final_error_ = {};
-  std::uint64_t disk_waits_ = 0;  ///< that were seen
+  std::uint64_t disk_waits_ = 0;  ///< number of waits that were seen
 };
 
 }  // namespace qtrain

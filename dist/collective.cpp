@@ -25,7 +25,7 @@ void Solo::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
 }
 
 std::unique_ptr<Collective> Solo::part(int first, int size) {
-  check(first == 0 && size == 1, "a part of one rank is that rank");
+  check(first == 0 && size == 1, "the only part of a single rank is that rank");
   return std::make_unique<Solo>();
 }
 
@@ -58,13 +58,13 @@ std::vector<std::string> gather_texts(Ctx& ctx, Collective& ranks, std::string_v
   const auto size = static_cast<std::size_t>(ranks.size());
   std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())}, lengths(size);
   ranks.all_gather(ctx, view(length), view(lengths));
-  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(*std::ranges::max_element(lengths), 1));
-  std::vector<std::uint8_t> padded(mine.begin(), mine.end()), all(most * size);
-  padded.resize(most);
+  const auto longest = static_cast<std::size_t>(std::max<std::int64_t>(*std::ranges::max_element(lengths), 1));
+  std::vector<std::uint8_t> padded(mine.begin(), mine.end()), all(longest * size);
+  padded.resize(longest);
   ranks.all_gather(ctx, view(padded), view(all));
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < size; ++r) {
-    const auto* begin = all.data() + r * most;
+    const auto* begin = all.data() + r * longest;
     texts.emplace_back(begin, begin + lengths[r]);
   }
   return texts;

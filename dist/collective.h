@@ -22,8 +22,8 @@ class Pending {
   explicit Pending(std::shared_future<void> done) : wait_([done = std::move(done)] { done.get(); }) {}
   /// `wait` as below; it may be called again.
   explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
-  /// Waits until it is done and rethrows its error. For work on another stream than the context's, the context's stream
-  /// waits, not the host.
+  /// Waits until it is done and rethrows its error. For work on a different stream than the context's, the context's
+  /// stream waits, not the host.
   void wait() const {
     if (wait_) wait_();
   }
@@ -34,8 +34,8 @@ class Pending {
 
 /// Collective operations of the processes (ranks) of a run. Every rank calls the same functions in the same order with
 /// contiguous tensors of the same types and shapes. With host tensors a call returns when this rank's part is done;
-/// with GPU tensors it is queued on the context's stream. Throws ErrorKind::peer if a rank is lost, silent, or calls
-/// something else.
+/// with GPU tensors it is queued on the context's stream. Throws ErrorKind::peer if a rank is lost, silent, or calls a
+/// different function.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -47,13 +47,13 @@ class Collective {
   virtual void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) = 0;
   /// Copies the values of `root` to all ranks.
   virtual void broadcast(Ctx& ctx, Tensor values, int root) = 0;
-  /// all [size, n]: the values [n] of every rank.
+  /// Gathers the values [n] of every rank into `all` [size, n].
   virtual void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) = 0;
   /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
   virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;
-  /// sum [n]: those of row r of `sent` [size, n] over all ranks, for rank r. f32, bf16 or f16; `sum` may be the own row
-  /// of `sent`. Tensors of the host are added in the order of the ranks, in f32 and rounded each time; those of a GPU
-  /// in an order that NCCL chooses for so many ranks and elements.
+  /// On rank r, `sum` [n] becomes the sum over all ranks of row r of `sent` [size, n]. f32, bf16 or f16; `sum` may be
+  /// the own row of `sent`. Host tensors are added in the order of the ranks, in f32 and rounded each time; GPU tensors
+  /// in an order that NCCL chooses by the number of ranks and elements.
   virtual void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) = 0;
   /// Barrier between the host threads; does not wait for work queued on GPUs.
   virtual void barrier(Ctx& ctx) = 0;

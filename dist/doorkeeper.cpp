@@ -20,43 +20,44 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = Doorkeeper::Clock;
 
-constexpr std::chrono::seconds kHandshake{10};      // a visitor's time
-constexpr std::chrono::seconds kNoDescriptors{10};  // as long they may come back
-constexpr milliseconds kBreath{20};
+constexpr std::chrono::seconds kHandshake{10};      // time for a handshake
+constexpr std::chrono::seconds kNoDescriptors{10};  // time for some to become free
+constexpr milliseconds kRetryInterval{20};
 constexpr std::size_t kVisitors = 256, kFewVisitors = 8;
-constexpr std::size_t kRounds = 16;  // of accepting, until all places are taken
-constexpr int kToldOf = 3;           // strangers: whoever tries a thousand times would fill the log
+constexpr std::size_t kRounds = 16;  // of accepting that fill all places
+constexpr int kReported = 3;         // strangers, so that a thousand attempts do not fill the log
 
-rlim_t most_descriptors() {
+rlim_t max_descriptors() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return limit.rlim_cur;
 }
 
 // The run needs most of the descriptors for its own files and connections.
-std::size_t most_visitors() {
-  return static_cast<std::size_t>(std::clamp<rlim_t>(most_descriptors() / 4, kFewVisitors, kVisitors));
+std::size_t max_visitors() {
+  return static_cast<std::size_t>(std::clamp<rlim_t>(max_descriptors() / 4, kFewVisitors, kVisitors));
 }
 
 }  // namespace
 
 Doorkeeper::Doorkeeper(const Options& options)
-    : options_(options), listener_(options.at), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  check(bell_.get() >= 0, "no eventfd can be made");
+    : options_(options), listener_(options.at), close_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  check(close_event_.get() >= 0, "cannot create an eventfd");
   options_.handshake.port = port();
 }
 
 void Doorkeeper::close() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(bell_.get(), &one, sizeof one);  // it stays until it is read: never
+  [[maybe_unused]] const ssize_t n =
+      ::write(close_event_.get(), &one, sizeof one);  // it is never read, so it stays readable
 }
 
 std::optional<Doorkeeper::Guest> Doorkeeper::next(Clock::time_point end) {
   while (true) {
-    pollfd bell{.fd = bell_.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&bell, 1, 0) > 0) return {};
+    pollfd closed{.fd = close_event_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&closed, 1, 0) > 0) return {};
     for (auto it = visitors_.begin(); it != visitors_.end();) {
-      std::optional<Guest> guest = hear(*it);
+      std::optional<Guest> guest = receive(*it);
       const bool leaves = guest || it->fd.get() < 0;
       it = leaves ? visitors_.erase(it) : std::next(it);
       if (guest) return guest;
@@ -67,15 +68,15 @@ std::optional<Doorkeeper::Guest> Doorkeeper::next(Clock::time_point end) {
   }
 }
 
-// Until somebody comes or says something, or has to leave.
+// Waits until a visitor connects, sends something, or runs out of time.
 void Doorkeeper::wait(Clock::time_point end) {
-  std::vector<pollfd> waited{{bell_.get(), POLLIN, 0}};
+  std::vector<pollfd> waited{{close_event_.get(), POLLIN, 0}};
   for (const Visitor& v : visitors_) {
     waited.push_back({v.fd.get(), POLLIN, 0});
     end = std::min(end, v.leaves);
   }
   if (misses_since_)
-    end = std::min(end, Clock::now() + kBreath);
+    end = std::min(end, Clock::now() + kRetryInterval);
   else
     for (const Descriptor& s : listener_.sockets()) waited.push_back({s.get(), POLLIN, 0});
   constexpr long long kLongest = 60'000;
@@ -87,9 +88,9 @@ void Doorkeeper::take_in() {
   for (const Descriptor& socket : listener_.sockets()) accept_from(socket);
 }
 
-// A few at a time, so that those who are in the middle of a handshake get on however many come.
+// Accepts a few at a time, so that pending handshakes make progress however many visitors come.
 void Doorkeeper::accept_from(const Descriptor& socket) {
-  const std::size_t at_once = std::max<std::size_t>(most_visitors() / kRounds, 1);
+  const std::size_t at_once = std::max<std::size_t>(max_visitors() / kRounds, 1);
   for (std::size_t i = 0; i < at_once; ++i) {
     Descriptor fd = Listener::accept(socket);
     if (fd.get() < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
@@ -101,11 +102,11 @@ void Doorkeeper::accept_from(const Descriptor& socket) {
                          .handshake = Handshake(Handshake::Side::called, options_.handshake),
                          .leaves = Clock::now() + kHandshake});
     Visitor& v = visitors_.back();
-    if (!send(v, v.handshake.hello())) turn_away(v, "it was gone at once");
+    if (!send(v, v.handshake.hello())) turn_away(v, "it disconnected immediately");
   }
 }
 
-// Strangers have to give theirs back; where there are none, nobody does.
+// Frees the descriptors of visitors that have sent nothing. If none become free for a while, the run ends.
 void Doorkeeper::miss_descriptor(int error) {
   const auto now = Clock::now();
   if (!misses_since_) misses_since_ = now;
@@ -114,19 +115,19 @@ void Doorkeeper::miss_descriptor(int error) {
   if (now - *misses_since_ < kNoDescriptors) return;
   fail(ErrorKind::usage,
        {.cause = fmt::format("no file descriptor is left for ranks that connect ({}; the limit is {})",
-                             std::strerror(error), most_descriptors()),
+                             std::strerror(error), max_descriptors()),
         .remedy = "raise the limit of open files (ulimit -n), or start fewer ranks on this machine"});
 }
 
 void Doorkeeper::make_room() {
   const auto stays = [](const Visitor& v) { return v.fd.get() >= 0; };
-  if (static_cast<std::size_t>(std::ranges::count_if(visitors_, stays)) < most_visitors()) return;
+  if (static_cast<std::size_t>(std::ranges::count_if(visitors_, stays)) < max_visitors()) return;
   auto first = std::ranges::find_if(visitors_, [&](const Visitor& v) { return stays(v) && !v.has_spoken; });
   if (first == visitors_.end()) first = std::ranges::find_if(visitors_, stays);
-  turn_away(*first, "too many others came");
+  turn_away(*first, "too many others connected");
 }
 
-std::optional<Doorkeeper::Guest> Doorkeeper::hear(Visitor& v) {
+std::optional<Doorkeeper::Guest> Doorkeeper::receive(Visitor& v) {
   std::array<char, 256> bytes{};
   while (v.fd.get() >= 0) {
     const std::size_t wanted = std::min(v.handshake.wanted(), bytes.size());
@@ -137,7 +138,7 @@ std::optional<Doorkeeper::Guest> Doorkeeper::hear(Visitor& v) {
       return {};
     }
     if (n <= 0) {
-      turn_away(v, "it left without proving that it belongs to this run");
+      turn_away(v, "it disconnected without proving that it belongs to this run");
       return {};
     }
     v.has_spoken = true;
@@ -149,15 +150,15 @@ std::optional<Doorkeeper::Guest> Doorkeeper::hear(Visitor& v) {
     else if (state == Handshake::State::refused)
       turn_away(v, "it does not know the secret of this run");
     else if (!sent)
-      turn_away(v, "it was gone before it was let in");
+      turn_away(v, "it disconnected before it was accepted");
     if (v.fd.get() < 0 || state != Handshake::State::proved) continue;
-    let_wait(v.fd.get());
+    make_blocking(v.fd.get());
     return Guest{.socket = Socket(std::move(v.fd)), .number = v.handshake.number()};
   }
   return {};
 }
 
-// Whoever does not take a few bytes waits for nothing.
+// A peer that does not accept a few bytes is not waiting for them.
 bool Doorkeeper::send(const Visitor& visitor, const std::string& text) const {
   return text.empty() ||
          ::send(visitor.fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
@@ -168,9 +169,9 @@ void Doorkeeper::turn_away(Visitor& visitor, const char* why) {
   ++turned_away_;
   last_ = peer_of(visitor.fd.get());
   visitor.fd.close();
-  if (!options_.say || turned_away_ > kToldOf) return;
+  if (!options_.say || turned_away_ > kReported) return;
   options_.say(fmt::format("turned away a stranger that connected from {} to port {}: {}{}", last_, port(), why,
-                           turned_away_ == kToldOf ? "; no more strangers will be reported" : ""));
+                           turned_away_ == kReported ? "; no more strangers will be reported" : ""));
 }
 
 std::string Doorkeeper::strangers() const {

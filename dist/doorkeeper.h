@@ -37,14 +37,14 @@ class Doorkeeper {
   std::optional<Guest> next(Clock::time_point end);
   /// Ends current and later calls of `next`. Thread-safe.
   void close();
-  /// "; 2 connections of strangers were turned away, the last one from 10.0.0.7:4242"; empty if there were none.
+  /// "; 2 strangers were turned away at port 29500, the last one from 10.0.0.7:4242"; empty if there were none.
   std::string strangers() const;
 
  private:
   struct Visitor {
     Descriptor fd;
     Handshake handshake;
-    Clock::time_point leaves;  ///< at the latest
+    Clock::time_point leaves;  ///< deadline of its handshake
     bool has_spoken = false;
   };
   void wait(Clock::time_point end);
@@ -52,17 +52,17 @@ class Doorkeeper {
   void accept_from(const Descriptor& socket);
   void miss_descriptor(int error);
   void make_room();
-  std::optional<Guest> hear(Visitor& visitor);
+  std::optional<Guest> receive(Visitor& visitor);
   bool send(const Visitor& visitor, const std::string& text) const;
   void turn_away(Visitor& visitor, const char* why);
 
   Options options_;
   Listener listener_;
-  Descriptor bell_;
-  std::list<Visitor> visitors_;                         ///< those that came first are first
-  std::optional<Clock::time_point> misses_since_ = {};  ///< a descriptor
+  Descriptor close_event_;                              ///< readable once closed
+  std::list<Visitor> visitors_;                         ///< in order of arrival
+  std::optional<Clock::time_point> misses_since_ = {};  ///< since when no descriptor is free
   int turned_away_ = 0;
-  std::string last_;  ///< of those
+  std::string last_;  ///< address of the last one
 };
 
 }  // namespace qtrain

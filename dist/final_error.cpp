@@ -15,13 +15,13 @@ namespace qtrain {
 namespace {
 
 constexpr const char* kVariable = "QTRAIN_FINAL_ERROR";
-constexpr char kEnd = '\n';  // JSON has none inside of strings
+constexpr char kEnd = '\n';  // JSON strings never contain it
 
-// An error may have several lines.
+// Makes each line of an error printable; there may be several.
 std::string lines_of(const std::string& text) {
-  constexpr std::size_t kMost = std::size_t{1} << 16;
+  constexpr std::size_t kMaxText = std::size_t{1} << 16;
   std::string lines;
-  for (std::size_t begin = 0; begin <= text.size() && lines.size() < kMost;) {
+  for (std::size_t begin = 0; begin <= text.size() && lines.size() < kMaxText;) {
     const std::size_t end = std::min(text.find(kEnd, begin), text.size());
     lines += (begin > 0 ? "\n" : "") + plain_words(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
@@ -31,8 +31,8 @@ std::string lines_of(const std::string& text) {
 
 }  // namespace
 
-bool is_told_elsewhere(const Error& error) {
-  return error.text().cause.ends_with(kToldElsewhere);
+bool is_reported_elsewhere(const Error& error) {
+  return error.text().cause.ends_with(kReportedElsewhere);
 }
 
 std::string final_error_variable(int descriptor) {
@@ -61,10 +61,10 @@ bool send_final_error(const Error& error) {
 std::optional<Error> parse_final_error(std::string_view text) {
   const auto end = text.find(kEnd);
   if (end == std::string_view::npos) return {};
-  const Json words = parse_json(std::string(text.substr(0, end)), "the final error of a rank");
-  return Error(static_cast<ErrorKind>(words.at("kind").get<int>()), {.cause = lines_of(words.at("cause")),
-                                                                     .place = lines_of(words.at("place")),
-                                                                     .remedy = lines_of(words.at("remedy"))});
+  const Json fields = parse_json(std::string(text.substr(0, end)), "the final error of a rank");
+  return Error(static_cast<ErrorKind>(fields.at("kind").get<int>()), {.cause = lines_of(fields.at("cause")),
+                                                                      .place = lines_of(fields.at("place")),
+                                                                      .remedy = lines_of(fields.at("remedy"))});
 }
 
 }  // namespace qtrain

@@ -7,19 +7,17 @@
 
 namespace qtrain {
 
-/// The error with which a rank ends. A rank that our launcher has started sends it to the launcher, which hears from
-/// all ranks and prints the cause once.
-
 /// The remedy for a lost rank.
-inline constexpr const char* kGoOn = "run the same command to go on from the last checkpoint";
+inline constexpr const char* kResumeRemedy = "run the same command again to resume from the last checkpoint";
 
-/// Sends the error to the launcher. Returns false where there is none.
+/// Sends the error with which a rank ends to the qtrain launcher that started it, which collects the errors of all
+/// ranks and prints the cause once. Returns false if there is no such launcher.
 bool send_final_error(const Error& error);
 
-/// Ends the cause of an error that another rank knows more about.
-inline constexpr std::string_view kToldElsewhere = ", as its own message says";
-/// Whether the cause ends with kToldElsewhere.
-bool is_told_elsewhere(const Error& error);
+/// The end of the cause of an error that another rank reports in more detail.
+inline constexpr std::string_view kReportedElsewhere = ", as its own message says";
+/// Whether the cause ends with kReportedElsewhere.
+bool is_reported_elsewhere(const Error& error);
 
 /// The environment variable that tells a rank which descriptor to write to, "NAME=value".
 std::string final_error_variable(int descriptor);

@@ -42,7 +42,8 @@ class GlooCollective : public Collective {
                                                                     .address = store.local_address(),
                                                                     .peers = connect_peers(store, part, timeout),
                                                                     .timeout = timeout})) {
-    gloo::BarrierOptions all_are_connected(context_);  // who is done at once would leave while others still connect
+    gloo::BarrierOptions all_are_connected(
+        context_);  // otherwise a rank could finish and leave while others still connect
     gloo::barrier(all_are_connected);
   }
 
@@ -56,7 +57,7 @@ class GlooCollective : public Collective {
       case DType::bf16: return reduce<Bf16>(values, reduction);
       case DType::f16: return reduce<F16>(values, reduction);
       case DType::i64: return reduce<std::int64_t>(values, reduction);
-      default: check(false, "no such type is reduced over ranks");
+      default: check(false, "this type cannot be reduced over ranks");
     }
   }
 
@@ -93,7 +94,7 @@ class GlooCollective : public Collective {
       case DType::f32: return add_rows<float>(rows, sum);
       case DType::bf16: return add_rows<Bf16>(rows, sum);
       case DType::f16: return add_rows<F16>(rows, sum);
-      default: check(false, "no shares of sums of such a type");
+      default: check(false, "this type cannot be reduce-scattered");
     }
   }
 
@@ -104,11 +105,11 @@ class GlooCollective : public Collective {
   }
 
   std::unique_ptr<Collective> part(int first, int size) override {
-    check(first <= rank() && rank() < first + size && first + size <= this->size(), "a part that this rank is not in");
+    check(first <= rank() && rank() < first + size && first + size <= this->size(), "this rank must be in the part");
     return connect({.first = first, .size = size, .rank = rank() - first});
   }
   std::unique_ptr<Collective> counterparts(int size) override {
-    check(this->size() % size == 0, "parts of other sizes have no counterparts");
+    check(this->size() % size == 0, "counterparts need parts of equal size");
     return connect({.first = rank() % size, .size = this->size() / size, .rank = rank() / size, .stride = size});
   }
   void disconnect() override { context_->cut(); }
@@ -146,8 +147,8 @@ class GlooCollective : public Collective {
   RankPart part_;
   Store& store_;
   milliseconds timeout_;
-  int parts_ = 0;            ///< that were made of this
-  std::uint32_t label_ = 0;  ///< of messages: data of one label never come to a call of another
+  int parts_ = 0;            ///< number of parts created from this
+  std::uint32_t label_ = 0;  ///< tag of messages: a call only receives data with its own label
   std::vector<std::byte> received_;
   std::shared_ptr<GlooContext> context_;
 };

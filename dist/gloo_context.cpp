@@ -18,14 +18,14 @@ namespace qtrain {
 
 namespace tcp = gloo::transport::tcp;
 
-/// The connection to another rank. gloo's own begins to listen as soon as it is made, which ends here at once, with
-/// whatever has come there.
+/// The connection to another rank. gloo's own class starts to listen when it is created; this closes that port
+/// immediately and drops whatever has connected to it.
 class GlooContext::Pair : public tcp::Pair {
  public:
   Pair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout)
       : tcp::Pair(context, device, rank, timeout) {
     const std::lock_guard lock(m_);
-    if (fd_ >= 0) ::close(fd_);  // which takes it out of the loop of the device, too
+    if (fd_ >= 0) ::close(fd_);  // which also removes it from the device's event loop
     fd_ = -1;
     rx_ = tcp::Op();
     ex_ = nullptr;
@@ -45,7 +45,7 @@ class GlooContext::Pair : public tcp::Pair {
     if (state_ == CONNECTED) ::shutdown(fd_, SHUT_RDWR);
   }
 
-  // Those of the port that is closed may come late. Whoever waits is told of errors by end_wait.
+  // Late events of the closed port are ignored. Calls that wait get errors through end_wait.
   void handleEvents(int events) override try {
     {
       const std::unique_lock lock(m_, std::try_to_lock);
@@ -56,7 +56,7 @@ class GlooContext::Pair : public tcp::Pair {
   }
 
  protected:
-  // gloo tells those who wait for a transfer that its connection has broken, but for transfers that have begun: they
+  // gloo reports a broken connection to those who wait for a transfer, except for transfers that have begun, which
   // would wait until the timeout.
   void changeState(state next) noexcept override {
     if (next == CLOSED && ex_) {
@@ -72,15 +72,15 @@ class GlooContext::Pair : public tcp::Pair {
   }
 
  private:
-  /// gloo lets its own classes alone tell a buffer of an error.
-  struct BufferOfOurs : tcp::UnboundBuffer {
+  /// Gives access to a function that gloo reserves for its own classes: it sets the error of a buffer.
+  struct BufferAccess : tcp::UnboundBuffer {
     static void fail(tcp::UnboundBuffer& buffer, const std::exception_ptr& error) {
-      (buffer.*&BufferOfOurs::signalException)(error);
+      (buffer.*&BufferAccess::signalException)(error);
     }
   };
   void end_wait(const tcp::Op& op) {
     if (const gloo::NonOwningPtr<tcp::UnboundBuffer> buffer(op.ubuf); buffer)
-      BufferOfOurs::fail(*buffer.operator->(), ex_);
+      BufferAccess::fail(*buffer.operator->(), ex_);
   }
 };
 

@@ -9,18 +9,19 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kRemembered = 16;  // calls, by which one tells who is behind from who does something else
+constexpr std::size_t kRemembered =
+    16;  // calls, to distinguish a rank that is behind from one that makes different calls
 
 constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "broadcast",      "all_gather",
                                                  "all_to_all", "reduce_scatter", "barrier"};
 
 }  // namespace
 
-/// What a rank is about to do; equal on all ranks.
+/// The call that a rank is about to make; it must be equal on all ranks.
 struct GuardedCollective::Call {
   enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, reduce_scatter, barrier };
   std::int64_t kind;
-  std::int64_t dtype = 0, elements = 0, detail = 0;  ///< the reduction, the root
+  std::int64_t dtype = 0, elements = 0, detail = 0;  ///< detail: the reduction or the root
 
   std::string text() const {
     const std::string_view name = kKinds[static_cast<std::size_t>(kind)];
@@ -41,19 +42,21 @@ void GuardedCollective::broadcast(Ctx& ctx, Tensor values, int root) {
 }
 
 void GuardedCollective::all_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
-  check(all.numel() == size() * mine.numel(), "all_gather: another number of elements than ranks have");
+  check(all.numel() == size() * mine.numel(), "all_gather: the output must have the elements of all ranks");
   guard({Call::all_gather, static_cast<std::int64_t>(mine.dtype), mine.numel()},
         [&] { inner_->all_gather(ctx, mine, all); });
 }
 
 void GuardedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
-  check(sent.numel() == received.numel() && sent.numel() % size() == 0, "all_to_all: not a row for each rank");
+  check(sent.numel() == received.numel() && sent.numel() % size() == 0,
+        "all_to_all: there must be a row for each rank");
   guard({Call::all_to_all, static_cast<std::int64_t>(sent.dtype), sent.numel()},
         [&] { inner_->all_to_all(ctx, sent, received); });
 }
 
 void GuardedCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
-  check(sent.numel() == size() * sum.numel() && sent.dtype == sum.dtype, "reduce_scatter: not a row for each rank");
+  check(sent.numel() == size() * sum.numel() && sent.dtype == sum.dtype,
+        "reduce_scatter: there must be a row for each rank");
   guard({Call::reduce_scatter, static_cast<std::int64_t>(sent.dtype), sent.numel()},
         [&] { inner_->reduce_scatter(ctx, sent, sum); });
 }
@@ -72,7 +75,7 @@ std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
   return connected(watch, this->size() / size, [&] { return inner_->counterparts(size); });
 }
 
-// Who waits there for the others does not compute.
+// Registers the meeting with the watchdog, because a rank that waits there for the others is not computing.
 std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch, int size, const Connect& connect) {
   const RankWait meeting{.group = watch.group,
                          .first = watch.first,
@@ -86,7 +89,7 @@ std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch,
     return ranks;
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& e) {  // of the library
+  } catch (const std::exception& e) {  // from the library
     fail_for_lost_rank(watch, meeting.call, e.what());
   }
 }
@@ -120,14 +123,14 @@ void GuardedCollective::guard(const Call& call, const std::function<void()>& act
     watch_.watchdog.fail(watch_.group);
     inner_->give_up();
     throw;
-  } catch (const std::exception& e) {  // of the library: it knows addresses, not ranks
+  } catch (const std::exception& e) {  // from the library, which knows addresses, not ranks
     watch_.watchdog.fail(watch_.group);
     inner_->give_up();
     fail_for_lost_rank(watch_, fmt::format("collective {}, {}", calls_, text), e.what());
   }
 }
 
-// FNV-1a over the numbers of a call, and a mixing step: the label is half of it.
+// FNV-1a over the numbers of a call with a mixing step, because a label is only half of the hash.
 std::uint64_t GuardedCollective::after(std::uint64_t sequence, const Call& call) {
   constexpr std::uint64_t kPrime = 0x100000001b3, kMix = 0xff51afd7ed558ccd;
   for (const std::int64_t number : {call.kind, call.dtype, call.elements, call.detail}) {

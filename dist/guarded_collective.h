@@ -11,16 +11,16 @@
 
 namespace qtrain {
 
-/// A collective that trusts nobody. Sums of different things would go unnoticed, so each call has a label, a hash of
-/// its kind, type and size and of all calls before it, and exchanges data with calls of that label alone: ranks that do
-/// different things wait for each other, which the watchdog sees. Calls that are queued on a GPU go without a label;
-/// they are part of that of the next call between hosts, so what they have summed is agreed on before it is used
-/// further. Where a call fails, it finds out which ranks are missing.
+/// A collective that detects when ranks make different calls, since sums of different things would go unnoticed. Each
+/// call has a label, a hash of its kind, type and size and of all calls before it, and exchanges data only with calls
+/// of the same label: ranks that make different calls wait for each other, which the watchdog notices. Calls that are
+/// queued on a GPU have no label, but are included in that of the next call between hosts, so their results are
+/// verified before they are used further. If a call fails, it finds out which ranks are missing.
 class GuardedCollective : public Collective {
  public:
   GuardedCollective(std::unique_ptr<Collective> inner, const RankWatch& watch)
       : inner_(std::move(inner)), watch_(watch) {}
-  /// Connects `size` ranks by `connect`, which may throw anything; the error names a rank that is lost meanwhile.
+  /// Connects `size` ranks with `connect`, which may throw anything; the error names a rank that is lost meanwhile.
   using Connect = std::function<std::unique_ptr<Collective>()>;
   static std::unique_ptr<Collective> connected(const RankWatch& watch, int size, const Connect& connect);
 
@@ -49,7 +49,7 @@ class GuardedCollective : public Collective {
   std::string label_;
   std::int64_t calls_ = 0, parts_ = 0;
   std::uint64_t sequence_ = 0;         ///< a hash of all calls
-  std::vector<std::uint64_t> before_;  ///< what it was after the last calls, the last one first
+  std::vector<std::uint64_t> before_;  ///< its values after the last calls, most recent first
 };
 
 }  // namespace qtrain

@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 
-/// hello: kMagic, the number of the end (u32, little-endian), kNonce random bytes. The caller's proof: an HMAC. What it
-/// gets for it: kWelcome and an HMAC, or another byte and zeros.
+/// A hello consists of kMagic, the number of the sender (u32, little-endian), and kNonce random bytes. The caller's
+/// proof is an HMAC. The verdict that it gets is kWelcome and an HMAC, or kRefused and zeros.
 namespace qtrain {
 namespace {
 
@@ -52,7 +52,7 @@ std::size_t Handshake::wanted() const {
 }
 
 std::string Handshake::take(std::string_view bytes) {
-  check(bytes.size() <= wanted(), "more bytes than a handshake wants");
+  check(bytes.size() <= wanted(), "more bytes than a handshake expects");
   received_ += bytes;
   if (other_.empty()) {
     const std::size_t seen = std::min(received_.size(), kMagic.size());
@@ -91,7 +91,7 @@ std::string Handshake::proof_of(Side side) const {
 }
 
 std::uint32_t Handshake::number() const {
-  check(state_ == State::proved, "who has proved nothing has no number");
+  check(state_ == State::proved, "the number of the other end is known only after its proof");
   std::uint32_t number = 0;
   for (std::size_t i = 0; i < kNumber; ++i)
     number |= std::uint32_t{static_cast<unsigned char>(other_[kMagic.size() + i])} << (8 * i);

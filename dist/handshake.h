@@ -8,12 +8,12 @@
 
 namespace qtrain {
 
-/// What two processes say to each other before anything else: each proves that it knows the secret of the run, without
-/// telling it. Both send a hello, which ends in random bytes; whoever has called then sends an HMAC of both hellos, and
-/// gets one back. An HMAC of another connection, purpose or side proves nothing. This knows bytes, not sockets.
+/// The first exchange between two processes: each proves that it knows the secret of the run, without revealing it.
+/// Both send a hello, which ends in random bytes; the caller then sends an HMAC of both hellos and gets one back. An
+/// HMAC for a different connection, purpose or side is not valid. This class handles bytes, not sockets.
 class Handshake {
  public:
-  enum class Side : std::uint8_t { called, caller };  ///< whose port it is; who has connected
+  enum class Side : std::uint8_t { called, caller };  ///< the end that listens; the end that connects
   enum class State : std::uint8_t {
     goes_on,
     proved,
@@ -24,8 +24,8 @@ class Handshake {
     RankSecret secret;
     std::string purpose = {};  ///< of the connection, the same at both ends
     std::uint32_t number = 0;  ///< of this end: its rank
-    /// Port of the called end, as its caller names it: whoever listens at another port, which a rank of another run
-    /// with the same secret calls, cannot relay what that rank says.
+    /// Port of the called end, as the caller knows it. It prevents a relay: if a rank of another run with the same
+    /// secret calls a process at another port, that process cannot pass on what the rank sends.
     std::uint16_t port = 0;
   };
   Handshake(Side side, const Options& options);
@@ -49,7 +49,7 @@ class Handshake {
   Side side_;
   Options options_;
   State state_ = State::goes_on;
-  std::string own_, other_, received_;  ///< both hellos; what has come of the next message
+  std::string own_, other_, received_;  ///< both hellos; the received part of the next message
 };
 
 }  // namespace qtrain

@@ -21,22 +21,23 @@ namespace qtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::minutes kEndTogether{1};  // after one has ended well the others do within this time
+constexpr std::chrono::minutes kEndTogether{
+    1};  // after one rank has ended successfully, the others must too within this time
 constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
 
 /// A rank as the launcher sees it.
 struct Rank {
   int number;
   Child process;
-  std::string unfinished = {};  ///< a line that has not ended
+  std::string unfinished = {};  ///< an incomplete line of output
   std::optional<ChildEnd> end = {};
   bool outlived_grace = false;                ///< it was killed because others had ended
-  bool left_early = false;                    ///< it ended as if all was done, and others then missed it
-  std::optional<std::uint64_t> written = {};  ///< Child::written, and when that changed
+  bool left_early = false;                    ///< it ended successfully while others still needed it
+  std::optional<std::uint64_t> written = {};  ///< Child::written, and when it last changed
   Clock::time_point wrote_at = {};
 };
 
-/// Where the ranks of a launch meet, and who serves there; null: another machine.
+/// Where the ranks of a launch meet, and the server there; null if it is on another machine.
 struct MeetingPlace {
   Meeting meeting;
   StoreServer* server;
@@ -53,8 +54,8 @@ class Supervisor {
   LaunchEnd run() {
     while (std::ranges::any_of(ranks_, [](const Rank& r) { return !r.end; })) {
       wait();
-      for (Rank& r : ranks_) look_at(r);
-      look_at_server();
+      for (Rank& r : ranks_) check_rank(r);
+      check_server();
       forward_stop();
       end_others();
     }
@@ -84,10 +85,10 @@ class Supervisor {
     ::poll(waited.data(), waited.size(), 50);
   }
 
-  void look_at(Rank& r) {
+  void check_rank(Rank& r) {
     if (r.end) return;
     const auto end = r.process.poll();
-    hand_on(r);
+    forward_output(r);
     if (!end) return;
     r.end = end;
     if (!r.unfinished.empty()) say(r, r.unfinished);
@@ -97,8 +98,8 @@ class Supervisor {
     failures_.push_back(&r);
   }
 
-  // Ranks that cannot meet wait for each other.
-  void look_at_server() {
+  // If the server fails, ranks that cannot meet would wait for each other.
+  void check_server() {
     if (!server_ || failure_) return;
     failure_ = server_->failure();
     if (!failure_) return;
@@ -112,7 +113,7 @@ class Supervisor {
     for (Rank& r : ranks_) r.left_early = r.end && !r.end->failed();
   }
 
-  void hand_on(Rank& r) {
+  void forward_output(Rank& r) {
     if (r.process.messages() < 0) return;
     char part[4096];
     ssize_t n = 0;
@@ -134,8 +135,8 @@ class Supervisor {
     send_all(SIGTERM);
   }
 
-  // One rank that is gone is the end of the others; they get time to say so and to put away what they write. A stopped
-  // process ignores a request.
+  // When a rank is lost, the others must end too. They get time to report errors and to finish writing, and are then
+  // killed, because a suspended process would ignore other signals.
   void end_others() {
     const auto now = Clock::now();
     if (first_end_ && now - *first_end_ > kEndTogether) note_loss();
@@ -158,21 +159,21 @@ class Supervisor {
       if (!r.end) r.process.send(signal);
   }
 
-  // The cause is the first rank that ended for a reason of its own: an error, then a signal, then an end without a
-  // word.
+  // The cause is the first rank that ended for its own reason: preferably with an error, else by a signal, else
+  // silently.
   LaunchEnd judge() const {
     if (failure_) return {.exit_code = failure_->exit_code(), .cause = failure_};
     if (failures_.empty()) return {};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal == 0 && r.end->exit_code != kPeerLost; }))
-      return {.exit_code = r->end->exit_code, .cause = words_of(*r)};
+      return {.exit_code = r->end->exit_code, .cause = final_error_of(*r)};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0 && !r.outlived_grace; })) return lost(*r);
     const auto quitter = std::ranges::find_if(ranks_, [&](const Rank& r) { return r.left_early; });
     if (quitter != ranks_.end()) return lost(*quitter);
-    // What the others say of one that they missed is more than that it had to be killed.
-    const auto knows = [](const Rank& r) { return words_of(r) && !is_told_elsewhere(*words_of(r)); };
-    if (const Rank* r = first(knows)) return {.exit_code = kPeerLost, .cause = words_of(*r)};
+    // What the others report about a lost rank says more than that it had to be killed.
+    const auto knows = [](const Rank& r) { return final_error_of(r) && !is_reported_elsewhere(*final_error_of(r)); };
+    if (const Rank* r = first(knows)) return {.exit_code = kPeerLost, .cause = final_error_of(*r)};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0; })) return lost(*r);
-    return {.exit_code = kPeerLost, .cause = words_of(*failures_.front())};
+    return {.exit_code = kPeerLost, .cause = final_error_of(*failures_.front())};
   }
 
   const Rank* first(auto fits) const {
@@ -180,16 +181,16 @@ class Supervisor {
     return it == failures_.end() ? nullptr : *it;
   }
 
-  static std::optional<Error> words_of(const Rank& r) { return parse_final_error(r.process.final_error()); }
+  static std::optional<Error> final_error_of(const Rank& r) { return parse_final_error(r.process.final_error()); }
 
   static LaunchEnd lost(const Rank& r) {
-    const std::string how = r.outlived_grace ? "gave no sign of life and was killed"
+    const std::string how = r.outlived_grace ? "did not respond and was killed"
                             : r.left_early   ? "ended before the others, with " + r.end->text()
                                              : "was ended by " + r.end->text();
     return {.exit_code = kPeerLost,
-            .cause = Error(
-                ErrorKind::peer,
-                {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how), .remedy = kGoOn})};
+            .cause =
+                Error(ErrorKind::peer, {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how),
+                                        .remedy = kResumeRemedy})};
   }
 
   const Launch& launch_;
@@ -197,9 +198,9 @@ class Supervisor {
   Log& log_;
   std::optional<Error> failure_ = {};  ///< of the store
   std::vector<Rank> ranks_;
-  std::vector<const Rank*> failures_;  ///< in the order in which they came
+  std::vector<const Rank*> failures_;  ///< in the order in which they ended
   std::optional<Clock::time_point> first_end_ = {},
-                                   lost_at_ = {};  ///< of a rank; when it was clear that one is missing
+                                   lost_at_ = {};  ///< when the first rank ended, and when one was found to be missing
   bool stop_forwarded_ = false;
 };
 

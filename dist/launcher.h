@@ -14,24 +14,23 @@ namespace qtrain {
 struct Launch {
   std::vector<std::string> command;   ///< program and arguments, the same for all
   int ranks = 1;                      ///< on this machine
-  int nodes = 1, node = 0;            ///< machines with as many ranks each, and the number of this one
-  Endpoint meeting;                   ///< of the first machine; with one machine: any free port of loopback
+  int nodes = 1, node = 0;            ///< number of machines, each with as many ranks, and the index of this one
+  Endpoint meeting;                   ///< on the first machine; with one machine, any free port of loopback
   int attempt = 0;                    ///< how often the run was started before, the same on all machines
-  std::chrono::milliseconds grace{};  ///< for the other ranks to end by themselves after one was lost
+  std::chrono::milliseconds grace{};  ///< time for the other ranks to end by themselves after one was lost
   /// The same for a rank that is writing to files, such as a checkpoint.
   std::chrono::milliseconds writing_grace{std::chrono::minutes(10)};
 };
 
-/// How the ranks of this machine ended: with 0, the code of the rank whose end ended the others, or that of
+/// How the ranks of this machine ended: with 0, with the code of the rank that made the others end, or with that of
 /// ErrorKind::peer.
 struct LaunchEnd {
   int exit_code = 0;
-  std::optional<Error> cause = {};  ///< what all of them ended for; nothing where no rank has said so
+  std::optional<Error> cause = {};  ///< why they ended; nothing if no rank has reported it
 };
 
-/// Starts the ranks, hands them the rendezvous, forwards a stop to them, and waits for all. What ranks other than 0 say
-/// is handed on with their number, but for what they end for: that is for the caller to tell. Errors: those of
-/// StoreServer.
+/// Starts the ranks, tells them where to meet, forwards a stop to them, and waits for all. Prints the output of ranks
+/// other than 0 with their number, except for their final errors, which the caller reports. Throws as StoreServer does.
 LaunchEnd launch_ranks(const Launch& launch, Log& log);
 
 }  // namespace qtrain

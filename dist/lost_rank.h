@@ -7,22 +7,22 @@
 
 namespace qtrain {
 
-/// With what a rank asks after the others. Both must outlive whoever has it.
+/// What a rank needs to ask about the others. The store and the watchdog must outlive it.
 struct RankWatch {
   Store& store;
   Watchdog& watchdog;
-  int first = 0;           ///< the rank of the run that is number 0 of the collective that asks
-  int stride = 1;          ///< how far its ranks are from each other in the run
+  int first = 0;           ///< the global rank of rank 0 of the collective that asks
+  int stride = 1;          ///< the distance between the global ranks of its ranks
   std::string group = {};  ///< a name of that collective, the same on all its ranks
 
   int number(int rank) const { return first + stride * rank; }
 };
 
-/// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and
-/// names them. `where`: the call; `what`: the words of the library; `remedy`: where no rank is missing.
+/// Throws the error for a call that failed or took too long, after asking for a few seconds which ranks are missing.
+/// `where` is the call, `what` the library's message, and `remedy` the advice if no rank is missing.
 [[noreturn]] void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what,
-                                     const std::string& remedy = kGoOn);
-/// The same for a call that the library has given up for a reason of its own: no rank that computes is to blame.
+                                     const std::string& remedy = kResumeRemedy);
+/// The same for a call that the library has aborted for its own reason: ranks that are computing are not to blame.
 [[noreturn]] void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why);
 
 }  // namespace qtrain

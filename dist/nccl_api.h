@@ -2,9 +2,9 @@
 #include <climits>
 #include <cstddef>
 
-/// The part of NCCL's C interface that is used. It is declared here because the library is opened while the program
-/// runs and need not be there when it is built. Everything in it is stable from NCCL 2.14 on. Source: NCCL User Guide,
-/// "NCCL API". tests/cuda/nccl_api_native_test.cpp holds it against an installed nccl.h.
+/// The part of NCCL's C interface that is used. It is declared here because the library is loaded at run time and need
+/// not be installed at build time. Everything in it is stable from NCCL 2.14 on. Source: NCCL User Guide, "NCCL API".
+/// tests/cuda/nccl_api_native_test.cpp compares it with an installed nccl.h.
 namespace qtrain::nccl {
 
 struct Comm;

@@ -25,7 +25,7 @@ nccl::DataType reduced_type(DType d) {
     case DType::f16: return nccl::f16;
     case DType::bf16: return nccl::bf16;
     case DType::i64: return nccl::i64;
-    default: fail(ErrorKind::internal, {.cause = "no " + std::string(name_of(d)) + " is reduced over ranks"});
+    default: fail(ErrorKind::internal, {.cause = std::string(name_of(d)) + " cannot be reduced over ranks"});
   }
 }
 
@@ -34,17 +34,17 @@ bool on_host(ConstTensor t) {
 }
 
 bool both_on_host(ConstTensor a, ConstTensor b) {
-  check(on_host(a) == on_host(b), "a collective between a tensor of the host and one of a GPU");
+  check(on_host(a) == on_host(b), "both tensors of a collective must be on the host or on a GPU");
   return on_host(a);
 }
 
-/// Ranks of a run, from `first` on each `stride`-th, and where in the store they meet.
+/// Every `stride`-th rank of a run from `first` on, and the prefix of their keys in the store.
 struct Members {
   int first = 0, stride = 1;
   std::string meeting = "nccl/";
 };
 
-// A value in the store, or nothing where it does not come in time or a rank has ended.
+// Waits for a value in the store. Returns nothing if it does not arrive in time or a rank has ended.
 std::optional<std::string> awaited(const NcclSession& session, const std::string& key) {
   constexpr std::chrono::milliseconds kSlice{500};
   const auto end = std::chrono::steady_clock::now() + session.options().timeout;
@@ -54,8 +54,8 @@ std::optional<std::string> awaited(const NcclSession& session, const std::string
   return value;
 }
 
-// The first of them makes it, the others learn it from the store. A part has one of its own rather than splitting the
-// communicator of all: the ranks that are not in it need not come.
+// The first rank creates the id, and the others get it from the store. A part has its own communicator instead of
+// splitting that of all ranks, so that ranks outside the part need not be there.
 nccl::UniqueId meeting_point(const NcclSession& session, const Members& members, int rank) {
   const std::string key = members.meeting + "id";
   nccl::UniqueId id{};
@@ -67,7 +67,7 @@ nccl::UniqueId meeting_point(const NcclSession& session, const Members& members,
   }
   const auto value = awaited(session, key);
   if (!value || value->size() != sizeof id.bytes)
-    throw NcclWaitEnded(fmt::format("rank {} has not begun with NCCL", members.first));
+    throw NcclWaitEnded(fmt::format("rank {} has not started NCCL", members.first));
   std::memcpy(id.bytes, value->data(), sizeof id.bytes);
   return id;
 }
@@ -122,7 +122,7 @@ class NcclCollective : public Collective {
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override {
     if (both_on_host(sent, received)) return host().all_to_all(ctx, sent, received);
     const std::size_t row = sent.bytes() / static_cast<std::size_t>(size());
-    queue(ctx, {"an exchange by NCCL", sent}, [&](const Functions& f, Comm* comm) {
+    queue(ctx, {"an NCCL exchange", sent}, [&](const Functions& f, Comm* comm) {
       nccl::Result first = f.group_start();
       const auto note = [&](nccl::Result r) { first = first == nccl::success ? r : first; };
       for (int r = 0; r < size(); ++r) {
@@ -151,7 +151,7 @@ class NcclCollective : public Collective {
   void label_next(std::uint32_t label) override { host_->label_next(label); }
   void give_up() override { session_->end(); }
   void disconnect() override {
-    host_->disconnect();  // first: what calls that are given up leave behind is agreed on by nobody
+    host_->disconnect();  // first, so that ranks cannot agree on the results of aborted calls
     session_->end();
   }
 
@@ -174,7 +174,7 @@ class NcclCollective : public Collective {
             .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
   }
 
-  // What a call that was given up has left behind is not shared, nor agreed on.
+  // After an aborted call, this throws, so that its results are neither shared nor agreed on.
   Collective& host() {
     session_->throw_if_given_up();
     return *host_;
@@ -183,12 +183,12 @@ class NcclCollective : public Collective {
   std::unique_ptr<Collective> host_;
   std::shared_ptr<NcclSession> session_;
   Members members_;
-  int parts_ = 0;  ///< that were made of this
+  int parts_ = 0;  ///< number of parts created from this
   NcclCommunicator communicator_;
 };
 
-// NCCL takes memory of the device for the connections of a kind of call when the first one is made: now, before a run
-// plans with what is left.
+// NCCL allocates device memory for connections at the first call of each kind. This makes one call of each, before a
+// run plans with the memory that is left.
 void NcclCollective::connect_all() {
   constexpr std::int64_t kRow = 1024;
   const Device device = session_->options().device;
@@ -205,7 +205,7 @@ void NcclCollective::connect_all() {
   ctx.synchronize();
 }
 
-// On the device of the session.
+// Connects on the device of the session.
 std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const std::shared_ptr<NcclSession>& session,
                                       const Members& members) {
   select(session->options().device);
@@ -214,11 +214,11 @@ std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const st
   return ranks;
 }
 
-// Who waits here for the others does not compute.
+// Tells the watchdog meanwhile that this rank is waiting, not computing.
 template <class Connect>
-std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Connect& connect) {
+std::unique_ptr<Collective> connected_or_failed(const RankWatch& watch, const Connect& connect) {
   constexpr const char* kWhere = "the start of NCCL";
-  constexpr const char* kRemedy = "start each rank with NCCL_DEBUG=WARN to see why; each has to have a GPU of its own";
+  constexpr const char* kRemedy = "start each rank with NCCL_DEBUG=WARN to see why; each must have its own GPU";
   try {
     watch.watchdog.wait_on_device(kWhere);
     std::unique_ptr<Collective> ranks = connect();
@@ -236,22 +236,22 @@ std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Conn
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
   auto ranks = host().part(first, size);
-  return connected_or_told(session_->watch(),
-                           [&] { return connected(std::move(ranks), session_, next_members(first, 1)); });
+  return connected_or_failed(session_->watch(),
+                             [&] { return connected(std::move(ranks), session_, next_members(first, 1)); });
 }
 
 std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
   auto ranks = host().counterparts(size);
-  return connected_or_told(session_->watch(),
-                           [&] { return connected(std::move(ranks), session_, next_members(rank() % size, size)); });
+  return connected_or_failed(session_->watch(),
+                             [&] { return connected(std::move(ranks), session_, next_members(rank() % size, size)); });
 }
 
 }  // namespace
 
 std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const NcclOptions& options,
                                          const RankWatch& watch) {
-  return connected_or_told(watch, [&] {
-    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // connections of rings and trees at once: as connect_all
+  return connected_or_failed(watch, [&] {
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // connect rings and trees now, for the reason given at connect_all
     select(options.device);
     auto session = std::make_shared<NcclSession>(
         NcclSession::Options{.device = options.device, .timeout = options.timeout}, watch);

@@ -7,11 +7,11 @@
 
 namespace qtrain {
 
-/// Collectives by NCCL for tensors of a GPU, queued on the stream of the context and not waited for; those of the host
-/// go by `host`. Both tensors of a call are on the same side. A call that a rank does not come to is given up after
-/// `timeout`; then the next wait for the stream, and every call, ends with ErrorKind::peer and the name of that rank.
-/// Parts have a communicator each; a call of one that is given up ends all. Waits until all ranks of `host` are there.
-/// Errors: ErrorKind::usage where NCCL cannot be used.
+/// Collectives for GPU tensors with NCCL, queued on the stream of the context without waiting; host tensors use `host`.
+/// Both tensors of a call must be on the same side. A call that a rank does not reach is aborted after `timeout`; then
+/// the next wait for the stream, and every call, throws ErrorKind::peer with the name of that rank. Each part has its
+/// own communicator; aborting a call of one aborts all. Waits until all ranks of `host` are there. Throws
+/// ErrorKind::usage if NCCL cannot be used.
 struct NcclOptions {
   Device device;
   std::chrono::milliseconds timeout{};

@@ -16,10 +16,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kLeaving{10'000};  // for the others to come to their end too
+constexpr milliseconds kLeaving{10'000};  // time for the other ranks to finish too
 
-[[noreturn]] void fail_as_parted(const char* what) {
-  throw std::runtime_error(fmt::format("{}: the ranks have parted", what));
+[[noreturn]] void fail_as_disconnected(const char* what) {
+  throw std::runtime_error(fmt::format("{}: the ranks have disconnected", what));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const Place& plac
 NcclCommunicator::~NcclCommunicator() {
   try {
     if (std::uncaught_exceptions() == 0) leave();
-  } catch (const std::runtime_error&) {  // somebody else did not come to the end
+  } catch (const std::runtime_error&) {  // another rank did not finish
   }
   give_up();
 }
@@ -52,21 +52,21 @@ void NcclCommunicator::leave() {
 
 void NcclCommunicator::run(const char* what, const Act& act) {
   const std::lock_guard lock(mutex_);
-  if (!comm_) fail_as_parted(what);
+  if (!comm_) fail_as_disconnected(what);
   settle(what, act(*library_.operator->(), comm_), timeout_);
 }
 
-// Until the last word of NCCL on a call.
+// Polls until NCCL has finished the call or it has failed.
 void NcclCommunicator::settle(const char* what, nccl::Result result, milliseconds patience) {
-  constexpr int kQuick = 100;  // polls without a pause: most calls are queued at once
+  constexpr int kQuick = 100;  // polls without a pause, because most calls are queued immediately
   const auto end = Clock::now() + patience;
   for (int polls = 0; result == nccl::in_progress; ++polls) {
     if (polls >= kQuick) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    if (given_up_) fail_as_parted(what);
+    if (given_up_) fail_as_disconnected(what);
     if (polls >= kQuick && misses_rank_()) throw NcclWaitEnded(fmt::format("{}: a rank has ended", what));
     if (Clock::now() > end)
       throw NcclWaitEnded(
-          fmt::format("{} is not done after {:.0f} s", what, std::chrono::duration<double>(patience).count()));
+          fmt::format("{} is not finished after {:.0f} s", what, std::chrono::duration<double>(patience).count()));
     if (const nccl::Result asked = library_->comm_get_async_error(comm_, &result); asked != nccl::success)
       result = asked;
   }
@@ -80,7 +80,7 @@ std::string NcclCommunicator::text_of(nccl::Result result) const {
 }
 
 std::string NcclCommunicator::queued_error() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);  // else a call is being made, which will tell
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // otherwise a call is running, which will report errors
   if (!lock || !comm_) return {};
   nccl::Result result = nccl::success;
   if (const nccl::Result asked = library_->comm_get_async_error(comm_, &result); asked != nccl::success) result = asked;
@@ -88,7 +88,7 @@ std::string NcclCommunicator::queued_error() {
 }
 
 void NcclCommunicator::give_up() {
-  given_up_ = true;  // for whoever is in a call
+  given_up_ = true;  // ends a call that is running on another thread
   const std::lock_guard lock(mutex_);
   if (comm_) library_->comm_abort(std::exchange(comm_, nullptr));
 }

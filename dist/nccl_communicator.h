@@ -15,18 +15,17 @@ struct NcclWaitEnded : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// NCCL's place of this rank among the others. Its calls do not wait for other ranks: they are polled, so that a rank
-/// that does not come is noticed.
+/// An NCCL communicator of this rank. Its calls do not block but are polled, so that a missing rank is noticed.
 class NcclCommunicator {
  public:
   struct Place {
     nccl::UniqueId id;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};  ///< of each call
-    std::function<bool()> misses_rank;    ///< whether one has ended: then nothing waits any longer
+    std::function<bool()> misses_rank;    ///< whether a rank has ended, which ends all waits
   };
-  /// On the device that is selected; all ranks at about the same time. Errors of this and of `run` are
-  /// std::runtime_error in the words of the library, NcclWaitEnded among them.
+  /// Uses the selected device; all ranks must do this at about the same time. This and `run` throw std::runtime_error
+  /// with the library's message, or NcclWaitEnded, which is one.
   NcclCommunicator(const NcclLibrary& library, const Place& place);
   /// Leaves together with the other ranks, or alone during stack unwinding.
   ~NcclCommunicator();
@@ -37,7 +36,7 @@ class NcclCommunicator {
   using Act = std::function<nccl::Result(const nccl::Functions& functions, nccl::Comm* comm)>;
   void run(const char* what, const Act& act);
 
-  /// The error of queued calls; empty: none so far. Thread-safe.
+  /// The error of queued calls, or empty if there is none so far. Thread-safe.
   std::string queued_error();
   /// Aborts queued work that waits for other ranks. Nothing may be called afterwards. Thread-safe.
   void give_up();

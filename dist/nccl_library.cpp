@@ -10,16 +10,16 @@ namespace qtrain {
 namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
-constexpr int kOldest = nccl::version_code(2, 18, 0);  // that of CUDA 12
+constexpr int kOldest = nccl::version_code(2, 18, 0);  // the version for CUDA 12
 
 std::string version_text(int code) {
-  const int major = code < 10000 ? 1000 : 10000;  // up to 2.8 the number had a digit less
+  const int major = code < 10000 ? 1000 : 10000;  // up to 2.8, the number had one digit fewer
   return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
 }
 
 [[noreturn]] void refuse(std::string cause) {
   fail(ErrorKind::usage, {.cause = std::move(cause),
-                          .remedy = fmt::format("install NCCL {} or newer (the Python package nvidia-nccl-cu13 beside "
+                          .remedy = fmt::format("install NCCL {} or newer (the Python package nvidia-nccl-cu13 next to "
                                                 "this program or in the active environment, or a "
                                                 "folder on LD_LIBRARY_PATH), or train on one GPU (nproc=1)",
                                                 version_text(kOldest))});
@@ -27,7 +27,7 @@ std::string version_text(int code) {
 
 SharedLibrary open_nccl() {
   SharedLibrary library = open_shared_library(kFile);
-  if (!library.handle) refuse("several GPUs need NCCL, which does not load: " + library.problem);
+  if (!library.handle) refuse("several GPUs need NCCL, which cannot be loaded: " + library.problem);
   return library;
 }
 
@@ -47,8 +47,8 @@ int version_of(const SharedLibrary& library) {
 
 void require_version(const SharedLibrary& library, int code) {
   if (code < kOldest)
-    refuse(
-        fmt::format("NCCL {} ({}) is too old: needed is {}", version_text(code), library.file, version_text(kOldest)));
+    refuse(fmt::format("NCCL {} ({}) is too old: {} or newer is needed", version_text(code), library.file,
+                       version_text(kOldest)));
 }
 
 }  // namespace

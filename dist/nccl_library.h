@@ -5,11 +5,11 @@
 
 namespace qtrain {
 
-/// The NCCL of this machine: libnccl.so.2 of the loader's folders (LD_LIBRARY_PATH) or of the CUDA toolkit. The program
-/// starts and trains on one GPU without it.
+/// The NCCL library of this machine, libnccl.so.2, found as open_shared_library does. The program starts and trains on
+/// one GPU without it.
 class NcclLibrary {
  public:
-  /// Throws ErrorKind::usage, with the places that were searched, unless a library that is new enough loads.
+  /// Throws ErrorKind::usage if no library that is new enough can be loaded.
   NcclLibrary();
 
   const nccl::Functions* operator->() const { return &functions_; }
@@ -22,7 +22,7 @@ class NcclLibrary {
 
 /// The description for `qtrain doctor`.
 struct NcclState {
-  std::string version, file;  ///< "2.28.9"; as it was found
+  std::string version, file;  ///< "2.28.9"; the path that was loaded
   std::string problem = {};   ///< why it cannot be used; empty if it can
 };
 NcclState nccl_state();

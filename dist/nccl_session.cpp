@@ -31,7 +31,7 @@ void NcclSession::remove(NcclCommunicator& communicator) {
   std::erase(communicators_, &communicator);
 }
 
-// NCCL does not notice inside of a machine that a process has ended.
+// Ended ranks are checked first, because NCCL does not notice that a process on the same machine has ended.
 std::string NcclSession::queued_error() {
   if (watch_.watchdog.misses_rank()) return "a rank has ended";
   const std::lock_guard lock(mutex_);
@@ -40,7 +40,8 @@ std::string NcclSession::queued_error() {
   return {};
 }
 
-// At once: what ends one of them may wait for all that the device is at, calls of the others too.
+// Aborts all communicators in parallel, because aborting one may wait for all work of the device, including calls of
+// the others.
 void NcclSession::give_up() {
   const std::lock_guard lock(mutex_);
   std::vector<std::thread> threads;
@@ -49,14 +50,14 @@ void NcclSession::give_up() {
 }
 
 void NcclSession::end() {
-  queued_.end("the ranks have parted");
+  queued_.end("the ranks have disconnected");
 }
 
 void NcclSession::throw_if_given_up() {
   const auto failure = queued_.failure();
   if (!failure) return;
   if (!failure->why.empty()) fail_for_broken_call(watch_, failure->call, failure->why);
-  fail_for_lost_rank(watch_, failure->call, "it was not done in time");
+  fail_for_lost_rank(watch_, failure->call, "it did not finish in time");
 }
 
 }  // namespace qtrain

@@ -12,9 +12,8 @@
 
 namespace qtrain {
 
-/// What all communicators of this process have in common: the library, and the watch over the calls that wait on the
-/// device. A call that is given up ends them all: what is queued behind it has read wrong values, whichever ranks it is
-/// shared with.
+/// What all communicators of this process share: the library, and the watch over calls that wait on the device.
+/// Aborting one call aborts all communicators, because any work queued after it has read wrong values.
 class NcclSession {
  public:
   struct Options {
@@ -37,7 +36,7 @@ class NcclSession {
 
   /// Aborts queued work that waits for other ranks, and every later call. Thread-safe.
   void end();
-  /// ErrorKind::peer after a call that was given up.
+  /// Throws ErrorKind::peer after a call was aborted.
   void throw_if_given_up();
 
   void add(NcclCommunicator& communicator);
@@ -52,7 +51,7 @@ class NcclSession {
   RankWatch watch_;
   std::mutex mutex_;
   std::vector<NcclCommunicator*> communicators_;
-  QueuedCalls queued_;  ///< the last: its thread looks at the others
+  QueuedCalls queued_;  ///< last, because its thread uses the other members
 };
 
 }  // namespace qtrain

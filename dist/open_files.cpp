@@ -8,7 +8,7 @@ void raise_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // a refusal leaves what there was
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if this fails, the old limit stays
 }
 
 }  // namespace qtrain

@@ -2,7 +2,7 @@
 
 namespace qtrain {
 
-/// Lets this process, and those that it starts, have as many open files as the system allows it: hundreds of ranks need
+/// Raises the limit of open files, which child processes inherit, as far as the system allows: hundreds of ranks need
 /// more than the usual 1024.
 void raise_open_files();
 

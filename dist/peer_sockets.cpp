@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kSlice{200};  // after as long it is looked whether the run ends
+constexpr milliseconds kSlice{200};  // how often to check whether the run ends
 
 class Peers {
  public:
@@ -32,21 +32,21 @@ class Peers {
 
   std::vector<Descriptor> connect() {
     store_.set(key(part_.rank), fmt::format("{} {}", door_.port(), store_.local_address()));
-    auto let_in = std::async(std::launch::async, [this] { let_in_all(); });
+    auto accepted = std::async(std::launch::async, [this] { accept_all(); });
     try {
       for (int i = 0; i < part_.rank; ++i) socket(i) = call(i).release();
-    } catch (...) {  // the other thread may wait for long
+    } catch (...) {  // the other thread could wait for a long time
       ended_ = true;
       throw;
     }
-    let_in.get();
+    accepted.get();
     return std::move(sockets_);
   }
 
  private:
   std::string key(int i) const { return part_.meeting + std::to_string(i); }
   Descriptor& socket(int i) { return sockets_[static_cast<std::size_t>(i)]; }
-  // With the rank at whose port they are.
+  // The handshake at the port of rank `i`.
   Handshake::Options handshake_with(int i) const {
     return {.secret = store_.meeting().secret, .purpose = key(i), .number = static_cast<std::uint32_t>(part_.rank)};
   }
@@ -58,12 +58,12 @@ class Peers {
 
   [[noreturn]] void fail_without(int i) const {
     fail(ErrorKind::peer,
-         {.cause = fmt::format("rank {} did not come within {} s{}", part_.number(i),
+         {.cause = fmt::format("rank {} did not connect within {} s{}", part_.number(i),
                                std::chrono::duration_cast<std::chrono::seconds>(timeout_).count(), door_.strangers()),
           .remedy = "start all ranks within ddp_timeout of each other"});
   }
 
-  // Where a rank listens: port and address.
+  // Waits for the port and address at which a rank listens.
   Endpoint place_of(int i) {
     std::optional<std::string> text;
     while (!(text = store_.get(key(i), kSlice))) {
@@ -72,7 +72,7 @@ class Peers {
     }
     Endpoint place;
     const auto [next, error] = std::from_chars(text->data(), text->data() + text->size(), place.port);
-    check(error == std::errc() && next != text->data() + text->size(), "a rank does not say where it listens");
+    check(error == std::errc() && next != text->data() + text->size(), "a rank has published an invalid address");
     place.host = text->substr(static_cast<std::size_t>(next - text->data()) + 1);
     return place;
   }
@@ -86,8 +86,8 @@ class Peers {
                       .meanwhile = [this] { end_if_run_ends(); }});
   }
 
-  // A rank that has called twice has not heard that the first time went well.
-  void let_in_all() {
+  // If a rank connects twice, it did not learn that the first time succeeded, so the second connection counts.
+  void accept_all() {
     for (int first = part_.rank + 1; !ended_;) {
       while (first < part_.size && socket(first).get() >= 0) ++first;
       if (first == part_.size) return;
@@ -105,7 +105,7 @@ class Peers {
   milliseconds timeout_;
   Clock::time_point end_ = Clock::now() + timeout_;
   Doorkeeper door_;
-  std::vector<Descriptor> sockets_;  ///< before this rank: of its calls; behind: of the other thread
+  std::vector<Descriptor> sockets_;  ///< `connect` sets those of lower ranks, the other thread the rest
   std::atomic<bool> ended_ = false;
 };
 

@@ -10,10 +10,10 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD", kCut = "...";
 
 struct Character {
   char32_t code = 0;
-  std::size_t bytes = 0;  ///< 0: it is none
+  std::size_t bytes = 0;  ///< 0 if it is not a valid character
 };
 
-// The first character of UTF-8 (RFC 3629): no overlong form, no surrogate, nothing behind U+10FFFF.
+// The first character of UTF-8 (RFC 3629): no overlong form, no surrogate, nothing above U+10FFFF.
 Character first_of(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {byte(0), 1};
@@ -37,12 +37,12 @@ bool is_plain(char32_t c) {
 
 }  // namespace
 
-std::string plain_words(std::string_view text, std::size_t most) {
+std::string plain_words(std::string_view text, std::size_t max_bytes) {
   std::string words;
   while (!text.empty()) {
     const Character c = first_of(text);
     const std::string_view next = c.bytes > 0 && is_plain(c.code) ? text.substr(0, c.bytes) : kReplacement;
-    if (words.size() + next.size() > most) return words + std::string(kCut);
+    if (words.size() + next.size() > max_bytes) return words + std::string(kCut);
     words += next;
     text.remove_prefix(c.bytes > 0 ? c.bytes : 1);
   }

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kWatchInterval{20};
 
 }  // namespace
 
@@ -27,7 +27,7 @@ QueuedCalls::~QueuedCalls() {
 }
 
 void QueuedCalls::add(Stream& stream, const std::string& call, const std::function<void()>& queue) {
-  check(!is_recorded(stream), "a call that waits for other ranks is recorded");
+  check(!is_recorded(stream), "a call that waits for other ranks cannot be recorded");
   std::unique_ptr<Call> next;
   {
     const std::lock_guard lock(mutex_);
@@ -51,14 +51,14 @@ std::optional<QueuedCalls::Failure> QueuedCalls::failure() {
   return failure_;
 }
 
-// Without a watch nothing more may be queued. An error of the device itself is for whoever waits for its stream.
+// If the watch fails, nothing more may be queued. The next wait for a stream reports errors of the device itself.
 void QueuedCalls::watch() {
   std::unique_lock lock(mutex_);
   try {
     select(options_.device);
     while (!ends_ && !failure_) {
-      look(lock);
-      ending_.wait_for(lock, kLook);
+      check_calls(lock);
+      ending_.wait_for(lock, kWatchInterval);
     }
   } catch (const Error& e) {
     failure_ = Failure{.call = "the watch over queued calls", .why = e.what()};
@@ -73,7 +73,7 @@ void QueuedCalls::end(const std::string& why) {
   options_.give_up();
 }
 
-// Whoever asks for the failure does not wait for the library meanwhile.
+// Unlocks meanwhile, so that `failure` does not wait for the library.
 void QueuedCalls::fail(std::unique_lock<std::mutex>& lock, const Failure& failure) {
   failure_ = failure;
   lock.unlock();
@@ -81,24 +81,24 @@ void QueuedCalls::fail(std::unique_lock<std::mutex>& lock, const Failure& failur
   lock.lock();
 }
 
-void QueuedCalls::look(std::unique_lock<std::mutex>& lock) {
+void QueuedCalls::check_calls(std::unique_lock<std::mutex>& lock) {
   while (!calls_.empty() && calls_.front()->end.has_passed()) {
     spare_.push_back(std::move(calls_.front()));
     calls_.pop_front();
   }
   Call* call = calls_.empty() ? nullptr : calls_.front().get();
   if (call && !call->reached && call->begin.has_passed()) call->reached = Clock::now();
-  tell(call && call->reached ? call->text : std::string());
+  report(call && call->reached ? call->text : std::string());
   if (!call) return;
   const std::string why = options_.error();
   const bool late = call->reached && Clock::now() - *call->reached > options_.timeout;
   if (why.empty() && !late) return;
-  tell(call->text);
+  report(call->text);
   fail(lock, {.call = call->text, .why = why});
 }
 
-void QueuedCalls::tell(const std::string& call) {
-  if (call != std::exchange(told_, call)) options_.waits(call);
+void QueuedCalls::report(const std::string& call) {
+  if (call != std::exchange(reported_, call)) options_.waits(call);
 }
 
 }  // namespace qtrain

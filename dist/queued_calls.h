@@ -14,16 +14,16 @@
 
 namespace qtrain {
 
-/// Calls that are queued on a stream and wait there for other ranks. A thread looks after them, since the host may be
-/// waiting for the stream: one that takes too long is given up, which lets the stream go on.
+/// Calls that are queued on a stream and wait there for other ranks. A thread watches them, because the host may be
+/// waiting for the stream: a call that takes too long is aborted, so that the stream can continue.
 class QueuedCalls {
  public:
   struct Options {
     Device device;
-    std::chrono::milliseconds timeout{};  ///< from when the stream comes to a call
-    std::function<std::string()> error;   ///< what went wrong in the calls that are queued; empty: nothing
-    std::function<void()> give_up;        ///< ends them
-    std::function<void(const std::string& call)> waits;  ///< hears in which call the stream is; empty: in none
+    std::chrono::milliseconds timeout{};                 ///< from when the stream reaches a call
+    std::function<std::string()> error;                  ///< returns the error of queued calls, or empty
+    std::function<void()> give_up;                       ///< aborts them
+    std::function<void(const std::string& call)> waits;  ///< receives the call that the stream is in, or empty
   };
   /// The functions are called on the thread.
   explicit QueuedCalls(Options options);
@@ -31,8 +31,8 @@ class QueuedCalls {
   QueuedCalls(const QueuedCalls&) = delete;
   QueuedCalls& operator=(const QueuedCalls&) = delete;
 
-  /// Queues a call with `queue`; an internal error while work of the stream is recorded, since a call that is replayed
-  /// would not be looked after.
+  /// Queues a call with `queue`; throws an internal error while work of the stream is recorded, because replayed calls
+  /// would not be watched.
   void add(Stream& stream, const std::string& call, const std::function<void()>& queue);
 
   /// Aborts queued calls, and those added later, for this reason.
@@ -41,7 +41,7 @@ class QueuedCalls {
   /// The aborted call. Work queued after it has read wrong values.
   struct Failure {
     std::string call;
-    std::string why;  ///< in the words of the library; empty: it took too long
+    std::string why;  ///< the library's message; empty if it took too long
   };
   std::optional<Failure> failure();
 
@@ -49,14 +49,14 @@ class QueuedCalls {
   struct Call {
     Event begin, end;
     std::string text = {};
-    std::optional<std::chrono::steady_clock::time_point> reached = {};  ///< when the stream was seen to be there
+    std::optional<std::chrono::steady_clock::time_point> reached = {};  ///< when the stream was first seen in it
 
     explicit Call(Device device) : begin(device), end(device) {}
   };
   void watch();
-  void look(std::unique_lock<std::mutex>& lock);
+  void check_calls(std::unique_lock<std::mutex>& lock);
   void fail(std::unique_lock<std::mutex>& lock, const Failure& failure);
-  void tell(const std::string& call);
+  void report(const std::string& call);
 
   Options options_;
   std::mutex mutex_;
@@ -64,7 +64,7 @@ class QueuedCalls {
   bool ends_ = false;
   std::deque<std::unique_ptr<Call>> calls_;
   std::list<std::unique_ptr<Call>> spare_;
-  std::string told_;
+  std::string reported_;
   std::optional<Failure> failure_;
   std::thread thread_;
 };

@@ -7,19 +7,19 @@
 namespace qtrain {
 
 QueuedCollective::QueuedCollective(std::unique_ptr<Collective> inner, std::string lane)
-    : inner_(std::move(inner)), lane_(std::move(lane)), thread_([this] { work_off(); }) {}
+    : inner_(std::move(inner)), lane_(std::move(lane)), thread_([this] { run_tasks(); }) {}
 
 QueuedCollective::~QueuedCollective() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    if (works_ || !tasks_.empty()) inner_->disconnect();  // nobody waits for it any more
+    if (busy_ || !tasks_.empty()) inner_->disconnect();  // no one waits for it any more
   }
   added_.notify_all();
   thread_.join();
 }
 
-void QueuedCollective::work_off() {
+void QueuedCollective::run_tasks() {
   timeline::name_thread(lane_);
   std::unique_lock lock(mutex_);
   while (true) {
@@ -27,11 +27,11 @@ void QueuedCollective::work_off() {
     if (ends_) return;
     std::packaged_task<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
-    works_ = true;
+    busy_ = true;
     lock.unlock();
     task();
     lock.lock();
-    works_ = false;
+    busy_ = false;
   }
 }
 

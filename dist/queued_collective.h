@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// Each call starts work and waits for it.
+/// A collective whose calls start work and wait for it.
 class StartingCollective : public Collective {
  public:
   void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override;
@@ -22,7 +22,7 @@ class StartingCollective : public Collective {
   void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   Pending start(std::function<void(Collective&)> work) override = 0;
-  /// Runs the work at once, without a queue.
+  /// The returned collective runs its work directly, without a queue.
   std::unique_ptr<Collective> part(int first, int size) override;
   std::unique_ptr<Collective> counterparts(int size) override;
 };
@@ -44,15 +44,15 @@ class QueuedCollective : public StartingCollective {
   void disconnect() override { inner_->disconnect(); }
 
  private:
-  void work_off();
+  void run_tasks();
 
   std::unique_ptr<Collective> inner_;
   std::string lane_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::deque<std::packaged_task<void()>> tasks_;
-  std::exception_ptr error_;  ///< of the first task that had one
-  bool ends_ = false, works_ = false;
+  std::exception_ptr error_;  ///< of the first task that failed
+  bool ends_ = false, busy_ = false;
   std::thread thread_;
 };
 

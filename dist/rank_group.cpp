@@ -17,12 +17,12 @@ namespace {
 
 [[noreturn]] void fail_as_unreachable(const Endpoint& meeting, const std::string& address) {
   fail(ErrorKind::usage,
-       {.cause = fmt::format("where rank 0 runs, {} is an address of that machine alone ({})", meeting.host, address),
-        .remedy = "set master_addr (MASTER_ADDR) to an address that all machines reach"});
+       {.cause = fmt::format("on the machine of rank 0, {} is a loopback address ({})", meeting.host, address),
+        .remedy = "set master_addr (MASTER_ADDR) to an address that all machines can reach"});
 }
 
-// Debian calls a machine 127.0.1.1 in its own /etc/hosts: the others would look for rank 0 on themselves. Whoever
-// writes a loopback address, or localhost, means one machine.
+// Debian maps a machine's name to 127.0.1.1 in its own /etc/hosts, so that others would look for rank 0 on themselves.
+// An explicit loopback address, or localhost, means a single machine.
 void require_reachable(const RankPlace& place, Store& store, std::chrono::milliseconds timeout) {
   const std::string here = store.local_address();
   const std::string& host = place.store.host;
@@ -57,7 +57,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
   try {
     meet(*place, options);
   } catch (const std::exception&) {
-    tell_failure();
+    announce_failure();
     throw;
   }
 }
@@ -67,7 +67,7 @@ void RankGroup::meet(const RankPlace& place, const Options& options) {
   collective_ = GuardedCollective::connected(watch, place.size, [&] {
     const auto end_if_nobody_can_come = [this] {
       if (const auto failure = server_ ? server_->failure() : std::nullopt)
-        throw *failure;  // NOLINT(cert-err60-cpp): it is told where all errors are
+        throw *failure;  // NOLINT(cert-err60-cpp): it is reported like all errors
     };
     require_same_settings(
         *store_,
@@ -77,25 +77,25 @@ void RankGroup::meet(const RankPlace& place, const Options& options) {
     if (options.device.kind == DeviceKind::cpu) return ranks;
     return connect_nccl(std::move(ranks), {.device = options.device, .timeout = options.timeout}, watch);
   });
-  // What is queued on a GPU runs beside the host by itself.
+  // Work that is queued on a GPU is already asynchronous.
   if (options.device.kind == DeviceKind::cpu) collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
 }
 
 RankGroup::~RankGroup() {
   if (!watchdog_) return;
-  std::uncaught_exceptions() == 0 ? tell_end() : tell_failure();
+  std::uncaught_exceptions() == 0 ? announce_end() : announce_failure();
 }
 
-void RankGroup::tell_end() {
+void RankGroup::announce_end() {
   try {
-    watchdog_->tell_end(*store_);
-  } catch (const Error&) {  // nobody is there any more
+    watchdog_->announce_end(*store_);
+  } catch (const Error&) {  // the other ranks are already gone
   }
 }
 
-void RankGroup::tell_failure() {
+void RankGroup::announce_failure() {
   try {
-    watchdog_->tell_failure(*store_);
+    watchdog_->announce_failure(*store_);
   } catch (const Error&) {  // as above
   }
 }

@@ -17,16 +17,16 @@ namespace qtrain {
 class RankGroup {
  public:
   struct Options {
-    std::chrono::milliseconds timeout{};               ///< until all are there, and of each collective
+    std::chrono::milliseconds timeout{};               ///< for all ranks to connect, and for each collective
     Device device = {};                                ///< of this rank
-    std::optional<RankSecret> secret = {};             ///< of the run; none: shared_secret
-    RankSettings settings = {};                        ///< that all ranks have to have alike
+    std::optional<RankSecret> secret = {};             ///< of the run; if not set, shared_secret()
+    RankSettings settings = {};                        ///< settings that must be equal on all ranks
     std::function<void(const std::string&)> say = {};  ///< Meeting::say
   };
   /// Waits for all ranks; returns at once if this is the only one. Throws ErrorKind::peer if a rank does not connect,
   /// and as require_same_settings and (with a GPU) NcclLibrary do.
   RankGroup(const std::optional<RankPlace>& place, const Options& options);
-  /// During stack unwinding, tells the others that this rank failed.
+  /// Tells the others that this rank has finished or, during stack unwinding, that it failed.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -34,8 +34,8 @@ class RankGroup {
 
  private:
   void meet(const RankPlace& place, const Options& options);
-  void tell_end();
-  void tell_failure();
+  void announce_end();
+  void announce_failure();
 
   std::optional<StoreServer> server_;
   std::optional<Store> store_;

@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-/// The variables of a launcher, the first is there in each of its processes. Several names: the first that is set.
+/// The variables of a launcher. `rank` is set in each of its processes. Of several names, the first that is set counts.
 struct Launcher {
   std::string_view name;
   const char *rank, *size, *local_rank;
@@ -47,17 +47,17 @@ constexpr std::array kLaunchers{
              "MASTER_PORT"},
 };
 
-constexpr int kMaxRanks = 1 << 16;  // rank 0 has a list of them
+constexpr int kMaxRanks = 1 << 16;  // rank 0 keeps a list of them
 
-constexpr const char* kAttempt = "QTRAIN_ATTEMPT";  // of our own launcher
+constexpr const char* kAttempt = "QTRAIN_ATTEMPT";  // set by qtrain's own launcher
 
-// An empty variable counts as none.
+// An empty variable counts as not set.
 std::string variable(const char* name) {
   const char* value = name ? std::getenv(name) : nullptr;
   return value ? value : "";
 }
 
-// Slurm writes ranks of a machine as lists: "2(x3)", two on each of three machines; "3,1", three on the first.
+// Slurm writes the ranks per machine as a list: "2(x3)" means two on each of three machines, "3,1" three on the first.
 int number(const std::string& text, const Launcher& launcher, std::string_view name) {
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -74,7 +74,7 @@ int number_of(const Launcher& launcher, const char* name, int otherwise) {
   return text.empty() ? otherwise : number(text, launcher, name);
 }
 
-// A shell inside an allocation of Slurm has the variables of the allocation; those of a step are set by srun alone.
+// A shell inside a Slurm allocation has the variables of the allocation; only srun sets those of a step.
 bool started_by(const Launcher& launcher) {
   return !variable(launcher.rank).empty() && !variable(launcher.size).empty() &&
          !variable(launcher.local_rank).empty() && number(variable(launcher.size), launcher, launcher.size) > 1;
@@ -86,19 +86,20 @@ void require_place(const RankPlace& p, const Launcher& launcher) {
          {.cause = std::move(cause), .place = fmt::format("the environment, as {} sets it", p.launcher)});
   };
   if (p.size > kMaxRanks)
-    wrong(fmt::format("{} is {}, and a run has at most {} ranks", launcher.size, p.size, kMaxRanks));
-  if (p.local_size < 1) wrong(fmt::format("{} is 0, and this rank is on the machine", launcher.local_size[0]));
-  if (p.rank >= p.size) wrong(fmt::format("{} is {} of {} ranks, which count from 0", launcher.rank, p.rank, p.size));
+    wrong(fmt::format("{} is {}, but a run can have at most {} ranks", launcher.size, p.size, kMaxRanks));
+  if (p.local_size < 1) wrong(fmt::format("{} is 0, but it must include this rank", launcher.local_size[0]));
+  if (p.rank >= p.size)
+    wrong(fmt::format("{} is {}, but the {} ranks are numbered from 0", launcher.rank, p.rank, p.size));
   if (p.store.host.empty() || p.store.port == 0)
-    wrong(fmt::format("{} and {} have to say where rank 0 is met", launcher.host, launcher.port));
+    wrong(fmt::format("{} and {} must give the address of rank 0", launcher.host, launcher.port));
 }
 
-// torchrun keeps a store of its own at MASTER_PORT.
+// torchrun has its own store at MASTER_PORT, so the next port is used.
 std::uint16_t port_of(const Launcher& launcher) {
   constexpr int kMaxPort = 65535;
   const int port = number_of(launcher, launcher.port, 0) + (variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0);
   if (port > kMaxPort)
-    fail(ErrorKind::usage, {.cause = fmt::format("{} is {}, and ports end at {}", launcher.port, port, kMaxPort),
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is {}, but the highest port is {}", launcher.port, port, kMaxPort),
                             .place = fmt::format("the environment, as {} sets it", launcher.name)});
   return static_cast<std::uint16_t>(port);
 }

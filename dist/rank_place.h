@@ -10,27 +10,28 @@ namespace qtrain {
 /// The position of this process among those of a run.
 struct RankPlace {
   int rank = 0, size = 1;              ///< over all machines
-  int local_rank = 0, local_size = 1;  ///< on this one
+  int local_rank = 0, local_size = 1;  ///< on this machine
   Endpoint store;                      ///< where the ranks meet
-  int attempt = 0;                     ///< how often our launcher started the run before
-  bool serves_store = false;           ///< whether this rank is the server: nobody else is
-  std::string launcher;                ///< who started it: "qtrain", "torchrun", "Slurm", "Open MPI"
+  int attempt = 0;                     ///< how often qtrain's launcher started the run before
+  bool serves_store = false;           ///< whether this rank must run the store, because no launcher does
+  std::string launcher;                ///< what started it: "qtrain", "torchrun", "Slurm", "Open MPI"
 };
 
-/// What the environment says of it: the variables of our own launcher, of torchrun (and of Kubernetes' PyTorchJob,
-/// which has the same), Slurm's srun, Open MPI's mpirun. Nothing for a process that was started by itself. Errors:
-/// ErrorKind::usage where a variable is missing or no number.
+/// Reads the place from the environment: the variables of qtrain's launcher, of torchrun (and of Kubernetes'
+/// PyTorchJob, which uses the same), of Slurm's srun, or of Open MPI's mpirun. Returns nothing for a process that was
+/// started by itself. Throws ErrorKind::usage if a variable is missing or not a number.
 std::optional<RankPlace> rank_place();
 
-/// Which of the machines of a run this one is, where a process on each of them starts the ranks there.
+/// The position of this machine among those of a run, if a process on each of them starts the ranks there.
 struct NodePlace {
   int node = 0, nodes = 1;
   Endpoint meeting;
 };
-/// What Kubernetes' PyTorchJob says of it: the variables of torchrun, but no LOCAL_RANK, and a RANK for each pod.
+/// Reads it from the variables of Kubernetes' PyTorchJob: those of torchrun without LOCAL_RANK, and with a RANK for
+/// each pod.
 std::optional<NodePlace> node_place();
 
-/// Variables, "NAME=value", that keep a process from taking the place of the one that starts it.
+/// Variables, "NAME=value", that keep a process from taking the place of its parent.
 std::vector<std::string> variables_without_place();
 
 /// The variables that tell a process its place, "NAME=value".

@@ -61,7 +61,7 @@ Found read_secret(const fs::path& file) {
   return {.secret = RankSecret::of({bytes.data(), static_cast<std::size_t>(n)})};
 }
 
-// It gets its name when it is whole; ranks that start at the same time find the first one.
+// The file gets its name when it is complete; ranks that start at the same time use the first one.
 std::string make_secret(const fs::path& file) {
   const fs::path draft = fmt::format("{}.{}.{}", file.string(), ::getpid(), random_text().substr(0, 8));
   Descriptor out(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -83,7 +83,7 @@ Found secret_in(const fs::path& folder) {
   return read_secret(file);  // another process may have made it just now
 }
 
-// For users without a home that can be written to. The folder has to be theirs: anybody may make one there.
+// For users without a writable home. The folder must belong to the user, because anybody can create one there.
 Found secret_in_temporary_folder() {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error) / fmt::format("qtrain-{}", ::geteuid());
@@ -105,7 +105,7 @@ RankSecret RankSecret::of(std::string text) {
     fail(ErrorKind::usage,
          {.cause = fmt::format("the secret of the ranks has {} characters", text.size()),
           .place = kSecretVariable,
-          .remedy = fmt::format("set it to {} to {} of them, such as the output of \"openssl rand -hex "
+          .remedy = fmt::format("set it to {} to {} characters, such as the output of \"openssl rand -hex "
                                 "32\"",
                                 kShortestSecret, kLongestSecret)});
   return RankSecret(std::move(text));
@@ -130,7 +130,7 @@ RankSecret secret_of_user() {
   if (found.secret) return *found.secret;
   reasons.push_back(found.why);
   fail(ErrorKind::usage,
-       {.cause = fmt::format("the ranks have no secret in common, and none can be kept for this user ({})",
+       {.cause = fmt::format("the ranks share no secret, and none can be stored for this user ({})",
                              fmt::join(reasons, "; ")),
         .remedy = fmt::format("set {} to the same text for all ranks, such as the output of \"openssl rand -hex 32\"",
                               kSecretVariable)});

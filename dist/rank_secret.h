@@ -10,12 +10,12 @@ namespace qtrain {
 /// The variable that holds the secret of a run.
 inline constexpr const char* kSecretVariable = "QTRAIN_RANK_SECRET";
 
-/// The secret shared by the processes of a run, by which they authenticate each other.
+/// The secret shared by the processes of a run, with which they authenticate each other.
 class RankSecret {
  public:
   /// A new random secret.
   static RankSecret random();
-  /// Throws ErrorKind::usage if it is too short to be a secret.
+  /// Throws ErrorKind::usage if it is too short or too long.
   static RankSecret of(std::string text);
 
   /// HMAC of the text, which proves knowledge of the secret.
@@ -30,9 +30,9 @@ class RankSecret {
 /// The secret in the environment (kSecretVariable); nothing if it is not set.
 std::optional<RankSecret> secret_of_environment();
 
-/// That of this user, for processes that nobody has given one: it lies in a file that no other user may read, in the
-/// folder of caches or else in that of temporary files, and is made when it is first asked for. Errors:
-/// ErrorKind::usage where there is no place for such a file.
+/// The secret of this user, for processes that were not given one: it is in a file that no other user may read, in the
+/// cache folder or else in the folder of temporary files, and is created when first needed. Throws ErrorKind::usage if
+/// there is no place for such a file.
 RankSecret secret_of_user();
 
 /// The secret of the environment, else that of this user.

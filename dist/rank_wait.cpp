@@ -33,7 +33,7 @@ std::string text_of(const RankAnswer& answer) {
 }
 
 RankAnswer rank_answer_of(std::string_view text) {
-  const Json json = parse_json(text, "what a rank says that it does");
+  const Json json = parse_json(text, "the report of a rank");
   RankAnswer answer{.device_waits = json.at("device_waits").get<bool>()};
   for (const Json& w : json.at("waits"))
     answer.waits.push_back({.group = w.at(0),
@@ -54,9 +54,9 @@ struct PlacedWait {
   const RankWait* wait;
 };
 
-// Those that came to the same call by its number and found another there; all where there are none, but somebody has
-// come from other calls.
-std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits, Behind behind) {
+// The ranks that are in a call of the same number but not in the same call. If there are none, all ranks, provided that
+// their earlier calls differ.
+std::vector<PlacedWait> clearest_mismatch(const std::vector<RankWait>& waits, Behind behind) {
   std::map<std::int64_t, std::vector<PlacedWait>> by_number;
   std::vector<PlacedWait> all;
   for (const RankWait& w : waits) {
@@ -74,9 +74,9 @@ std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits, Behind behi
 
 }  // namespace
 
-// The call that most of them are in, against one that fewest are in.
+// Contrasts the call that most ranks are in with one that the fewest are in.
 std::string different_calls(const std::vector<RankWait>& waits, Behind behind) {
-  const std::vector<PlacedWait> placed = plainest(waits, behind);
+  const std::vector<PlacedWait> placed = clearest_mismatch(waits, behind);
   if (placed.empty()) return {};
   std::map<std::uint64_t, int> counts;
   for (const PlacedWait& p : placed) ++counts[p.wait->sequence];
@@ -87,9 +87,9 @@ std::string different_calls(const std::vector<RankWait>& waits, Behind behind) {
   for (const PlacedWait& p : placed)
     if (p.wait->sequence != usual.wait->sequence && (odd.rank == usual.rank || ranks_there(p) <= ranks_there(odd)))
       odd = p;
-  const char* before = odd.wait->text() == usual.wait->text() ? ", after other calls" : "";
-  return fmt::format("the ranks do different things: rank {} waits in its {}{}; rank {} in its {}", odd.rank,
-                     odd.wait->text(), before, usual.rank, usual.wait->text());
+  const char* before = odd.wait->text() == usual.wait->text() ? ", after different calls" : "";
+  return fmt::format("the ranks make different calls: rank {} waits in {}{}; rank {} in {}", odd.rank, odd.wait->text(),
+                     before, usual.rank, usual.wait->text());
 }
 
 }  // namespace qtrain

@@ -19,8 +19,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kLookEvery{200};
-constexpr const char* kComparison = "settings";  // of rank 0, for all: empty, or a kind and a cause
+constexpr milliseconds kCheckInterval{200};
+constexpr const char* kComparison = "settings";  // the result of rank 0 for all: empty, or a kind and a cause
 constexpr char kDifferent = 'd', kAbsent = 'a';
 
 std::string key_of(int rank) {
@@ -37,20 +37,20 @@ RankSettings settings_of(const std::string& text) {
   return parse_json(text, "the settings of a rank").get<RankSettings>();
 }
 
-// "zero_stage (1, rank 0 has 0)" for each that differs; empty where none does.
+// "zero_stage (1, rank 0 has 0)" for each setting that differs.
 std::vector<std::string> differences(const RankSettings& first, const RankSettings& other) {
-  constexpr std::size_t kMost = 60;  // of a value
+  constexpr std::size_t kMaxShown = 60;  // of a value
   std::set<std::string> names;
   for (const auto& [name, value] : first) names.insert(name);
   for (const auto& [name, value] : other) names.insert(name);
   const auto value_in = [](const RankSettings& settings, const std::string& name) {
     const auto it = settings.find(name);
-    return it == settings.end() ? "nothing" : plain_words(it->second, kMost);
+    return it == settings.end() ? "nothing" : plain_words(it->second, kMaxShown);
   };
   std::vector<std::string> all;
   for (const std::string& name : names)
     if (!first.contains(name) || !other.contains(name) || first.at(name) != other.at(name))
-      all.push_back(fmt::format("{} ({}, rank 0 has {})", plain_words(name, kMost), value_in(other, name),
+      all.push_back(fmt::format("{} ({}, rank 0 has {})", plain_words(name, kMaxShown), value_in(other, name),
                                 value_in(first, name)));
   return all;
 }
@@ -64,7 +64,7 @@ class Comparison {
     for (int r = 1; r < mine_.ranks; ++r) awaited.insert(r);
     while (!awaited.empty()) {
       const bool somebody = std::erase_if(awaited, [&](int r) { return compare(r, settings); }) > 0;
-      if (awaited.empty() || somebody || store_.get(key_of(*awaited.begin()), kLookEvery)) continue;
+      if (awaited.empty() || somebody || store_.get(key_of(*awaited.begin()), kCheckInterval)) continue;
       if (Clock::now() >= end_) fail_for_all(kAbsent + absence_of(*awaited.begin()));
       end_if_run_ends();
     }
@@ -73,7 +73,7 @@ class Comparison {
 
   void follow() {
     while (true) {
-      if (const auto verdict = store_.get(kComparison, kLookEvery)) {
+      if (const auto verdict = store_.get(kComparison, kCheckInterval)) {
         if (!verdict->empty()) fail_by(*verdict);
         return;
       }
@@ -83,7 +83,7 @@ class Comparison {
   }
 
  private:
-  // False where it has not come yet.
+  // Returns false if the rank's settings have not arrived yet.
   bool compare(int rank, const RankSettings& settings) {
     constexpr std::size_t kNamed = 8;
     const auto text = store_.get(key_of(rank), {});
@@ -98,15 +98,15 @@ class Comparison {
   int first_absent() {
     for (int r = 0; r < mine_.ranks; ++r)
       if (!store_.get(key_of(r), {})) return r;
-    return 0;  // who has all of them, and says nothing
+    return 0;  // rank 0 has all of them but does not answer
   }
 
   std::string absence_of(int rank) const {
-    return fmt::format("rank {} did not come within {} s", rank,
+    return fmt::format("rank {} did not connect within {} s", rank,
                        std::chrono::duration_cast<std::chrono::seconds>(mine_.timeout).count());
   }
 
-  // What rank 0 has found comes before what has become of it.
+  // A result of rank 0 takes precedence over its end.
   void end_if_run_ends() {
     throw_if_stopped();
     if (mine_.meanwhile) mine_.meanwhile();

@@ -33,7 +33,7 @@ std::string without_brackets(const std::string& host) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
 
-// Null, and why, where the name is not known.
+// Returns null and sets `why` if the name cannot be resolved.
 Addresses addresses_of(const Endpoint& e, Side side, std::string& why) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -50,12 +50,12 @@ Descriptor open_socket(const addrinfo& a) {
   return Descriptor(::socket(a.ai_family, a.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a.ai_protocol));
 }
 
-void send_at_once(int fd) {
+void disable_send_delay(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Whether there is something to do with it before `end`.
+// Whether one of `events` occurs before `end`.
 bool is_ready(int fd, short events, Clock::time_point end) {
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
@@ -66,7 +66,7 @@ bool is_ready(int fd, short events, Clock::time_point end) {
   }
 }
 
-// 0, or why not as errno.
+// Returns 0 or an errno.
 int connect_to(int fd, const addrinfo& a, milliseconds patience) {
   if (::connect(fd, a.ai_addr, a.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -84,14 +84,14 @@ std::uint16_t port_of(int fd) {
                                         : reinterpret_cast<sockaddr_in&>(at).sin_port);
 }
 
-// Whether the address has come before in the list.
+// Whether the address occurs earlier in the list.
 bool is_twice(const addrinfo* list, const addrinfo* a) {
   for (; list != a; list = list->ai_next)
     if (list->ai_addrlen == a->ai_addrlen && std::memcmp(list->ai_addr, a->ai_addr, a->ai_addrlen) == 0) return true;
   return false;
 }
 
-// Returns 0 or an errno. An IPv6 socket takes no IPv4 connections; those have their own socket.
+// Returns 0 or an errno. An IPv6 socket accepts no IPv4 connections; those have their own socket.
 int listen_at(int fd, const addrinfo& a) {
   constexpr int kBacklog = 1024;
   const int on = 1;
@@ -127,8 +127,8 @@ std::optional<Socket> Socket::connect(const Endpoint& to, milliseconds patience,
     Descriptor fd = open_socket(*a);
     const int error = fd.get() < 0 ? errno : connect_to(fd.get(), *a, patience);
     if (error == 0) {
-      send_at_once(fd.get());
-      let_wait(fd.get());
+      disable_send_delay(fd.get());
+      make_blocking(fd.get());
       return Socket(std::move(fd));
     }
     failure.why = std::strerror(error);
@@ -181,7 +181,7 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
 }
 
-void let_wait(int fd) {
+void make_blocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
@@ -209,7 +209,7 @@ Listener::Listener(const Endpoint& at) {
 
 Descriptor Listener::accept(const Descriptor& socket) {
   Descriptor fd(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd.get() >= 0) send_at_once(fd.get());
+  if (fd.get() >= 0) disable_send_delay(fd.get());
   return fd;
 }
 

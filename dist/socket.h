@@ -13,7 +13,7 @@ namespace qtrain {
 
 /// A network address.
 struct Endpoint {
-  std::string host;  ///< a name or an address; of IPv6 also in brackets
+  std::string host;  ///< a name or an address; IPv6 addresses may be in brackets
   std::uint16_t port = 0;
 
   /// "host:port", "[::1]:port"
@@ -23,21 +23,22 @@ struct Endpoint {
 /// Why a connection failed.
 struct ConnectFailure {
   std::string why;
-  bool unknown_name = false;  ///< the host's name leads to no address
+  bool unknown_name = false;  ///< the host's name cannot be resolved
 };
 
-/// A TCP connection of whole messages.
+/// A TCP connection.
 class Socket {
  public:
   explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
-  /// Tries all addresses of the host once, each for up to `patience`; nothing, and why, where none of them answers.
+  /// Tries all addresses of the host once, each for up to `patience`. Returns nothing and sets `failure` if none of
+  /// them answers.
   static std::optional<Socket> connect(const Endpoint& to, std::chrono::milliseconds patience, ConnectFailure& failure);
 
   /// Returns false if the other end is gone.
   bool send(std::span<const std::byte> bytes);
   /// Waits for all of `bytes`. Returns false if the other end is gone or silent for `patience` (below 0: wait forever).
   bool receive(std::span<std::byte> bytes, std::chrono::milliseconds patience = std::chrono::milliseconds(-1));
-  /// Takes what there is, at least one byte and up to as many; 0 as above.
+  /// Receives what is available, from one byte up to the size of `bytes`. Returns 0 where `receive` returns false.
   std::size_t receive_some(std::span<std::byte> bytes, std::chrono::milliseconds patience);
   /// Wakes threads that wait for this socket, with an error.
   void shut_down();
@@ -50,26 +51,26 @@ class Socket {
   Descriptor fd_;
 };
 
-/// Whether a numeric address, of IPv4 or IPv6, is one of this machine alone.
+/// Whether a numeric IPv4 or IPv6 address is a loopback address.
 bool is_loopback(const std::string& address);
 
 /// The other end of a connection, for messages.
 std::string peer_of(int fd);
 
-/// Lets calls on a socket wait for the other end, which they do not do on one that was accepted.
-void let_wait(int fd);
+/// Makes calls on a socket wait for the other end; accepted sockets do not at first.
+void make_blocking(int fd);
 
-/// Where connections come in. Nothing waits here: poll `sockets`.
+/// Listens for connections. Its calls do not wait: poll `sockets`.
 class Listener {
  public:
-  /// At all addresses of that host: the clients may not reach every one. Port 0: one that is free, at the first
-  /// address. An empty host: all addresses of this machine. Errors: ErrorKind::usage where no address can be had, or
-  /// one has this port in use.
+  /// Listens at all addresses of the host, because clients may not reach every one. Port 0 means a free one, at the
+  /// first address. An empty host means all addresses of this machine. Throws ErrorKind::usage if no address can be
+  /// used, or the port is in use at one of them.
   explicit Listener(const Endpoint& at);
   std::uint16_t port() const { return port_; }
   const std::vector<Descriptor>& sockets() const { return sockets_; }
-  /// The next connection of one of them, which nothing waits for either; an empty one where there is none, and errno
-  /// says why.
+  /// Accepts the next connection of one of them, as a socket that does not wait. Returns an empty one and sets errno if
+  /// there is none.
   static Descriptor accept(const Descriptor& socket);
 
  private:

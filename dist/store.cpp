@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxValues = std::size_t{1} << 18, kMaxClients = std::size_t{1} << 14;
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all names and values
 constexpr std::chrono::seconds kFarewell{4};
-constexpr std::chrono::seconds kMoment{1};  // who asks others what they do waits for each for less
+constexpr std::chrono::seconds kShortWait{1};  // watchdogs wait less than this for each answer
 constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
 constexpr const char* kPurpose = "store";
@@ -47,7 +47,7 @@ StoreServer::~StoreServer() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kFarewell, [&] {
-      return std::ranges::all_of(clients_, [](const Client& c) { return c.idles || c.ended; });
+      return std::ranges::all_of(clients_, [](const Client& c) { return c.is_idle || c.ended; });
     });
     ending_ = true;
     for (Client& c : clients_) c.socket.shut_down();
@@ -74,7 +74,7 @@ void StoreServer::accept_all() try {
     Client& c = clients_.emplace_back(std::move(guest->socket));
     try {
       c.thread = std::thread([this, &c] { serve(c); });
-    } catch (const std::system_error&) {  // no more threads: whoever came may try again
+    } catch (const std::system_error&) {  // no thread is left: the client may try again
       clients_.pop_back();
     }
   }
@@ -83,7 +83,7 @@ void StoreServer::accept_all() try {
   failure_ = e;
 }
 
-// Those that have left.
+// Removes clients that have left.
 void StoreServer::reap() {
   for (auto it = clients_.begin(); it != clients_.end();) {
     if (it->ended) it->thread.join();
@@ -93,10 +93,10 @@ void StoreServer::reap() {
 
 std::optional<std::string> StoreServer::wait_for(Client& client, const std::string& key, milliseconds patience) {
   std::unique_lock lock(mutex_);
-  client.idles = key.starts_with(kAlarms) || patience > kMoment;
+  client.is_idle = key.starts_with(kAlarms) || patience > kShortWait;
   changed_.notify_all();
   changed_.wait_for(lock, patience, [&] { return ending_ || values_.contains(key); });
-  client.idles = false;
+  client.is_idle = false;
   const auto it = values_.find(key);
   return it == values_.end() ? std::nullopt : std::optional(it->second);
 }
@@ -106,7 +106,7 @@ StoreServer::Values::iterator StoreServer::erase(Values::iterator it) {
   return values_.erase(it);
 }
 
-// Questions of watchdogs are answered within seconds; those of long ago are of no use.
+// Drops old questions of watchdogs, which are answered within seconds.
 void StoreServer::forget_before(std::string_view key) {
   constexpr std::int64_t kKept = 16;
   std::int64_t round = 0;
@@ -118,7 +118,7 @@ void StoreServer::forget_before(std::string_view key) {
   for (auto it = values_.lower_bound(answers); it != values_.end() && it->first.starts_with(answers);) it = erase(it);
 }
 
-// False where there is no room.
+// Returns false if there is no room.
 bool StoreServer::put(const std::string& key, std::string value) {
   if (const auto it = values_.find(key); it != values_.end()) erase(it);
   const std::size_t more = key.size() + value.size();
@@ -168,13 +168,14 @@ Store::Store(const Meeting& meeting, milliseconds patience) : meeting_(meeting),
     const std::optional<int> theirs = text ? number_in(*text) : std::nullopt;
     if (theirs == meeting.attempt) return;
     if (Clock::now() > end && theirs)
-      fail(ErrorKind::peer, {.cause = fmt::format("at {} is start {} of the ranks, this is start {}", meeting.at.text(),
-                                                  *theirs + 1, meeting.attempt + 1),
+      fail(ErrorKind::peer, {.cause = fmt::format("at {} is start {} of the ranks, but this is start {}",
+                                                  meeting.at.text(), *theirs + 1, meeting.attempt + 1),
                              .remedy = "end what still runs there, and start the command on all machines again"});
     if (Clock::now() > end)
-      fail(ErrorKind::peer, {.cause = fmt::format("whoever listens at {} does not say which start of the ranks it is",
-                                                  meeting.at.text()),
-                             .remedy = "end what still runs there, and start the command on all machines again"});
+      fail(ErrorKind::peer,
+           {.cause = fmt::format("something listens at {}, but it does not report which start of the ranks it serves",
+                                 meeting.at.text()),
+            .remedy = "end what still runs there, and start the command on all machines again"});
     throw_if_stopped();
     std::this_thread::sleep_for(kAgain);
   }
@@ -187,7 +188,7 @@ Socket Store::connect(milliseconds patience) const {
                     .say = meeting_.say});
 }
 
-// Nothing where the server ends.
+// Returns nothing if the server ends.
 std::optional<std::string> Store::attempt_there() try { return get(kAttemptKey, {}); } catch (const Error&) {
   return {};
 }
@@ -201,17 +202,17 @@ std::optional<std::string> Store::ask(const StoreRequest& request) {
   };
   if (socket_.send(bytes_of(request.bytes())))
     if (const auto answer = StoreAnswer::from(read)) return answer->value;
-  fail(ErrorKind::peer,
-       {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, meeting_.at.text()), .remedy = kGoOn});
+  fail(ErrorKind::peer, {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, meeting_.at.text()),
+                         .remedy = kResumeRemedy});
 }
 
 void Store::set(const std::string& key, const std::string& value) {
-  check(key.size() <= kMaxStoreKey && value.size() <= kMaxStoreValue, "too long for the store of ranks");
+  check(key.size() <= kMaxStoreKey && value.size() <= kMaxStoreValue, "the key or value is too long for the store");
   ask({.verb = StoreRequest::Verb::set, .key = key, .value = value});
 }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds patience) {
-  check(key.size() <= kMaxStoreKey, "too long for the store of ranks");
+  check(key.size() <= kMaxStoreKey, "the key is too long for the store");
   return ask({.verb = StoreRequest::Verb::get, .patience = patience, .key = key});
 }
 

@@ -17,24 +17,24 @@
 
 namespace qtrain {
 
-/// Where the processes of a run meet, and the secret by which they authenticate each other.
+/// Where the processes of a run meet, and the secret with which they authenticate each other.
 struct Meeting {
   Endpoint at;
   RankSecret secret = RankSecret::random();
   int attempt = 0;  ///< how often the run was started before
-  /// Receives messages about what they wait for and who was turned away.
+  /// Receives messages about what the processes wait for and who was turned away.
   std::function<void(const std::string&)> say = {};
 
-  /// The same for another connection of a process that tells these things already.
+  /// The same without messages, for another connection of a process that already reports them.
   Meeting in_silence() const { return {.at = at, .secret = secret, .attempt = attempt}; }
 };
 
-/// Where the ranks of a run find each other: names and values in the memory of one process, which all ranks set and
-/// wait for over TCP. Nobody is heard who does not know the secret; names, values and their number are bounded.
+/// A key-value store in the memory of one process, through which the ranks of a run find each other: all ranks set keys
+/// and wait for them over TCP. Clients must know the secret; the size and number of keys and values are limited.
 class StoreServer {
  public:
-  /// Serves until it is gone, which waits a little for clients to leave: they may have to ask why a run ends.
-  /// Errors: those of Listener.
+  /// Serves until it is destroyed, which waits a little for clients to leave, because they may need to ask why a run
+  /// ends. Throws as Listener does.
   explicit StoreServer(const Meeting& meeting);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -48,8 +48,8 @@ class StoreServer {
     explicit Client(Socket s) : socket(std::move(s)) {}
     Socket socket;
     std::thread thread;
-    bool idles = false, ended = false;  ///< waits for what others may do some day; has left
-    std::string stays = {};             ///< kStays of its rank: it may leave only where that was taken back
+    bool is_idle = false, ended = false;  ///< waits for something that may take long; has left
+    std::string stays = {};               ///< kStays key of its rank: it may leave only after that is taken back
   };
   void accept_all();
   void reap();
@@ -72,29 +72,28 @@ class StoreServer {
   std::thread acceptor_;
 };
 
-/// A connection that sets a key with this beginning says that its process stays until another one sets it again. Where
-/// it ends before that, kMissing is set.
+/// A connection that sets a key with this prefix promises that its process stays until another connection sets the key
+/// again. If it ends before, kMissing is set.
 inline constexpr std::string_view kStays = "stays/";
 inline constexpr const char* kMissing = "missing";
-/// Keys of questions and of answers to them, "alarm/N" and "answer/N/RANK": those of the last rounds are kept.
+/// Prefixes of questions and of answers to them, "alarm/N" and "answer/N/RANK"; those of the last rounds are kept.
 inline constexpr std::string_view kAlarms = "alarm/", kAnswers = "answer/";
 
-/// The store as a rank sees it; safe to call from several threads. Errors: ErrorKind::peer where the server is gone.
+/// A client of the store. Thread-safe. Throws ErrorKind::peer if the server is gone.
 class Store {
  public:
-  /// Waits up to `patience` for a server of this attempt: that of an earlier one may still be ending, or not know yet
-  /// that it has to.
+  /// Waits up to `patience` for a server of this attempt, because that of an earlier one may still be running.
   Store(const Meeting& meeting, std::chrono::milliseconds patience);
 
   void set(const std::string& key, const std::string& value);
   /// Waits until the key is set; returns nothing after `patience`.
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
 
-  /// How long a server may take to answer, beside what it waits for.
+  /// Sets how long a server may take to answer, in addition to what it waits for.
   void set_grace(std::chrono::milliseconds grace) { grace_ = grace; }
-  /// Describes the server in messages.
+  /// Sets what messages call the server.
   void set_keeper(std::string keeper) { keeper_ = std::move(keeper); }
-  /// Ends current and later calls of other threads with an error.
+  /// Makes current and later calls of other threads fail.
   void shut_down() { socket_.shut_down(); }
   const Meeting& meeting() const { return meeting_; }
   /// The address of this machine as the server sees it.

@@ -4,8 +4,9 @@
 #include <cstring>
 #include <limits>
 
-/// A request: what to do, how long to wait in ms, the lengths of key and value (u32 each), key, value. An answer:
-/// whether there is a value, its length (u32 each), the value. Numbers are in the order of this machine, little-endian.
+/// A request consists of a verb, the time to wait in ms, the lengths of key and value (u32 each), the key and the
+/// value. An answer consists of a flag whether there is a value, its length (u32 each), and the value. Numbers have the
+/// byte order of this machine, little-endian.
 namespace qtrain {
 namespace {
 
@@ -32,7 +33,7 @@ std::string message(const Head& head, const std::string& body) {
   return m + body;
 }
 
-// Piece by piece: who announces much has to send it.
+// Reads piece by piece, so that memory is only allocated for what has been sent.
 std::optional<std::string> read_text(std::size_t size, const ReadBytes& read) {
   constexpr std::size_t kPiece = std::size_t{1} << 16;
   std::string text;

@@ -12,11 +12,11 @@ namespace qtrain {
 /// The longest name and value in the store of ranks.
 inline constexpr std::size_t kMaxStoreKey = 256, kMaxStoreValue = std::size_t{1} << 20;
 
-/// Hands out the next bytes of a connection, or none.
+/// Reads the next bytes of a connection; returns false if it cannot.
 using ReadBytes = std::function<bool(std::span<std::byte>)>;
 
-/// What a rank asks of the store, and the bytes for it. Lengths are believed within bounds alone, and memory is taken
-/// for what has come.
+/// A request to the store, and its bytes. Lengths are only accepted within limits, and memory is only allocated for
+/// what has arrived.
 struct StoreRequest {
   enum class Verb : std::uint8_t { set = 1, get = 2 };
   Verb verb = Verb::get;

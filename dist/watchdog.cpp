@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr const char* kVerdict = "verdict";
 constexpr milliseconds kAnswer{3000};
-constexpr milliseconds kAfterthought{1000};  // a rank that ends with an error may not have said so yet
+constexpr milliseconds kFailureDelay{1000};  // a rank that ends with an error may not have reported it yet
 
 std::string alarm_of(std::int64_t round) {
   return fmt::format("{}{}", kAlarms, round);
@@ -31,7 +31,7 @@ std::string failure_of(int rank) {
   return fmt::format("failed/{}", rank);
 }
 
-// What the ranks of a group wait in there, by the answers of all ranks; nothing where one of them does not wait there.
+// What the ranks of a group wait in there, from the answers of all ranks; nothing if one of them does not wait there.
 std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<RankAnswer>>& answers,
                                                const RankWait& of) {
   std::vector<RankWait> waits;
@@ -77,16 +77,16 @@ void Watchdog::wait_on_device(const std::string& call) {
 }
 
 void Watchdog::listen() try {
-  const milliseconds slice = std::min(options_.look, options_.stop_patience) / 4;
+  const milliseconds slice = std::min(options_.check_after, options_.stop_patience) / 4;
   store_.set(stays_of(options_.rank), "");
   while (true) {
     if (store_.get(alarm_of(round_), slice)) answer(round_);
     if (!misses_rank_ && store_.get(kMissing, {})) misses_rank_ = true;
-    look_after_waits();
+    check_waits();
   }
 } catch (const std::exception&) {
   if (ends_) return;
-  misses_rank_ = true;  // who kept the store is gone
+  misses_rank_ = true;  // the store is gone
   const std::lock_guard lock(mutex_);
   end_waits();
 }
@@ -102,15 +102,15 @@ void Watchdog::answer(std::int64_t round) {
   store_.set(answer_key(round, options_.rank), text_of(mine));
 }
 
-void Watchdog::tell_failure(Store& store) {
+void Watchdog::announce_failure(Store& store) {
   store.set(failure_of(options_.rank), "");
 }
 
-void Watchdog::tell_end(Store& store) {
+void Watchdog::announce_end(Store& store) {
   store.set(stays_of(options_.rank), "");
 }
 
-// Whoever asks first opens the round; others who ask at the same time share it.
+// The first to ask opens the round; others who ask at the same time share it.
 Watchdog::Answers Watchdog::ask(Store& store, const Question& question) {
   constexpr milliseconds kSlice{100};
   store.set(alarm_of(question.round), "");
@@ -135,7 +135,7 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
   }();
   const Answers answers = ask(store, {.round = round, .of = everybody()});
   const bool all_answered = std::ranges::all_of(answers, [](const auto& a) { return a.has_value(); });
-  if (all_answered) std::this_thread::sleep_for(kAfterthought);  // a silent one explains it all
+  if (all_answered) std::this_thread::sleep_for(kFailureDelay);  // otherwise the silent ranks explain it
   Report report{.verdict = store.get(kVerdict, {}).value_or("")};
   for (int r = 0; r < options_.ranks; ++r) {
     const auto& answer = answers[static_cast<std::size_t>(r)];
@@ -158,7 +158,7 @@ RankWait Watchdog::everybody() const {
   return {.size = options_.ranks};
 }
 
-// By the thread: what it asks it answers itself, and what others ask meanwhile.
+// Called by the thread: it answers its own question, and those of others meanwhile.
 Watchdog::Answers Watchdog::ask_again(const RankWait& of) {
   const std::int64_t round = round_;
   answer(round);
@@ -167,33 +167,33 @@ Watchdog::Answers Watchdog::ask_again(const RankWait& of) {
                       }});
 }
 
-void Watchdog::look_after_waits() {
+void Watchdog::check_waits() {
   std::vector<RankWait> long_ones;
   bool stops = false, is_long = false;
   const auto now = Clock::now();
   {
     const std::lock_guard lock(mutex_);
     for (auto& [group, own] : waits_) {
-      const auto again = own.seen.empty() ? std::max(own.looked - own.since, Clock::duration(options_.look))
-                                          : Clock::duration(options_.look / 4);
+      const auto again = own.seen.empty() ? std::max(own.checked - own.since, Clock::duration(options_.check_after))
+                                          : Clock::duration(options_.check_after / 4);
       stops |= stop_requested() && now - own.since >= options_.stop_patience;
-      is_long |= now - own.since >= options_.look;
-      if (options_.rank != own.wait.first || now - own.looked < again) continue;
-      own.looked = now;
+      is_long |= now - own.since >= options_.check_after;
+      if (options_.rank != own.wait.first || now - own.checked < again) continue;
+      own.checked = now;
       long_ones.push_back(own.wait);
     }
   }
   if (is_long && (misses_rank_ || store_.get(kVerdict, {}))) {
     const std::lock_guard lock(mutex_);
-    return end_waits();  // of ranks that wait for each other no connection breaks
+    return end_waits();  // no connection breaks between ranks that wait for each other
   }
-  for (const RankWait& wait : long_ones) look_after(wait);
-  if (stops && now - asked_for_stop_ >= options_.stop_patience) look_for_silent();
+  for (const RankWait& wait : long_ones) check_wait(wait);
+  if (stops && now - asked_for_stop_ >= options_.stop_patience) check_for_silent();
 }
 
-// The ranks of a collective come to its calls in one order, so where all of them wait in it, in different calls, and
-// that stays so, nobody comes any more. The first of them asks, for all.
-void Watchdog::look_after(const RankWait& wait) {
+// The ranks of a collective make its calls in the same order, so if all of them wait in it, in different calls, and
+// that does not change, it will never end. The first rank of the collective asks for all.
+void Watchdog::check_wait(const RankWait& wait) {
   const Answers asked = ask_again(wait);
   Answers answers(static_cast<std::size_t>(options_.ranks));
   for (int i = 0; i < wait.size; ++i)
@@ -208,8 +208,8 @@ void Watchdog::look_after(const RankWait& wait) {
   it->second.seen = waits;
 }
 
-// Who has been asked to stop and waits for a rank that is gone need not wait until ddp_timeout.
-void Watchdog::look_for_silent() {
+// A rank that was asked to stop need not wait until ddp_timeout for one that is gone.
+void Watchdog::check_for_silent() {
   asked_for_stop_ = Clock::now();
   const Answers answers = ask_again(everybody());
   std::vector<int> silent;
@@ -228,7 +228,7 @@ void Watchdog::give_up(const std::string& verdict) {
   end_waits();
 }
 
-// With the lock: whoever waits may leave, and be gone.
+// Needs the lock, because those who wait may leave and be gone.
 void Watchdog::end_waits() {
   for (const auto& [group, own] : waits_)
     if (own.give_up) own.give_up();

@@ -16,8 +16,8 @@ namespace {
 
 /// Throws during recording, and for an event that was recorded in a graph, which has no time of its own.
 void require_past(const Point& point) {
-  Driver::instance().outside_of_records("an event is asked for");
-  check(!point.mark.stream, "an event of a recorded graph is asked for");
+  Driver::instance().outside_of_records("an event is queried");
+  check(!point.mark.stream, "an event of a recorded graph is queried");
 }
 
 void copy_now(void* to, const void* from, std::size_t bytes) {

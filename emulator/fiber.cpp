@@ -71,8 +71,8 @@ Fiber* make_fiber(int host_thread, int number) {
 void restart(Fiber& fiber, void (*entry)()) {
   if constexpr (kAddressSanitizer) __asan_unpoison_memory_region(fiber.stack_bottom, fiber.stack_bytes);
   if constexpr (kThreadSanitizer) {
-    // Creating one is slow, so it is reused; but each CUDA thread leaves its last calls on the sanitizer's stack of
-    // 65,536 entries.
+    // Creating one is slow, so each is reused, but only for this many CUDA threads: each leaves its last calls on the
+    // sanitizer's stack of 65,536 entries.
     constexpr unsigned kThreadsOfOne = 256;
     if (fiber.restarts++ % kThreadsOfOne == 0) {
       if (fiber.tsan) __tsan_destroy_fiber(fiber.tsan);

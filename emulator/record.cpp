@@ -18,7 +18,7 @@ void Record::require_same(const Record& again) const {
       difference = name(*this, i) + " has other arguments than were recorded";
     if (!difference.empty())
       fail(ErrorKind::internal,
-           {.cause = "a graph is replayed for other work: part " + std::to_string(i) + ", " + difference});
+           {.cause = "a graph is replayed for different work: part " + std::to_string(i) + ", " + difference});
   }
 }
 

@@ -40,8 +40,8 @@ class Recording {
   /// Makes `stream` wait for `event`: it joins the recording and is ordered after the event.
   void wait(void* stream, const Mark& event);
 
-  /// Throws an error if the recording thread does something that is not allowed now ("device memory is allocated"); for
-  /// destructors, which cannot throw, refuse_at_end reports it at the end.
+  /// Throws an error if the recording thread does something that is not allowed now ("device memory is allocated").
+  /// Destructors cannot throw, so they call refuse_at_end, which reports it at the end.
   void refuse(const std::string& what) const;
   void refuse_at_end(const std::string& what);
   std::shared_ptr<Record> end(void* stream);

@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// The outermost layer of an example program: runs body(arguments, log), says what went wrong, gives the exit code.
+/// The outermost layer of an example program: runs body(arguments, log), reports errors, and returns the exit code.
 template <class Body>
 int run_program(int argc, char** argv, const Body& body) {
   Log log;

@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 class Draw:
-    """A linear congruential generator (Knuth's MMIX constants): the module `random` promises no order across versions."""
+    """A linear congruential generator (Knuth's MMIX constants): the module `random` does not promise the same order in
+    every version."""
 
     def __init__(self, seed):
         self.state = seed
@@ -31,7 +32,7 @@ def turn(role, content):
 
 
 def write(rows_of):
-    """Writes train.jsonl and eval.jsonl into the folder of --output; rows_of(seed) gives the rows of both."""
+    """Writes train.jsonl and eval.jsonl into the folder given by --output; rows_of(seed) returns the rows of both."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=2024)

@@ -36,7 +36,7 @@ inline void grouped_gemm(Ctx& ctx, const GroupedGemm& a) {
   const Shape &A = a.a.shape, &B = a.b.shape, &C = a.c.t.shape;
   const bool transposed = a.transpose_b == Transpose::yes;
   check(A.rank == 2 && B.rank == 3 && C.rank == 2 && a.offsets.numel() == B[0] + 1,
-        "grouped_gemm: one matrix an expert");
+        "grouped_gemm: one matrix per expert");
   check(C[0] == A[0] && B[transposed ? 2 : 1] == A[1] && B[transposed ? 1 : 2] == C[1], "grouped_gemm: shapes differ");
   check((a.a_stride == 0 || a.a_stride >= A[1]) && (a.c_stride == 0 || a.c_stride >= C[1]),
         "grouped_gemm: rows overlap");
@@ -46,7 +46,7 @@ inline void grouped_gemm_grad(Ctx& ctx, const GroupedGemmGrad& a) {
   if (!a.c.wanted()) return;
   const Shape &A = a.a.shape, &B = a.b.shape, &C = a.c.t.shape;
   check(A.rank == 2 && B.rank == 2 && C.rank == 3 && a.offsets.numel() == C[0] + 1,
-        "grouped_gemm_grad: one matrix an expert");
+        "grouped_gemm_grad: one matrix per expert");
   check(A[0] == B[0] && A[1] == C[1] && B[1] == C[2], "grouped_gemm_grad: shapes differ");
   check((a.a_stride == 0 || a.a_stride >= A[1]) && (a.b_stride == 0 || a.b_stride >= B[1]),
         "grouped_gemm_grad: rows overlap");

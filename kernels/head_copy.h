@@ -19,7 +19,7 @@ inline void copy_heads(Ctx& ctx, const CopyHeads& a) {
   check(y.rank == 3 && x.rank == 3 && y[0] == x[0] && y[2] == x[2] && a.y.t.dtype == a.x.dtype,
         "copy_heads: tensors are [T, H, D] of one T, D and dtype");
   check(a.y_first >= 0 && a.y_first + a.count <= y[1] && a.x_first >= 0 && a.x_first + a.count <= x[1],
-        "copy_heads: heads that there are not");
+        "copy_heads: heads are out of range");
   dispatch(ctx, a);
 }
 

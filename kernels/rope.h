@@ -3,23 +3,34 @@
 
 namespace qtrain::ops {
 
-/// Rotary position embedding (Su et al. 2021) of x [T, H, D] (pairs (i, i + D/2), as in transformers), after an RMS
-/// norm over D if `weight` [D] is given (qk-norm), which uses weight + weight_offset as rms_norm does. cos, sin [P,
-/// D/2] in f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written if `weight` is given. y may be
-/// x.
+/// Rotary position embedding (Su et al. 2021) of queries [T, Hq, D] and keys [T, Hk, D] (pairs (i, i + D/2), as in
+/// transformers), after an RMS norm over D if they have a `weight` [D] (qk-norm), which uses weight + weight_offset as
+/// rms_norm does. cos, sin [P, D/2] in f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written if
+/// `weight` is given. y may be x. Without keys, only the queries are rotated.
 struct Rope {
-  Tensor y;
-  ConstTensor x, cos, sin, positions;
-  ConstTensor weight = {};
-  Tensor inv_rms = {};
+  struct Heads {
+    Tensor y;
+    ConstTensor x;
+    ConstTensor weight = {};
+    Tensor inv_rms = {};
+  };
+  Heads q, k = {};
+  ConstTensor cos, sin, positions;
   double eps = 0, weight_offset = 0;
 };
 /// The gradient: the inverse rotation, then the norm's gradient. x, weight and inv_rms are only read with a norm.
 struct RopeGrad {
-  Sink dx;
-  ConstTensor dy, cos, sin, positions;
-  ConstTensor x = {}, weight = {}, inv_rms = {};
-  Sink dweight = discard();
+  struct Heads {
+    Sink dx = discard();
+    ConstTensor dy;
+    ConstTensor x = {}, weight = {}, inv_rms = {};
+    Sink dweight = discard();
+
+    /// Whether there is a gradient to compute.
+    bool wanted() const { return dy && (dx.wanted() || (weight && dweight.wanted())); }
+  };
+  Heads q, k = {};
+  ConstTensor cos, sin, positions;
   double weight_offset = 0;
 };
 void run_cpu(Ctx&, const Rope&);
@@ -28,14 +39,22 @@ void run_cpu(Ctx&, const RopeGrad&);
 void run_cuda(Ctx&, const RopeGrad&);
 
 inline void rope(Ctx& ctx, const Rope& a) {
-  check(a.x.shape.rank == 3 && a.y.shape == a.x.shape, "rope: x and y are [T, H, D]");
-  check(a.x.shape[2] % 2 == 0 && a.cos.shape[1] == a.x.shape[2] / 2, "rope: tables are [P, D/2]");
-  check(a.positions.numel() == a.x.shape[0], "rope: one position per token");
+  for (const Rope::Heads* h : {&a.q, &a.k}) {
+    if (!h->x) continue;
+    check(h->x.shape.rank == 3 && h->y.shape == h->x.shape, "rope: x and y are [T, H, D]");
+    check(h->x.shape[2] % 2 == 0 && a.cos.shape[1] == h->x.shape[2] / 2, "rope: tables are [P, D/2]");
+    check(a.positions.numel() == h->x.shape[0], "rope: one position per token");
+    check(bool(h->weight) == bool(a.q.weight), "rope: queries and keys both have a norm, or neither does");
+  }
   dispatch(ctx, a);
 }
 inline void rope_grad(Ctx& ctx, const RopeGrad& a) {
-  check(a.dy.shape.rank == 3 && a.dx.t.shape == a.dy.shape, "rope_grad: dx and dy are [T, H, D]");
-  dispatch(ctx, a);
+  for (const RopeGrad::Heads* h : {&a.q, &a.k}) {
+    if (!h->dy) continue;
+    check(h->dy.shape.rank == 3 && h->dx.t.shape == h->dy.shape, "rope_grad: dx and dy are [T, H, D]");
+    check(bool(h->weight) == bool(a.q.weight), "rope_grad: queries and keys both have a norm, or neither does");
+  }
+  if (a.q.wanted() || a.k.wanted()) dispatch(ctx, a);
 }
 
 }  // namespace qtrain::ops

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/formats/json.h"
-#include "model/weight_names.h"
+#include "model/module_names.h"
 
 namespace qtrain {
 

@@ -1,7 +1,7 @@
 // Names of weights in files that other programs wrote; declared in hf_folder.h.
 #include "core/plural.h"
 #include "model/hf_folder.h"
-#include "model/weight_names.h"
+#include "model/module_names.h"
 
 namespace qtrain {
 namespace {

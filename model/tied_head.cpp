@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/os/paths.h"
 #include "model/hf_folder.h"
-#include "model/weight_names.h"
+#include "model/module_names.h"
 
 namespace qtrain {
 namespace {

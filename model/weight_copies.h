@@ -15,7 +15,8 @@ class WeightCopies {
 
   /// Keeps dense copies of all quantized weights, instead of expanding each for each GEMM.
   void keep_dense(const Parameters& params, DType type);
-  /// Keeps copies of GEMM operands, and of trained vectors between them, if `type` is a 16-bit type.
+  /// Keeps copies of GEMM operands if `type` is a 16-bit type; trained vectors that lie between operands in memory are
+  /// copied too.
   void keep_operands(const Parameters& params, DType type);
   void allocate();
 

@@ -97,28 +97,29 @@ double working_cores(const Summary& s) {
 
 Finding judge_gpus(const Summary& s, const std::vector<const Summary::Gpu*>& gpus) {
   const double busy = mean_over(gpus, "utilization_percent"), traffic = mean_over(gpus, "memory_traffic_percent");
-  const std::string which =
-      gpus.size() == 1 ? fmt::format("GPU {}", gpus[0]->index) : fmt::format("{} GPUs", gpus.size());
+  const std::string which_are =
+      gpus.size() == 1 ? fmt::format("GPU {} is", gpus[0]->index) : fmt::format("{} GPUs are", gpus.size());
   if (busy >= kBusyGpu && traffic >= kMuchTraffic)
     return {"memory_bound",
             fmt::format("memory-bound: {} busy {:.0f} % of the time and moving data {:.0f} % of the time: larger "
                         "batches or smaller data types do more work per byte",
-                        which, busy, traffic)};
-  if (busy >= kBusyGpu) return {"healthy", fmt::format("healthy: {} busy {:.0f} % of the time", which, busy)};
+                        which_are, busy, traffic)};
+  if (busy >= kBusyGpu) return {"healthy", fmt::format("healthy: {} busy {:.0f} % of the time", which_are, busy)};
   if (const double cores = working_cores(s); busy < kSlackGpu && cores >= 0.9)
     return {"starved",
             fmt::format("starved for data: {} busy only {:.0f} % of the time while {:.1f} cores of the host are busy: "
                         "the host does not prepare work fast enough",
-                        which, busy, cores)};
+                        which_are, busy, cores)};
   return {"underused", fmt::format("underused: {} busy only {:.0f} % of the time: larger batches would use more of it",
-                                   which, busy)};
+                                   which_are, busy)};
 }
 
 Finding judge_processors(const Summary& s) {
   const double cores = working_cores(s), used = cores / s.usable_cores;
-  const std::string figures = fmt::format(
-      "{}{:.2f} of {:.{}f} cores busy{}", s.watches_process ? "the process keeps " : "", cores, s.usable_cores,
-      s.usable_cores == static_cast<int>(s.usable_cores) ? 0 : 1, s.gpus.empty() ? "" : ", no GPU busy");
+  const std::string figures =
+      fmt::format("{}{:.2f} of {:.{}f} cores {}busy{}", s.watches_process ? "the process keeps " : "", cores,
+                  s.usable_cores, s.usable_cores == static_cast<int>(s.usable_cores) ? 0 : 1,
+                  s.watches_process ? "" : "are ", s.gpus.empty() ? "" : "; no GPU is busy");
   if (used >= kBusyCores) return {"healthy", "healthy: " + figures};
   if (used < kIdleCores) return {"idle", "idle: " + figures};
   return {"underused", "underused: " + figures};

@@ -61,12 +61,12 @@ std::string text_of(F function) {
 }
 
 std::vector<GpuProcess> processes_of(const nvml::Functions& f, nvml::Device* device) {
-  constexpr unsigned kMost = 1024;
+  constexpr unsigned kMaxProcesses = 1024;
   if (f.processes == nullptr) return {};
   unsigned count = 0;
   nvml::Return result = f.processes(device, &count, nullptr);
   std::vector<nvml::ProcessInfo> infos;
-  while (result == nvml::insufficient_size && count < kMost) {  // the number may have grown meanwhile
+  while (result == nvml::insufficient_size && count < kMaxProcesses) {  // the number may have grown meanwhile
     infos.resize(count + 8);
     count = static_cast<unsigned>(infos.size());
     result = f.processes(device, &count, infos.data());

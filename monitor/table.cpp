@@ -17,7 +17,7 @@ constexpr const char* kGpuRow = "{:<4}{:>5}{:>8}{:>9}{:>6}{:>7}{:>9}  {}";
 constexpr int kCell = 11, kLabel = 15, kWidestLabel = 24;
 constexpr int kGap = 2, kMinBars = 16, kMaxBars = 40, kGpuBars = 12;
 
-/// Widths of a table and, if there is room, of the bars beside it.
+/// Widths of a table and, if there is room, of the bars next to it.
 struct Layout {
   int label = kWidestLabel, bars = 0;
   History::Look look = {};
@@ -109,11 +109,11 @@ const Series& series_of(const Summary& s, int gpu) {
 
 // One line per GPU, for several GPUs.
 std::vector<std::string> gpu_lines(const std::vector<GpuReading>& gpus, const Summary& s, const Layout& layout) {
-  const auto beside = [&](const std::string& bars, const std::string& text) {
+  const auto with_bars = [&](const std::string& bars, const std::string& text) {
     return layout.bars > 0 ? fmt::format("{}  {}", bars, text) : text;
   };
   std::vector<std::string> lines{fmt::format(fmt::runtime(kGpuRow), "GPU", "busy", "traffic", "memory", "temp", "power",
-                                             "clock", beside(layout.head_of_bars(kGpuBars), "limit"))};
+                                             "clock", with_bars(layout.head_of_bars(kGpuBars), "limit"))};
   for (const GpuReading& gpu : gpus) {
     if (!gpu.problem.empty()) {
       lines.push_back(fmt::format("{:<4}{}", gpu.index, gpu.problem));
@@ -126,7 +126,7 @@ std::vector<std::string> gpu_lines(const std::vector<GpuReading>& gpus, const Su
         gpu_cell(gpu, "memory_traffic_percent", Unit::percent), gpu_cell(gpu, "memory_used_bytes", Unit::bytes),
         gpu_cell(gpu, "temperature_celsius", Unit::celsius), gpu_cell(gpu, "power_watts", Unit::watts),
         gpu_cell(gpu, "sm_clock_mhz", Unit::megahertz),
-        beside(busy ? layout.bars_of(*busy, kGpuBars, 100) : std::string(kGpuBars, ' '), limits)));
+        with_bars(busy ? layout.bars_of(*busy, kGpuBars, 100) : std::string(kGpuBars, ' '), limits)));
   }
   return lines;
 }

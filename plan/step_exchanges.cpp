@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-// Its name has the elements of one rank.
+// The name states the number of elements of one rank.
 ExchangeCall gather_call(int ranks, DType dtype, std::int64_t row) {
   return {.what = Exchange::all_gather,
           .name = fmt::format("all_gather of {} {}", row, name_of(dtype)),
@@ -26,7 +26,7 @@ ExchangeCall broadcast_call(DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(row) * static_cast<double>(size_of(dtype))};
 }
 
-// Its name has the elements of all ranks.
+// The name states the number of elements of all ranks.
 ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
   const std::int64_t all = ranks * row;
   return {.what = Exchange::reduce,
@@ -34,7 +34,7 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-// Its name has the elements of this rank.
+// The name states the number of elements of this rank.
 ExchangeCall all_reduce_call(DType dtype, std::int64_t elements) {
   return {.what = Exchange::all_reduce,
           .name = fmt::format("all_reduce of {} {}", elements, name_of(dtype)),

@@ -27,7 +27,7 @@ void advise_steps(const ResolvedConfig& config, const StepPlan& plan, std::vecto
   const TrainingSection& t = config.value.training;
   const double epochs = plan.epochs_after(plan.max_steps);
   if (t.max_steps > 0 && config.given("num_train_epochs") && std::abs(epochs - t.num_train_epochs) > 0.01)
-    out.push_back(fmt::format("max_steps={} trains {:.2f} epochs of these rows; num_train_epochs={} has no effect",
+    out.push_back(fmt::format("max_steps={} trains for {:.2f} epochs on these rows; num_train_epochs={} has no effect",
                               t.max_steps, epochs, t.num_train_epochs));
   else if (t.max_steps > 0 && epochs < 1)
     out.push_back(fmt::format("max_steps={} is only {:.2f} epochs, so some rows are never used", t.max_steps, epochs));
@@ -78,8 +78,7 @@ std::vector<std::string> model_advice(const Config& config, const ModelConfig& m
   if (config.training.fp16 && model.dtype == DType::bf16)
     out.emplace_back(
         "fp16=true, but the model's config.json says bfloat16: activations of such a model can overflow in float16; "
-        "use "
-        "bf16=true instead");
+        "use bf16=true instead");
   advise_adapter_rate(config, out);
   return out;
 }
@@ -98,10 +97,10 @@ std::vector<std::string> rows_advice(const DataSection& data, const DatasetStati
         first.place, counted(first.length, "token"), counted(rows.percentile(0.99), "token")));
   }
   if (rows.dropped_rows > 0)
-    out.push_back(fmt::format("{} of {} left out, because truncation or masking leaves no target in them",
+    out.push_back(fmt::format("left out {} of {}, because truncation or masking leaves no target in them",
                               rows.dropped_rows, counted(rows.source_rows, "row")));
   if (fraction_of(rows.untargeted_rows, rows.rows) > kMuch)
-    out.push_back(fmt::format("{} of {} without a target: they do not count in the loss", rows.untargeted_rows,
+    out.push_back(fmt::format("{} of {} have no target, so they do not count in the loss", rows.untargeted_rows,
                               counted(rows.rows, "prepared row")));
   return out;
 }

@@ -55,13 +55,13 @@ ResidentMemory resident_memory() {
 }
 
 double process_seconds() {
-  constexpr int kStartField = 22, kFirstBehindName = 3;
+  constexpr int kStartField = 22, kFirstAfterName = 3;
   std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
   std::string fields;
   double up = 0;
   if (!std::getline(stat, fields) || !(uptime >> up)) return 0;
-  std::istringstream behind_name(fields.substr(fields.rfind(')') + 1));
-  for (int field = kFirstBehindName; field <= kStartField; ++field) behind_name >> fields;
+  std::istringstream after_name(fields.substr(fields.rfind(')') + 1));
+  for (int field = kFirstAfterName; field <= kStartField; ++field) after_name >> fields;
   return std::max(up - std::strtod(fields.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK)), 0.0);
 }
 

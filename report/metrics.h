@@ -65,13 +65,12 @@ class MetricsFile {
   const std::optional<Json>& totals() const { return totals_; }
   /// Time and work of the earlier parts of the run, from their logged rows.
   const Pace& logged() const { return logged_; }
-  /// Errors: ErrorKind::disk.
+  /// Throws ErrorKind::disk.
   void append(const Json& row) {
     if (file_) file_->append(dump_json(row) + "\n");
   }
-  /// Waits until all rows are on the disk. Called before a checkpoint gets its final name, so that the rows it relies
-  /// on
-  /// survive a power failure.
+  /// Waits until all rows are on the disk. Called before a checkpoint gets its final name, so that the rows that it
+  /// relies on survive a power failure.
   void sync() {
     if (file_) file_->sync();
   }

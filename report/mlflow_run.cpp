@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestParam = 6000, kMlflowIdLength = 32;  // MAX_PARAM_VAL_LENGTH
+constexpr std::size_t kMaxParamLength = 6000, kMlflowIdLength = 32;  // MAX_PARAM_VAL_LENGTH
 
 std::int64_t milliseconds(double time) {
   return std::llround(time * 1000);
@@ -51,8 +51,8 @@ std::string quoted(const std::string& text) {
 // Truncates long values as MLflow does, at a character boundary. The whole config is also stored as an artifact.
 std::string cut(const std::string& text) {
   constexpr std::string_view kMark = "...";
-  if (text.size() <= kLongestParam) return text;
-  std::size_t end = kLongestParam - kMark.size();
+  if (text.size() <= kMaxParamLength) return text;
+  std::size_t end = kMaxParamLength - kMark.size();
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + std::string(kMark);
 }
@@ -112,7 +112,7 @@ class MlflowRun final : public Tracker {
                            quoted(uri_of(folder)), now, id, now, quoted(name)));
   }
 
-  // The run that was written to last.
+  // The run that was written most recently.
   static std::string earlier_run(const fs::path& experiment) {
     std::string last;
     fs::file_time_type written{};

@@ -67,8 +67,7 @@ std::optional<std::string> advice_on_losses(const LossCourse& course, const Loss
   if (!guesses && !worse && !stays) return {};
   return fmt::format(
       "training destroyed the model: its loss was {:.4f} at the first step and is {:.4f} at the end; guessing among "
-      "its "
-      "{} tokens gives {:.4f}. Lower learning_rate and check the data.",
+      "its {} tokens gives {:.4f}. Lower learning_rate and check the data.",
       *first, *last, by.vocabulary, guess);
 }
 

@@ -82,14 +82,15 @@ struct PrometheusEndpoint::Server final : http::Handler {
     http::require_own_origin(head, place.host);
     const bool is_get = head.method == "GET" || head.method == "HEAD";
     if (head.path() != "/" && head.path() != "/metrics") return http::Reply{.status = 404, .body = "see /metrics\n"};
-    if (!is_get) return http::Reply{.status = 405, .body = "only GET\n", .headers = {{"Allow", "GET, HEAD"}}};
+    if (!is_get)
+      return http::Reply{.status = 405, .body = "only GET is supported\n", .headers = {{"Allow", "GET, HEAD"}}};
     return {};
   }
   http::Reply answer(const http::Request& request) const override {
     if (request.path() == "/") return {.body = "see /metrics\n"};
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(copy(), place.output_dir)};
   }
-  http::Reply tell(const http::Problem& problem) const override {
+  http::Reply reply_to(const http::Problem& problem) const override {
     return {.status = problem.status(), .body = std::string(problem.what()) + "\n"};
   }
   RunGauges copy() const {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPoints = 24000;      // over all curves of a page, 30 bytes each
 constexpr std::size_t kTextBytes = 600000;  // for all samples, values and messages of a page
-constexpr std::size_t kLongestText = 4000;
+constexpr std::size_t kMaxTextLength = 4000;
 
 // Size of a text in the page, with its characters escaped.
 std::size_t bytes_of(std::string_view text) {
@@ -61,7 +61,7 @@ class Budget {
 };
 
 // At most `most` bytes of the text, cut at a character boundary.
-std::string shortened(const std::string& text, std::size_t most = kLongestText) {
+std::string shortened(const std::string& text, std::size_t most = kMaxTextLength) {
   if (text.size() <= most) return text;
   std::size_t end = most;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0u) == 0x80u) --end;
@@ -128,22 +128,22 @@ Json environment_json(const RunRecord& run, Budget& budget) {
 }
 
 Json plan_json(const RunRecord& run) {
-  constexpr std::size_t kMost = 32;
+  constexpr std::size_t kMaxParts = 32;
   const Json plan = run.memory_plan();
   Json parts = Json::object();
   if (!plan.is_object()) return parts;
   for (const auto& [name, bytes] : plan.items())
-    if (bytes.is_number() && parts.size() < kMost) parts[shortened(name, 100)] = number(bytes.get<double>(), 12);
+    if (bytes.is_number() && parts.size() < kMaxParts) parts[shortened(name, 100)] = number(bytes.get<double>(), 12);
   return parts;
 }
 
-// Messages of the run, then the remaining warnings about the config, each once.
+// The messages of the run, followed by the warnings about the config that are not among them.
 Json messages_json(const RunRecord& run, Budget& budget) {
   Json rows = Json::array();
-  std::set<std::string> said;
+  std::set<std::string> seen;
   const auto add = [&](const std::string& level, const std::string& text, const Json& step) {
     const std::string kept = shortened(text);
-    if (said.insert(kept).second && budget.take({kept}))
+    if (seen.insert(kept).second && budget.take({kept}))
       rows.push_back({{"level", level}, {"text", kept}, {"step", step}});
   };
   for (const RunRecord::Message& m : run.messages) add(m.level, m.text, m.step ? Json(*m.step) : Json());

@@ -46,9 +46,9 @@ std::string text_of(const Json& row, std::string_view key) {
 }
 
 std::optional<std::int64_t> step_of(const Json& row) {
-  constexpr double kMost = 1e15;
+  constexpr double kMaxStep = 1e15;
   const std::optional<double> step = number_of(row, "step");
-  return step && *step >= 0 && *step < kMost ? std::optional(static_cast<std::int64_t>(*step)) : std::nullopt;
+  return step && *step >= 0 && *step < kMaxStep ? std::optional(static_cast<std::int64_t>(*step)) : std::nullopt;
 }
 
 /// Reads the files of a run and notes which are missing.

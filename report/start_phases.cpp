@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-constexpr double kWorthTelling = 0.05;  // seconds
+constexpr double kMinShown = 0.05;  // seconds
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void StartPhases::finish() {
   end();
   std::string text;
   for (const Phase& phase : phases_)
-    if (phase.seconds >= kWorthTelling)
+    if (phase.seconds >= kMinShown)
       text += fmt::format("{}{} {:.1f} s", text.empty() ? ": " : ", ", phase.name, phase.seconds);
   log_.info("started in {:.1f} s{}", whole_.seconds(), text);
 }

@@ -93,7 +93,7 @@ fs::path fresh_folder(const fs::path& wandb, const std::string& id) {
   }
 }
 
-// The run that began last.
+// The run that was started most recently.
 std::optional<fs::path> earlier_run(const fs::path& wandb) {
   std::optional<fs::path> last;
   std::error_code absent;

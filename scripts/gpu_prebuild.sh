@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu_suite.sh runs on a machine with a GPU, and the libraries that may be missing there.
+# Builds the programs that scripts/gpu_suite.sh runs on a machine with a GPU, and collects libraries it may lack.
 # Usage: scripts/gpu_prebuild.sh DIR [ARCHITECTURES]
-#   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 20 MB, and with the tracked sources
-#                  at most 40 MB. Give either to scripts/gpu_suite.sh --prebuilt
+#   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 20 MB, or 40 MB together with the
+#                  tracked sources. Pass either to scripts/gpu_suite.sh --prebuilt
 #   ARCHITECTURES  as QTRAIN_CUDA_ARCHS (default: 90a-real, an H100 or H200)
-# Needs nvcc and the packages of scripts/install_deps.sh, but no GPU. The other machine needs a C library at least as new.
+# Needs nvcc and the packages of scripts/install_deps.sh, but no GPU. The other machine's C library must not be older.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -20,12 +20,12 @@ max_with_sources=$((40 * 1000 * 1000))
 jobs="${JOBS:-$(nproc)}"
 
 choose_compiler
-# The libraries lie beside the programs, also those that only libraries need (hence the old form of the path).
+# Programs look for libraries in ../lib, as do the libraries themselves (hence DT_RPATH instead of DT_RUNPATH).
 run cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DQTRAIN_CUDA=native "-DQTRAIN_CUDA_ARCHS=$architectures" \
   -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
   -DQTRAIN_OPS_LIBRARY=ON -DQTRAIN_UNITY=ON '-DCMAKE_BUILD_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
   -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags
-# The compiler's report of each kernel's registers and spills goes into the log alone.
+# The compiler's report of each kernel's registers and spills goes into the log only.
 run cmake --build "$build" -j "$jobs" --target qtrain test_cuda test_e2e_cuda qtrain_ops |
   tee "$build/build.log" | grep --line-buffered -Ev '^ptxas info|bytes stack frame|^$'
 
@@ -35,7 +35,7 @@ for program in qtrain test_cuda test_e2e_cuda; do strip -o "$target/bin/$program
 strip -o "$target/lib/libqtrain_ops.so" "$build/lib/libqtrain_ops.so"
 git rev-parse HEAD >"$target/commit" 2>/dev/null || echo unknown >"$target/commit"
 
-# Everything but the C and C++ run-time libraries, which every machine has and which must fit its loader.
+# Copy all libraries except the C and C++ run-time libraries, which every machine has and which must match its loader.
 own='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so'
 ldd "$build/bin/qtrain" "$build/lib/libqtrain_ops.so" "$build/bin/test_cuda" "$build/bin/test_e2e_cuda" |
   awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |

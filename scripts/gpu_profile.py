@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Nsight Compute on the kernels that took most of a step, each alone in `qtrain bench`.
+"""Profiles the kernels that took most of a step with Nsight Compute, each on its own in `qtrain bench`.
 
     scripts/gpu_profile.py --prebuilt DIR --results build/gpu_suite/results.json
     scripts/gpu_profile.py --prebuilt DIR --results results.json --dry-run      # only prints the commands
 
-The kernels are those of all attributions of scripts/gpu_suite.sh together, by their share of a step, without GEMMs, which
-are cuBLASLt's; where the results have no attribution, those that were predicted to take most. Of each, one launch of every
-size is profiled behind three that warm up. OUT/profile (OUT: build/gpu_suite) gets NAME.ncu-rep, NAME.txt (what each
-section says), NAME.source.csv (where warps wait, by instruction) and profile.json (how each ended). Each kernel has its
-share of the time that is left. Ends with 0 where all were profiled."""
+The kernels are those with the largest share of a step in all attributions of scripts/gpu_suite.sh, except GEMMs, which
+are cuBLASLt's; if the results have no attribution, those that were predicted to take the most time. For each kernel, one
+launch of every size is profiled after three warm-up launches. OUT/profile (OUT: build/gpu_suite) gets NAME.ncu-rep, NAME.txt
+(the report, section by section), NAME.source.csv (where warps wait, by instruction) and profile.json (how each kernel
+ended). The kernels share the available time equally. Exits with 0 if all were profiled."""
 
 import argparse
 import glob
@@ -25,7 +25,7 @@ from pathlib import Path
 
 SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "ComputeWorkloadAnalysis", "LaunchStats", "Occupancy", "SchedulerStats",
             "WarpStateStats", "InstructionStats", "SourceCounters")
-# By the name of the launch: the beginning of the names of its functions, and what `qtrain bench` runs it by.
+# By the name of the launch: the beginning of its function names, and the case of `qtrain bench` that runs it.
 KERNELS = {
     "attention": ("attention_tile", "attention/hd128/4096"),
     "attention_delta": ("attention_delta", "attention_grad/hd128/4096"),
@@ -53,16 +53,16 @@ LEAST_SECONDS = 5  # for a profiler to start on a loaded machine
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prebuilt", type=Path, required=True, help="as for scripts/gpu_suite.sh")
-    parser.add_argument("--results", type=Path, help="results.json of scripts/gpu_suite.sh")
-    parser.add_argument("--most", type=int, default=5, help="kernels")
-    parser.add_argument("--seconds", type=float, default=400, help="for all of them")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    parser.add_argument("--prebuilt", type=Path, required=True, help="programs, as in scripts/gpu_suite.sh")
+    parser.add_argument("--results", type=Path, help="results.json from scripts/gpu_suite.sh")
+    parser.add_argument("--most", type=int, default=5, help="maximum number of kernels")
+    parser.add_argument("--seconds", type=float, default=400, help="time limit for all kernels together")
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands")
     return parser.parse_args()
 
 
 def hottest(results, most):
-    """[(launch, share of a step or None)], and what is left out for want of a case."""
+    """[(launch, share of a step or None)], and the kernels that are left out because no case runs them."""
     shares, left_out = {}, []
     attributions = results.get("attributions", [])
     for document in attributions:
@@ -87,7 +87,7 @@ def ncu():
 
 
 def commands(args, out, launch):
-    """To profile, and to tell what was found in a text and in a table."""
+    """The command that profiles a kernel, and those that export the report as text and as a table, by file name."""
     function, case = KERNELS[launch]
     report = out / f"{launch}.ncu-rep"
     sections = [word for section in SECTIONS for word in ("--section", section)]
@@ -100,7 +100,7 @@ def commands(args, out, launch):
 
 
 def environment():
-    """cuBLASLt of PyTorch where the toolkit has none, as scripts/gpu_suite.sh has it."""
+    """The environment, with PyTorch's cuBLASLt if the toolkit has none, as in scripts/gpu_suite.sh."""
     values, spec = dict(os.environ), importlib.util.find_spec("torch")
     if spec and spec.origin and not glob.glob("/usr/local/cuda/lib64/libcublasLt.so.13"):
         packages = Path(spec.origin).parents[1]
@@ -110,7 +110,7 @@ def environment():
 
 
 def run(command, output, seconds):
-    """How it ended: an empty text, or why not."""
+    """Runs a command; returns why it failed, or an empty text."""
     with open(output, "w", encoding="utf-8") as out:
         try:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -131,7 +131,7 @@ def run(command, output, seconds):
 
 
 def profiled(args, out, launch, seconds):
-    """Why the kernel was not profiled, or nothing."""
+    """Profiles a kernel; returns why that failed, or an empty text."""
     profile, pages = commands(args, out, launch)
     log = out / f"{launch}.log"
     problem = run(profile, log, max(seconds - EXPORT_SECONDS, LEAST_SECONDS))

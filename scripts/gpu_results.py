@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Puts the results of scripts/gpu_suite.sh together: one JSON document, and a table of figure, value, goal, ratio.
 
-Ends with 0 where every part ran and passed, or was skipped for a missing tool: a peer that is missing, and a goal that is
-missed, are no failures. A part whose time was up has run where it left figures, all of them right, or, of a sanitizer,
-where nothing was found so far; tests have run only if all of them have. A figure whose result was wrong is shown, but its
+Exits with 0 if every part ran and passed, or was skipped because a tool is missing. A missing peer and a missed goal are
+not failures. A part that was stopped at its time limit counts as run if it left figures and all their results are correct;
+a sanitizer, if it had found nothing so far; tests, only if all of them ran. A figure with a wrong result is shown, but its
 speed does not count."""
 
 import argparse
@@ -26,7 +26,7 @@ def parse():
 
 
 def read(file):
-    """The document, or None where a part left none or half of one."""
+    """Reads a JSON file; None if the part did not write it, or only half of it."""
     try:
         return json.loads(file.read_text())
     except (OSError, ValueError):
@@ -49,7 +49,7 @@ def machine():
 
 
 def parts_of(folder):
-    """What ran and how it ended; of tests also which failed (scripts/gpu_tests.py)."""
+    """The parts that ran, how they ended, and which tests failed (scripts/gpu_tests.py)."""
     parts = []
     for line in (folder / "parts.tsv").read_text().splitlines():
         name, state, seconds = line.split("\t")
@@ -58,22 +58,22 @@ def parts_of(folder):
         if report:
             part.update(report)
         elif name.startswith(ATTRIBUTION) and state == "passed" and not attribution_of(folder, name):
-            part["state"] = "failed: it left no groups of kernels"
+            part["state"] = "failed: it wrote no groups of kernels"
         elif name.startswith("test_") and state == "passed":
-            part["state"] = "failed: it left no report"
+            part["state"] = "failed: it wrote no report"
         parts.append(part)
     return parts
 
 
 def found(file):
-    """What a sanitizer complained of, in its own file."""
+    """The complaints in a sanitizer's log."""
     lines = file.read_text(errors="replace").splitlines() if file.exists() else []
     said = [line.strip("= ") for line in lines if line.startswith("=====")]
     return [s for s in said if s and not s.startswith("COMPUTE-SANITIZER") and "SUMMARY: 0 " not in s]
 
 
 def attribution_of(folder, name):
-    """What `qtrain bench step` wrote of the part; of a half of a document nothing."""
+    """The document that `qtrain bench step` wrote for the part; None if it is missing or incomplete."""
     document = read(folder / f"{name.replace(' ', '_')}.json")
     if not isinstance(document, dict) or not {"case", "step_ms", "tokens_per_second", "groups"} <= set(document):
         return None
@@ -81,12 +81,12 @@ def attribution_of(folder, name):
 
 
 def print_attribution(document):
-    """A step by groups of kernels, beside what was predicted of them."""
-    print(f"\n{document['case']}: {document['step_ms']:.5g} ms a step, {document['tokens_per_second']:.5g} tokens/s")
+    """Prints the time of a step by groups of kernels, next to the predictions."""
+    print(f"\n{document['case']}: {document['step_ms']:.5g} ms per step, {document['tokens_per_second']:.5g} tokens/s")
     print(f"{'group':<64} {'ms':>10} {'predicted':>10} {'ratio':>7}")
     groups = document["groups"]
     known = [g for g in groups if g.get("predicted_ms") is not None]
-    total = dict(group="all of these", ms=sum(g["ms"] for g in groups),
+    total = dict(group="total", ms=sum(g["ms"] for g in groups),
                  predicted_ms=sum(g["predicted_ms"] for g in known) if len(known) == len(groups) else None)
     for g in groups + [total]:
         print(f"{g['group']:<64} {g['ms']:>10.5g} {number(g.get('predicted_ms'), 10)} "
@@ -124,12 +124,12 @@ def main():
     for part in parts:
         part["ran"] = has_run(part, folder)
         if part["ran"] and part["state"].startswith("stopped"):
-            part["state"] += ", with what it had so far"
+            part["state"] += ", with partial results"
     measured = {file.stem: read(file) for file in sorted(folder.glob("*.json"))
                 if file.stem == "kernels" or file.stem.startswith("step_")}
     figures = [f for document in measured.values() if document for f in document["figures"]]
     for figure in figures:
-        figure["ratio"] = ratio(figure["value"], figure["goal"])  # of some nothing is asked, or not of this card
+        figure["ratio"] = ratio(figure["value"], figure["goal"])  # None for a figure without a goal for this GPU
     of_all = lambda key: [line for document in measured.values() if document for line in document[key]]
     problems, notes = of_all("problems"), of_all("notes")
     attributions = [d for d in (attribution_of(folder, p["name"]) for p in parts if p["name"].startswith(ATTRIBUTION)) if d]

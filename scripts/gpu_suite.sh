@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in less than nine minutes: tests, memory checks, speed against PyTorch.
+# Checks everything that only a GPU can show, in under nine minutes: tests, memory checks, speed against PyTorch.
 # Usage: scripts/gpu_suite.sh [--prebuilt PATH] [--peers PATH] [--only PARTS] [--dry-run --library FILE] [--list]
-#   --prebuilt PATH  programs of scripts/gpu_prebuild.sh (its folder or its .tar.xz), or a build folder; else they are built
-#                    here. It is the way for a machine without the build's packages, and leaves all of the time to what
-#                    only a GPU can show
-#   --peers PATH     Python packages that are missing there, as scripts/repack_bitsandbytes.py makes them: a folder, which
-#                    goes on PYTHONPATH, or a .tar.xz of one
-#   --only PARTS     patterns of parts, with commas between them: 'test_*,memcheck'. 'step *' and 'attribution *' have more
-#                    than run otherwise
-#   --list           only prints the parts that run, with their budgets in seconds, and which tests they take
-#   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build as DIR
-#   --library FILE   the libqtrain_ops.so of a build for the processor, for a dry run
-# Needs nvcc 13 (compute-sanitizer, cuBLASLt) and python3 with torch, transformers and peft; no network. No part ends the
-# others. Results: OUT/results.json and OUT/suite.log (OUT: build/gpu_suite), and a table of figure, value, goal, ratio.
+#   --prebuilt PATH  programs from scripts/gpu_prebuild.sh (its folder or its .tar.xz), or a build folder; default: build
+#                    them here. Needed on a machine without the build's packages; it also leaves all the time to the GPU
+#                    checks
+#   --peers PATH     Python packages that the machine lacks, as made by scripts/repack_bitsandbytes.py: a folder, which is
+#                    added to PYTHONPATH, or a .tar.xz of one
+#   --only PARTS     only the parts that match these patterns, separated by commas: 'test_*,memcheck'. 'step *' and
+#                    'attribution *' include parts that do not run by default
+#   --list           only print the parts with their budgets in seconds, and the tests in each
+#   --dry-run        run tiny sizes on a machine without a GPU, with the programs of an `emulated` build as DIR
+#   --library FILE   for a dry run: the libqtrain_ops.so of a CPU build
+# Needs nvcc 13 (compute-sanitizer, cuBLASLt) and python3 with torch, transformers and peft; no network. If one part fails,
+# the others still run. Results: OUT/results.json and OUT/suite.log (OUT: build/gpu_suite), and a table of figures with
+# their values, goals and ratios.
 set -uo pipefail
 SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -48,29 +49,29 @@ while [ $# -gt 0 ]; do
       ;;
     --dry-run) dry=1 ;;
     --list) list=1 ;;
-    -h | --help) sed -n '2,17s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    -h | --help) sed -n '2,16s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$1' (see --help)" ;;
   esac
   shift
 done
 
-# What runs, and its seconds. The imports of PyTorch are in those of `kernels` and `step`; racecheck and memcheck come last,
-# with at least `checks` seconds between them, and take what the others have left.
+# The parts and their budgets in seconds. Those of `kernels` and `step` include importing PyTorch. memcheck and racecheck
+# come last: they share the remaining time, which is at least `checks` seconds.
 imports=25
 checks=26
 parts=("doctor" "test_cuda" "test_e2e_cuda" "test_ranks" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
   "step llama-3.1-8b-qlora" "attribution qwen3-0.6b" "attribution llama-3.1-8b-qlora" "memcheck" "racecheck")
-# Parts that take long, or show what others do too, and are not asked for by default.
+# Parts that do not run by default, because they take long or check the same as others.
 rare=("step llama-3.1-8b" "step qwen3-8b-adamw8bit" "attribution qwen3-0.6b-qlora" "attribution qwen3-8b-adamw8bit")
 declare -A budgets=(["doctor"]=10 ["test_cuda"]=45 ["test_e2e_cuda"]=45 ["test_ranks"]=55 ["kernels"]=90
   ["qtrain bench"]=15 ["step qwen3-0.6b"]=53 ["step qwen3-0.6b-qlora"]=53 ["step llama-3.1-8b-qlora"]=85
   ["attribution qwen3-0.6b"]=12 ["attribution llama-3.1-8b-qlora"]=25 ["memcheck"]=$checks ["racecheck"]=0
   ["step llama-3.1-8b"]=115 ["step qwen3-8b-adamw8bit"]=145 ["attribution qwen3-0.6b-qlora"]=12
   ["attribution qwen3-8b-adamw8bit"]=60)
-planned=0 # of what runs by default
+planned=0 # seconds of the parts that run by default
 for name in "${parts[@]}"; do planned=$((planned + budgets["$name"])); done
-# The tests of test_e2e_cuda that start several ranks, which share the GPU; those of HarnessRanks and below, which are
-# skipped on a GPU, are among them. All others are in the part of its name.
+# The tests of test_e2e_cuda that start several ranks, which share the GPU, including HarnessRanks and derived classes,
+# which are skipped on a GPU. All other tests run in the part test_e2e_cuda.
 ranks_tests='CudaRanks.*:*CudaRanksOfStage.*:CudaContext.*:HarnessRanks.*:OrderedSums.*:*MissingAtTheStart.*:CudaGroups.*'
 
 if [ "$list" = 1 ]; then
@@ -91,7 +92,7 @@ log="$OUT/suite.log"
 : >"$log"
 last_second=525 # no part runs longer: the whole stays below nine minutes
 
-# wanted NAME: whether --only, or the default, has this part.
+# wanted NAME: whether this part runs, according to --only or by default.
 wanted() {
   local pattern patterns
   if [ -z "$only" ]; then
@@ -116,8 +117,8 @@ if [ -n "$only" ]; then
     [ "$found" = 1 ] || die "--only: no part is called '$pattern'; there are: $(printf "'%s' " "${parts[@]}" "${rare[@]}")"
   done
 fi
-# part NAME BUDGET COMMAND...: runs it for at most BUDGET seconds and writes down how it ended.
-kept=0 # seconds that are left to the parts that come last
+# part NAME BUDGET COMMAND...: runs a command for at most BUDGET seconds and records how it ended.
+kept=0 # seconds reserved for the last parts
 part() {
   wanted "$1" || return 0
   local name="$1" budget="$2" left=$((last_second - kept - SECONDS)) begin=$SECONDS status=0 state=passed
@@ -146,7 +147,7 @@ absent() {
 
 if [ -f "$prebuilt" ]; then
   mkdir "$work/prebuilt"
-  tar -C "$work/prebuilt" -xf "$prebuilt" || die "$prebuilt is no archive of scripts/gpu_prebuild.sh"
+  tar -C "$work/prebuilt" -xf "$prebuilt" || die "$prebuilt is not an archive from scripts/gpu_prebuild.sh"
   prebuilt="$work/prebuilt"
 fi
 if [ -z "$prebuilt" ]; then
@@ -160,8 +161,8 @@ for file in "$prebuilt/bin/qtrain" "$prebuilt/bin/test_cuda" "$prebuilt/bin/test
   [ -f "$file" ] || say "missing: $file"
 done
 
-# PyTorch brings a cuBLASLt of its own, which programs take where the toolkit has none.
-libraries_of_torch() { # libraries_of_torch FILE: its folder among PyTorch's packages
+# PyTorch includes its own cuBLASLt, which programs use if the toolkit has none.
+libraries_of_torch() { # libraries_of_torch FILE: the folder of the library among PyTorch's packages
   python3 -c 'import glob, importlib.util, os, sys
 spec = importlib.util.find_spec("torch")
 found = glob.glob(os.path.dirname(os.path.dirname(spec.origin)) + "/nvidia/*/lib/" + sys.argv[1]) if spec else []
@@ -198,15 +199,15 @@ else
   ranks_filter="$ranks_tests"
   bench=()
 fi
-quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under which cuBLASLt takes minutes, and is not ours to check
-# Only kernels that use shared memory, one size of each: racecheck looks at nothing else, and is slow.
+quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under a sanitizer cuBLASLt takes minutes, and it is not ours to check
+# Only kernels that use shared memory, in one size each: racecheck checks nothing else, and is slow.
 shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:*FollowsDouble/rms_norm_70x576'
 shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
 shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/grouped_gemm_some_empty_136x72*'
 
-# After a build on the spot all is smaller by the same factor, but the imports of PyTorch in three steps and the least time
-# of the two sanitizers.
+# If the programs were built here, less time is left: all budgets shrink by the same factor, except the time for importing
+# PyTorch in three steps and the minimum time of the two sanitizers.
 fixed=$((3 * imports + checks))
 room=$((last_second - SECONDS))
 scaled() { # scaled SECONDS
@@ -214,13 +215,13 @@ scaled() { # scaled SECONDS
 }
 budget_of() { scaled "${budgets["$1"]}"; } # budget_of PART
 if wanted memcheck || wanted racecheck; then kept=$checks; fi
-tests_of() { # tests_of NAME LAST COMMAND...: in several processes; those that match LAST when all else is through
+tests_of() { # tests_of NAME LAST COMMAND...: runs tests in several processes; those that match LAST come last
   local name="$1" last="$2"
   shift 2
   part "$name" "$(budget_of "$name")" "${own[@]}" python3 scripts/gpu_tests.py --report "$work/$name.tests.json" \
     --last "$last" --cache "$work/cache" -- "$@"
 }
-fits() { # fits PART CASE: whether the card has the memory that the case needs; else the part is skipped
+fits() { # fits PART CASE: whether the GPU has enough memory for the case; if not, the part is skipped
   local reason status=0
   wanted "$1" || return 1
   reason="$(python3 bench/peers/gpu_step.py --case "$2" --needs "${device[@]}" 2>>"$log")" || status=$?
@@ -234,7 +235,7 @@ step() { # step CASE
   part "step $1" $((2 * seconds + imports)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" \
     --case "$1" "${device[@]}" --seconds "$seconds" --json "$work/step_$1.json"
 }
-attribution() { # attribution CASE: where the time of a step goes
+attribution() { # attribution CASE: measures where the time of a step goes
   local seconds
   fits "attribution $1" "$1" || return 0
   seconds="$(budget_of "attribution $1")"
@@ -242,8 +243,8 @@ attribution() { # attribution CASE: where the time of a step goes
   part "attribution $1" "$seconds" "${own[@]}" "$prebuilt/bin/qtrain" bench step "$1" --device cuda \
     "${bench[@]}" --json "$work/attribution_$1.json"
 }
-# The tests of a filter, each of whose patterns has some; what the sanitizer says goes into a file of its own, as it alone
-# tells what was found where the time was up.
+# Runs the tests of a filter, each pattern of which must match a test, under a sanitizer. The sanitizer's messages go into a
+# separate file, which shows what was found even if the time ran out.
 check() { # check TOOL BUDGET FILTER
   local pattern patterns listed
   wanted "$1" || return 0
@@ -276,7 +277,7 @@ if [ "$dry" = 0 ]; then
 fi
 tests_of "test_cuda" '*CudaGemm*:*/gemm_*' "$tests" "--gtest_filter=$test_filter"
 tests_of "test_e2e_cuda" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
-# Ranks that share this GPU, as NCCL_HOSTID lets them; those of test_cuda are skipped too where there is no NCCL.
+# The ranks share this GPU, which NCCL_HOSTID makes possible. Without NCCL the tests of ranks in test_cuda are skipped too.
 if timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | grep -Eq '^NCCL +[0-9]'; then
   tests_of "test_ranks" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$ranks_filter"
 else
@@ -296,11 +297,11 @@ for name in "${parts[@]}" "${rare[@]}"; do
     "attribution "*) attribution "${name#attribution }" ;;
   esac
 done
-# They share what the others have left.
+# These share the remaining time.
 kept=0
 check memcheck $(((last_second - SECONDS) * 6 / 10)) "$quick_filter"
 check racecheck $((last_second - SECONDS)) "$shared_filter"
 
-[ "$dry" = 0 ] || say "A dry run: the figures below are of tiny sizes on the processor and mean nothing."
+[ "$dry" = 0 ] || say "This is a dry run: the figures below are for tiny sizes on a CPU and mean nothing."
 python3 scripts/gpu_results.py --parts "$work" --output "$OUT/results.json" --command "$command_line" \
   --commit "$(cat "$prebuilt/commit" 2>/dev/null || git rev-parse HEAD 2>/dev/null || echo unknown)" --seconds "$SECONDS"

@@ -3,10 +3,10 @@
 
     python3 gpu_tests.py --report tests.json --processes 4 --last '*Gemm*' -- build/gpu/bin/test_cuda --gtest_filter='*'
 
-After an error of a GPU nothing works in its process: a process ends with its first failure, and another one goes on
-behind it. Tests that match --last run when all others are through. The report has every test that ended, also when this
-program is told to stop: {tests, passed, skipped, failed: [names], not_run: [names]}. A process that ends badly although
-none of its tests failed counts as a failure too. Ends with 0 if nothing failed and all ran."""
+After a GPU error, nothing in the same process works any more: each process ends at its first failure, and a new one
+continues with the next test. Tests that match --last run after all others. The report lists every test that ended, even if
+this program is stopped: {tests, passed, skipped, failed: [names], not_run: [names]}. A process that ends with an error
+although none of its tests failed counts as a failure too. Exits with 0 if all tests ran and nothing failed."""
 
 import argparse
 import fnmatch
@@ -34,7 +34,7 @@ def parse():
 
 
 def listed(command):
-    """The names of the tests, as GoogleTest lists them: suites, and indented what is in them."""
+    """The names of all tests, from GoogleTest's list: suites, each followed by its tests, indented."""
     done = subprocess.run([*command, "--gtest_list_tests"], stdout=subprocess.PIPE, text=True, check=True)
     names, suite = [], ""
     for line in done.stdout.splitlines():
@@ -57,7 +57,7 @@ class Run:
         self.lock = threading.Lock()
 
     def in_one_process(self, names, environment):
-        """Runs tests up to the first that fails, and returns how many of them ended or broke off."""
+        """Runs tests up to the first failure; returns how many of them ended or were cut off."""
         running, last, failed, before = None, "its start", False, len([n for n in names if n in self.states])
         with tempfile.NamedTemporaryFile("r", prefix="tests.", suffix=".log") as log:
             with self.lock:
@@ -80,9 +80,9 @@ class Run:
                     self.states[running], last, running = state, running, None
                 failed = failed or state == "failed"
                 if failed:
-                    break  # the rest is said to be skipped
+                    break  # GoogleTest reports the rest as skipped
             if running and not self.stopped:
-                self.states[running] = f"broke off ({status})"
+                self.states[running] = f"was cut off ({status})"
             elif status != 0 and not failed and not self.stopped:
                 self.bad_ends.append(f"ended with {status} after {last}")
             sys.stdout.write(text)
@@ -112,7 +112,7 @@ class Run:
 
     def report(self):
         of = lambda state: [n for n in self.names if self.states.get(n) == state]
-        others = [f"{n} {s}" for n, s in self.states.items() if s.startswith("broke off")]
+        others = [f"{n} {s}" for n, s in self.states.items() if s.startswith("was cut off")]
         return dict(tests=len(self.names), passed=len(of("passed")), skipped=len(of("skipped")),
                     failed=of("failed") + others + self.bad_ends,
                     not_run=[n for n in self.names if n not in self.states])

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
+# Installs the distribution packages that a build of qtrain needs (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev] [--docs]
-#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, the shells whose
-#           completion is tested, and nginx, behind which the server is tested
-#   --docs  also what builds the documentation site: mkdocs with mkdocs-material, and doxygen
+#   --dev   also install what scripts/test.sh uses: clang-format, clang-tidy, valgrind, the shells whose completion is
+#           tested, and nginx, behind which the server is tested
+#   --docs  also install what builds the documentation site: mkdocs with mkdocs-material, and doxygen
 # Installs only what is missing. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -65,8 +65,8 @@ if [ "$docs" = 1 ]; then
 fi
 
 if ! has_program dpkg-query; then
-  say "This is no Debian or Ubuntu; the build needs these libraries under their names here: ${libraries[*]}"
-  [ ${#missing[@]} -eq 0 ] || die "programs that are missing: ${missing[*]}"
+  say "This is not Debian or Ubuntu. The build needs the libraries that are called, in Debian: ${libraries[*]}"
+  [ ${#missing[@]} -eq 0 ] || die "missing programs: ${missing[*]}"
   exit 0
 fi
 if [ ${#missing[@]} -eq 0 ]; then
@@ -77,11 +77,11 @@ fi
 say "Missing packages: ${missing[*]}"
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-  has_program sudo || die "not root and no sudo; as root: apt-get install ${missing[*]}"
+  has_program sudo || die "this needs root or sudo; run as root: apt-get install ${missing[*]}"
   as_root=(sudo)
 fi
 export DEBIAN_FRONTEND=noninteractive
-run "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the package lists that are there"
+run "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the existing package lists"
 run "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" ||
   die "apt-get could not install: ${missing[*]}"
 say "Installed: ${missing[*]}"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What every kernel takes of a multiprocessor: compiles kernels/cuda/*.cu and holds the compiler's report against
-kernels/cuda/kernel_resources.csv.
+"""Compiles kernels/cuda/*.cu and compares the registers, shared memory and stack of every kernel, as the compiler reports
+them, with kernels/cuda/kernel_resources.csv.
 
-    scripts/kernel_resources.py --check [--arch 90a]     # ends with 1 on a spill, a warning or another table
+    scripts/kernel_resources.py --check [--arch 90a]     # exits with 1 for spills, warnings and differences
     scripts/kernel_resources.py --check --arch 90a --build_log build/gpu/build.log
-    scripts/kernel_resources.py --write                  # the architectures of the table; writes it
+    scripts/kernel_resources.py --write                  # compiles for the table's architectures and writes it
 
-Without --arch a check compiles for every architecture of a release; the table has some of them. What a build for the one
-architecture has compiled (scripts/gpu_prebuild.sh) is taken from its log. Needs nvcc and c++filt.
-Registers depend on the compiler: with another nvcc than the table's only spills and warnings count. Shared memory that
-is asked for at launch is not in the compiler's report.
+Without --arch, --check compiles for every architecture of a release; the table has only some of them. With --build_log, the
+reports of sources that a build for one architecture has compiled (scripts/gpu_prebuild.sh) are taken from its log. Needs
+nvcc and c++filt. Register counts depend on the compiler: if the version of nvcc differs from the table's, only spills and
+warnings count. The report does not include shared memory that is requested at launch.
 """
 
 import argparse
@@ -30,11 +30,11 @@ IN_TABLE = ("80", "90a", "120")
 COLUMNS = ("source", "kernel", "arch", "registers", "static_shared", "stack", "spill_stores", "spill_loads")
 FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DQTRAIN_HAS_CUDA=1", "-I.", "-Ikernels/cuda/native",
          "--expt-relaxed-constexpr", "--diag-suppress=554", "-lineinfo", "-Xptxas=-v", "-cubin")
-# (kernel, arch): why its spills cannot be avoided.
+# (kernel, arch): why its spills are unavoidable.
 ALLOWED_SPILLS = {
-    **{(f"rms_norm_rows_grad<{t}, 1>", arch): "for rows that packs do not divide; 1,024 threads leave 64 registers"
+    **{(f"rms_norm_rows_grad<{t}, 1>", arch): "for rows whose width is not a multiple of a pack; 1,024 threads have 64 registers each"
        for t in ("float", "F16", "Bf16") for arch in ("75", "86", "89")},
-    **{(f"attention_rows<{t}, (Scores){s}>", arch): "4 to 12 bytes, where tensor cores are not used"
+    **{(f"attention_rows<{t}, (Scores){s}>", arch): "4 to 12 bytes, in a kernel that runs only without tensor cores"
        for t in ("float", "F16") for s in (0, 1) for arch in ("86", "89")}}
 
 REPORT = re.compile(
@@ -50,14 +50,14 @@ def parse():
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--check", action="store_true")
     mode.add_argument("--write", action="store_true")
-    parser.add_argument("--arch", action="append", choices=ARCHITECTURES, help="only this one; may be repeated")
-    parser.add_argument("--build_log", type=Path, help="of a native build for the one --arch, with -Xptxas=-v")
+    parser.add_argument("--arch", action="append", choices=ARCHITECTURES, help="compile for this architecture only; may be repeated")
+    parser.add_argument("--build_log", type=Path, help="log of a native build for the single --arch, made with -Xptxas=-v")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.build_log and len(args.arch or ()) != 1:
-        parser.error("--build_log is of one --arch")
+        parser.error("--build_log requires exactly one --arch")
     if args.write and args.arch:
-        parser.error("--write takes all architectures of the table")
+        parser.error("--write always compiles for all architectures of the table")
     return args
 
 
@@ -74,7 +74,7 @@ def version_of(nvcc):
 
 
 def short_names(mangled):
-    """rms_norm_rows<float, 4> for the symbol of a kernel."""
+    """Readable names of kernel symbols, such as rms_norm_rows<float, 4>."""
     plain = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True).stdout
     names = {}
     for symbol, name in zip(mangled, plain.splitlines()):
@@ -90,7 +90,7 @@ def short_names(mangled):
 
 
 def reports_of(build_log, sources):
-    """What the compiler said of each source that a build has compiled without an error."""
+    """The compiler's output for each source that a build compiled without errors."""
     reports = {}
     if not build_log or not build_log.exists():
         return reports
@@ -104,7 +104,7 @@ def reports_of(build_log, sources):
 
 
 def compile_source(nvcc, source, arch, folder):
-    """The rows of one file, and what the compiler complained about."""
+    """The rows of one source file, and the compiler's complaints."""
     out = Path(folder) / f"{source.stem}.{arch}.cubin"
     command = [nvcc, *FLAGS, f"-arch=sm_{arch}", str(source.relative_to(ROOT)), "-o", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -115,11 +115,11 @@ def compile_source(nvcc, source, arch, folder):
 
 
 def read_report(text, source, arch):
-    """The same from what the compiler said."""
+    """The same, parsed from the compiler's output."""
     complaints = [f"{source.name} for sm_{arch}: {line}" for line in text.splitlines() if "warning" in line.lower()]
     found = list(REPORT.finditer(text))
     if len(found) != text.count("Compiling entry function"):
-        complaints.append(f"{source.name} for sm_{arch}: the compiler's report has an unknown form")
+        complaints.append(f"{source.name} for sm_{arch}: the compiler's report could not be parsed")
     names = short_names([m["kernel"] for m in found]) if found else {}
     rows = []
     for m in found:
@@ -133,7 +133,7 @@ def compile_all(nvcc, architectures, jobs, build_log=None):
     sources = sorted((ROOT / "kernels/cuda").glob("*.cu"), key=lambda f: -f.stat().st_size)
     reports = reports_of(build_log, sources)
     if build_log:
-        print(f"{len(reports)} of {len(sources)} sources are taken from {build_log}")
+        print(f"the reports of {len(reports)} of {len(sources)} sources are taken from {build_log}")
     rows, complaints = [], []
     for source, text in reports.items():
         more, said = read_report(text, source, architectures[0])
@@ -187,7 +187,7 @@ def main():
     if args.check and version == read_table()[0]:
         problems += [p + " (scripts/kernel_resources.py --write)" for p in differences(rows, architectures)]
     elif args.check:
-        print(f"the table is of nvcc {read_table()[0]}, this is {version}: registers are not compared")
+        print(f"the table was made with nvcc {read_table()[0]}, not {version}: registers are not compared")
     for problem in problems:
         print(problem)
     names = ", ".join("sm_" + a for a in architectures)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the tests of CUDA kernels on what nvcc makes of them: compiles kernels and those of the tests to PTX, which the
-execution harness then executes in place of the code of the C++ compiler (docs/kernels.md).
+"""Runs the tests of CUDA kernels on code from nvcc: compiles the kernels of the program and of the tests to PTX, which the
+execution harness then executes instead of code from the C++ compiler (docs/kernels.md).
 
     scripts/ptx_tests.py [--all] [--arch 90a] [--bin build/emulated/bin] [--folder build/ptx] [--jobs N]
 
-Needs nvcc and a build of the preset `emulated` with its tests; no GPU. Ends with 1 if a test fails. Without --all every
-op runs once in each type and every instruction of kernels/cuda/native/target/ptx.cuh under all orders of threads; the
-rest takes minutes. For arch 75 only the ops run that GPUs of it have.
+Needs nvcc and a build of the preset `emulated` with its tests, but no GPU. Exits with 1 if a test fails. Without --all,
+every op runs once in each type, and every instruction of kernels/cuda/native/target/ptx.cuh runs in all thread orders; the
+other tests take minutes. With --arch 75, only the ops that such GPUs support are run.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from kernel_resources import FLAGS, ROOT, find_nvcc
 TEST_SOURCES = ("tests/cuda/*.cu", "tests/emulator/*.cu")
 PTX_FLAGS = [flag for flag in FLAGS if flag not in ("-cubin", "-Xptxas=-v")] + ["-ptx"]
 QUICK = {"test_cuda": "Ptx.*:All/CudaOp.FollowsDouble/*:All/CudaUpdate.*", "test_harness": "All/Harness.*"}
-# What the instructions of later GPUs are not needed for.
+# Tests that need no instructions of later GPUs.
 OLD = {"test_cuda": "All/CudaOpOnOlderDevice.*:-*/attention_wide_heads"}
-# Tests of NCCL begin programs that have other kernels or none.
+# NCCL tests start programs with other kernels or none.
 ALL = {"test_cuda": "*:-NcclRanks.*", "test_harness": "All/Harness.*"}
 
 
@@ -33,7 +33,7 @@ def sources_of(root, patterns=("kernels/cuda/*.cu", *TEST_SOURCES)):
 
 
 def compile_to(folder, sources, arch, jobs, root=ROOT):
-    """Writes folder/NAME.ptx of each source; returns what the compiler said of those that do not compile."""
+    """Writes folder/NAME.ptx for each source; returns the compiler's output for sources that do not compile."""
     folder.mkdir(parents=True, exist_ok=True)
     nvcc = find_nvcc()
 

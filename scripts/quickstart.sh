@@ -2,8 +2,8 @@
 # Builds qtrain and fine-tunes a real pretrained model, SmolLM2-135M-Instruct, to translate questions into Cypher.
 # Usage: scripts/quickstart.sh [--no-install] [key=value ...]
 #   --no-install  do not look for missing packages
-#   key=value     change the training config, as in max_steps=80
-# Safe to run again: what has been built or fetched is kept, the training itself is done anew.
+#   key=value     change the training config, for example max_steps=80
+# Safe to run again: builds and downloads are kept, but the training starts over.
 set -euo pipefail
 SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -25,7 +25,7 @@ for argument in "$@"; do
   esac
 done
 
-# ask TITLE [option ...]: the five questions, each with the expected and the given answer.
+# ask TITLE [option ...]: asks the five questions, and shows each with the expected and the given answer.
 ask() {
   local title="$1" answers="$FETCHED/answers.jsonl" line
   shift

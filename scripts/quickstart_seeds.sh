@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How much the quickstart's result varies: trains its recipe with several seeds in float32 and, where the processor
-# multiplies it, in bfloat16, and asks both sets of held-out questions. Run scripts/quickstart.sh first.
+# Measures how much the quickstart's result varies: trains its recipe with several seeds in float32 and, if the CPU
+# supports it, in bfloat16, and evaluates both sets of held-out questions. Run scripts/quickstart.sh first.
 # Usage: scripts/quickstart_seeds.sh [--seeds "42 1 2 3 4"] [--compute "float32 bfloat16"] [key=value ...]
-#   key=value     change the training config, as in max_steps=80
-# The last lines are a table: mean, least and most exact matches of 200 and seconds of training over the seeds.
+#   key=value     change the training config, for example max_steps=80
+# Ends with a table over the seeds: mean, least and most exact matches out of 200, and seconds of training.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -34,7 +34,7 @@ for compute in $computes; do
   unset QTRAIN_CPU_ISA
   if [ "$compute" = bfloat16 ]; then
     if ! "$QTRAIN" doctor | grep -q '^bfloat16 dot products  *yes'; then
-      say "bfloat16: this processor does not multiply it"
+      say "bfloat16: skipped, this CPU does not support it"
       continue
     fi
     export QTRAIN_CPU_ISA=avx512_bf16 # also where it is no faster than float32
@@ -66,7 +66,7 @@ awk '{ n[$1]++
        printf "%s: %d seeds\n", c, n[c]
        printf "  held-out questions      mean %.1f %%, least %.1f %%, most %.1f %%\n",
          100 * sum[c, 2] / n[c], 100 * least[c, 2], 100 * most[c, 2]
-       printf "  those of another seed   mean %.1f %%, least %.1f %%, most %.1f %%\n",
+       printf "  questions, other seed   mean %.1f %%, least %.1f %%, most %.1f %%\n",
          100 * sum[c, 3] / n[c], 100 * least[c, 3], 100 * most[c, 3]
        printf "  training                mean %.0f s, least %.0f s, most %.0f s\n",
          sum[c, 4] / n[c], least[c, 4], most[c, 4]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes bitsandbytes small enough to be carried to a machine that has PyTorch, but neither bitsandbytes nor a network.
+"""Repacks bitsandbytes into a small archive for a machine that has PyTorch, but neither bitsandbytes nor a network.
 
     scripts/repack_bitsandbytes.py peers.tar.xz                 # then: scripts/gpu_suite.sh --peers peers.tar.xz
     scripts/repack_bitsandbytes.py DIR --cuda 12.8              # a folder for PYTHONPATH
 
-The wheel on PyPI has libraries for every version of CUDA; this keeps the one for --cuda, which should be that of the
-machine's PyTorch (torch.version.cuda), and the small one for processors, without which it cannot be tried out here. What
-it needs beyond PyTorch and NumPy goes along where it is pure Python. The folder is as an installation has it, with a
-RECORD of what was kept. Wheels come by pip, or from --wheels, where nothing is downloaded."""
+The wheel on PyPI has libraries for every version of CUDA. This script keeps the one for --cuda, which should be the
+version of the machine's PyTorch (torch.version.cuda), and the small CPU library, without which the result cannot be tested
+here. Pure Python dependencies are included, except those that PyTorch brings. The folder looks like an installation, with a
+RECORD of the files that were kept. Wheels are downloaded by pip, or taken from --wheels."""
 
 import argparse
 import base64
@@ -29,34 +29,34 @@ THERE = {"torch", "numpy"}  # with PyTorch
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("output", type=Path, help="a .tar.xz, or a folder, which is made anew")
-    parser.add_argument("--cuda", default="13.0", help="version of CUDA of the PyTorch there")
-    parser.add_argument("--version", help="of bitsandbytes; the newest otherwise")
-    parser.add_argument("--python-version", default="3.12", help="of the Python there")
-    parser.add_argument("--platform", default="manylinux_2_24_x86_64", help="of the wheel, as pip calls it")
-    parser.add_argument("--wheels", type=Path, help="a folder with the wheels, in the place of a download")
-    parser.add_argument("--strip", action="store_true", help="take symbols that nothing needs from the libraries, by strip")
+    parser.add_argument("output", type=Path, help="a .tar.xz file, or a folder, which is replaced")
+    parser.add_argument("--cuda", default="13.0", help="CUDA version of that machine's PyTorch")
+    parser.add_argument("--version", help="version of bitsandbytes; default: the newest")
+    parser.add_argument("--python-version", default="3.12", help="version of that machine's Python")
+    parser.add_argument("--platform", default="manylinux_2_24_x86_64", help="pip's name for that machine's platform")
+    parser.add_argument("--wheels", type=Path, help="use the wheels in this folder instead of downloading them")
+    parser.add_argument("--strip", action="store_true", help="run strip on the libraries to remove unneeded symbols")
     return parser.parse_args()
 
 
 def download(args, folder, name, platform):
-    """The wheel of one package."""
+    """Downloads the wheel of one package."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder),
                "--python-version", args.python_version, "--platform", platform, name]
     if subprocess.run(command, stdin=subprocess.DEVNULL).returncode != 0:
-        sys.exit(f"error: pip finds no wheel of {name} for Python {args.python_version} on {platform}")
+        sys.exit(f"error: pip could not download a wheel of {name} for Python {args.python_version} on {platform}")
 
 
 def wheel_of(folder, name):
     stem = re.sub(r"[-_.]+", "_", name).lower()
     found = [w for w in sorted(folder.glob("*.whl")) if w.name.split("-")[0].lower() == stem]
     if len(found) != 1:
-        sys.exit(f"error: {folder} has {len(found)} wheels of {name}, and one is needed")
+        sys.exit(f"error: {folder} must contain exactly one wheel of {name}, but has {len(found)}")
     return found[0]
 
 
 def needs(wheel):
-    """The names of packages that it asks for, without those of its extras."""
+    """The names of the packages that a wheel requires, without those of its extras."""
     with zipfile.ZipFile(wheel) as z:
         (metadata,) = [n for n in z.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         lines = z.read(metadata).decode().split("\n\n")[0].splitlines()
@@ -70,7 +70,7 @@ def is_kept(name, cuda):
 
 
 def unpack(wheel, folder, cuda):
-    """The files of a wheel that are kept; returns how many bytes of libraries are not."""
+    """Extracts the files to keep from a wheel; returns the bytes of the libraries that are left out."""
     left = 0
     with zipfile.ZipFile(wheel) as z:
         for info in z.infolist():
@@ -86,11 +86,11 @@ def unpack(wheel, folder, cuda):
 def strip(folder):
     for library in sorted(folder.glob("bitsandbytes/*.so")):
         if subprocess.run(["strip", "--strip-unneeded", library]).returncode != 0:
-            sys.exit(f"error: strip does not work on {library.name}")
+            sys.exit(f"error: strip failed on {library.name}")
 
 
 def write_record(folder):
-    """Of each package the files that are there, with their sums."""
+    """Limits the RECORD of each package to the existing files, with their checksums."""
     for record in folder.glob("*.dist-info/RECORD"):
         rows = list(csv.reader(io.StringIO(record.read_text(encoding="utf-8"))))
         kept = []
@@ -107,7 +107,7 @@ def write_record(folder):
 
 
 def pack(folder, output):
-    """The same bytes each time."""
+    """Packs the folder so that the archive always has the same bytes."""
     def plain(info):
         info.uid = info.gid = info.mtime = 0
         info.uname = info.gname = ""
@@ -123,7 +123,7 @@ def main():
     cuda = args.cuda.replace(".", "")
     is_archive = args.output.name.endswith(".tar.xz")
     if not is_archive and args.output.exists() and any(args.output.iterdir()) and not (args.output / "bitsandbytes").is_dir():
-        sys.exit(f"error: {args.output} is not empty, and not from this program")
+        sys.exit(f"error: {args.output} is not empty and was not written by this program")
     with tempfile.TemporaryDirectory() as name:
         wheels, folder = args.wheels or Path(name) / "wheels", Path(name) / "packages"
         folder.mkdir()
@@ -134,7 +134,7 @@ def main():
         if not (folder / f"bitsandbytes/libbitsandbytes_cuda{cuda}.so").exists():
             with zipfile.ZipFile(wheel) as z:
                 has = sorted(m[2] for m in map(LIBRARY.fullmatch, z.namelist()) if m and m[2])
-            sys.exit(f"error: {wheel.name} has no library for CUDA {args.cuda}, but for {', '.join(has) or 'none'}")
+            sys.exit(f"error: {wheel.name} has no library for CUDA {args.cuda}; it has {', '.join(has) or 'none'}")
         for other in [n for n in needs(wheel) if n not in THERE]:
             if not args.wheels:
                 download(args, wheels, other, "any")

@@ -2,10 +2,10 @@
 # Builds qtrain, runs its tests and checks the format. The last line is "N passed, N failed, N skipped".
 # Usage: scripts/test.sh [--no-install] [--checks] [--full]
 #   --no-install  do not look for missing packages
-#   --checks      also what .ci/run checks: several GPUs and lost ranks (label long), readers of outside files under
-#                 sanitizers, the programs for a GPU and their kernels under nvcc, the documentation site, clang-tidy
-#   --full        all that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
-#                 cookbook, the kernels for every supported architecture, and clang-tidy over every file
+#   --checks      also run what .ci/run checks: several GPUs and lost ranks (label long), readers of outside files under
+#                 sanitizers, the GPU programs and their kernels under nvcc, the documentation site, clang-tidy
+#   --full        all of that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
+#                 cookbook, the kernels for every supported architecture, and clang-tidy on every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -35,20 +35,20 @@ skip_check() {
   skipped=$((skipped + 1))
   say "skipped: $1"
 }
-# check NAME COMMAND...: one command that passes or fails as a whole.
+# check NAME COMMAND...: runs a command that passes or fails as a whole.
 check() {
   local name="$1"
   shift
   if run "$@"; then pass_check; else fail_check "$name"; fi
 }
 
-# suite NAME FOLDER CTEST_OPTION...: adds the counts of a ctest run.
+# suite NAME FOLDER CTEST_OPTION...: runs ctest and adds its counts.
 suite() {
   local name="$1" folder="$2" report status=0 bad_before=$failed total
   shift 2
   report="$ROOT/$folder/junit-$name.xml"
   rm -rf "$report" "$ROOT/$folder/test_parts"
-  # More than there are processors: some tests wait for a peer that is lost, or for a reader.
+  # More jobs than processors, because some tests wait for a lost peer or for a reader.
   run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(($(nproc) + 2))" --output-junit "$report" "$@" || status=$?
   if [ ! -s "$report" ]; then
     fail_check "$name: no test ran"
@@ -65,8 +65,8 @@ suite() {
     fail_check "$name: ctest ended with $status"
   fi
 }
-# count_case SUITE OUTCOME CASE. Failures are named again at the end: the lines above may be gone from a log that keeps
-# its end alone.
+# count_case SUITE OUTCOME CASE: counts one test. Failures are listed again at the end, for logs of which only the end is
+# kept.
 count_case() {
   case "$2" in
     run | completed) passed=$((passed + 1)) ;;
@@ -74,7 +74,7 @@ count_case() {
     *) skipped=$((skipped + 1)) ;;
   esac
 }
-# count_part SUITE OUTCOME PART REPORT: the tests of a program that ran as one process.
+# count_part SUITE OUTCOME PART REPORT: counts the tests of a program that ran in one process.
 count_part() {
   local bad_before=$failed outcome case
   if [ -s "$4" ]; then
@@ -83,7 +83,7 @@ count_part() {
   if [ "$2" = fail ] && [ "$failed" = "$bad_before" ]; then fail_check "$1: $3"; fi
 }
 one_line_a_case() { { tr '\n' ' ' <"$1" && echo; } | sed 's/<testcase /\n&/g'; }
-# Each an outcome (run, completed, fail or another word for skipped), a tab and a name.
+# cases_of REPORT: for each test an outcome (run, completed, fail, or another word for skipped), a tab and its name.
 cases_of() {
   one_line_a_case "$1" | sed -nE 's/^<testcase name="([^"]*)".* status="([^"]*)".*/\2\t\1/p'
 }
@@ -101,7 +101,7 @@ finish() {
   say "$passed passed, $failed failed, $skipped skipped"
   [ "$failed" = 0 ]
 }
-# Something outside a check broke (an install, a configure): it counts, and the last line still comes.
+# If something outside a check fails (an install, a configure), it counts as a failure, and the last line is still printed.
 broke() {
   fail_check "the script stopped at: $BASH_COMMAND"
   finish
@@ -122,13 +122,14 @@ configure emulated
 check "build" cmake --build --preset emulated
 
 heading "Tests"
-# Those of the labels unit and golden are in the parts.
+# The tests labeled unit and golden run as parts (see qtrain_discover).
 left='^(unit|unit_readers|golden)$'
 [ "$full" = 1 ] || left+='|slow'
 [ "$checks" = 1 ] || left+='|long'
 suite all build/emulated -C parts -LE "$left"
 
-# Whole runs choose the instruction set of the processor; here each that it has. A short set of them is in every run.
+# Whole runs use the CPU's fastest instruction set; here they are repeated with each one that it supports. A few such tests
+# are part of every run.
 if [ "$full" = 1 ]; then
   while IFS='|' read -r isa part; do
     heading "Whole runs on $isa"
@@ -159,48 +160,48 @@ else
   skip_check "clang-format is not installed"
 fi
 
-# What takes longer than it is worth before every commit.
+# The rest takes too long to run before every commit.
 if [ "$checks" = 0 ]; then finish; exit; fi
 
-# The parsers of JSON, safetensors, GGUF, tokenizers, templates and data files; with --full everything.
+# The parsers of JSON, safetensors, GGUF, tokenizers, templates and data files; with --full, everything.
 heading "Tests under the address and undefined-behavior sanitizers"
 configure asan
 sanitized=(readers test_core test_text test_data)
 [ "$full" = 0 ] || sanitized=(unit unit_tests)
 check "sanitizer build" cmake --build --preset asan --target "${sanitized[@]:1}"
-# Left to --full: what takes minutes without optimization (every character there is, templates up to the limit of their
-# steps), and what is about results or time and touches the same memory as other tests.
+# Only with --full: tests that take minutes without optimization (every Unicode character, templates up to their step
+# limit), and tests of results or time that access the same memory as other tests.
 long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.(HostileTemplatesEnd|WorkIsCounted)|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime|TimeGrowsWithTheFile'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L "${sanitized[0]}" -LE slow -E "$long|^test_style"
 
-# The kernels and the host code that launches them, with the sanitizers in the place of the harness's own checks. Of whole
-# runs the training curves.
+# The kernels and the host code that launches them, with sanitizers in place of the harness's own checks. Of the tests of
+# whole runs, only the training curves.
 if [ "$full" = 1 ]; then
   for sanitizer in asan tsan; do
     heading "CUDA backend under the harness, with $sanitizer"
     configure "emulated-$sanitizer"
     check "emulated-$sanitizer build" cmake --build --preset "emulated-$sanitizer" --target test_harness test_cuda test_e2e_cuda
-    # Where a kernel is stopped, what its threads held is lost.
+    # Leaks are not reported: when a kernel is stopped, its threads do not release their memory.
     ASAN_OPTIONS=detect_leaks=0 suite "emulated-$sanitizer" "build/emulated-$sanitizer" -L harness -LE slow --timeout 900 \
       -E 'Cuda(Run|Offload|Estimate|Bench)|Float16Run'
   done
 fi
 
-# The planted mistakes, each against the tests that have to see it.
+# Planted mistakes, each with the tests that must detect it.
 if [ "$full" = 1 ]; then
   heading "Planted mistakes"
   check "planted mistakes" tests/mutants/run.py
 fi
 
-# Real jobs on a real model, to the figures that they promise; the model is a download.
+# Real training jobs that must reach the figures in their limits.txt; the model is downloaded.
 if [ "$full" = 1 ]; then
   heading "Cookbook"
   check "cookbook" scripts/cookbook.sh --no-install --bin build/emulated/bin
 fi
 
-# What a machine with a GPU gets: the programs as nvcc and the linker make them, their size, and the suite that runs them,
-# in tiny sizes on the processor. Then every kernel as a compiler for GPUs sees it: warnings, spills and resources.
+# Prepares for a machine with a GPU: builds the programs with nvcc and checks their size, then runs the GPU suite in tiny
+# sizes on the CPU. Then checks every kernel as nvcc compiles it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   check "programs for a GPU" scripts/gpu_prebuild.sh build/prebuilt
@@ -217,7 +218,7 @@ else
   skip_check "nvcc is not installed: the kernels are not compiled for GPUs"
 fi
 
-# Broken links, pages that no section of the site lists, and warnings of Doxygen fail.
+# Fails for broken links, pages that are in no section of the site, and Doxygen warnings.
 heading "Documentation site"
 if command -v mkdocs >/dev/null && command -v doxygen >/dev/null; then
   check "documentation site" make -s -f Makefile.docs
@@ -225,13 +226,13 @@ else
   skip_check "mkdocs or doxygen is not installed: the documentation site"
 fi
 
-# The checks that take longest are left to --full.
+# The slowest checks run only with --full.
 heading "clang-tidy"
-commands=build/emulated/tidy  # as g++ has them, but without precompiled headers, which are of g++ alone
+commands=build/emulated/tidy  # g++'s commands without precompiled headers, which only g++ can read
 mkdir -p "$commands"
 sed -E 's# -Winvalid-pch -include [^ ]*/cmake_pch\.hxx##' build/emulated/compile_commands.json >"$commands/compile_commands.json"
 folders="core|examples"
-checks="-bugprone-suspicious-include,-clang-analyzer-*"  # the first of them is about files of several files
+checks="-bugprone-suspicious-include,-clang-analyzer-*"  # the first one objects to unity builds
 if [ "$full" = 1 ]; then
   folders="core|kernels|quant|text|data|optim|dist|model|config|train|report|plan|convert|bench|monitor|app|examples"
   checks="-bugprone-suspicious-include"

@@ -7,7 +7,7 @@
 
 namespace qtrain::test {
 
-/// The error that `action` ends with; a test failure and an empty text where it ends well.
+/// The error that `action` throws; without one, the test fails and the text is empty.
 template <class Action>
 Error error_of(Action&& action) {
   try {
@@ -19,7 +19,7 @@ Error error_of(Action&& action) {
   return Error(ErrorKind::internal, {.cause = ""});
 }
 
-/// The text of the error of this kind that `action` ends with; "no error" where it ends well.
+/// The text of the error of this kind that `action` throws; "no error" without one.
 template <class Action>
 std::string error_if_any(ErrorKind kind, Action&& action) {
   try {
@@ -31,7 +31,7 @@ std::string error_if_any(ErrorKind kind, Action&& action) {
   return "no error";
 }
 
-/// The same of an action that has to end with an error.
+/// The same for an action that must throw.
 template <class Action>
 std::string error_of(ErrorKind kind, Action&& action) {
   std::string text = error_if_any(kind, action);

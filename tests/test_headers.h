@@ -1,5 +1,5 @@
 #pragma once
-// What most tests include, precompiled.
+// Headers that most tests include, precompiled.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "core/formats/json.h"
 #include "core/tensor.h"
 
-// The code of JSON values is in test_headers.cpp alone.
+// JSON values are instantiated only in test_headers.cpp.
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;
 extern template class std::vector<nlohmann::ordered_json>;
 extern template struct nlohmann::ordered_map<std::string, nlohmann::ordered_json>;

@@ -9,7 +9,7 @@ namespace qtrain {
 class AnswerColumns {
  public:
   /// Minimum screen width for two columns.
-  static constexpr int kLeastWidth = 100;
+  static constexpr int kMinWidth = 100;
 
   struct Screen {
     int columns, lines;
@@ -22,7 +22,7 @@ class AnswerColumns {
   std::string add(std::string_view text);
   /// Moves below all columns.
   std::string end();
-  /// Tells that other output was written: the next column begins below it.
+  /// Makes the next column begin below other output that was written meanwhile.
   void forget() { rows_ = screen_.lines + 1; }
 
  private:

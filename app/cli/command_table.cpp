@@ -20,8 +20,9 @@ constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "data type of the weights in memory and of GEMMs (default: as in the folder)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (NF4) while loading"};
 constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
-constexpr Flag kMoved{"moved", repeated, "OLD=NEW",
-                      "path NEW replaces OLD, a file or folder that the run read; may be given more than once"};
+constexpr Flag kMoved{
+    "moved", repeated, "OLD=NEW",
+    "NEW is the present path of OLD, a file or folder that the run read; may be given more than once"};
 constexpr Flag kOverwrite{"overwrite", present, "", "replace existing files even if this command did not write them"};
 constexpr Flag kThreads{"threads", integer, "N", "number of worker threads (default: one per processor)"};
 constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";

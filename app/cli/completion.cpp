@@ -87,7 +87,7 @@ std::string completion_script(std::string_view shell) {
   if (shell == "zsh") return zsh_completion();
   if (shell == "fish") return fish_completion();
   fail(ErrorKind::usage,
-       {.cause = fmt::format("no completion for \"{}\"", shell), .place = {}, .remedy = "bash, zsh or fish"});
+       {.cause = fmt::format("no completion for \"{}\"", shell), .place = {}, .remedy = "use bash, zsh or fish"});
 }
 
 }  // namespace qtrain

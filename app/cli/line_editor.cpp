@@ -25,7 +25,7 @@ const char* prompt_of(EditLine*) {
   return kPrompt;
 }
 
-// Also returns when a stop was requested, within 250 ms if the signal came just before poll.
+// Also returns if a stop is requested, after at most 250 ms if the signal arrives just before poll.
 void wait_for_input() {
   constexpr int kMilliseconds = 250;
   pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -64,7 +64,7 @@ class LineEditor::Terminal {
     if (!std::setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     history_.reset(history_init());
     editor_.reset(el_init("qtrain", stdin, stderr, stderr));
-    check(history_ && editor_, "no line editor");
+    check(history_ && editor_, "libedit cannot be initialized");
     history(history_.get(), &event_, H_SETSIZE, kRememberedLines);
     history(history_.get(), &event_, H_SETUNIQUE, 1);
     if (!file_.empty()) history(history_.get(), &event_, H_LOAD, file_.c_str());

@@ -8,7 +8,7 @@
 namespace qtrain {
 
 /// Reads lines that the user types. On a terminal they can be edited, and the arrow keys recall lines of earlier
-/// sessions; otherwise lines are read as they are.
+/// sessions; otherwise lines are read without editing.
 class LineEditor {
  public:
   enum class Event : std::uint8_t { line, interrupted, end };

@@ -20,11 +20,11 @@ bool is_there(const fs::path& path) {
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
-  constexpr std::size_t kMost = 10'000;
+  constexpr std::size_t kMaxNames = 10'000;
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end;
-       !error && it != end && names.size() < kMost; it.increment(error))
+       !error && it != end && names.size() < kMaxNames; it.increment(error))
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;

@@ -44,7 +44,7 @@ std::string names_of(const Json& cases) {
 class RandomCase {
  public:
   RandomCase(const std::string& name, const Arguments& args)
-      : folder_(fs::temp_directory_path(), "qtrain-bench-", "set TMPDIR to a folder that can be written to") {
+      : folder_(fs::temp_directory_path(), "qtrain-bench-", "set TMPDIR to a writable folder") {
     const Json document = step_cases();
     const Json& case_of = document["cases"][name];
     Json model = document["models"][case_of["model"].get<std::string>()];

@@ -13,7 +13,7 @@
 #include "core/os/terminal.h"
 #include "core/plural.h"
 #include "core/utf8.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/tokenizer/stream_decoder.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary tables cover all of them
 
 // Prints a line that the user waits for, even with --quiet.
-void tell(Log& log, const std::string& line) {
+void print_line(Log& log, const std::string& line) {
   log.stream(line + "\n");
 }
 
@@ -35,7 +35,7 @@ class AnswerView {
   AnswerView(Log& log, std::size_t answers) : log_(log) {
     const int width = terminal_width(STDOUT_FILENO);
     const bool shown = terminal_of(STDOUT_FILENO).redraws && terminal_of(STDERR_FILENO).redraws;
-    if (answers > 1 && shown && width >= AnswerColumns::kLeastWidth)
+    if (answers > 1 && shown && width >= AnswerColumns::kMinWidth)
       columns_.emplace(AnswerColumns::Screen{width, terminal_height(STDOUT_FILENO)}, static_cast<int>(answers));
   }
 
@@ -64,7 +64,7 @@ class AnswerView {
     if (columns_)
       show(line);
     else
-      tell(log_, line);
+      print_line(log_, line);
   }
 
   Log& log_;
@@ -171,8 +171,8 @@ void ChatSession::save(const std::string& file) const {
   std::ofstream out(file, std::ios::app);
   out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
   if (out)
-    tell(log_, fmt::format("added {} to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"),
-                           file));
+    print_line(log_, fmt::format("added {} to {} as one row",
+                                 counted(static_cast<std::int64_t>(messages_.size()), "message"), file));
   else
     log_.error("{}: cannot be written", file);
 }
@@ -220,7 +220,7 @@ void run_chat_command(const std::string& line, ChatSessions& sessions, Log& log)
   const std::string name = line.substr(0, space);
   const auto begin = std::min(line.find_first_not_of(' ', space), line.size());
   const std::string operand = line.substr(begin, line.find_last_not_of(' ') + 1 - begin);
-  if (name == "/help") return tell(log, chat_help());
+  if (name == "/help") return print_line(log, chat_help());
   for (const ChatCommand& c : kCommands)
     if (c.name == name) {
       if (name == "/save" && operand.empty()) return log.error("/save needs a file name");
@@ -260,7 +260,7 @@ int run_chat(const Arguments& args) {
   if (base) answerer.share_weights_of(*base);
   answerer.prepare(room, {.batch = 1});
   loading.reset();
-  throw_if_stopped();  // a stop may have come while loading ended
+  throw_if_stopped();  // a stop may have been requested just before loading ended
   ChatSessions sessions;
   if (base)
     sessions.emplace_back(ChatSession::Parts{.answerer = *base, .options = options, .room = room, .name = "base"},

@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kWidest = 34;  // maximum columns of a cell
+constexpr std::size_t kMaxCellWidth = 34;  // terminal columns
 
 using Table = std::vector<std::vector<std::string>>;
 
@@ -36,7 +36,7 @@ std::string cell(const Json& value) {
                      : value.is_number_float() ? fmt::format("{:.5g}", value.get<double>())
                      : value.is_string()       ? value.get<std::string>()
                                                : dump_json(value);
-  return end_of(text, kWidest);
+  return end_of(text, kMaxCellWidth);
 }
 
 // Aligns the table: each column is as wide as its widest cell.

@@ -25,10 +25,10 @@ void require(bool holds, const std::string& cause, const std::string& remedy) {
 }
 
 NetworkOptions network_of(const Arguments& args) {
-  constexpr double kLeastGbps = 0.001;
+  constexpr double kMinGbps = 0.001;
   NetworkOptions o{.gbps = args.number("network_gbps")};
-  require(o.gbps.value_or(1) >= kLeastGbps, fmt::format("--network_gbps is {}", o.gbps.value_or(0)),
-          fmt::format("give a number of at least {}", kLeastGbps));
+  require(o.gbps.value_or(1) >= kMinGbps, fmt::format("--network_gbps is {}", o.gbps.value_or(0)),
+          fmt::format("give a number of at least {}", kMinGbps));
   if (const auto how = args.text("collectives"))
     o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
   if (const auto overlap = args.text("overlap"))

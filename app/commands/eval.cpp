@@ -12,7 +12,7 @@
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "data/prompts.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "report/metrics.h"
 #include "train/checkpoint/measured_model.h"
 #include "train/setup/compute.h"
@@ -26,7 +26,7 @@ namespace {
 
 struct EvalRun {
   const Arguments& args;
-  Config config;  ///< with the measured model in place of the start
+  Config config;  ///< names the measured model instead of the one that training starts from
   Measured measured;
 };
 

@@ -15,22 +15,22 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A temporary folder next to the output, or in the system's temporary folder if the output is a device.
-class FolderBeside {
+class MergeFolder {
  public:
-  explicit FolderBeside(const fs::path& output) {
+  explicit MergeFolder(const fs::path& output) {
     const OutputPlace place = output_place(output);
-    const bool beside = place.mode == WriteMode::replaced;
+    const bool next_to_output = place.mode == WriteMode::replaced;
     const fs::path merging = place.file.filename().string() + ".merging";
-    const fs::path folder = beside ? place.file.parent_path() : fs::temp_directory_path();
+    const fs::path folder = next_to_output ? place.file.parent_path() : fs::temp_directory_path();
     remove_abandoned(folder, merging);
     path_ = pending_name(folder / merging);
   }
-  ~FolderBeside() {
+  ~MergeFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  FolderBeside(const FolderBeside&) = delete;
-  FolderBeside& operator=(const FolderBeside&) = delete;
+  MergeFolder(const MergeFolder&) = delete;
+  MergeFolder& operator=(const MergeFolder&) = delete;
   const fs::path& path() const { return path_; }
 
  private:
@@ -40,7 +40,7 @@ class FolderBeside {
 // Merges in float32, so that sums are rounded only once, to the type of the file.
 GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::vector<std::string>& adapters) {
   if (!options.type) options.type = gguf_type_of_model(options.model);
-  const FolderBeside merged(options.output);
+  const MergeFolder merged(options.output);
   MergeOptions merge{
       .model = options.model, .output = merged.path(), .dtype = DType::f32, .log = options.log, .as = CommitAs::part};
   for (const std::string& folder : adapters) merge.adapters.push_back({folder});
@@ -50,7 +50,7 @@ GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::v
   return export_gguf(ctx, options);
 }
 
-GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExportOptions& options) {
+GgufExportReport export_requested(Ctx& ctx, const Arguments& args, const GgufExportOptions& options) {
   const std::vector<std::string> adapters = args.all("adapter");
   if (args.has("merge") && adapters.empty())
     fail(ErrorKind::usage, {.cause = "--merge needs an adapter", .remedy = "add --adapter DIR"});
@@ -76,7 +76,7 @@ int run_export(const Arguments& args) {
   require_free_file(args, options.output, inputs);
   if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
   Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
-  const auto report = export_as_asked(ctx, args, options);
+  const auto report = export_requested(ctx, args, options);
   for (const auto& note : report.notes) args.log().warn("{}", note);
   std::string tensors;
   Json by_type = Json::object();

@@ -4,7 +4,7 @@
 #include "app/commands/result_place.h"
 #include "app/commands/sampling_flags.h"
 #include "data/prompts.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/template/message.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"

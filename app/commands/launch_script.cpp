@@ -83,9 +83,9 @@ std::string slurm_script(const ScriptedRun& s) {
 
 // One pod per machine, which starts the ranks there.
 std::string kubernetes_manifest(const ScriptedRun& s) {
-  const bool meets = s.nodes > 1;  // ranks in several pods have to authenticate
+  const bool needs_secret = s.nodes > 1;  // ranks in several pods have to authenticate
   const std::string secret =
-      meets ? filled("kubernetes_secret", {{"name", s.name}, {"text", RankSecret::random().text()}}) : "";
+      needs_secret ? filled("kubernetes_secret", {{"name", s.name}, {"text", RankSecret::random().text()}}) : "";
   std::string text = filled("kubernetes", {{"name", s.name}, {"secret", secret}});
   const std::string environment = fmt::format(
       "              env:\n                - {{name: {}, valueFrom: {{secretKeyRef: {{name: {}-ranks, key: "
@@ -97,7 +97,7 @@ std::string kubernetes_manifest(const ScriptedRun& s) {
                                       {"replicas", std::to_string(replicas)},
                                       {"name", s.name},
                                       {"folder", Json(s.folder).dump()},
-                                      {"environment", meets ? environment : ""},
+                                      {"environment", needs_secret ? environment : ""},
                                       {"command", Json("exec " + s.command).dump()},
                                       {"limits", s.cuda ? fmt::format("{}{}}}\n", limits, s.ranks) : ""}});
   };

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kShortest = 0.05;  // minimum seconds between two readings to compute rates from
-constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr double kMinInterval = 0.05;  // minimum seconds between two readings to compute rates from
+constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
 struct Options {
   double interval = 1, duration = 0;  ///< seconds; duration 0 runs until stopped
@@ -29,11 +29,11 @@ struct Options {
   std::optional<fs::path> run, file;
 };
 
-double positive(const Arguments& args, const char* flag, double usual) {
-  const double value = args.number(flag).value_or(usual);
-  if (args.has(flag) && value < kShortest)
+double positive(const Arguments& args, const char* flag, double otherwise) {
+  const double value = args.number(flag).value_or(otherwise);
+  if (args.has(flag) && value < kMinInterval)
     fail(ErrorKind::usage,
-         {.cause = fmt::format("--{} is {:g}, but must be at least {} seconds", flag, value, kShortest)});
+         {.cause = fmt::format("--{} is {:g}, but must be at least {} seconds", flag, value, kMinInterval)});
   return value;
 }
 
@@ -52,7 +52,7 @@ Options options_of(const Arguments& args, const Host& host) {
   return options;
 }
 
-std::string without_writer(const fs::path& run) {
+std::string no_writer_text(const fs::path& run) {
   return fmt::format("no running process writes to {}", run.string());
 }
 
@@ -83,10 +83,10 @@ class Watch {
       log_.info("the process that writes to {} is not visible: it belongs to another user or container",
                 options_.run->string());
     else if (options_.run && !options_.pid)
-      log_.info("{}", without_writer(*options_.run));
+      log_.info("{}", no_writer_text(*options_.run));
     for (double due = options_.interval; !ended_; due += options_.interval) {
       const double end = options_.duration > 0 ? std::min(due, options_.duration) : due;
-      while (watch_.seconds() < end && !stop_requested()) std::this_thread::sleep_for(kLook);
+      while (watch_.seconds() < end && !stop_requested()) std::this_thread::sleep_for(kPollInterval);
       const bool last = stop_requested() || (options_.duration > 0 && due >= options_.duration);
       if (!last || summary_.samples == 0 || watch_.seconds() - before_.seconds >= options_.interval / 2) take();
       if (last) return;
@@ -99,7 +99,7 @@ class Watch {
     if (ended_)
       summary_.ended = heading_.watched + " has ended";
     else if (options_.run && !options_.pid && !is_locked(*options_.run))
-      summary_.ended = without_writer(*options_.run);
+      summary_.ended = no_writer_text(*options_.run);
     Json rest{{"summary", summary_json(summary_)}, {"assessment", assessment_json(assess(summary_))}};
     if (!gpus_.problem().empty()) rest["no_gpu"] = gpus_.problem();
     if (file_) file_->set_rest(rest);
@@ -114,7 +114,7 @@ class Watch {
 
   void take() {
     HostReading now = reading();
-    if (now.seconds - before_.seconds < kShortest) return;
+    if (now.seconds - before_.seconds < kMinInterval) return;
     const bool same = !now.processes.empty() && now.processes.front().started == started_;
     if (options_.pid && !same) now.processes.clear();
     Sample sample{

@@ -7,7 +7,7 @@
 
 namespace qtrain {
 
-/// The files that commands read, which their results must not overwrite.
+// These functions list files that commands read, so that no result overwrites them.
 
 /// The files of a model or adapter that programs read to load it. `name` may be empty.
 std::vector<std::filesystem::path> files_of_model(const std::string& name);

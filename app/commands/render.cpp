@@ -24,13 +24,12 @@ int write_texts(const Arguments& args, const RawRows& rows, const TextOfRow& tex
   return 0;
 }
 
-// Renders the training rows of a config, or the rows of --input in their place, as they are tokenized.
+// Renders the training rows of a config, or of --input instead, exactly as training tokenizes them.
 int render_config(const Arguments& args) {
   for (const char* flag : {"model", "add_generation_prompt"})
     if (args.has(flag))
-      fail(ErrorKind::usage,
-           {.cause = std::string("--") + flag + " cannot be combined with a config",
-            .remedy = "leave one of them out: a config's rows are always rendered as they are trained"});
+      fail(ErrorKind::usage, {.cause = std::string("--") + flag + " cannot be combined with a config",
+                              .remedy = "leave one of them out: a config's rows are always rendered as in training"});
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TextFolder text = load_text_folder(config.value);
   const RowEncoder encoder(dataset_options(config.value, Split::train), text.tools());

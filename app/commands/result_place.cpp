@@ -61,13 +61,13 @@ bool has_keys(const Json& json, const std::vector<std::string_view>& keys) {
 }
 
 bool is_own(const OwnFile& own, const fs::path& file) {
-  constexpr std::size_t kHead = 1 << 12, kMost = std::size_t{1} << 28;
+  constexpr std::size_t kHeadBytes = 1 << 12, kMaxBytes = std::size_t{1} << 28;
   if (own.mark == Mark::gguf) return gguf_writer(file) == fmt::format("qtrain {}", own.command);
   if (own.mark == Mark::page) {
-    const std::string head = beginning_of(file, kHead);
+    const std::string head = beginning_of(file, kHeadBytes);
     return head.starts_with("<!DOCTYPE html>") && head.find(" - qtrain</title>") != head.npos;
   }
-  std::string text = beginning_of(file, kMost);
+  std::string text = beginning_of(file, kMaxBytes);
   if (own.mark == Mark::row) text.resize(std::min(text.find('\n'), text.size()));
   return has_keys(Json::parse(text, nullptr, false), own.keys);
 }

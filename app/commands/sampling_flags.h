@@ -31,9 +31,11 @@ inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& mo
   o.batch = args.integer("batch_size").value_or(o.batch);
   if (s.temperature < 0 || s.top_p <= 0 || s.top_p > 1 || s.top_k < 0 || s.min_p < 0 || s.min_p > 1 ||
       s.repetition_penalty <= 0)
-    fail(ErrorKind::usage,
-         {.cause = "a sampling value is out of range",
-          .remedy = "valid are temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
+    fail(
+        ErrorKind::usage,
+        {.cause = "a sampling value is out of range",
+         .remedy =
+             "valid values are temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
   if (o.batch < 1) fail(ErrorKind::usage, {.cause = "--batch_size must be at least 1"});
   if (o.max_new_tokens < 1) fail(ErrorKind::usage, {.cause = "--max_new_tokens must be at least 1"});
   return o;

@@ -34,8 +34,8 @@ std::string token_of(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "give either --token or --token_file, not both"});
   std::string token = args.text("token").value_or("");
   if (const auto file = args.text("token_file")) {
-    constexpr std::uint64_t kMost = 4096;
-    token = read_text(*file, kMost);
+    constexpr std::uint64_t kMaxBytes = 4096;
+    token = read_text(*file, kMaxBytes);
     token.erase(token.find_last_not_of(" \t\r\n") + 1);
   }
   if ((args.has("token") || args.has("token_file")) && token.empty())
@@ -153,7 +153,7 @@ int run(const Arguments& args) {
                   static_cast<double>(limits.cache_tokens) *
                       static_cast<double>(ContinuousBatch::bytes_per_token(model)) / (1 << 30));
   loading.reset();
-  throw_if_stopped();  // a stop may have come while loading ended
+  throw_if_stopped();  // a stop may have been requested just before loading ended
 
   set_stop_answer("Finishing the answers in progress. Press Ctrl-C again to quit now.");
   std::thread listening([&] { server.listen(service); });

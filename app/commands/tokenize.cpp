@@ -5,7 +5,7 @@
 #include "app/commands/commands.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "model/model_source.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"

@@ -134,27 +134,27 @@ RankSettings settings_of(const RankPlace& place, const Config& config, const Dev
   return settings;
 }
 
-// Prints what keeps ranks from connecting, once on each machine, even if its ranks are otherwise silent.
-std::function<void(const std::string&)> words_of_meeting(const RankPlace& place, Log& log) {
+// Prints messages about ranks that cannot connect, once on each machine, even if its ranks are otherwise silent.
+std::function<void(const std::string&)> connection_messages(const RankPlace& place, Log& log) {
   if (place.rank == 0) return [&log](const std::string& text) { log.warn("{}", text); };
   if (place.local_rank > 0) return {};
   return [&log](const std::string& text) { log.pass_on(fmt::format("warning: {}\n", text)); };
 }
 
 // The result of a run, with the files it wrote and the commands to try next.
-CommandResult told(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
-  CommandResult told{.text = result.summary, .json = result.json};
+CommandResult finished_result(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
+  CommandResult finished{.text = result.summary, .json = result.json};
   if (result.exit_code == 0) {
     const FinishedOutput output{.config = config,
                                 .config_file = args.operand(0),
                                 .overrides = args.overrides(),
                                 .folder = config.value.training.output_dir};
     const std::vector<std::string> next = next_commands(output);
-    told.json["next"] = next;
-    told.text += fmt::format("\nwrote {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
+    finished.json["next"] = next;
+    finished.text += fmt::format("\nwrote {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
   }
-  args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(told.json));
-  return told;
+  args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(finished.json));
+  return finished;
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ int run_train(const Arguments& args) {
   RankGroup::Options meeting{.timeout = std::chrono::seconds(run.ddp_timeout), .device = device};
   if (place) {
     meeting.settings = settings_of(*place, config.value, device);
-    meeting.say = words_of_meeting(*place, args.log());
+    meeting.say = connection_messages(*place, args.log());
   }
   RankGroup ranks(place, meeting);
   const TrainingResult result = train({.config = config,
@@ -198,7 +198,7 @@ int run_train(const Arguments& args) {
                                        .stop_after = stop_after.value_or(0),
                                        .overwrite = args.has("overwrite")},
                                       args.log());
-  if (ranks.collective().rank() == 0) args.give(told(args, config, result));
+  if (ranks.collective().rank() == 0) args.give(finished_result(args, config, result));
   return result.exit_code;
 }
 

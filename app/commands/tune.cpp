@@ -183,9 +183,9 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
   for (const WayToFit& way : tuning.ways) ways.push_back(text_of(way.changes) + " fits");
   ways.emplace_back("lower max_length");
   fail(ErrorKind::memory,
-       {.cause =
-            fmt::format("no micro-batch fits with any recompute policy: at least {} MiB are needed, but there are {}",
-                        mib(least), mib(tuning.target.memory)),
+       {.cause = fmt::format(
+            "no micro-batch fits with any recompute policy: at least {} MiB are needed, but only {} MiB are available",
+            mib(least), mib(tuning.target.memory)),
         .remedy = fmt::format("{}", fmt::join(ways, "; "))});
 }
 

@@ -30,7 +30,7 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-CommandResult told(const fs::path& output, const Verification& v) {
+CommandResult result_of(const fs::path& output, const Verification& v) {
   CommandResult result{.text = "",
                        .json = {{"run", output.string()},
                                 {"holds", v.holds()},
@@ -99,7 +99,7 @@ fs::path scratch_place(const Arguments& args) {
   if (!error) return real_path(folder.string());
   fail(ErrorKind::disk, {.cause = "there is no folder for temporary files: " + error.message(),
                          .place = "TMPDIR",
-                         .remedy = "name a folder that can be written to with --scratch"});
+                         .remedy = "name a writable folder with --scratch"});
 }
 
 }  // namespace
@@ -123,12 +123,13 @@ int run_verify(const Arguments& args) {
   if (file) require_free_file(args, *file, files_verify_reads(run));
   const Verification v =
       verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
-  args.give(told(output, v));
+  args.give(result_of(output, v));
   if (!v.holds()) return static_cast<int>(ErrorKind::input);
-  if (file && v.gone_on)  // nothing says what the config of the result was
-    fail(ErrorKind::usage, {.cause = "is about the result, and the config there is that of a later start",
-                            .place = "--statement",
-                            .remedy = "finish the run first"});
+  if (file && v.resumed_later)  // the config of the result is no longer recorded
+    fail(ErrorKind::usage,
+         {.cause = "describes the result, but the config in the folder is already that of a later start",
+          .place = "--statement",
+          .remedy = "finish the run first"});
   if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }

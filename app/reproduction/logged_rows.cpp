@@ -44,21 +44,21 @@ bool is_measured(std::string_view key) {
   return std::ranges::find(kMeasured, key) != kMeasured.end();
 }
 
-// What a measurement consists of, whatever its amounts are.
+// The shape of a measurement: its structure, with a placeholder for each amount.
 Json form_of(const Json& value) {
-  if (!value.is_structured()) return value.is_number() || value.is_null() ? "an amount" : "a text";
+  if (!value.is_structured()) return value.is_number() || value.is_null() ? "a number" : "a string";
   Json form = value;
   for (Json& part : form) part = form_of(part);
   return form;
 }
 
-// Rows of metrics.jsonl have it beside what is in the history.
+// Rows of metrics.jsonl have this key in addition to those of the history.
 constexpr const char* kLossScale = "loss_scale";
-constexpr const char* kOfTotals = "train_runtime";
+constexpr const char* kTotalsKey = "train_runtime";  // only the row of totals has it
 
 bool is_row(const Json& row) {
-  constexpr std::size_t kMost = 1000;  // among which names are looked up one by one
-  return row.is_object() && row.size() <= kMost && row.contains("step") && row["step"].is_number_integer();
+  constexpr std::size_t kMaxKeys = 1000;  // keys are looked up by linear search
+  return row.is_object() && row.size() <= kMaxKeys && row.contains("step") && row["step"].is_number_integer();
 }
 
 Json history_of(const fs::path& folder) {
@@ -69,11 +69,11 @@ Json history_of(const fs::path& folder) {
   return rows_of_steps(rows);
 }
 
-std::string said(const Json& rows, std::size_t i) {
+std::string logged_row_text(const Json& rows, std::size_t i) {
   return i < rows.size() ? dump_json(rows[i]) : "nothing";
 }
 
-// A state goes on from the rows of the one before, times included.
+// The history of each state must begin with the history of the state before it, including times.
 void check_histories(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   Json before = Json::array();
   for (std::size_t s = 0; s < states.size(); ++s) {
@@ -82,7 +82,7 @@ void check_histories(const RecordedRun& run, const std::vector<SealedState>& sta
       if (i >= now.size() || before[i] != now[i]) {
         v.add(fmt::format("{} of {} and of {}", kTrainerState, name_of(run, states[s - 1].folder),
                           name_of(run, states[s].folder)),
-              fmt::format("logged was {}, and then {}", said(before, i), said(now, i)));
+              fmt::format("a logged row changed from {} to {}", logged_row_text(before, i), logged_row_text(now, i)));
         break;
       }
     before = now;
@@ -95,8 +95,8 @@ bool has_all_of(const Json& metric, const Json& row) {
   return true;
 }
 
-// Whether a row of metrics.jsonl has all that the history says, and beside that measurements alone.
-bool tells(const Json& metric, const Json& row) {
+// Whether a row of metrics.jsonl has every value of the history row and, besides those, only measurements.
+bool matches(const Json& metric, const Json& row) {
   for (const auto& [key, value] : metric.items())
     if (!row.contains(key) && !is_measured(key) && key != kLossScale) return false;
   return has_all_of(metric, row);
@@ -112,38 +112,39 @@ bool is_totals(const Json& row) {
 Json totals_of(const Json& rows) {
   Json totals = Json::array();
   for (const Json& row : rows)
-    if (row.contains(kOfTotals)) totals.push_back(row);
+    if (row.contains(kTotalsKey)) totals.push_back(row);
   return totals;
 }
 
-// Those of the result are in its history; results that it has taken the place of had others.
+// The last totals must match those in the history of the result. Earlier ones are from results that it replaced.
 std::string totals_difference(const Json& metrics, const Json& history) {
   const Json totals = totals_of(metrics), logged = totals_of(history);
   for (const Json& row : totals)
-    if (!is_totals(row)) return fmt::format("says {}, which no run logs as its totals", dump_json(row));
+    if (!is_totals(row)) return fmt::format("has {}, which is not a valid row of totals", dump_json(row));
   if (logged.empty()) return "";
-  if (totals.empty() || !tells(totals.back(), logged.back()))
-    return fmt::format("says {}, and logged was {}", totals.empty() ? "nothing" : dump_json(totals.back()),
+  if (totals.empty() || !matches(totals.back(), logged.back()))
+    return fmt::format("has {}, but the log history has {}", totals.empty() ? "nothing" : dump_json(totals.back()),
                        dump_json(logged.back()));
   return "";
 }
 
-// A run that went on from a checkpoint of another folder has logged the later rows here, from before the first state
-// on. Those behind the newest state are of steps that will be done anew.
+// A run that was resumed from a checkpoint in another folder logged only its later rows here. Rows may be missing only
+// from before the first state. Rows after the newest state belong to steps that will run again.
 std::string difference_of(const Json& metrics, const Json& history, const std::vector<SealedState>& states) {
   Json rows = rows_of_steps(metrics);
   std::erase_if(rows.get_ref<Json::array_t&>(), [&](const Json& row) { return row["step"] > states.back().step; });
-  if (rows.size() > history.size()) return fmt::format("has {} rows, and {} were logged", rows.size(), history.size());
+  if (rows.size() > history.size())
+    return fmt::format("has {} rows, but the log history has {}", rows.size(), history.size());
   const std::size_t missing = history.size() - rows.size();
   if (missing > 0 && (rows.empty() || history[missing - 1]["step"] >= states.front().step))
     return fmt::format("lacks the first {} of the {} logged rows", missing, history.size());
   for (std::size_t i = 0; i < rows.size(); ++i)
-    if (!tells(rows[i], history[missing + i]))
-      return fmt::format("says {}, and logged was {}", dump_json(rows[i]), dump_json(history[missing + i]));
+    if (!matches(rows[i], history[missing + i]))
+      return fmt::format("has {}, but the log history has {}", dump_json(rows[i]), dump_json(history[missing + i]));
   return "";
 }
 
-// A run that was killed may have left a part of a row at the end.
+// A run that was killed may have left an incomplete row at the end.
 Json rows_in(std::string_view text, const fs::path& file) {
   Json rows = Json::array();
   for (std::size_t begin = 0, end; begin < text.size(); begin = end + 1) {
@@ -157,20 +158,20 @@ Json rows_in(std::string_view text, const fs::path& file) {
   return rows;
 }
 
-// What the result says of the file, which may have grown since.
+// Checks metrics.jsonl, which may have grown since, against the length and hash that the result recorded.
 std::string seal_problem(const fs::path& metrics, const SealedState& result) {
   const Json seal = read_json(result.folder / kTrainResults).value(kMetricsSeal, Json());
   if (!seal.is_object() || !seal.value("bytes", Json()).is_number_unsigned() ||
       !seal.value("sha256", Json()).is_string())
-    return fmt::format("{} does not say which it is", kTrainResults);
+    return fmt::format("{} does not record its length and SHA-256", kTrainResults);
   const std::string text = read_text(metrics);
   const auto bytes = seal["bytes"].get<std::uint64_t>();
   const std::string_view sealed = std::string_view(text).substr(0, bytes);
   if (bytes > text.size() || sha256_of(sealed) != seal["sha256"])
-    return fmt::format("does not have the SHA-256 that {} names: one of them was changed", kTrainResults);
+    return fmt::format("its SHA-256 does not match the one in {}: one of the two files was changed", kTrainResults);
   for (const Json& row : rows_in(sealed, metrics))
     if (row["step"] > result.step)
-      return fmt::format("says {}, and the result is of step {}", dump_json(row), result.step);
+      return fmt::format("has {}, but the result is from step {}", dump_json(row), result.step);
   return totals_difference(rows_in(sealed, metrics),
                            read_json(result.folder / kTrainerState).value("log_history", Json::array()));
 }
@@ -203,7 +204,7 @@ Json without_amounts(Json document) {
 Json rows_of_steps(const Json& rows) {
   Json kept = Json::array();
   for (const Json& row : rows)
-    if (!row.contains(kOfTotals)) kept.push_back(row);
+    if (!row.contains(kTotalsKey)) kept.push_back(row);
   return kept;
 }
 

@@ -16,8 +16,8 @@ Json rows_of_steps(const Json& rows);
 /// All rows of a metrics.jsonl. Throws ErrorKind::input if a line is not a logged row.
 Json read_metrics(const std::filesystem::path& file);
 
-/// Checks that the logged rows agree: those of each state begin those of the next, and metrics.jsonl has the same rows
-/// and the hash that the result records.
+/// Checks that the logged rows agree: the history of each state begins with that of the state before it, and
+/// metrics.jsonl has the same rows and the hash that the result records.
 void check_logged_rows(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v);
 
 }  // namespace qtrain

@@ -20,23 +20,23 @@ OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessO
                .variables = variables_without_place(),
                .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
   OwnProcessEnd end;
-  const auto read_said = [&] {
+  const auto read_output = [&] {
     std::array<char, 4096> part;
     for (ssize_t n = 0; child.messages() >= 0 && (n = ::read(child.messages(), part.data(), part.size())) > 0;)
-      end.said.append(part.data(), static_cast<std::size_t>(n));
+      end.output.append(part.data(), static_cast<std::size_t>(n));
   };
   constexpr int kMilliseconds = 20;
-  bool told = false;
+  bool stop_sent = false;
   for (;;) {
-    pollfd said{.fd = child.messages(), .events = POLLIN, .revents = 0};
-    ::poll(&said, 1, kMilliseconds);
-    read_said();
-    if (stop_requested() && !told) {
-      told = true;
+    pollfd readable{.fd = child.messages(), .events = POLLIN, .revents = 0};
+    ::poll(&readable, 1, kMilliseconds);
+    read_output();
+    if (stop_requested() && !stop_sent) {
+      stop_sent = true;
       child.send(SIGINT);
     }
     if (const auto over = child.poll()) {
-      read_said();
+      read_output();
       end.error = parse_final_error(child.final_error());
       end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
       return end;

@@ -8,10 +8,10 @@
 
 namespace qtrain {
 
-/// How a command of this program ended that ran in its own process.
+/// How a command of this program ended that was run as a separate process.
 struct OwnProcessEnd {
   int exit_code = 0;
-  std::string said;                 ///< stderr, if it was captured
+  std::string output;               ///< stderr, if it was captured
   std::optional<Error> error = {};  ///< the error it ended with, which the caller must report
 };
 enum class OwnProcessOutput : std::uint8_t { shown, kept };

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using IsOfType = bool (Json::*)() const noexcept;
 
 [[noreturn]] void fail_of_type(std::string_view name, const fs::path& file) {
-  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or of another type", name),
+  fail(ErrorKind::input, {.cause = fmt::format("\"{}\" is missing or has the wrong type", name),
                           .place = file.string(),
                           .remedy = "name the output directory of a run that this program made"});
 }
@@ -46,18 +46,18 @@ std::int64_t count_of(const RecordedRun& r, const char* key) {
   return value.is_number_integer() ? std::max<std::int64_t>(value.get<std::int64_t>(), 1) : 1;
 }
 
-// As the file says it, else as it follows from keys.
+// The recorded number of ranks; if there is none, it follows from nproc and nnodes.
 int ranks_of(const RecordedRun& r) {
-  const Json said = r.run.value("ranks", Json());
+  const Json recorded = r.run.value("ranks", Json());
   const std::int64_t ranks =
-      said.is_number_integer() ? said.get<std::int64_t>() : count_of(r, "nproc") * count_of(r, "nnodes");
+      recorded.is_number_integer() ? recorded.get<std::int64_t>() : count_of(r, "nproc") * count_of(r, "nnodes");
   constexpr std::int64_t kMaxRanks = 1 << 20;
   return static_cast<int>(std::clamp<std::int64_t>(ranks, 1, kMaxRanks));
 }
 
 void check_values(const RecordedRun& r, const fs::path& file) {
   if (r.values.size() > kMaxConfigValues)
-    fail(ErrorKind::input, {.cause = "\"values\" are more than a config has", .place = file.string()});
+    fail(ErrorKind::input, {.cause = "\"values\" has more entries than a config can have", .place = file.string()});
   for (const auto& [key, value] : r.values.items()) {
     if (!value.is_object()) fail_of_type(key, file);
     member(value, "origin", &Json::is_string, file);
@@ -71,7 +71,7 @@ Relocation::Move move_of(const std::string& text, const fs::path& folder) {
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
     fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" is not OLD=NEW", text), .place = "--moved"});
   const fs::path now = real_path(text.substr(equals + 1));
-  if (!path_exists(now)) fail(ErrorKind::usage, {.cause = "is not there", .place = "--moved " + now.string()});
+  if (!path_exists(now)) fail(ErrorKind::usage, {.cause = "does not exist", .place = "--moved " + now.string()});
   const fs::path was = (folder / text.substr(0, equals)).lexically_normal();
   return {.was = was.has_filename() ? was : was.parent_path(), .is = now};
 }
@@ -85,14 +85,15 @@ void find_places(RecordedRun& r, const NamedMoves& moves) {
   if (!fs::is_directory(r.folder, ignored)) r.folder = r.places.now(r.folder);
 }
 
-// Groups of a machine are recorded as such, and are as many ranks as it had when all are on one.
-bool is_of_groups(const std::string& key, const Json& recorded) {
+// A group size of -1 means one group per machine. A repeated run has all ranks on one machine, so it must name the
+// size.
+bool is_size_per_machine(const std::string& key, const Json& recorded) {
   return key == "zero_group_size" && recorded == -1;
 }
 
 }  // namespace
 
-bool is_of_place(const std::string& key) {
+bool is_machine_key(const std::string& key) {
   static const std::set<std::string> kKeys{"output_dir",  "threads",     "nproc",        "nnodes", "node_rank",
                                            "master_addr", "master_port", "max_restarts", "device"};
   return kKeys.contains(key);
@@ -103,8 +104,8 @@ fs::path RecordedRun::file_now(const std::string& name) const {
 }
 
 std::string RecordedRun::noted(const char* name) const {
-  const Json said = run.value(name, Json());
-  return said.is_string() ? said.get<std::string>() : "";
+  const Json value = run.value(name, Json());
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
 RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
@@ -114,7 +115,7 @@ RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
                             .place = output.string(),
                             .remedy = "name the output directory of a run"});
   const Json json = read_json(file);
-  if (!json.is_object()) fail(ErrorKind::input, {.cause = "is no JSON object", .place = file.string()});
+  if (!json.is_object()) fail(ErrorKind::input, {.cause = "is not a JSON object", .place = file.string()});
   const Json& run = member(json, "run", &Json::is_object, file);
   RecordedRun r{.output = full_path(output),
                 .version = member(run, "version", &Json::is_string, file),
@@ -135,18 +136,18 @@ RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
   return r;
 }
 
-// Defaults are left out: those of the dialect are the same in the same version, which require_same_values sees to.
+// Leaves out defaults: the dialect supplies the same ones in the same version, which require_same_values checks.
 RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes) {
   RunDocument d{.json = Json::object(), .renames = {}, .changed = changes.keys};
   for (const auto& [key, value] : run.values.items())
     if (!value["origin"].get<std::string>().starts_with("default")) d.json[key] = value["value"];
   d.json.update(changes.keys);
-  // The day of the run, where its config names none.
+  // If the config sets no date, templates get the day of the run.
   if (const std::string date = run.noted(kTemplateDate); !date.empty() && value_of(run, kTemplateDate).is_null())
     d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
-  // All ranks on this machine; groups that were those of a machine stay what they were.
+  // All ranks run on this machine. What was one group per machine becomes groups of the same size.
   d.json["nproc"] = changes.ranks;
   if (d.json.value("zero_group_size", Json()) == -1 && count_of(run, "nnodes") > 1)
     d.json["zero_group_size"] = count_of(run, "nproc");
@@ -157,33 +158,33 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
 }
 
 void require_same_values(const RecordedRun& run, const ResolvedConfig& config, const RunDocument& document) {
-  constexpr std::size_t kNamed = 8;
+  constexpr std::size_t kMaxListed = 8;
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
-    if (is_of_place(key) || document.changed.contains(key) || is_of_groups(key, recorded["value"])) continue;
+    if (is_machine_key(key) || document.changed.contains(key) || is_size_per_machine(key, recorded["value"])) continue;
     const std::string was = dump_json(recorded["value"]);
     if (!now.contains(key))
-      others.push_back(fmt::format("{} was {}, and is no key", key, was));
+      others.push_back(fmt::format("{} was {}, but there is no such key", key, was));
     else if (const Json value = with_former_names(now[key]["value"], document.renames); dump_json(value) != was)
-      others.push_back(fmt::format("{} was {}, and is {} now", key, was, dump_json(value)));
+      others.push_back(fmt::format("{} was {}, but is now {}", key, was, dump_json(value)));
   }
-  if (run.version == kVersion)  // another one may have had fewer
+  if (run.version == kVersion)  // another version may have had fewer keys
     for (const auto& [key, value] : now.items())
       if (!run.values.contains(key)) others.push_back(fmt::format("{} is not recorded", key));
   if (others.empty()) return;
-  if (others.size() > kNamed) others[kNamed] = fmt::format("{} more", others.size() - kNamed);
-  others.resize(std::min(others.size(), kNamed + 1));
+  if (others.size() > kMaxListed) others[kMaxListed] = fmt::format("{} more", others.size() - kMaxListed);
+  others.resize(std::min(others.size(), kMaxListed + 1));
   fail(ErrorKind::input,
        {.cause = fmt::format("describes a different run than the recorded one: {}", fmt::join(others, "; ")),
         .place = (run.output / kResolvedConfig).string(),
-        .remedy = fmt::format("the run was made with qtrain {}; use that version, or the file as that wrote it",
-                              run.version)});
+        .remedy = fmt::format(
+            "the run was made with qtrain {}: use that version, or restore the file as it was written", run.version)});
 }
 
 void require_few_ranks(int ranks) {
-  constexpr int kAlways = 64, kOfEachProcessor = 16;
-  const int most = std::max(kAlways, kOfEachProcessor * usable_processors());
+  constexpr int kAlwaysAllowed = 64, kPerProcessor = 16;
+  const int most = std::max(kAlwaysAllowed, kPerProcessor * usable_processors());
   if (ranks > most)
     fail(ErrorKind::input,
          {.cause = fmt::format("{} ranks are recorded, but this machine can run at most {}", ranks, most),
@@ -194,7 +195,7 @@ void require_few_ranks(int ranks) {
 std::map<std::string, std::string> changed_files(const RecordedRun& run) {
   std::map<std::string, std::string> changed;
   const Json recorded = run.run.value("files_sha256", Json::object());
-  std::map<std::string, Json> sha256;  // which finds a name in a long list
+  std::map<std::string, Json> sha256;  // Json objects are searched linearly, a map is not
   if (recorded.is_object())
     for (const auto& [name, hash] : recorded.items()) sha256[name] = hash;
   for (const auto& [name, hash] : run.files) {
@@ -202,12 +203,12 @@ std::map<std::string, std::string> changed_files(const RecordedRun& run) {
       const FileHashes now = hashes_of(run.file_now(name));
       const auto sealed = sha256.find(name);
       if (now.content != hash || (sealed != sha256.end() && sealed->second != now.sha256))
-        changed[name] = "has other contents than in the run";
+        changed[name] = "its contents have changed since the run";
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
       std::error_code unknown;
       const bool gone = !fs::exists(run.file_now(name), unknown) && !unknown;
-      changed[name] = gone ? fmt::format("{}; {}", e.text().cause, kSayWhere) : e.text().cause;
+      changed[name] = gone ? fmt::format("{}; {}", e.text().cause, kHintMoved) : e.text().cause;
     }
   }
   return changed;
@@ -218,11 +219,10 @@ void enter_folder(const RecordedRun& run) {
   fs::current_path(run.folder, gone);
   if (!gone) return;
   fail(ErrorKind::input,
-       {.cause = "cannot enter the folder in which the run was started, to which names in its config are relative: " +
+       {.cause = "cannot enter the folder where the run was started, which relative names in its config refer to: " +
                  gone.message(),
         .place = run.folder.string(),
-        .remedy = fmt::format("bring it back, or keep it together with the output directory when you move that; {}",
-                              kSayWhere)});
+        .remedy = fmt::format("restore it, or move it together with the output directory; {}", kHintMoved)});
 }
 
 }  // namespace qtrain

@@ -12,10 +12,10 @@ namespace qtrain {
 
 /// The record of a run: resolved_config.json in its output directory.
 struct RecordedRun {
-  std::filesystem::path output;  ///< in full
-  std::string version;           ///< of the program
+  std::filesystem::path output;  ///< absolute path
+  std::string version;           ///< version of the program
   std::string device;
-  std::filesystem::path folder;              ///< base of relative names, at its present place
+  std::filesystem::path folder;              ///< folder that relative names refer to, at its present place
   std::map<std::string, std::string> files;  ///< files of model and tokenizer, with their hashes
   std::string dialect;
   std::string rows;        ///< fingerprint of the training rows
@@ -25,12 +25,12 @@ struct RecordedRun {
   Relocation places = {};  ///< present places of files that were moved since
   /// The present path of one of `files`.
   std::filesystem::path file_now(const std::string& name) const;
-  /// A text in `run`; empty if the run's version did not write it yet.
+  /// A string in `run`; empty if the version of the run did not record it.
   std::string noted(const char* name) const;
 };
 
 /// The remedy for a missing file.
-inline constexpr const char* kSayWhere = "--moved OLD=NEW says where it is now";
+inline constexpr const char* kHintMoved = "if it was moved, give its new place with --moved OLD=NEW";
 
 /// Parses "OLD=NEW": a file or folder named OLD (absolute, or relative to the folder of the run) is now at NEW.
 using NamedMoves = std::vector<std::string>;
@@ -44,7 +44,7 @@ RecordedRun read_recorded_run(const std::filesystem::path& output, const NamedMo
 struct RunDocument {
   Json json;
   Renames renames;
-  Json changed;  ///< keys that are to have other values than in the run
+  Json changed;  ///< keys with other values than in the run
 };
 struct DocumentChanges {
   std::filesystem::path output;
@@ -54,7 +54,7 @@ struct DocumentChanges {
 RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& changes);
 
 /// Whether a key depends on the machine or names the place of the result; such keys may differ from the record.
-bool is_of_place(const std::string& key);
+bool is_machine_key(const std::string& key);
 
 /// Throws ErrorKind::input, with the names of the keys, if `config`, read from such a document, has other values than
 /// the run had, or if other keys were recorded.

@@ -18,18 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The two documents of a name.
+/// A sealed document, and the same one after repeating the steps.
 struct Documents {
   Json sealed, again;
 };
 
-// Checkpoints are named by paths, which say where the output directory was.
+// Keeps only the name of a checkpoint: its path includes the output directory, which may differ.
 void keep_file_name(Json& document, const char* key) {
   if (const auto found = document.find(key); found != document.end() && found->is_string())
     *found = fs::path(found->get<std::string>()).filename().string();
 }
 
-// Where a stop came before an evaluation that was due, its row and what is best by it come later.
+// If the run was stopped before a due evaluation, the sealed document does not have its row yet.
 void leave_out_pending(Documents& d, const Json& sealed_step) {
   Json& rows = d.again["log_history"];
   if (!rows.is_array()) return;
@@ -37,12 +37,12 @@ void leave_out_pending(Documents& d, const Json& sealed_step) {
                 [&](const Json& row) { return row.contains("eval_loss") && row.value("step", Json()) == sealed_step; });
 }
 
-/// What a document calls the step that was best, its metric and its checkpoint.
+/// The keys of the best step, its metric and its checkpoint in a document.
 struct BestKeys {
   const char *step, *metric, *checkpoint;
 };
 
-// Whether an evaluation before `last` came to that, when the steps were done again.
+// Whether an evaluation at `step`, but not at `last`, gave `metric` when the steps were repeated.
 bool was_evaluated(const RedoneState& state, const Json& step, const Json& metric, const Json& last) {
   const Json rows = read_json(state.again / kTrainerState).value("log_history", Json::array());
   return std::ranges::any_of(rows, [&](const Json& row) {
@@ -50,7 +50,8 @@ bool was_evaluated(const RedoneState& state, const Json& step, const Json& metri
   });
 }
 
-// The best before an evaluation is not known any more once that was better; it is one of those that came before.
+// If the pending evaluation turned out to be the best, the repeated document no longer shows which one was best before
+// it. The sealed one must then name either none or one of the earlier evaluations.
 void compare_best(const RedoneState& state, Documents& d, const BestKeys& keys, const Json& last) {
   const Json step = d.sealed.value(keys.step, Json()), metric = d.sealed.value(keys.metric, Json());
   const Json checkpoint = d.sealed.value(keys.checkpoint, Json());
@@ -83,14 +84,14 @@ void prepare_training_state(const RedoneState& state, Documents& d, bool pending
   for (Json* document : {&d.sealed, &d.again}) keep_file_name(*document, "best_checkpoint");
   d.again = with_former_names(std::move(d.again), state.renames);
   const Json::json_pointer group("/identity/keys/zero_group_size");
-  // Groups of a machine, on one machine now.
+  // One group per machine: the repeated run has all ranks on one machine, so it names the size of the groups instead.
   if (d.sealed.contains(group) && d.sealed[group] == -1 && d.again.contains(group)) d.again[group] = -1;
   if (!pending) return;
   d.again["events_pending"] = true;
   compare_best(state, d, {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
 }
 
-// Graphs need not be replayed when the last steps are done again, and then nothing is said of them.
+// Repeating only the last steps may not replay any CUDA graph, and then the results do not mention graphs.
 void prepare_results(const RedoneState&, Documents& d, bool) {
   const char* graphs = "cuda_graphs";
   const Json amounts{{graphs, {{"kept", 1}, {"replays", 1}}}}, form = without_amounts(amounts);
@@ -116,21 +117,21 @@ const std::map<std::string, Prepare>& documents() {
 std::string document_difference(const RedoneState& state, const std::string& name, const std::string& sealed) {
   Documents d{.sealed = parse_json(sealed, (state.sealed / name).string()), .again = read_json(state.again / name)};
   if (sealed != dump_json(d.sealed, 2) + "\n") return "is not formatted as this program writes it";
-  if (!d.sealed.is_object()) return "is no JSON object";
+  if (!d.sealed.is_object()) return "is not a JSON object";
   documents().at(name)(state, d, is_pending(state.sealed));
   return first_difference(d.sealed, d.again);
 }
 
-// A file is read once, so that its hash is that of what was compared, whoever changes it meanwhile.
+// Reads a document only once, so that the hash belongs to the compared bytes even if the file changes meanwhile.
 std::string file_difference(const RedoneState& state, const std::string& name, std::string& sha256) {
   const bool is_document = documents().contains(name);
   const std::string text = is_document ? read_text(state.sealed / name) : "";
   sha256 = is_document ? sha256_of(text) : sha256_of_file(state.sealed / name);
   if (sha256 == sha256_of_file(state.again / name)) return "";
-  return is_document ? document_difference(state, name, text) : "has other contents";
+  return is_document ? document_difference(state, name, text) : "has different contents";
 }
 
-// What the manifest says beside hashes and sizes.
+// Compares the manifests, apart from hashes and sizes.
 std::string manifest_difference(const RedoneState& state) {
   Documents d{.sealed = read_json(state.sealed / kManifest), .again = read_json(state.again / kManifest)};
   for (Json* document : {&d.sealed, &d.again})
@@ -142,7 +143,7 @@ std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
-// Values alone are compared by ==: 4 is 4.0 to it, and 0.0 is -0.0.
+// The operator == alone would take 4 and 4.0, or 0.0 and -0.0, for equal.
 bool is_written_alike(const Json& a, const Json& b) {
   return a == b && dump_json(a) == dump_json(b);
 }
@@ -152,7 +153,7 @@ struct Difference {
   const Json *sealed, *again;
 };
 
-// Numbers of elements too: what is not there is null.
+// A missing element counts as null, so that lengths are compared, too.
 std::optional<Difference> find_difference(const Json& sealed, const Json& again, const std::string& path) {
   static const Json kNothing;
   if (is_written_alike(sealed, again)) return {};
@@ -175,9 +176,9 @@ std::optional<Difference> find_difference(const Json& sealed, const Json& again,
 }
 
 std::string shortened(const Json& value) {
-  constexpr std::size_t kLongest = 120;
+  constexpr std::size_t kMaxLength = 120;
   const std::string text = dump_json(value);
-  return text.size() <= kLongest ? text : text.substr(0, text.find_last_of(' ', kLongest)) + " ...";
+  return text.size() <= kMaxLength ? text : text.substr(0, text.find_last_of(' ', kMaxLength)) + " ...";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that goes with this.
+/// A temporary folder, removed by the destructor.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const fs::path& below) : path_(below / "qtrain-verify-XXXXXX") {
@@ -31,7 +31,7 @@ class ScratchFolder {
     if (::mkdtemp(name.data()) == nullptr)
       fail(ErrorKind::disk, {.cause = std::generic_category().message(errno),
                              .place = below.string(),
-                             .remedy = "name a folder that can be written to with --scratch"});
+                             .remedy = "name a writable folder with --scratch"});
     path_ = name;
   }
   ~ScratchFolder() {
@@ -46,29 +46,29 @@ class ScratchFolder {
   fs::path path_;
 };
 
-std::string last_lines(const std::string& said) {
-  constexpr std::size_t kMost = 600;
-  const std::size_t end = said.find_last_not_of(" \n");
-  if (end == std::string::npos) return "it said nothing";
-  const std::string text = said.substr(0, end + 1);
-  return text.size() <= kMost ? text : "..." + text.substr(text.find_first_of(" \n", text.size() - kMost));
+std::string last_lines(const std::string& output) {
+  constexpr std::size_t kMaxBytes = 600;
+  const std::size_t end = output.find_last_not_of(" \n");
+  if (end == std::string::npos) return "it printed nothing";
+  const std::string text = output.substr(0, end + 1);
+  return text.size() <= kMaxBytes ? text : "..." + text.substr(text.find_first_of(" \n", text.size() - kMaxBytes));
 }
 
-// Rows may have been moved.
-std::string where_to_look(const OwnProcessEnd& end) {
+// The error may be about a data file that was moved.
+std::string hint_if_moved(const OwnProcessEnd& end) {
   std::error_code unknown;
   const bool gone = end.error && !end.error->text().place.empty() && !fs::exists(end.error->text().place, unknown);
-  return gone && !unknown ? fmt::format("; {}", kSayWhere) : "";
+  return gone && !unknown ? fmt::format("; {}", kHintMoved) : "";
 }
 
-/// A start of a stretch that is done again: up to a step, with its keys.
+/// One start of the program, which repeats steps up to `until` with these values of keys.
 struct Start {
   std::int64_t until = 0;
   Json keys = Json::object();
 };
 
-// The last with the keys of the run, as far as they were not others when the stretch was done; before that those that
-// somebody has named.
+// The starts that repeat a stretch. The last one has the values that are recorded for the stretch; the ones before it
+// have the values that the user gave.
 std::vector<Start> starts_of(const Stretch& stretch, const Json& keys, const std::map<std::int64_t, Json>& earlier) {
   std::vector<Start> starts;
   for (const auto& [until, values] : earlier) {
@@ -80,19 +80,20 @@ std::vector<Start> starts_of(const Stretch& stretch, const Json& keys, const std
   return starts;
 }
 
-/// The config of a stretch: that of the run, with what was another value when the stretch was done.
+/// The config of the run, with the values that were different when the stretch was trained.
 DocumentChanges changes_for(const RecordedRun& run, const Stretch& stretch, const fs::path& scratch) {
   const auto [from, to] = stretch.steps;
   DocumentChanges changes{.output = scratch / fmt::format("{}-{}", from, to), .ranks = run.ranks};
   const auto made = std::ranges::find_if(stretch.ends, [](const SealedState& s) { return s.state.has_value(); });
   if (made != stretch.ends.end()) {
-    changes.ranks = ranks_of_then(run, made->identity());
-    changes.keys = keys_of_then(run, made->identity());
+    changes.ranks = ranks_at_checkpoint(run, made->identity());
+    changes.keys = keys_at_checkpoint(run, made->identity());
   }
   return changes;
 }
 
-// Rows are made anew: nobody else has written them.
+// Turns off everything that reaches outside the scratch folder. The token cache is a new one, so that all rows are
+// encoded again.
 void keep_apart(Json& keys, const fs::path& scratch) {
   keys.update({{"report_to", {"none"}},
                {"prometheus_port", nullptr},
@@ -101,7 +102,7 @@ void keep_apart(Json& keys, const fs::path& scratch) {
                {"token_cache_dir", (scratch / "tokens").string()}});
 }
 
-// What the new start says of itself: device, rows, files and their hashes are those of the run, and none is left out.
+// Compares what the new start recorded (device, rows, files and their hashes) with what the run recorded.
 std::string run_difference(const RecordedRun& run, const RunDocument& document, const Verification& v) {
   constexpr std::array kKeys{"device",
                              "device_kind",
@@ -118,10 +119,10 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
   const fs::path again = document.json["output_dir"].get<std::string>();
   const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
   for (const char* key : kKeys) {
-    if (v.gone_on && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
+    if (v.resumed_later && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
     if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
         was != is)
-      return fmt::format("{} says that {} is {}, and it is {}", kResolvedConfig, key, was, is);
+      return fmt::format("{} says that {} is {}, but repeating the steps gives {}", kResolvedConfig, key, was, is);
   }
   for (const char* key : {"files", "files_sha256"}) {
     const std::string difference =
@@ -130,17 +131,17 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
     if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
-    return fmt::format("{} says that version is {}, and the program it names is {}", kResolvedConfig, run.version,
-                       kVersion);
+    return fmt::format("{} says that the version is {}, but the program with the recorded hash has version {}",
+                       kResolvedConfig, run.version, kVersion);
   return "";
 }
 
-// As where a learning rate, or what is logged, was another one.
-bool is_of_rows(const std::string& difference) {
+// True if the logged rows differ, as they do if the learning rate or the logging interval was a different one.
+bool is_about_rows(const std::string& difference) {
   return difference.find("log_history") != std::string::npos;
 }
 
-/// Looks at what came of a stretch.
+/// Compares the states that repeating a stretch gave with the sealed ones.
 void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocument& document, Verification& v) {
   const auto [from, to] = stretch.steps;
   const fs::path output = document.json["output_dir"].get<std::string>();
@@ -149,7 +150,7 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     const fs::path again = result ? output : output / sealed.folder.filename();
     const std::string about = fmt::format("steps {} to {}, {}", from + 1, to, name_of(run, sealed.folder));
     if (manifest_step(again) != to) {
-      v.add(about, "repeating the steps does not lead there");
+      v.add(about, "repeating the steps does not produce it");
       continue;
     }
     ComparedState compared = compare({.sealed = sealed.folder, .again = again, .renames = document.renames});
@@ -158,27 +159,26 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
       v.result = std::move(compared.sha256);
       if (const std::string problem = run_difference(run, document, v); !problem.empty()) found.push_back(problem);
     }
-    if (std::ranges::any_of(found, is_of_rows))
+    if (std::ranges::any_of(found, is_about_rows))
       found.emplace_back(
-          "where the run was stopped within these steps and went on with other values, name those before: "
+          "if the run was stopped within these steps and resumed with other values, give the earlier values with "
           "--earlier STEP:KEY=VALUE");
     v.add(about, fmt::format("{}", fmt::join(found, "; ")));
   }
 }
 
-/// Why the config of a run cannot be read; empty: it asks for the run that it was.
+/// Why the config does not describe the recorded run; empty: it does.
 std::string config_problem(const RecordedRun& run, const fs::path& file, const RunDocument& document) {
   try {
     require_same_values(run, load_config(file), document);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
-    return fmt::format("cannot be done again, since {} holds a config that does not run: {}", kResolvedConfig,
-                       e.text().cause);
+    return fmt::format("cannot be repeated, because the config in {} is invalid: {}", kResolvedConfig, e.text().cause);
   }
   return "";
 }
 
-// False where the steps of a start cannot be done again, which is a finding then.
+// Returns false, after adding a finding, if the steps cannot be repeated.
 bool redo(const RecordedRun& run, const RunDocument& document, const Start& start, const std::string& resume,
           Verification& v) {
   const fs::path output = document.json["output_dir"].get<std::string>();
@@ -194,8 +194,8 @@ bool redo(const RecordedRun& run, const RunDocument& document, const Start& star
       OwnProcessOutput::kept);
   throw_if_stopped();
   if (end.exit_code == 0 || end.exit_code == static_cast<int>(ErrorKind::stopped)) return true;
-  v.add(about, fmt::format("cannot be done again (exit code {}): {}{}", end.exit_code,
-                           end.error ? words_of(end.error->text()) : last_lines(end.said), where_to_look(end)));
+  v.add(about, fmt::format("cannot be repeated (exit code {}): {}{}", end.exit_code,
+                           end.error ? words_of(end.error->text()) : last_lines(end.output), hint_if_moved(end)));
   return false;
 }
 

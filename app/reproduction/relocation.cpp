@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of a path before its first wildcard, which has to be there where the path is a glob.
+// The part of a path before its first wildcard. If the path is a glob, only this part can be looked up.
 fs::path fixed_part(const fs::path& path) {
   fs::path fixed;
   for (const fs::path& part : path) {
@@ -48,7 +48,7 @@ Relocation::Relocation(fs::path was, fs::path is) : was_(std::move(was)), is_(st
   }
 }
 
-// Where `full` is in a folder, or is it: what that is now. Nothing where there is no such file.
+// The new path of `full` if it is, or is inside, the folder that was moved; none if no such file exists now.
 std::optional<fs::path> Relocation::Move::now(const fs::path& full) const {
   const fs::path inside = full.lexically_normal().lexically_relative(was);
   if (inside.empty() || *inside.begin() == "..") return {};

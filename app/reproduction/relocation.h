@@ -18,14 +18,14 @@ class Relocation {
   Relocation(std::filesystem::path was, std::filesystem::path is);
 
   struct Move {
-    std::filesystem::path was, is;  ///< in full
+    std::filesystem::path was, is;  ///< absolute paths
     std::optional<std::filesystem::path> now(const std::filesystem::path& full) const;
   };
-  /// Adds a move given by the user, which counts whatever is now at the old place.
+  /// Adds a move given by the user. It applies even if something exists at the old place now.
   void add(Move move) { named_.push_back(std::move(move)); }
 
-  /// The present path of a file or folder that had this absolute path; the same path if it is still there or nowhere
-  /// else.
+  /// The present path of a file or folder that had this absolute path. Returns the same path if it still exists or was
+  /// not found elsewhere.
   std::filesystem::path now(const std::filesystem::path& full) const;
   /// A name in a config, relative to `folder`: unchanged, or the absolute path if the file was moved. Also for globs.
   std::string name_now(const std::string& name, const std::filesystem::path& folder) const;
@@ -35,7 +35,7 @@ class Relocation {
   std::vector<Move> named_;
 };
 
-/// Names in a document now -> original names.
+/// Present names in a document -> original names.
 using Renames = std::map<std::string, std::string>;
 
 /// The document with all such names replaced by the original ones.

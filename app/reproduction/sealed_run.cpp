@@ -29,7 +29,7 @@ constexpr const char* kTrainingState = "training_state.json";
 constexpr std::array kOfState{kTrainingState, kTrainerState, kTrainResults, "gemm_choices.json"};
 constexpr std::string_view kTemplates = "additional_chat_templates/", kCustomGenerate = "custom_generate";
 
-// Whether a finished run has left something there, with a manifest or without.
+// Whether a finished run left files in the folder, with or without a manifest.
 bool has_result(const fs::path& output) {
   std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
@@ -39,15 +39,15 @@ bool has_result(const fs::path& output) {
   return false;
 }
 
-// Whether loaders that are allowed to run code of a model take it from the folder.
+// Whether a loader that may run the code of a model would take that code from this folder.
 bool names_own_code(const fs::path& folder) {
   return std::ranges::any_of(std::array{"config.json", "tokenizer_config.json"}, [&](const char* name) {
     return is_plain_file(folder / name) && read_text(folder / name).find("\"auto_map\"") != std::string::npos;
   });
 }
 
-// Files that would be read beside those that are sealed; empty: none.
-std::string unsealed_beside(const fs::path& folder) {
+// The problem that loaders would read files that are not sealed; empty: there are none.
+std::string unsealed_files_problem(const fs::path& folder) {
   const std::vector<std::string> names = sealed_files(folder);
   const std::set<std::string> sealed(names.begin(), names.end());
   std::vector<std::string> others;
@@ -62,7 +62,7 @@ std::string unsealed_beside(const fs::path& folder) {
   }
   std::ranges::sort(others);
   if (others.empty()) return "";
-  return fmt::format("{} not among the files that were saved, and a program that loads the model would read {}",
+  return fmt::format("{} not among the files that were saved, but a program that loads the model would read {}",
                      fmt::format("{} {}", fmt::join(others, ", "), others.size() == 1 ? "is" : "are"),
                      others.size() == 1 ? "it" : "them");
 }
@@ -70,7 +70,8 @@ std::string unsealed_beside(const fs::path& folder) {
 SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
   const Beside beside = folder == run.output ? Beside::anything : Beside::notes;
   SealedState s{.step = check_manifest(folder, ManifestCheck::hashes_unless_stopped, beside), .folder = folder};
-  if (const std::string others = unsealed_beside(folder); !others.empty()) fail(ErrorKind::input, {.cause = others});
+  if (const std::string others = unsealed_files_problem(folder); !others.empty())
+    fail(ErrorKind::input, {.cause = others});
   if (folder == run.output) return s;
   const fs::path file = folder / kTrainingState;
   s.state = read_json(file);
@@ -82,44 +83,45 @@ SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
 void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   const auto result = std::ranges::find(states, run.output, &SealedState::folder);
   if (result == states.end()) return;
-  v.gone_on = states.back().step > result->step;
-  if (v.gone_on) return;
+  v.resumed_later = states.back().step > result->step;
+  if (v.resumed_later) return;
   const Json digest = read_json(run.output / kTrainResults).value(kConfigDigest, Json());
   const bool same = digest == sha256_of_file(run.output / kResolvedConfig);
-  v.add(kResolvedConfig, same ? "" : "it is not the config of the result: it was changed afterwards");
+  v.add(kResolvedConfig, same ? "" : "it was changed after the result was saved");
 }
 
-// All of one run, whatever was changed on purpose when it went on.
+// All states must come from one run. Keys that may change when a run is resumed are not compared.
 void check_identities(const std::vector<SealedState>& states, Verification& v) {
   const SealedState* first = nullptr;
   for (const SealedState& s : states) {
     if (!s.state) continue;
     if (!first) first = &s;
     if (const RunChanges changes = run_changes(first->identity(), s.identity()); !changes.refused.empty())
-      v.add(s.folder.filename(), fmt::format("its config is not that of {}: {}", first->folder.filename().string(),
-                                             fmt::join(changes.refused, "; ")));
+      v.add(s.folder.filename(), fmt::format("its config does not match that of {}: {}",
+                                             first->folder.filename().string(), fmt::join(changes.refused, "; ")));
   }
 }
 
 void note_earlier_values(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   for (const SealedState& s : states) {
     if (!s.state) continue;
-    EarlierValues earlier{
-        .until = s.step, .values = keys_of_then(run, s.identity()), .ranks = ranks_of_then(run, s.identity())};
+    EarlierValues earlier{.until = s.step,
+                          .values = keys_at_checkpoint(run, s.identity()),
+                          .ranks = ranks_at_checkpoint(run, s.identity())};
     if (!earlier.values.empty() || earlier.ranks != run.ranks) v.earlier.push_back(std::move(earlier));
   }
 }
 
-// The newest checkpoint was made with the config that lies there, unless the run was gone on with after it.
+// A checkpoint from the step of the result was written by the last start, so its config must be resolved_config.json.
 void check_last_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   if (states.size() < 2 || states.back().folder != run.output) return;
   const SealedState& last = states[states.size() - 2];
   if (!last.state || last.step != states.back().step) return;
-  const Json others = keys_of_then(run, last.identity());
+  const Json others = keys_at_checkpoint(run, last.identity());
   std::vector<std::string> names;
   for (const auto& [key, was] : others.items())
-    names.push_back(
-        fmt::format("{} is {} there and {} here", key, dump_json(run.values[key]["value"]), dump_json(was)));
+    names.push_back(fmt::format("{} is {} in the former and {} in the latter", key, dump_json(run.values[key]["value"]),
+                                dump_json(was)));
   if (!names.empty())
     v.add(fmt::format("{} and {} of {}", kResolvedConfig, kTrainingState, last.folder.filename().string()),
           fmt::format("{}", fmt::join(names, "; ")));
@@ -129,17 +131,17 @@ bool is_of_state(const std::string& name) {
   return name.ends_with(".safetensors") || std::ranges::find(kOfState, name) != kOfState.end();
 }
 
-// Whether two checkpoints were made with the same config, and so hold the same model but for its weights.
-bool same_making(const Json& a, const Json& b) {
+// Whether two checkpoints were made with the same config, so that they differ only in the weights of the model.
+bool same_config(const Json& a, const Json& b) {
   return a.at("keys") == b.at("keys") && a.at("model") == b.at("model") && a.at("text") == b.at("text");
 }
 
-// Tokenizer, template and configs are the same in all states of one config.
+// Tokenizer, chat template and config files must be the same in all states of one config.
 void check_companions(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   const SealedState* before = nullptr;
   for (const SealedState& s : states) {
-    if (!s.state && (!before || !keys_of_then(run, before->identity()).empty())) continue;
-    if (before && (!s.state || same_making(before->identity(), s.identity())))
+    if (!s.state && (!before || !keys_at_checkpoint(run, before->identity()).empty())) continue;
+    if (before && (!s.state || same_config(before->identity(), s.identity())))
       for (const std::string& name : sealed_files(s.folder)) {
         if (is_of_state(name) || !path_exists(before->folder / name)) continue;
         if (sha256_of_file(before->folder / name) == sha256_of_file(s.folder / name)) continue;
@@ -160,8 +162,8 @@ std::string name_of(const RecordedRun& run, const fs::path& folder) {
   return folder == run.output ? "the result" : folder.filename().string();
 }
 
-// As transformers, PEFT, sentence-transformers, vLLM and their like look for them, on disks where case makes no
-// difference too.
+// The names that transformers, PEFT, sentence-transformers, vLLM and similar programs look for. Case is ignored, as
+// some file systems do.
 bool is_read_by_loaders(const fs::path& path) {
   std::string name = path.filename().string();
   std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
@@ -197,7 +199,7 @@ std::vector<SealedState> sealed_states(const RecordedRun& run, Verification& v) 
     throw_if_stopped();
   }
   for (const fs::path& folder : unsealed_checkpoints(run.output))
-    v.add("files of " + folder.filename().string(), "it has no manifest.json: it was not saved as a whole");
+    v.add("files of " + folder.filename().string(), "it has no manifest.json, so it was not saved completely");
   if (folders.empty()) v.add("the result", "there is neither a checkpoint nor a result with a manifest.json");
   std::ranges::stable_sort(states, {}, &SealedState::step);  // checkpoints came before the result
   return states;
@@ -212,7 +214,7 @@ void check_agreement(const RecordedRun& run, const std::vector<SealedState>& sta
   check_logged_rows(run, states, v);
 }
 
-Json keys_of_then(const RecordedRun& run, const Json& identity) {
+Json keys_at_checkpoint(const RecordedRun& run, const Json& identity) {
   constexpr std::array kRanks{"nproc", "nnodes"};
   const Json &keys = identity.at("keys"), none;
   const bool quantized = keys.value("load_in_4bit", none) == true || keys.value("load_in_8bit", none) == true;
@@ -222,7 +224,7 @@ Json keys_of_then(const RecordedRun& run, const Json& identity) {
     const bool refused =
         kind == OnResume::refused && key != "gradient_accumulation_steps" && key != "context_parallel_size";
     if (refused || kind == OnResume::silent || std::ranges::find(kRanks, key) != kRanks.end()) continue;
-    // In force are the defaults of what has no effect.
+    // Checkpoints record the defaults of keys without effect.
     if ((key == "bnb_4bit_compute_dtype" && !quantized) || key == "eval_split") continue;
     const auto now = run.values.find(key);
     if (now != run.values.end() && (*now)["value"] != value) others[key] = value;
@@ -230,7 +232,7 @@ Json keys_of_then(const RecordedRun& run, const Json& identity) {
   return others;
 }
 
-int ranks_of_then(const RecordedRun& run, const Json& identity) {
+int ranks_at_checkpoint(const RecordedRun& run, const Json& identity) {
   const Json ranks = identity.at("keys").value("nproc", Json());
   return ranks.is_number_integer() && ranks > 0 ? ranks.get<int>() : run.ranks;
 }

@@ -23,7 +23,7 @@ struct SealedState {
 
 /// "the result", "checkpoint-4"
 std::string name_of(const RecordedRun& run, const std::filesystem::path& folder);
-/// The text of an error: place and cause.
+/// The place and cause of an error, as one text.
 std::string words_of(const ErrorText& text);
 
 /// Whether a program that loads the model in a folder would read a file of this name.
@@ -38,8 +38,8 @@ void check_agreement(const RecordedRun& run, const std::vector<SealedState>& sta
 
 /// The keys whose values in a checkpoint differ from the config of the last start: those that people change on purpose
 /// when they resume a run.
-Json keys_of_then(const RecordedRun& run, const Json& identity);
-/// The number of ranks that wrote it.
-int ranks_of_then(const RecordedRun& run, const Json& identity);
+Json keys_at_checkpoint(const RecordedRun& run, const Json& identity);
+/// The number of ranks that wrote the checkpoint.
+int ranks_at_checkpoint(const RecordedRun& run, const Json& identity);
 
 }  // namespace qtrain

@@ -20,12 +20,12 @@ Json resource(const std::string& name, const std::string& sha256) {
   return {{"name", name}, {"digest", {{"sha256", sha256}}}};
 }
 
-// Values on which results depend, and the names of the model, whose files are among the dependencies. How many ranks
-// there were is not what a key asked for, but what was found.
+// The values that results depend on, and the names of the model, whose files are among the dependencies. The number of
+// ranks is an internal parameter, because a launcher may set it without a key.
 Json parameters_of(const RecordedRun& run) {
   Json parameters = Json::object();
   for (const auto& [key, value] : run.values.items()) {
-    if (is_of_place(key)) continue;
+    if (is_machine_key(key)) continue;
     if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
       parameters[key] = value["value"];
   }
@@ -33,7 +33,7 @@ Json parameters_of(const RecordedRun& run) {
   return parameters;
 }
 
-// Files of rows as they are now: the rows that were made of them are those of the run.
+// Adds the data files with their present hashes: repeating the steps has shown that they give the rows of the run.
 void add_data_files(const RecordedRun& run, Json& inputs) {
   for (const fs::path& file : recorded_data_files(run)) inputs.push_back(resource(file.string(), sha256_of_file(file)));
 }
@@ -48,7 +48,7 @@ Json inputs_of(const RecordedRun& run) {
   return inputs;
 }
 
-// The program of the run; of another one than this nothing was checked but what came of it.
+// The program that made the run. If it is not this program, only its results were checked.
 Json builder_of(const RecordedRun& run, const std::string& own) {
   const std::string program = run.noted("program_sha256");
   Json builder{{"id", "urn:qtrain:" + run.version}, {"version", {{"qtrain", run.version}}}};
@@ -59,7 +59,7 @@ Json builder_of(const RecordedRun& run, const std::string& own) {
   return builder;
 }
 
-// A run that was gone on with by other values is not the one that its last config asks for.
+// If the run was resumed with other values, its last config alone does not describe it.
 Json internal_parameters_of(const RecordedRun& run, const Verification& verification) {
   Json parameters{{"qtrain_device", run.device}, {"qtrain_ranks", run.ranks}};
   for (const EarlierValues& e : verification.earlier)
@@ -81,7 +81,7 @@ Json verification_of(const Verification& verification, const std::string& own) {
 std::set<fs::path> recorded_data_files(const RecordedRun& run) {
   const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
   const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
-  std::set<fs::path> named;  // rows that are held out are in files of training rows
+  std::set<fs::path> named;  // held-out rows come from the training files
   for (const Split split : {Split::train, Split::evaluation})
     for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());
   return named;
@@ -89,7 +89,7 @@ std::set<fs::path> recorded_data_files(const RecordedRun& run) {
 
 Json in_toto_statement(const RecordedRun& run, const Verification& verification) {
   Json subjects = Json::array();
-  // As they were compared: they may have been changed since, while other steps were done.
+  // Uses the hashes from the comparison: the files may have changed while other steps were repeated.
   for (const auto& [name, sha256] : verification.result) subjects.push_back(resource(name, sha256));
   const std::string own = own_program_hash();
   return {{"_type", "https://in-toto.io/Statement/v1"},

@@ -26,7 +26,7 @@ Verification verify_run(const RecordedRun& run, const VerificationOptions& optio
   const std::vector<SealedState> states = sealed_states(run, v);
   check_inputs(run, v);
   check_agreement(run, states, v);
-  // With other inputs all would differ, for a reason that is known.
+  // If the inputs have changed, repeated steps would differ for a reason that is already known.
   if (v.holds()) redo_some(run, stretches_between(states), options, v);
   return v;
 }

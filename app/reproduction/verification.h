@@ -31,7 +31,7 @@ struct Verification {
   std::vector<Finding> findings;
   std::vector<RedoneSteps> redone;
   std::vector<EarlierValues> earlier;
-  bool gone_on = false;                       ///< whether a later start has made checkpoints after the result
+  bool resumed_later = false;                 ///< whether a later start has made checkpoints after the result
   std::map<std::string, std::string> result;  ///< SHA-256 of the reproduced files of the result, by name
 
   bool holds() const;
@@ -42,7 +42,7 @@ struct VerificationOptions {
   /// Values that the user gives for the steps up to a point at which the run was resumed with other values, if the
   /// checkpoint there is gone.
   std::map<std::int64_t, Json> earlier = {};
-  std::int64_t steps = 1;         ///< least number of steps to repeat besides those that lead to the result; 0: none
+  std::int64_t steps = 1;         ///< minimum number of steps to repeat besides those that lead to the result; 0: none
   std::filesystem::path scratch;  ///< folder with room for an output directory
   Log& log;
 };

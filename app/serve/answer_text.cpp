@@ -7,8 +7,8 @@
 namespace qtrain::serve {
 namespace {
 
-// Bytes at the end of `text` with which one of the strings may begin.
-std::size_t possible_beginning(const std::string& text, const std::vector<std::string>& stop) {
+// The length of the longest end of `text` that is the beginning of a stop string.
+std::size_t partial_stop_length(const std::string& text, const std::vector<std::string>& stop) {
   std::size_t longest = 0;
   for (const std::string& s : stop)
     for (std::size_t n = std::min(text.size(), s.size() - 1); n > longest; --n)
@@ -51,7 +51,7 @@ bool AnswerText::take(Piece& out, bool all) {
   std::size_t end = std::string::npos;
   for (const std::string& s : stop_) end = std::min(end, held_.find(s));
   const bool stopped = end != std::string::npos;
-  if (!stopped) end = all ? held_.size() : held_.size() - possible_beginning(held_, stop_);
+  if (!stopped) end = all ? held_.size() : held_.size() - partial_stop_length(held_, stop_);
   out.text += held_.substr(0, end);
   std::size_t taken = 0;
   for (; taken < tokens_.size() && (tokens_[taken].first < end || (all && !stopped)); ++taken)

@@ -9,12 +9,12 @@
 
 namespace qtrain::serve {
 
-/// A token of an answer and the text that it adds: all of them, one after the other, are the text of the answer.
+/// A token of an answer and the text that it adds. The texts of all tokens, joined, are the text of the answer.
 struct TextToken {
   std::string text;
-  std::string bytes;  ///< its own, also where it is a part of a character and a later token has the text
+  std::string bytes;  ///< bytes of this token, even if the text comes with a later token that completes the character
   double logprob = 0;
-  /// What might have been chosen.
+  /// One of the most likely tokens at this position.
   struct Candidate {
     std::int32_t id = 0;
     std::string text, bytes;
@@ -23,8 +23,8 @@ struct TextToken {
   std::vector<Candidate> top = {};
 };
 
-/// The text of an answer as its tokens come. Bytes of an unfinished character are held back, and so is what may become
-/// a string that ends the answer.
+/// Turns the tokens of an answer into text as they arrive. Holds back the bytes of an incomplete character, and text
+/// that may be the beginning of a stop string.
 class AnswerText {
  public:
   AnswerText(const Tokenizer& tokenizer, std::vector<std::string> stop)
@@ -34,10 +34,10 @@ class AnswerText {
     std::string text;
     std::vector<TextToken> tokens = {};
   };
-  /// Adds to `out` what can be shown since; true where a string that ends the answer, which is not a part of it, has
-  /// come.
+  /// Appends to `out` the text that can be shown now. Returns true once a stop string is complete, which is not part of
+  /// the answer.
   bool push(const AnswerToken& token, Piece& out);
-  /// What was held back.
+  /// Appends the text that was held back.
   void finish(Piece& out);
 
  private:
@@ -49,8 +49,8 @@ class AnswerText {
   std::vector<std::string> stop_;
   std::string held_;
   bool stopped_ = false;
-  bool holds_bytes_ = false;                               ///< of tokens whose text a later one will have
-  std::vector<std::pair<std::size_t, TextToken>> tokens_;  ///< where their text begins in held_
+  bool holds_bytes_ = false;                               ///< whether a character is still incomplete
+  std::vector<std::pair<std::size_t, TextToken>> tokens_;  ///< each with the offset of its text in held_
 };
 
 }  // namespace qtrain::serve

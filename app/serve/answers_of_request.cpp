@@ -13,7 +13,7 @@ void AnswersOfRequest::Shared::push(AnswerEvent event) {
   changed.notify_one();
 }
 
-// What it calls runs on the thread of the engine, and may outlive this.
+// The callbacks run on the thread of the engine and may outlive this object.
 SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t answer) const {
   const Tokenizer& tokenizer = *model.answers.text.tokenizer;
   const auto text = std::make_shared<AnswerText>(tokenizer, request_.stop);
@@ -73,10 +73,10 @@ AnswersOfRequest::~AnswersOfRequest() {
   if (unfinished_ > 0) engine_.cancel(tickets_);
 }
 
-std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds longest) {
+std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds timeout) {
   std::unique_lock lock(shared_->mutex);
-  if (!shared_->changed.wait_for(lock, longest, [&] { return !shared_->events.empty(); })) {
-    if (engine_.ended()) throw ApiError(503, {.message = "the server has stopped before the answer was finished"});
+  if (!shared_->changed.wait_for(lock, timeout, [&] { return !shared_->events.empty(); })) {
+    if (engine_.ended()) throw ApiError(503, {.message = "the server stopped before the answer was finished"});
     return {};
   }
   AnswerEvent event = std::move(shared_->events.front());

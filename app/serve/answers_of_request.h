@@ -18,22 +18,22 @@ struct AnswerEvent {
   std::size_t answer = 0;
   AnswerText::Piece piece;
   std::optional<FinishReason> finish = {};
-  std::string error = {};  ///< why it will not be finished
+  std::string error = {};  ///< why the answer failed; empty: it did not
 };
 
-/// The answers to a request while they grow; those that have not finished are cancelled with it.
+/// The answers to a request while they are generated. The destructor cancels those that have not finished.
 class AnswersOfRequest {
  public:
-  /// ApiError: the queue is full (429), the server is stopping (503).
+  /// Throws ApiError with status 429 if the queue is full, and 503 if the server is stopping.
   AnswersOfRequest(Engine& engine, const ServedModels& models, ApiRequest request);
   ~AnswersOfRequest();
   AnswersOfRequest(const AnswersOfRequest&) = delete;
   AnswersOfRequest& operator=(const AnswersOfRequest&) = delete;
 
   const ApiRequest& request() const { return request_; }
-  /// The next event; none where none comes in so long. ApiError (503) where no more will come, std::runtime_error where
-  /// an answer has failed.
-  std::optional<AnswerEvent> next(std::chrono::milliseconds longest);
+  /// Waits for the next event; none if none arrives in time. Throws ApiError (503) if the server has stopped, and
+  /// std::runtime_error if an answer failed.
+  std::optional<AnswerEvent> next(std::chrono::milliseconds timeout);
   bool finished() const { return unfinished_ == 0; }
 
   std::int64_t prompt_tokens() const;

@@ -16,11 +16,11 @@ namespace qtrain::serve {
 namespace {
 
 enum class Key : std::uint8_t {
-  read,  ///< of both endpoints
-  chat,  ///< of one of them
+  read,  ///< read by both endpoints
+  chat,  ///< read by one endpoint
   completions,
-  ignored,      ///< changes no answer
-  unsupported,  ///< refused unless it says nothing
+  ignored,      ///< accepted, but without effect on the answer
+  unsupported,  ///< refused if set
 };
 struct KnownKey {
   std::string_view name;
@@ -90,7 +90,7 @@ void require_known(const Json& body, Endpoint endpoint) {
   }
 }
 
-/// Values of a JSON object; null is as good as no value.
+/// Values of a JSON object; null counts as no value.
 class Body {
  public:
   explicit Body(const Json& json) : json_(json) {}
@@ -106,9 +106,9 @@ class Body {
     const Json* value = find(key);
     if (!value) return {};
     if (!value->is_number() || !(value->get<double>() >= range.min && value->get<double>() <= range.max))
-      refuse(
-          {.message = fmt::format("\"{}\" is a number from {} to {}, not {}", key, range.min, range.max, show(*value)),
-           .param = key});
+      refuse({.message =
+                  fmt::format("\"{}\" must be a number from {} to {}, not {}", key, range.min, range.max, show(*value)),
+              .param = key});
     return value->get<double>();
   }
   std::optional<std::int64_t> integer(const char* key, std::int64_t min, std::int64_t max) const {
@@ -116,7 +116,7 @@ class Body {
     if (!value) return {};
     const bool fits = value->is_number_unsigned() ? value->get<std::uint64_t>() <= std::uint64_t(max) : true;
     if (!value->is_number_integer() || !fits || value->get<std::int64_t>() < min || value->get<std::int64_t>() > max)
-      refuse({.message = fmt::format("\"{}\" is a whole number from {} to {}, not {}", key, min, max, show(*value)),
+      refuse({.message = fmt::format("\"{}\" must be an integer from {} to {}, not {}", key, min, max, show(*value)),
               .param = key});
     return value->get<std::int64_t>();
   }
@@ -124,7 +124,7 @@ class Body {
     const Json* value = find(key);
     if (!value) return false;
     if (!value->is_boolean())
-      refuse({.message = fmt::format("\"{}\" is true or false, not {}", key, show(*value)), .param = key});
+      refuse({.message = fmt::format("\"{}\" must be true or false, not {}", key, show(*value)), .param = key});
     return value->get<bool>();
   }
 
@@ -134,7 +134,7 @@ class Body {
 
 const JsonRules kJsonOfClient{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31, kMaxLogprobs = 20, kMaxStops = 16;
-// So much of an answer is held back and searched at every token.
+// The end of an answer is held back, and searched for stop strings at every token, so they must not be long.
 constexpr std::size_t kMaxStopBytes = 1024;
 
 std::uint64_t random_seed() {
@@ -151,7 +151,7 @@ void read_sampling(const Body& body, ApiRequest& r) {
   s.min_p = body.number("min_p", {0, 1}).value_or(s.min_p);
   s.top_k = std::max<std::int64_t>(0, body.integer("top_k", -1, kMaxTokens).value_or(s.top_k));
   s.repetition_penalty = body.number("repetition_penalty", {0.01, 100}).value_or(s.repetition_penalty);
-  if (s.top_p == 0) s.greedy = true;  // the first token alone makes up any probability
+  if (s.top_p == 0) s.greedy = true;  // only the most likely token is left
   const auto seed =
       body.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   s.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
@@ -167,8 +167,8 @@ void read_stop(const Body& body, ApiRequest& r) {
                       return !text.empty() && text.size() <= kMaxStopBytes;
                     });
   if (!good)
-    refuse({.message = fmt::format("\"stop\" is a text or a list of at most {}, each of 1 to {} bytes", kMaxStops,
-                                   kMaxStopBytes),
+    refuse({.message = fmt::format("\"stop\" must be a string or a list of at most {} strings, each of 1 to {} bytes",
+                                   kMaxStops, kMaxStopBytes),
             .param = "stop"});
   for (const Json& s : list) r.stop.push_back(s);
 }
@@ -189,13 +189,13 @@ void read_stream(const Body& body, ApiRequest& r) {
   r.stream = body.flag("stream");
   const Json* options = body.find("stream_options");
   if (!options) return;
-  if (!options->is_object()) refuse({.message = "\"stream_options\" is an object", .param = "stream_options"});
+  if (!options->is_object()) refuse({.message = "\"stream_options\" must be an object", .param = "stream_options"});
   if (!r.stream) refuse({.message = "\"stream_options\" needs \"stream\": true", .param = "stream_options"});
   r.include_usage = Body(*options).flag("include_usage");
 }
 
 std::size_t read_model(const Body& body, const ServedModels& models) {
-  const std::string known = fmt::format("\"model\" is one of: {}", fmt::join(models.names(), ", "));
+  const std::string known = fmt::format("\"model\" must be one of: {}", fmt::join(models.names(), ", "));
   const Json* name = body.find("model");
   if (!name || !name->is_string()) refuse({.message = known, .param = "model"});
   const auto model = models.find(name->get_ref<const std::string&>());
@@ -206,13 +206,14 @@ std::size_t read_model(const Body& body, const ServedModels& models) {
   return *model;
 }
 
-// A message's text may come in parts.
+// Joins the parts in which the text of a message may come.
 Json joined_content(const Json& content, const std::string& place) {
   if (content.is_null()) return "";
   if (content.is_string()) return content;
   const auto bad = [&](std::string_view why) {
-    refuse({.message = fmt::format("{}: \"content\" is a text, or a list of parts of type \"text\"{}", place, why),
-            .param = "messages"});
+    refuse(
+        {.message = fmt::format("{}: \"content\" must be a string or a list of parts of type \"text\"{}", place, why),
+         .param = "messages"});
   };
   if (!content.is_array()) bad("");
   std::string text;
@@ -224,7 +225,7 @@ Json joined_content(const Json& content, const std::string& place) {
   return text;
 }
 
-// Templates take the arguments of a call as an object, and the API has them as its JSON.
+// Templates expect the arguments of a call as an object, but the API sends them as a string of JSON.
 void read_arguments(Json& message, const std::string& place) {
   if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return;
   for (Json& call : message["tool_calls"]) {
@@ -237,7 +238,8 @@ void read_arguments(Json& message, const std::string& place) {
     } catch (const Error&) {
     }
     if (!arguments.is_object())
-      refuse({.message = place + ": the \"arguments\" of a tool call are the JSON of an object", .param = "messages"});
+      refuse({.message = place + ": the \"arguments\" of a tool call must be a string that holds a JSON object",
+              .param = "messages"});
     function["arguments"] = std::move(arguments);
   }
 }
@@ -251,7 +253,7 @@ Json read_messages(const Body& body) {
     Json& m = out[i];
     const std::string place = fmt::format("messages[{}]", i);
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
-      refuse({.message = place + " is an object with a \"role\"", .param = "messages"});
+      refuse({.message = place + " must be an object with a \"role\"", .param = "messages"});
     if (m["role"] == "developer") m["role"] = "system";
     m["content"] = joined_content(m.value("content", Json()), place);
     read_arguments(m, place);
@@ -259,11 +261,11 @@ Json read_messages(const Body& body) {
   return out;
 }
 
-// Tools that the template gets to see; none with tool_choice "none".
+// The tools that are rendered into the prompt; none with tool_choice "none".
 Json read_tools(const Body& body) {
   const Json *tools = body.find("tools"), *choice = body.find("tool_choice");
   if (choice && *choice != "auto" && *choice != "none")
-    refuse({.message = "\"tool_choice\" is \"auto\" or \"none\": an answer cannot be made a call",
+    refuse({.message = "\"tool_choice\" must be \"auto\" or \"none\": the model cannot be forced to call a tool",
             .param = "tool_choice"});
   if (!tools || (choice && *choice == "none")) return {};
   if (!tools->is_array()) refuse({.message = "\"tools\" must be a list", .param = "tools"});
@@ -271,14 +273,14 @@ Json read_tools(const Body& body) {
 }
 
 [[noreturn]] void refuse_length(const std::string& has, const RequestLimits& limits, Endpoint endpoint) {
-  refuse({.message = fmt::format("the prompt has {}, and there is room for {} tokens with the answer: shorten it, or "
-                                 "start the server with a larger --max_context where the model has it",
+  refuse({.message = fmt::format("the prompt has {}, but prompt and answer together can have only {} tokens: shorten "
+                                 "it, or start the server with a larger --max_context if the model supports that",
                                  has, limits.context),
           .param = endpoint == Endpoint::chat ? "messages" : "prompt",
           .code = "context_length_exceeded"});
 }
 
-// Before it is tokenized, which takes longer than refusing it.
+// Refuses a prompt that is certainly too long before tokenizing it, which would take much longer.
 void require_short(const std::string& prompt, const ServedModel& model, const RequestLimits& limits,
                    Endpoint endpoint) {
   if (prompt.size() / model.token_bytes >= static_cast<std::size_t>(limits.context))
@@ -304,11 +306,11 @@ void require_printed(const ServedModel& model, const ChatPrompt& prompt) {
 void read_chat_prompt(const Body& body, const ServedModel& model, const RequestLimits& limits, ApiRequest& r) {
   if (const Json* format = body.find("response_format"))
     if (!format->is_object() || format->value("type", Json()) != "text")
-      refuse({.message = "\"response_format\" is {\"type\": \"text\"}: others are not supported",
+      refuse({.message = "\"response_format\" must be {\"type\": \"text\"}: other formats are not supported",
               .param = "response_format"});
   const Json* extra = body.find("chat_template_kwargs");
   if (extra && !extra->is_object())
-    refuse({.message = "\"chat_template_kwargs\" is an object", .param = "chat_template_kwargs"});
+    refuse({.message = "\"chat_template_kwargs\" must be an object", .param = "chat_template_kwargs"});
   ChatPrompt prompt{.messages = read_messages(body), .tools = read_tools(body), .extra = extra ? *extra : Json()};
   r.parses_tool_calls = model.parses_tool_calls && !prompt.tools.is_null();
   require_printed(model, prompt);
@@ -319,14 +321,15 @@ void read_chat_prompt(const Body& body, const ServedModel& model, const RequestL
 
 void require_few(std::int64_t answers, const RequestLimits& limits) {
   if (answers > limits.answers)
-    refuse({.message = fmt::format("a request has at most {} answers, prompts times \"n\"", limits.answers),
+    refuse({.message = fmt::format("a request can have at most {} answers (the number of prompts times \"n\")",
+                                   limits.answers),
             .param = "n"});
 }
 
-// A text, ids, or a list of either.
+// A prompt is a string, a list of token ids, or a list of either.
 void read_prompts(const Body& body, const ServedModel& model, const RequestLimits& limits, ApiRequest& r) {
   const auto bad = [] {
-    refuse({.message = "\"prompt\" is a text, a list of texts, a list of token ids, or a list of such lists",
+    refuse({.message = "\"prompt\" must be a string, a list of strings, a list of token ids, or a list of such lists",
             .param = "prompt"});
   };
   const std::int32_t vocabulary = model.answers.text.tokenizer->size();
@@ -362,7 +365,7 @@ void settle_lengths(const Body& body, const RequestLimits& limits, ApiRequest& r
   r.max_new_tokens = limit.value_or(limits.max_new_tokens);
   for (const auto& prompt : r.prompts) {
     const auto size = static_cast<std::int64_t>(prompt.size());
-    if (size == 0) refuse({.message = "a prompt without tokens"});
+    if (size == 0) refuse({.message = "the prompt has no tokens"});
     if (size >= limits.context) refuse_length(counted(size, "token"), limits, r.endpoint);
   }
 }

@@ -7,15 +7,15 @@ namespace qtrain::serve {
 /// The requested size of the key/value cache.
 struct CacheRequest {
   std::optional<std::int64_t> context = {};  ///< tokens of prompt and answer; none: `usual`, or as much as fits
-  std::optional<std::int64_t> tokens = {};   ///< of all answers; none: by memory
-  std::int64_t usual = 4096;                 ///< context
+  std::optional<std::int64_t> tokens = {};   ///< tokens of all answers together; none: depends on free memory
+  std::int64_t usual = 4096;                 ///< default context
   std::int64_t sequences = 16;
 };
 
-/// Bytes of memory left by the model.
+/// The memory that the model leaves free, in bytes.
 struct CacheMemory {
   double left = 0;
-  double share = 0;  ///< share of it that the cache takes by default
+  double share = 0;  ///< the part of it that the cache takes by default
   std::size_t per_token = 0;
 };
 

@@ -27,7 +27,7 @@ void Engine::cancel(const std::vector<Ticket>& tickets) {
   changed_.notify_one();
 }
 
-void Engine::tell(Ticket ticket, const std::exception& e) {
+void Engine::log_failure(Ticket ticket, const std::exception& e) {
   log_.error("answer {} failed: {}", ticket, e.what());
 }
 
@@ -44,7 +44,7 @@ void Engine::take_submitted() {
       try {
         return token && token(t);
       } catch (const std::exception& e) {
-        tell(ticket, e);
+        log_failure(ticket, e);
         return true;
       }
     };
@@ -55,7 +55,7 @@ void Engine::take_submitted() {
       try {
         if (finished) finished(reason);
       } catch (const std::exception& e) {
-        tell(ticket, e);
+        log_failure(ticket, e);
       }
     };
     running_[s.ticket] = batch_.add(std::move(s.request));

@@ -13,7 +13,7 @@
 
 namespace qtrain::serve {
 
-/// Lets threads share a batch, which is run by the thread that calls `run`.
+/// Lets several threads share a batch, which the thread that calls `run` decodes.
 class Engine {
  public:
   using Ticket = std::uint64_t;
@@ -28,7 +28,7 @@ class Engine {
   /// Removes those that have not finished; their callbacks may still run once.
   void cancel(const std::vector<Ticket>& tickets);
 
-  /// Runs until all answers are finished after `close`, or until `end`. Throws what a step throws, after ending.
+  /// Runs until `end`, or until all answers are finished after `close`. If a step throws, ends and rethrows.
   void run();
   /// Stops accepting sequences.
   void close();
@@ -44,7 +44,7 @@ class Engine {
  private:
   void take_submitted();
   void work();
-  void tell(Ticket ticket, const std::exception& e);
+  void log_failure(Ticket ticket, const std::exception& e);
 
   struct Submitted {
     Ticket ticket;
@@ -58,7 +58,7 @@ class Engine {
   std::vector<Submitted> submitted_;
   std::vector<Ticket> cancelled_;
   Ticket next_ = 0;
-  std::map<Ticket, std::uint64_t> running_;  ///< of the thread of `run`
+  std::map<Ticket, std::uint64_t> running_;  ///< used only by the thread that calls `run`
   std::atomic<std::int64_t> outstanding_ = 0;
   std::atomic<bool> closed_ = false, ended_ = false;
 };

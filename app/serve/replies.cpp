@@ -18,7 +18,7 @@ Json bytes_of(const std::string& bytes) {
   return out;
 }
 
-// As OpenAI names a token that is no whole characters: "bytes:\\xe2\\x80".
+// OpenAI's name for a token that is not valid UTF-8 by itself: "bytes:\\xe2\\x80".
 std::string name_of_candidate(const TextToken::Candidate& candidate) {
   if (is_utf8(candidate.bytes)) return candidate.text;
   std::string name = "bytes:";
@@ -26,7 +26,7 @@ std::string name_of_candidate(const TextToken::Candidate& candidate) {
   return name;
 }
 
-// Log-probabilities by names; of two tokens of one text the later has its id for a name, as vLLM calls it.
+// Log-probabilities by name. If two tokens have the same text, the second is named by its id, as in vLLM.
 Json named_candidates(const std::vector<TextToken::Candidate>& candidates) {
   Json out = Json::object();
   for (const TextToken::Candidate& c : candidates) {

@@ -13,14 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last part of a path that is a name: "runs/a/" is called "a".
+// The last name in a path: "a" for "runs/a/".
 std::string name_of_folder(const std::string& path) {
   const fs::path full = absolute_path(path);
   const std::string last = full.filename().string();
   return last.empty() ? full.parent_path().filename().string() : last;
 }
 
-// "NAME=DIR"; a folder whose path has a "=" can be given a name too.
+// Splits "NAME=DIR". A path that exists is not split, even if it contains a "=".
 std::pair<std::string, std::string> named_folder(const std::string& text) {
   const std::size_t at = text.find('=');
   if (at == std::string::npos || at == 0 || path_exists(text)) return {name_of_folder(text), text};
@@ -31,7 +31,7 @@ std::vector<PlannedPass> passes(const BatchLimits& limits) {
   return {{Pass::decode, ContinuousBatch::largest(limits)}};
 }
 
-// Tokens are written with at least the bytes that they stand for.
+// An upper bound: a token is spelled with at least as many bytes as its text has.
 std::size_t longest_token(const Tokenizer& tokenizer) {
   std::size_t longest = 1;
   for (std::int32_t id = 0; id < tokenizer.size(); ++id) longest = std::max(longest, tokenizer.token(id).size());
@@ -49,7 +49,7 @@ bool writes_tool_calls(const TextFolder& text) {
 
 ServedModels::ServedModels(Ctx& ctx, const Request& request) {
   const auto add = [&](const std::string& given, const AnswerModelRequest& what) {
-    const std::string name = utf8_lossy(given);  // replies are JSON
+    const std::string name = utf8_lossy(given);  // replies are JSON, which must be UTF-8
     if (find(name))
       fail(ErrorKind::usage, {.cause = fmt::format("two models are called \"{}\"", name),
                               .remedy = "give adapters names: --adapter NAME=DIR"});
@@ -78,7 +78,7 @@ std::size_t ServedModels::bytes(const BatchLimits& limits) const {
 }
 
 void ServedModels::load(Ctx& ctx, const BatchLimits& limits, Log& log) {
-  warn_of_unused_settings(models_.front().answers, log);  // adapters have the folder of the model
+  warn_of_unused_settings(models_.front().answers, log);  // adapters use the same model folder
   const Runner* base = nullptr;
   for (ServedModel& m : models_) {
     const ModelSetup& setup = m.answers.setup;

@@ -15,11 +15,11 @@ struct ServedModel {
   std::string name;  ///< name in requests
   AnswerModel answers;
   std::unique_ptr<Runner> runner = {};  ///< once it is loaded
-  std::size_t token_bytes = 0;          ///< most bytes of text that a token stands for
+  std::size_t token_bytes = 0;          ///< maximum number of bytes of text in a token
   bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 
-/// The base model, and adapters on its weights, which are in memory once.
+/// The base model and adapters for it, which share its weights in memory.
 class ServedModels {
  public:
   struct Request {

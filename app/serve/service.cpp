@@ -27,10 +27,10 @@ using http::Reply;
 using http::Request;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{100};  // how often a client is looked at while its answer grows
+constexpr milliseconds kClientCheck{100};  // how often to check that the client is still connected
 constexpr const char* kJsonType = "application/json";
 
-// Valid UTF-8 whatever the model has written.
+// Replaces what is not valid UTF-8, which a model may write.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -47,7 +47,7 @@ Reply reply_of(const ApiError& error) {
   return reply;
 }
 
-// What all replies have.
+// Adds the headers that all replies have.
 Reply labelled(Reply reply, const std::string& id) {
   const std::initializer_list<http::Header> all{
       {"X-Request-Id", id},
@@ -66,10 +66,10 @@ std::string new_id() {
 
 enum class Resource : std::uint8_t { page, health, models, model, chat, completions };
 struct Route {
-  std::string_view path;  ///< where it ends in "/" and goes on: what follows is a name
+  std::string_view path;  ///< /v1/models/ is followed by a name
   Resource resource;
   bool takes_post = false, needs_token = true;
-  const char* file = "";  ///< of the page
+  const char* file = "";  ///< name of an embedded file of the page
   const char* type = "";
 };
 constexpr Route kRoutes[] = {
@@ -104,15 +104,15 @@ bool takes(const Route& route, const std::string& method) {
 
 Reply refuse_method(const Route& route, const Request& request) {
   const char* allowed = route.takes_post ? "POST" : "GET, HEAD";
-  Reply reply =
-      reply_of(ApiError(405, {.message = fmt::format("{} takes {}, not {}", request.path(), allowed, request.method)}));
+  Reply reply = reply_of(
+      ApiError(405, {.message = fmt::format("{} accepts {}, not {}", request.path(), allowed, request.method)}));
   reply.headers.push_back({"Allow", allowed});
   return reply;
 }
 
 }  // namespace
 
-/// The answers to a request, of which the log has a line in the end.
+/// The answers to a request. The destructor logs a line about them.
 struct LoggedAnswers {
   Log& log;
   std::string id, model;
@@ -127,9 +127,9 @@ struct LoggedAnswers {
   ~LoggedAnswers() {
     const std::int64_t tokens = answers.answer_tokens();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    log.info("{} {}: {} of prompt, {} in {:.2f} s ({:.1f}/s){}", id, model, counted(answers.prompt_tokens(), "token"),
-             counted(tokens, "token"), seconds, static_cast<double>(tokens) / std::max(seconds, 1e-9),
-             answers.finished() ? "" : ", not finished");
+    log.info("{} {}: {} in the prompt, {} generated in {:.2f} s ({:.1f} tokens/s){}", id, model,
+             counted(answers.prompt_tokens(), "token"), counted(tokens, "token"), seconds,
+             static_cast<double>(tokens) / std::max(seconds, 1e-9), answers.finished() ? "" : ", not finished");
   }
 };
 
@@ -148,7 +148,7 @@ Service::Service(Engine& engine, const ServedModels& models, ServiceOptions opti
       started_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                    .count()) {}
 
-// Without a token whatever runs in a browser on this machine could ask.
+// Without a token, any web page open in a browser on this machine could send requests.
 void Service::require_own_page(const Request& head) const {
   if (!options_.token.empty()) return;
   try {
@@ -179,7 +179,7 @@ std::optional<Reply> Service::refuse(const Request& head) const {
       if (route.needs_token) require_token(head);
       if (!takes(route, head.method)) return refuse_method(route, head);
       if (head.has("content-encoding") && !http::equal_without_case(head.header("content-encoding"), "identity"))
-        throw ApiError(415, {.message = "compressed bodies are not read: send it as it is"});
+        throw ApiError(415, {.message = "compressed bodies are not supported: send the body uncompressed"});
       return {};
     } catch (const ApiError& e) {
       return reply_of(e);
@@ -189,14 +189,14 @@ std::optional<Reply> Service::refuse(const Request& head) const {
   return labelled(*refusal, new_id());
 }
 
-Reply Service::tell(const http::Problem& problem) const {
+Reply Service::reply_to(const http::Problem& problem) const {
   return labelled(reply_of(ApiError(problem.status(), {.message = problem.what()})), new_id());
 }
 
-// The log says why; what the client is told is where to look.
+// Logs the cause, and refers the client to the log.
 ApiError Service::failed(const std::string& id, const std::exception& e) const {
   log_.error("request {} failed: {}", id, e.what());
-  return {500, {.message = fmt::format("request {} failed within the server: its log says why", id)}};
+  return {500, {.message = fmt::format("request {} failed in the server: see its log", id)}};
 }
 
 Json Service::model_entry(const ServedModel& model) const {
@@ -215,30 +215,30 @@ Reply Service::show_model(std::string_view name) const {
   const auto model = models_.find(http::percent_decoded(name));
   if (!model)
     throw ApiError(
-        404, {.message = fmt::format("there is no such model: the names are {}", fmt::join(models_.names(), ", ")),
+        404, {.message = fmt::format("there is no such model: the models are {}", fmt::join(models_.names(), ", ")),
               .param = "model",
               .code = "model_not_found"});
   return reply_of(model_entry(models_[*model]));
 }
 
-Reply Service::tell_health() const {
+Reply Service::show_health() const {
   if (engine_.closed()) throw ApiError(503, {.message = "the server is stopping"});
   return reply_of(
       {{"status", "ok"}, {"version", kVersion}, {"active", engine_.active()}, {"outstanding", engine_.outstanding()}});
 }
 
-// False where the client has gone before the end.
+// Returns false if the client disconnected before the end.
 bool Service::stream(LoggedAnswers& logged, const Request& request, const http::Send& send) const {
   AnswersOfRequest& answers = logged.answers;
   Replies replies(answers.request(), logged.model);
-  bool takes = true;
-  const auto give = [&](const Json& json) { takes = takes && send("data: " + text_of(json) + "\n\n"); };
+  bool connected = true;
+  const auto give = [&](const Json& json) { connected = connected && send("data: " + text_of(json) + "\n\n"); };
   for (const Json& chunk : replies.first_chunks()) give(chunk);
   try {
     while (!answers.finished()) {
-      if (const auto event = answers.next(kLook))
+      if (const auto event = answers.next(kClientCheck))
         for (const Json& chunk : replies.chunks(*event)) give(chunk);
-      if (!takes || request.is_gone()) return false;
+      if (!connected || request.is_gone()) return false;
     }
   } catch (const ApiError& e) {
     give(e.json());
@@ -248,7 +248,7 @@ bool Service::stream(LoggedAnswers& logged, const Request& request, const http::
     return true;
   }
   if (answers.request().include_usage) give(replies.usage_chunk(answers));
-  return takes && send("data: [DONE]\n\n");
+  return connected && send("data: [DONE]\n\n");
 }
 
 Reply Service::complete(Endpoint endpoint, const Request& request, const std::string& id) const {
@@ -261,11 +261,11 @@ Reply Service::complete(Endpoint endpoint, const Request& request, const std::st
             .headers = {{"Cache-Control", "no-cache"}},
             .stream = [this, logged, &request](const http::Send& send) { return stream(*logged, request, send); }};
   Replies replies(answers.request(), logged->model);
-  for (auto looked = logged->begin; !answers.finished();) {
-    if (const auto event = answers.next(kLook)) replies.collect(*event);
-    if (std::chrono::steady_clock::now() - looked < kLook) continue;
-    looked = std::chrono::steady_clock::now();
-    if (request.is_gone()) throw ApiError(499, {.message = "the client has gone"});
+  for (auto checked = logged->begin; !answers.finished();) {
+    if (const auto event = answers.next(kClientCheck)) replies.collect(*event);
+    if (std::chrono::steady_clock::now() - checked < kClientCheck) continue;
+    checked = std::chrono::steady_clock::now();
+    if (request.is_gone()) throw ApiError(499, {.message = "the client disconnected"});
   }
   return reply_of(replies.document(answers));
 }
@@ -273,7 +273,7 @@ Reply Service::complete(Endpoint endpoint, const Request& request, const std::st
 Reply Service::answer_at(const Request& request, const std::string& id) const {
   const Route& route = route_of(request);
   switch (route.resource) {
-    case Resource::health: return tell_health();
+    case Resource::health: return show_health();
     case Resource::models: return list_models();
     case Resource::model: return show_model(request.path().substr(route.path.size()));
     case Resource::chat: return complete(Endpoint::chat, request, id);

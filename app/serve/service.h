@@ -25,10 +25,10 @@ class Service final : public http::Handler {
   /// All arguments must outlive it.
   Service(Engine& engine, const ServedModels& models, ServiceOptions options, Log& log);
 
-  /// Host and Origin, the token, the address, the method and the encoding of the body, in this order.
+  /// Checks Host and Origin, the path, the token, the method and the encoding of the body, in this order.
   std::optional<http::Reply> refuse(const http::Request& head) const override;
   http::Reply answer(const http::Request& request) const override;
-  http::Reply tell(const http::Problem& problem) const override;
+  http::Reply reply_to(const http::Problem& problem) const override;
 
  private:
   ApiError failed(const std::string& id, const std::exception& e) const;
@@ -37,7 +37,7 @@ class Service final : public http::Handler {
   Json model_entry(const ServedModel& model) const;
   http::Reply list_models() const;
   http::Reply show_model(std::string_view name) const;
-  http::Reply tell_health() const;
+  http::Reply show_health() const;
   http::Reply answer_at(const http::Request& request, const std::string& id) const;
   http::Reply complete(Endpoint endpoint, const http::Request& request, const std::string& id) const;
   bool stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
@@ -49,7 +49,7 @@ class Service final : public http::Handler {
   std::int64_t started_;
 };
 
-/// Compares texts in a time that does not depend on where they differ.
+/// Compares two strings in a time that does not depend on where they differ.
 bool same_secret(const std::string& a, const std::string& b);
 
 }  // namespace qtrain::serve

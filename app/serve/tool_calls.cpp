@@ -21,7 +21,7 @@ std::optional<ToolCall> parse_call(std::string_view text) {
                   .arguments = arguments.is_string() ? arguments.get<std::string>() : dump_json(arguments)};
 }
 
-// Where what may become a call begins, with the white space before it.
+// Where a call, or text that may become one, begins, including the white space before it.
 std::size_t possible_begin(const std::string& text) {
   std::size_t at = text.find(kBegin);
   if (at == std::string::npos) {
@@ -47,7 +47,7 @@ ToolCallReader::Found ToolCallReader::finish() {
   return found;
 }
 
-// White space between and behind calls is none of the answer.
+// White space between and after calls is not part of the answer.
 void ToolCallReader::show(Found& found, std::string text) {
   if (has_calls_ && text.find_first_not_of(kSpaces) == std::string::npos) return;
   found.text += text;
@@ -67,12 +67,12 @@ ToolCallReader::Found ToolCallReader::read(bool all) {
     }
     const std::size_t inner = begin + kBegin.size();
     const auto call = parse_call(std::string_view(held_).substr(inner, cut ? end : end - inner));
-    const std::size_t behind = cut ? held_.size() : end + kEnd.size();
-    const std::size_t shown = call ? possible_begin(held_) : behind;
+    const std::size_t after = cut ? held_.size() : end + kEnd.size();
+    const std::size_t shown = call ? possible_begin(held_) : after;
     show(found, held_.substr(0, shown));
     if (call) found.calls.push_back(*call);
     has_calls_ |= call.has_value();
-    held_.erase(0, behind);
+    held_.erase(0, after);
     if (cut) return found;
   }
 }

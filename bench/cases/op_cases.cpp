@@ -51,19 +51,6 @@ void add_norms(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 2 * bytes_of(rows, s.dtype)});
 }
 
-/// Runs an op for queries and for keys: `places` are the indices of each call's operands.
-std::function<Run()> of_both(std::string op, std::vector<std::vector<std::size_t>> places) {
-  return [op = std::move(op), places = std::move(places)]() -> Run {
-    return [op, places](Ctx& ctx, std::span<const Argument> all) {
-      for (const std::vector<std::size_t>& some : places) {
-        std::vector<Argument> tensors;
-        for (const std::size_t i : some) tensors.push_back(all[i]);
-        call_op(ctx, {.op = op, .tensors = tensors, .numbers = std::span(&kEps, 1)});
-      }
-    };
-  };
-}
-
 // Queries and keys in one case: 4 (q + k) bytes per token forward, 6 (q + k) backward, in 16 bits.
 void add_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape queries{s.tokens, m.heads, m.head}, keys{s.tokens, m.groups, m.head}, table{s.tokens, m.head / 2};
@@ -74,12 +61,12 @@ void add_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                 inv_k = f32({s.tokens, m.groups}, Contents::positive);
   cases.push_back({.name = "qk_norm_rope/" + size,
                    .operands = {q, k, q, k, f32(table), f32(table), at, f32({m.head}), inv_q, inv_k},
-                   .prepare = of_both("rope", {{0, 2, 4, 5, 6, 7, 8}, {1, 3, 4, 5, 6, 7, 9}}),
+                   .prepare = op("rope", {kEps}),
                    .bytes = 2 * once});
   cases.push_back({.name = "qk_norm_rope_grad/" + size,
                    .operands = {q, k, q, k, q, k, f32(table), f32(table), at, f32({m.head}), inv_q, inv_k,
                                 f32({m.head}), f32({m.head})},
-                   .prepare = of_both("rope_grad", {{0, 2, 6, 7, 8, 4, 9, 10, 12}, {1, 3, 6, 7, 8, 5, 9, 11, 13}}),
+                   .prepare = op("rope_grad"),
                    .bytes = 3 * once});
 }
 
@@ -186,7 +173,7 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
 void add_attentions(std::vector<Case>& cases, const Sizes& s) {
   for (const Heads& n : {Heads{16, 8, 64}, Heads{16, 8, 128}}) {
     for (const std::int64_t length : s.lengths) add_attention(cases, s, n, {length});
-    // The same number of tokens, packed as documents of a half, a quarter, an eighth, a sixteenth and the rest.
+    // The same number of tokens, packed as documents of half, a quarter, an eighth, a sixteenth of them, and the rest.
     const std::int64_t all = s.lengths.back(), part = all / 16;
     add_attention(cases, s, n, {all / 2, all / 4, all / 8, part, all - all / 2 - all / 4 - all / 8 - part});
   }

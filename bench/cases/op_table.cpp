@@ -153,26 +153,25 @@ Rows row_wise_rows() {
        }},
       {"rope",
        [](Ctx& c, const Arguments& a) {
-         ops::rope(c, {.y = a.tensor(0),
-                       .x = a.tensor(1),
-                       .cos = a.tensor(2),
-                       .sin = a.tensor(3),
-                       .positions = a.tensor(4),
-                       .weight = a.tensor(5),
-                       .inv_rms = a.tensor(6),
+         ops::rope(c, {.q = {.y = a.tensor(0), .x = a.tensor(2), .weight = a.tensor(7), .inv_rms = a.tensor(8)},
+                       .k = {.y = a.tensor(1), .x = a.tensor(3), .weight = a.tensor(7), .inv_rms = a.tensor(9)},
+                       .cos = a.tensor(4),
+                       .sin = a.tensor(5),
+                       .positions = a.tensor(6),
                        .eps = a.number(0)});
        }},
       {"rope_grad",
        [](Ctx& c, const Arguments& a) {
-         ops::rope_grad(c, {.dx = a.sink(0),
-                            .dy = a.tensor(1),
-                            .cos = a.tensor(2),
-                            .sin = a.tensor(3),
-                            .positions = a.tensor(4),
-                            .x = a.tensor(5),
-                            .weight = a.tensor(6),
-                            .inv_rms = a.tensor(7),
-                            .dweight = a.sink(8)});
+         const auto heads = [&](std::size_t which) {
+           return ops::RopeGrad::Heads{.dx = a.sink(which),
+                                       .dy = a.tensor(2 + which),
+                                       .x = a.tensor(4 + which),
+                                       .weight = a.tensor(9),
+                                       .inv_rms = a.tensor(10 + which),
+                                       .dweight = a.sink(12 + which)};
+         };
+         ops::rope_grad(
+             c, {.q = heads(0), .k = heads(1), .cos = a.tensor(6), .sin = a.tensor(7), .positions = a.tensor(8)});
        }},
       {"split_rope",
        [](Ctx& c, const Arguments& a) {

@@ -20,7 +20,8 @@ RESULTS, README, PICTURE = (ROOT / p for p in ("bench/results/cpu_peers.json", "
 CLAIM = "LoRA, fastest dtype"  # the case that the README begins with
 SPEED, MEMORY = "tokens_per_second_after_first", "peak_rss_mb"
 
-# A card of its own color, readable on a page that is light where the browser asks for dark.
+# The picture has its own background color, so that it is readable on light pages and, if the browser prefers dark, on
+# dark ones.
 STYLE = """
   text { font: 13px sans-serif; fill: #24292f } .title { font-weight: bold }
   .card { fill: #ffffff; stroke: #d0d7de } .ours { fill: #0969da } .theirs { fill: #8c959f }
@@ -103,7 +104,7 @@ def picture(results):
 
 
 def put(readme, name, words):
-    """The README with other words between the two comments of a name."""
+    """Replaces the text between the two comments with this name in the README."""
     found, count = re.subn(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: m[1] + words + "\n" + m[2], readme,
                            flags=re.S)
     if count != 1:

@@ -77,7 +77,7 @@ def is_far_behind(runs, name, peer):
 
 
 def measured(args):
-    """A list of results for each case and peer. Every other round goes through them in reverse."""
+    """Returns a list of results for each case and peer. Every other round runs them in reverse order."""
     order = [(case["name"], peer) for case in CASES for peer in ("trl float32", "trl bfloat16", "qtrain")]
     cases, runs = {case["name"]: case for case in CASES}, {key: [] for key in order}
     for number in range(args.rounds):
@@ -88,7 +88,7 @@ def measured(args):
 
 
 def case_of(case, runs):
-    """A case as it is in the file: every run, medians, and which of TRL's dtypes is the faster one."""
+    """A case as written to the file: every run, medians, and which of TRL's dtypes is faster."""
     def summary(peer):
         results = runs[case["name"], peer]
         return dict(median={key: compare.middle(results, key) for key in FIGURES},
@@ -116,7 +116,7 @@ def commit():
 
 
 def command(args):
-    """The command line without the folders of this machine."""
+    """The command line without this machine's folders."""
     names = [f"--{key} {Path(getattr(args, key)).name}" for key in ("qtrain", "model", "data", "python")]
     return " ".join(["bench/peers/cpu_peers.py", *names, f"--rounds {args.rounds} --steps {args.steps}"] + ["--busy"] * args.busy)
 

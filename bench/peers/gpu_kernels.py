@@ -177,7 +177,7 @@ class Bench:
                          torch_ms=times[reference], right=worst <= 1,
                          errors=[dict(ours=o, torch=t) for o, t in errors or ()], **more)
             self.figures.append(entry)
-            mark = "" if worst <= 1 else "  WRONG: the error is %.2f of what is allowed" % worst
+            mark = "" if worst <= 1 else "  WRONG: the error is %.2f times the allowed one" % worst
             print(f"{entry['figure']:<58} {times['ours']:9.3f} ms {times[reference]:9.3f} ms  {ratio:6.2f}  "
                   f"goal {goal}{mark}", flush=True)
         return worst <= 1
@@ -185,7 +185,7 @@ class Bench:
     def rate(self, figure, value, goal, right):
         """Reports a figure of our kernel only; the goal is for this GPU, or None."""
         self.figures.append(dict(figure=figure, value=value, goal=goal, right=right))
-        print(f"{figure:<58} {value:9.3f}  goal {'of this card: none' if goal is None else goal}", flush=True)
+        print(f"{figure:<58} {value:9.3f}  goal {'none for this GPU' if goal is None else goal}", flush=True)
 
 
 def error(got, want):
@@ -372,8 +372,8 @@ def adamw_case(b):
     ours()
     errors = errors_of([param], [theirs.detach()], [exact_param.detach()])
     times = b.times({"ours": [ours], "torch fused": [optimizer.step]})
-    times["copy of as many bytes"] = b.copy_time(28 * n)
-    b.report(f"AdamW {n}", times, {"torch fused": 1.05, "copy of as many bytes": 0.9}, errors,
+    times["copy of the same size"] = b.copy_time(28 * n)
+    b.report(f"AdamW {n}", times, {"torch fused": 1.05, "copy of the same size": 0.9}, errors,
              bytes_per_second=28 * n / times["ours"] * 1e3)
 
 
@@ -393,7 +393,7 @@ def adamw8_case(b):
                          (decay,))
     ours()
     first = ours_param.clone()  # result of the first step, where no update was rounded yet
-    variants, goals = {"ours": [ours]}, {"copy of as many bytes": 0.85}
+    variants, goals = {"ours": [ours]}, {"copy of the same size": 0.85}
     errors = [(error(first, exact_param.detach()), 1e-6)]
     theirs = torch.nn.Parameter(param.clone())
     theirs.grad = grad
@@ -408,7 +408,7 @@ def adamw8_case(b):
         variants["bitsandbytes"] = [step]
         goals["bitsandbytes"] = 1.5
     times = b.times(variants)
-    times["copy of as many bytes"] = b.copy_time(16 * n)
+    times["copy of the same size"] = b.copy_time(16 * n)
     b.report(f"8-bit AdamW {n}", times, goals, errors, bytes_per_second=16 * n / times["ours"] * 1e3)
 
 
@@ -435,7 +435,7 @@ def nf4_case(b):
     wide = codes.view(-1).int()
     exact = (table[torch.stack((wide >> 4, wide & 15), -1).view(-1, block).long()] * scales[:, None]).view(shape)
     errors = errors_of([y], [exact.bfloat16()], [exact])
-    variants, goals = {"ours": ours}, {"copy of as many bytes": 0.85}
+    variants, goals = {"ours": ours}, {"copy of the same size": 0.85}
 
     def first_call():
         functions = bitsandbytes.functional
@@ -450,7 +450,7 @@ def nf4_case(b):
         goals["bitsandbytes"] = 1.3
     times = b.times(variants)
     moved = int(2.5625 * n)
-    times["copy of as many bytes"] = b.copy_time(moved)
+    times["copy of the same size"] = b.copy_time(moved)
     b.report(f"NF4 to bfloat16 {shape[0]}x{shape[1]}", times, goals, errors,
              bytes_per_second=moved / times["ours"] * 1e3)
 
@@ -777,7 +777,7 @@ def main():
             if args.filter not in name:
                 continue
             if time.monotonic() > b.deadline:
-                result["notes"].append(f"{name}: no time was left")
+                result["notes"].append(f"{name}: skipped, no time was left")
                 continue
             try:
                 run()

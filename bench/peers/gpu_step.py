@@ -73,7 +73,7 @@ def parse():
 
 
 def shapes_of(config):
-    """Of the tensors of a Llama or a Qwen3."""
+    """The tensor shapes of a Llama or Qwen3 model."""
     width, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     table = [config["vocab_size"], width]
@@ -91,7 +91,7 @@ def shapes_of(config):
 
 
 def bfloats(values):
-    """The bytes of numbers in bfloat16, rounded toward zero."""
+    """Converts numbers to the bytes of bfloat16, rounding toward zero."""
     single = array.array("f", values).tobytes()
     out = bytearray(len(single) // 2)
     out[0::2], out[1::2] = single[2::4], single[3::4]
@@ -99,7 +99,7 @@ def bfloats(values):
 
 
 def write_weights(file, config):
-    """Random ones in bfloat16, as an adapter's base. The numbers come again after a prime number of them."""
+    """Random bfloat16 numbers, for the base weights of an adapter run. They repeat with a prime period."""
     draw, count = random.Random(2), 1_000_003
     block = bfloats(draw.gauss(0, config["initializer_range"]) for _ in range(count))
     header, end = {}, 0
@@ -142,7 +142,7 @@ def write_case(args, folder):
 
 
 def logged(folder):
-    """The rows of the steps so far; the last line may be incomplete."""
+    """The metric rows of the steps so far; the last line may be incomplete."""
     file = folder / "out/metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     rows = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -150,7 +150,7 @@ def logged(folder):
 
 
 def looked(look):
-    """What the process has seen of the GPU; {} if there is none, or it saw nothing."""
+    """The GPU memory that the process reported; {} if there is no GPU or it reported none."""
     try:
         return json.loads(look.communicate(timeout=60)[0]) if look else {}
     except (subprocess.SubprocessError, ValueError):

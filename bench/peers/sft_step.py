@@ -40,7 +40,7 @@ def mark_assistant(tokenizer):
     """Adds generation tags around assistant turns, including the line end, to a ChatML template without them."""
     marked = tokenizer.chat_template.replace(TURN.replace("\\n", "\n"), MARKED_TURN).replace(TURN, MARKED_TURN)
     if "{% generation %}" not in marked:
-        sys.exit("this chat template has no generation tags and is not the ChatML form known here")
+        sys.exit("this chat template has no generation tags and is not the supported form of ChatML")
     tokenizer.chat_template = marked
 
 

@@ -54,7 +54,7 @@ def main():
             seconds, count = run()
             times[name].append(seconds)
             tokens.add(count)
-    assert len(tokens) == 1, f"the sides do not agree: {tokens}"
+    assert len(tokens) == 1, f"the token counts differ: {tokens}"
     size = sum(len(t.encode()) for t in texts) / 1e6
     median = {name: statistics.median(values) for name, values in times.items()}
     print(json.dumps({"tokenizers": __version__, "megabytes": size, "tokens": tokens.pop(),

@@ -13,8 +13,8 @@
 #include "core/formats/gguf_write.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
+#include "model/module_names.h"
 #include "model/tied_head.h"
-#include "model/weight_names.h"
 #include "quant/gguf_quantize.h"
 #include "train/checkpoint/foreign_results.h"
 

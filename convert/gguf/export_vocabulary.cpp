@@ -218,7 +218,7 @@ void fill_from_pieces(const VocabularySource& from, GgufVocabulary& v) {
   v.model = "llama";
   v.pre = "default";
   v.add_space_prefix = read_tokenizer_settings(from.folder).flag("add_prefix_space").value_or(model.add_dummy_prefix);
-  v.scores.assign(v.tokens.size(), -10000);  // score of rows without a piece, as llama.cpp's converter writes it
+  v.scores.assign(v.tokens.size(), -10000);  // rows without a piece get the score that llama.cpp's converter writes
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     v.scores[i] = model.pieces[i].score;
     if (model.pieces[i].kind != Kind::normal) v.types[i] = static_cast<std::int32_t>(model.pieces[i].kind);

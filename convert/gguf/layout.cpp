@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/families/family.h"
-#include "model/weight_names.h"
+#include "model/module_names.h"
 
 namespace qtrain {
 namespace {

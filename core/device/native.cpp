@@ -10,7 +10,7 @@
 namespace qtrain::cuda {
 namespace {
 
-constexpr int kNeedsDriver = 12000;  // CUDA 12; whether it is enough for the toolkit of the build, the runtime says
+constexpr int kNeedsDriver = 12000;  // CUDA 12; the runtime checks whether it is enough for the build's toolkit
 
 [[noreturn]] void refuse(cudaError_t code, const char* what) {
   cudaGetLastError();
@@ -47,13 +47,13 @@ std::string problem() {
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
   if (driver < kNeedsDriver)
-    return "the NVIDIA driver supports CUDA " + version(driver) + ", needed is " + version(kNeedsDriver);
+    return "the NVIDIA driver supports CUDA " + version(driver) + ", but " + version(kNeedsDriver) + " is needed";
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) return "no CUDA device is visible";
   if (code == cudaErrorInsufficientDriver)
     return "the NVIDIA driver (CUDA " + version(driver) + ") is older than this build needs (CUDA " +
            version(CUDART_VERSION) + ")";
-  if (code != cudaSuccess) return std::string("CUDA does not start: ") + cudaGetErrorString(code);
+  if (code != cudaSuccess) return std::string("CUDA failed to start: ") + cudaGetErrorString(code);
   return architecture_problem(QTRAIN_CUDA_ARCHITECTURES, capability(0));
 }
 
@@ -185,7 +185,7 @@ void pop_range() noexcept {
   nvtxRangePop();
 }
 
-// Thread-local: an allocation or a wait of this thread ends the recording with an error, other threads go on.
+// Thread-local capture: an allocation or a wait by this thread fails the recording, while other threads are unaffected.
 void begin_record(void* stream) {
   verify(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }

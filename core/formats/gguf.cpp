@@ -15,7 +15,7 @@
 namespace qtrain {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF is read as it lies in memory");
+static_assert(std::endian::native == std::endian::little, "GGUF is read without swapping bytes");
 
 constexpr GgufBlock kBlocks[] = {
     {GgufType::f32, "F32", 1, 4},       {GgufType::f16, "F16", 1, 2},         {GgufType::q4_0, "Q4_0", 32, 18},
@@ -32,7 +32,7 @@ using ValueType = GgufValueType;
 constexpr int kMaxNesting = 4;
 constexpr std::uint64_t kMaxName = 1 << 16;
 
-/// The double that prints as the f32 does.
+/// The double whose shortest decimal is that of the f32.
 double widen(float x) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, x).ptr;
@@ -64,7 +64,8 @@ class Cursor {
     return value;
   }
 
-  /// A count of things that take at least `least` bytes each, so that it can be trusted with an allocation.
+  /// Reads a count of items that take at least `least` bytes each, and checks that the file can hold them, so that it
+  /// is safe to allocate for them.
   std::uint64_t count(std::uint64_t least, std::string_view what) {
     const auto n = take<std::uint64_t>(what);
     if (n > left() / least) bad(fmt::format("a count of {} {} is more than the file can hold", n, what));
@@ -135,7 +136,7 @@ std::uint32_t read_preamble(Cursor& in) {
   return version;
 }
 
-/// A tensor as its header tells it; `data` is found once the header has ended.
+/// A tensor as the header describes it; `data` is set after the whole header is read.
 struct TensorInfo {
   std::string name;
   GgufTensor tensor;
@@ -159,7 +160,7 @@ TensorInfo read_info(Cursor& in) {
   info.offset = in.take<std::uint64_t>("a tensor's offset");
   const auto* block = gguf_block(info.tensor.type);
   if (block == nullptr)
-    in.bad(fmt::format("tensor \"{}\" has {}, which is not known", info.name, name_of(info.tensor.type)));
+    in.bad(fmt::format("tensor \"{}\" has {}, which is unknown", info.name, name_of(info.tensor.type)));
   if (static_cast<std::uint64_t>(info.tensor.row()) % block->values != 0)
     in.bad(fmt::format("rows of {} values of tensor \"{}\" are not whole blocks of {}", info.tensor.row(), info.name,
                        block->name));
@@ -215,7 +216,7 @@ GgufFile::GgufFile(const std::filesystem::path& file) : path_(file), file_(file)
 
   const auto alignment = integer_or("general.alignment", kGgufAlignment);
   if (alignment < 1 || alignment > (1 << 20) || !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
-    in.bad(fmt::format("general.alignment {} is not a sensible power of two", alignment));
+    in.bad(fmt::format("general.alignment {} is not a valid power of two", alignment));
   const auto unit = static_cast<std::uint64_t>(alignment);
   const auto begin = std::min((in.position() + unit - 1) / unit * unit, file_.bytes().size());
   const auto data = file_.bytes().subspan(begin);
@@ -228,7 +229,7 @@ GgufFile::GgufFile(const std::filesystem::path& file) : path_(file), file_(file)
   check_overlap(in, infos);
   for (auto& info : infos)
     if (!tensors_.emplace(info.name, std::move(info.tensor)).second)
-      in.bad(fmt::format("tensor \"{}\" is there twice", info.name));
+      in.bad(fmt::format("tensor \"{}\" appears twice", info.name));
 }
 
 const Json* GgufFile::find(const std::string& key) const {

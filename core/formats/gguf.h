@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// The types of GGUF tensors that have a name here; the values are those of the file format.
+/// The GGUF tensor types that the program knows, with their numbers in the file format.
 enum class GgufType : std::uint32_t {
   f32 = 0,
   f16 = 1,
@@ -41,7 +41,7 @@ enum class GgufType : std::uint32_t {
 /// Value types of the key-value section.
 enum class GgufValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
-/// "GGUF" as a little-endian number, and where tensors begin where the file does not say otherwise.
+/// "GGUF" as a little-endian number, and the alignment of tensors if the file does not specify one.
 inline constexpr std::uint32_t kGgufMagic = 0x46554747;
 inline constexpr std::uint64_t kGgufAlignment = 32;
 
@@ -60,7 +60,7 @@ std::string name_of(GgufType type);
 /// A tensor of the file: a view into the mapping.
 struct GgufTensor {
   GgufType type = GgufType::f32;
-  std::vector<std::int64_t> shape;  ///< outermost first (the file has it the other way round), 1 to 4 extents
+  std::vector<std::int64_t> shape;  ///< outermost first (the file has the reverse order), 1 to 4 extents
   std::span<const std::byte> data;
 
   std::int64_t numel() const;
@@ -69,7 +69,7 @@ struct GgufTensor {
 };
 
 /// A GGUF file (versions 2 and 3, little endian), mapped. Hostile files are expected: every count, length and offset
-/// is checked against the size of the file before anything is allocated. ErrorKind::input with the reason otherwise.
+/// is checked against the size of the file before anything is allocated. Throws ErrorKind::input with the reason.
 class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& file);
@@ -77,11 +77,12 @@ class GgufFile {
   const std::filesystem::path& path() const { return path_; }
   std::uint32_t version() const { return version_; }
 
-  /// Null when absent. An f32 is the double whose shortest decimal is the f32's: 1e-05, not 9.999999747378752e-06.
+  /// Null if absent. An f32 becomes the double with the same shortest decimal: 1e-05, not 9.999999747378752e-06.
   const Json* find(const std::string& key) const;
   const std::map<std::string, Json>& values() const { return values_; }
 
-  /// Typed values. The first form of each is an input error naming the key when it is absent; all are for another type.
+  /// Typed values. A missing key without a fallback, or a value of a different type, is an input error that names the
+  /// key.
   const std::string& text(const std::string& key) const;
   std::int64_t integer(const std::string& key) const;
   std::int64_t integer_or(const std::string& key, std::int64_t fallback) const;
@@ -89,7 +90,7 @@ class GgufFile {
   const Json::array_t& array(const std::string& key) const;
 
   const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
-  /// An input error naming the file when absent.
+  /// Throws an input error that names the file if there is no such tensor.
   const GgufTensor& tensor(const std::string& name) const;
 
  private:

@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF is written as it lies in memory");
+static_assert(std::endian::native == std::endian::little, "GGUF is written without swapping bytes");
 
 template <class T>
 void put(std::string& out, T value) {
@@ -24,8 +24,8 @@ void put_all(std::string& out, std::span<const T> values) {
 
 std::uint64_t bytes_of(const GgufTensorSource& tensor) {
   const auto* block = gguf_block(tensor.type);
-  check(block != nullptr && !tensor.shape.empty() && tensor.shape.size() <= 4, "no GGUF tensor");
-  check(static_cast<std::uint64_t>(tensor.shape.back()) % block->values == 0, "a row is not whole blocks");
+  check(block != nullptr && !tensor.shape.empty() && tensor.shape.size() <= 4, "not a valid GGUF tensor");
+  check(static_cast<std::uint64_t>(tensor.shape.back()) % block->values == 0, "a row must be a whole number of blocks");
   std::uint64_t numel = 1;
   for (const auto extent : tensor.shape) numel *= static_cast<std::uint64_t>(extent);
   return numel / block->values * block->bytes;
@@ -118,7 +118,7 @@ void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
         written += bytes.size();
         append(bytes);
       });
-      check(written == bytes_of(tensor), "a tensor produced another number of bytes than it has");
+      check(written == bytes_of(tensor), "a tensor produced the wrong number of bytes");
       append(std::span(kPadding).first(padded(written) - written));
     }
   });

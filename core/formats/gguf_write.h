@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// The key-value section of a GGUF file that is to be written. A key given twice is an internal error.
+/// Collects the key-value section of a GGUF file. A duplicate key is an internal error.
 class GgufMetadata {
  public:
   void put_text(const std::string& key, std::string_view value);
@@ -44,8 +44,8 @@ struct GgufTensorSource {
 };
 
 /// Writes a GGUF file of version 3, as gguf-py lays it out: tensors in the order given, each padded to 32 bytes. The
-/// file is whole or not there. Errors: ErrorKind::disk; internal where a tensor produces other bytes than its shape
-/// and type ask for.
+/// file is complete or absent. Errors: ErrorKind::disk; internal if a tensor produces the wrong number of bytes for its
+/// shape and type.
 void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
                 std::span<const GgufTensorSource> tensors);
 

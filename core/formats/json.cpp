@@ -47,7 +47,7 @@ bool all_differ(const std::vector<std::string>& keys) {
   return true;
 }
 
-/// Bytes of the text, counted as the parser takes them, so that a callback knows where it is.
+/// Iterates over the text and records how far the parser has read, so that callbacks know their position.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -178,7 +178,7 @@ class Builder {
     rules_.key_lines->emplace(std::move(path), line_);
   }
 
-  /// As Python's dict: the first occurrence keeps its place, the last one its value.
+  /// Merges duplicate keys like Python's dict: the first occurrence keeps its place, the last one its value.
   void drop_duplicates(Frame& frame) const {
     const std::size_t count = frame.keys.size();
     if (count <= kFewKeys && all_differ(frame.keys)) return;
@@ -191,7 +191,7 @@ class Builder {
         kept.push_back(i);
       } else if (!rules_.duplicate_keys) {
         const auto line = position_of(text_, frame.offsets[entry->second]).line;
-        fail_at(frame.offsets[i], fmt::format("key \"{}\" is given twice (first in line {})", frame.keys[i], line));
+        fail_at(frame.offsets[i], fmt::format("key \"{}\" is given twice (first on line {})", frame.keys[i], line));
       } else {
         frame.values[entry->second] = std::move(frame.values[i]);
       }
@@ -205,7 +205,7 @@ class Builder {
     frame = std::move(unique);
   }
 
-  /// The library's message without its own prefix; the most common slips are said in plain words.
+  /// The library's message without its prefix; the most common mistakes get a clearer one.
   std::string syntax_message(std::size_t offset, std::string_view what) const {
     if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos) return "the JSON document is empty";
     const auto before = text_.substr(0, std::min(offset, text_.size()));
@@ -231,15 +231,15 @@ class Builder {
   const JsonRules& rules_;
   const JsonItems* items_;
   const char* seen_;
-  const char* line_end_ = text_.data();  // up to which lines are counted
+  const char* line_end_ = text_.data();  // lines are counted up to here
   int line_ = 1;
   std::uint64_t values_ = 0;
-  bool hands_over_ = false;  // the list on level 2
+  bool hands_over_ = false;  // items of the list on level 2 are handed over one by one
   std::vector<Frame> stack_;
   Json root_;
 };
 
-/// Writes Python's json.dumps.
+/// Writes JSON as Python's json.dumps does.
 class Dumper {
  public:
   explicit Dumper(int indent) : indent_(indent) {}
@@ -255,7 +255,7 @@ class Dumper {
       case Json::value_t::string: string(v.get_ref<const std::string&>()); return;
       case Json::value_t::array: return array(v.get_ref<const Json::array_t&>());
       case Json::value_t::object: return object(v.get_ref<const Json::object_t&>());
-      case Json::value_t::binary: out_ += "null"; return;  // no JSON: stands for a value that was not read
+      case Json::value_t::binary: out_ += "null"; return;  // not a JSON type: it marks a value that was not read
       default: check(false, "a JSON value without a text form");
     }
   }
@@ -301,7 +301,7 @@ class Dumper {
   }
 
   void string(std::string_view s) {
-    std::string repaired;  // names of files need not be UTF-8
+    std::string repaired;  // file names need not be UTF-8
     if (std::ranges::any_of(s, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }) && !is_valid_utf8(s))
       s = repaired = valid_utf8(s);
     out_ += '"';

@@ -6,12 +6,12 @@
 namespace qtrain {
 
 /// A list at the top level of a document whose values are handed over one by one instead of being held all at once; the
-/// document then has it empty.
+/// returned document has an empty list.
 struct JsonItems {
   std::string_view list;
   std::function<void(Json)> take;
 };
-/// As read_json.
+/// Like read_json, with the values of a list handed to `items`.
 Json read_json_items(const std::filesystem::path& file, const JsonItems& items, const JsonRules& rules = {});
 
 }  // namespace qtrain

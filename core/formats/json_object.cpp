@@ -16,7 +16,7 @@ bool names_differ(const Json::object_t& members) {
   return true;
 }
 
-/// For each member the first one of its name.
+/// The index of the first member with the same name, for each member.
 std::vector<std::size_t> first_of_name(const Json::object_t& members) {
   std::vector<std::size_t> order(members.size()), first(members.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

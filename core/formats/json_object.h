@@ -6,8 +6,8 @@
 
 namespace qtrain {
 
-/// Builds an object of any number of members in time that grows with their number: `object[key] = value` looks every
-/// key up among all others. Of two members with one name the first keeps its place and the last its value.
+/// Builds an object of many members without the quadratic time of `object[key] = value`, which searches all keys. Of
+/// two members with the same name, the first keeps its place and the last its value.
 class JsonObject {
  public:
   void reserve(std::size_t members) { members_.reserve(members); }

@@ -11,12 +11,12 @@ namespace {
 constexpr std::size_t kLongestShown = 60;
 constexpr std::uint64_t kMaxSigned = std::numeric_limits<std::int64_t>::max();
 
-// A value as a message shows it: short.
+// A short form of a value for messages.
 std::string shown(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
   const std::string text = dump_json(value);
-  return text.size() <= kLongestShown ? text : "a text of " + std::to_string(text.size() - 2) + " bytes";
+  return text.size() <= kLongestShown ? text : "a string of " + std::to_string(text.size() - 2) + " bytes";
 }
 
 }  // namespace

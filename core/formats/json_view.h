@@ -14,8 +14,8 @@ struct IntegerRange {
   std::int64_t least, most;
 };
 
-/// A value of a JSON file from outside and where in the file it lies ("model.vocab[3]"). Access is by type; what is
-/// missing or of another type is an input error that names the place. A member that is null counts as absent.
+/// A value of an external JSON file with its path in the file ("model.vocab[3]"). Access is by type; a missing value or
+/// one of a different type is an input error that names the path. A member that is null counts as absent.
 class JsonView {
  public:
   JsonView(const Json& value, std::string path = {}) : value_(&value), path_(std::move(path)) {}  // NOLINT: implicit
@@ -26,7 +26,7 @@ class JsonView {
 
   JsonView at(std::string_view key) const;
   std::optional<JsonView> find(std::string_view key) const;
-  /// The entries of a list.
+  /// Access to the entries of a list.
   JsonView entry(std::size_t index) const;
   std::size_t size() const { return list().size(); }
 
@@ -46,7 +46,7 @@ class JsonView {
     for (std::size_t i = 0; i < list().size(); ++i) f(entry(i));
   }
 
-  /// An input error about this value.
+  /// Throws an input error about this value.
   [[noreturn]] void refuse(const std::string& cause, const std::string& remedy = {}) const;
 
  private:
@@ -60,13 +60,13 @@ class JsonView {
 /// The readable part of the JSON library's message about a value of the wrong type.
 std::string plain_text(const nlohmann::json::exception& error);
 
-/// Runs `read` on what a file holds: errors name the file.
+/// Runs `read`, which uses the contents of a file, and adds the file's name to errors.
 template <class F>
 auto reading(const std::filesystem::path& file, F&& read) {
   try {
     return read();
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::input, {.cause = "holds something else than was expected: " + plain_text(e),
+    fail(ErrorKind::input, {.cause = "has unexpected contents: " + plain_text(e),
                             .place = file.string(),
                             .remedy = "correct the file, or fetch it again"});
   } catch (const Error& e) {

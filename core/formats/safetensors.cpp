@@ -24,7 +24,8 @@ struct SafetensorsEntry {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::uint64_t kMaxHeaderValues = 3'000'000;  // some 300,000 tensors; bounds the memory of a hostile header
+constexpr std::uint64_t kMaxHeaderValues =
+    3'000'000;  // about 300,000 tensors; limits the memory that a hostile header can take
 
 [[noreturn]] void fail_file(const std::filesystem::path& file, std::string cause) {
   fail(ErrorKind::input, {.cause = std::move(cause),
@@ -119,8 +120,8 @@ std::string_view header_of(const std::filesystem::path& file, std::span<const st
   return {reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<std::size_t>(length)};
 }
 
-/// Where shards of a folder may lie: in it or, for a snapshot of a Hugging Face cache (whose files are links into
-/// ../../blobs), in the cache entry it belongs to.
+/// The folder in which a model folder's shards must be: itself or, for a snapshot of a Hugging Face cache (whose files
+/// are links into ../../blobs), the cache entry that it belongs to.
 std::filesystem::path shard_root(const std::filesystem::path& folder) {
   const auto real = std::filesystem::weakly_canonical(folder);
   return real.parent_path().filename() == "snapshots" ? real.parent_path().parent_path() : real;
@@ -143,7 +144,7 @@ std::filesystem::path shard_path(const std::filesystem::path& index, const std::
   if (end != root.end())
     fail(ErrorKind::input, {.cause = fmt::format("shard \"{}\" is a link out of the model folder", name),
                             .place = index.string(),
-                            .remedy = "put the file itself into the folder"});
+                            .remedy = "replace the link with the file itself"});
   return file;
 }
 
@@ -190,7 +191,8 @@ void SafetensorsReader::read_index(const std::filesystem::path& index) {
       if (contains(name)) fail_file(index, fmt::format("tensor \"{}\" is in two shards", name));
     read_one(shard_path(index, shard));
     for (const auto& name : names)
-      if (!contains(name)) fail_file(index, fmt::format("tensor \"{}\" is not in \"{}\" as it says", name, shard));
+      if (!contains(name))
+        fail_file(index, fmt::format("tensor \"{}\" is not in \"{}\", although the index says so", name, shard));
   }
 }
 
@@ -239,7 +241,7 @@ ConstTensor SafetensorsReader::at(const std::string& name) const {
     fail(ErrorKind::input, {.cause = fmt::format("tensor \"{}\" {}", name, found->second), .place = path_.string()});
   fail(ErrorKind::input, {.cause = fmt::format("has no tensor \"{}\"", name),
                           .place = path_.string(),
-                          .remedy = "is it the weights of the model that config.json describes?"});
+                          .remedy = "check that these are the weights of the model that config.json describes"});
 }
 
 }  // namespace qtrain

@@ -24,11 +24,11 @@ class SafetensorsReader {
   explicit SafetensorsReader(const std::filesystem::path& path);
 
   bool contains(const std::string& name) const { return tensors_.contains(name) || unusable_.contains(name); }
-  /// View into the mapping; an input error naming file and tensor when absent. Rank above 4 and dtypes that no kernel
-  /// reads (F8_E4M3, U32, ...) are refused on use; `tensors` leaves them out.
+  /// A view into the mapping; throws an input error that names file and tensor if there is none. Tensors with more than
+  /// 4 dimensions or with dtypes that no kernel reads (F8_E4M3, U32, ...) are refused here; `tensors` omits them.
   ConstTensor at(const std::string& name) const;
   const std::map<std::string, ConstTensor>& tensors() const { return tensors_; }
-  /// Gives back the memory behind a tensor that has been read; it may be read again.
+  /// Releases the memory behind a tensor that has been read; it may be read again.
   void release(ConstTensor tensor) const {
     for (const MappedFile& file : files_) file.release({tensor.data, tensor.bytes()});
   }
@@ -44,13 +44,13 @@ class SafetensorsReader {
 
   std::filesystem::path path_;
   std::vector<MappedFile> files_;
-  std::vector<std::unique_ptr<std::byte[]>> copies_;  ///< of tensors that a file does not align to their elements
-  std::map<std::string, std::string> unusable_;       ///< tensor -> why
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  ///< of tensors that are not aligned in a file
+  std::map<std::string, std::string> unusable_;       ///< tensor -> reason
   std::map<std::string, ConstTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
-/// The files that a reader of `path` would map: one, or the shards that an index names. Errors as those of the reader.
+/// The files that a reader of `path` would map: one, or the shards that an index names. Throws as the reader does.
 std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& path);
 
 using NamedTensors = std::vector<std::pair<std::string, ConstTensor>>;
@@ -62,35 +62,35 @@ struct TensorSource {
   Shape shape;
   /// Hands all bytes of the tensor, or of this part, in order and in chunks of any size, to `append`.
   std::function<void(const std::function<void(std::span<const std::byte>)>& append)> produce;
-  /// Elements that are produced, where they are not all.
+  /// The elements that are produced, if not all of them.
   struct Part {
     std::int64_t begin = 0, count = 0;
   };
   std::optional<Part> part = {};
 };
 
-/// Who writes a file: this process alone; or several, each its parts of the tensors. The first makes the file, the
-/// others write into it then.
+/// Who writes a file: this process alone, or several processes, each its own parts of the tensors. The first creates
+/// the file, into which the others then write.
 enum class Writers : std::uint8_t { one, first, other };
 
 /// Writes host tensors as the safetensors library does, byte for byte: larger dtypes first, then by name, with the
-/// metadata {"format":"pt"}. Errors: two tensors of one name (internal), ErrorKind::disk.
+/// metadata {"format":"pt"}. Errors: two tensors with the same name (internal), ErrorKind::disk.
 void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors);
 void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors,
                        Writers writers = Writers::one);
 
-/// As transformers' save_pretrained.
+/// The default of transformers' save_pretrained.
 inline constexpr std::uint64_t kDefaultShardBytes = 50'000'000'000;
 
 /// Writes model.safetensors, or model-0000i-of-0000N.safetensors with an index when the total exceeds shard_bytes
-/// (a shard begins before the tensor that would exceed it, as huggingface_hub splits). Weight files of an earlier
-/// model in the folder that the new one does not have are removed.
+/// (a shard begins before the tensor that would exceed it, as huggingface_hub splits). Removes weight files of an
+/// earlier model from the folder.
 void write_sharded(const std::filesystem::path& folder, const NamedTensors& tensors,
                    std::uint64_t shard_bytes = kDefaultShardBytes);
 void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
                    std::uint64_t shard_bytes = kDefaultShardBytes, Writers writers = Writers::one);
 
-/// Removes weight files of a model that `names` does not have; none where no weight file is among those.
+/// Removes a model's weight files that are not in `names`, unless `names` has no weight file.
 void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& names);
 
 }  // namespace qtrain

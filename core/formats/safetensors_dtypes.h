@@ -9,14 +9,14 @@
 
 namespace qtrain {
 
-/// A dtype of the format; `ours` where kernels or readers take it.
+/// A dtype of the format; `ours` is set if kernels or readers support it.
 struct FileDType {
   std::string_view name;
   std::uint64_t bits;
   std::optional<DType> ours = {};
 };
 
-/// In the order of the library's enumeration: it writes later ones first.
+/// The dtypes in the order of the library's enumeration, which writes later ones first.
 inline constexpr FileDType kDTypes[] = {{"BOOL", 8, DType::boolean},
                                         {"F4", 4},
                                         {"F6_E2M3", 6},
@@ -38,7 +38,7 @@ inline constexpr FileDType kDTypes[] = {{"BOOL", 8, DType::boolean},
                                         {"I64", 64, DType::i64},
                                         {"U64", 64}};
 
-/// Null for a name that the format does not know.
+/// Null for a name that the format does not define.
 inline const FileDType* file_dtype(std::string_view name) {
   const auto* found = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](auto& d) { return d.name == name; });
   return found == std::end(kDTypes) ? nullptr : found;

@@ -7,7 +7,7 @@
 #include "core/formats/json.h"
 #include "core/formats/safetensors.h"
 #include "core/formats/safetensors_dtypes.h"
-#include "core/formats/weight_names.h"
+#include "core/formats/weight_files.h"
 
 namespace qtrain {
 namespace {
@@ -50,10 +50,10 @@ void sort_for_file(std::vector<const TensorSource*>& tensors) {
     return da != db ? da > db : a->name < b->name;
   });
   for (std::size_t i = 1; i < tensors.size(); ++i)
-    check(tensors[i - 1]->name != tensors[i]->name, "two tensors of one name");
+    check(tensors[i - 1]->name != tensors[i]->name, "two tensors have the same name");
 }
 
-// Hands the bytes of a source on, as many as there have to be.
+// Passes on the bytes of a source and checks their number.
 void produce(const TensorSource& t, const std::function<void(std::span<const std::byte>)>& append) {
   std::uint64_t written = 0;
   t.produce([&](std::span<const std::byte> bytes) {
@@ -61,7 +61,7 @@ void produce(const TensorSource& t, const std::function<void(std::span<const std
     append(bytes);
   });
   check(written == (t.part ? static_cast<std::uint64_t>(t.part->count) * size_of(t.dtype) : bytes_of(t)),
-        "a tensor source produced another number of bytes than its shape says");
+        "a tensor source produced the wrong number of bytes for its shape");
 }
 
 void write_alone(const std::filesystem::path& file, const std::vector<const TensorSource*>& order,
@@ -69,7 +69,7 @@ void write_alone(const std::filesystem::path& file, const std::vector<const Tens
   write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
     append(std::as_bytes(std::span(header)));
     for (const auto* t : order) {
-      check(!t->part || t->part->count == t->shape.numel(), "a file that one process writes has whole tensors");
+      check(!t->part || t->part->count == t->shape.numel(), "a single writer must write whole tensors");
       produce(*t, append);
     }
   });
@@ -100,7 +100,7 @@ void write_in_order(const std::filesystem::path& file, std::vector<const TensorS
 
 using Shards = std::vector<std::vector<const TensorSource*>>;
 
-/// As huggingface_hub: tensors in the order given; one that is larger than a shard gets its own.
+/// Splits like huggingface_hub: keeps the order of tensors; one that is larger than a shard gets its own.
 Shards split(const std::vector<TensorSource>& tensors, std::uint64_t shard_bytes) {
   Shards shards;
   std::vector<const TensorSource*> current;

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kWeightFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                         "adapter_model.safetensors"};
 
-/// Files with weights that cannot be read, by the ends of their names.
+/// Files with weights that cannot be read, by the endings of their names.
 struct OtherWeights {
   std::string_view ending, what, remedy;
 };
@@ -27,21 +27,21 @@ constexpr std::string_view kPickle = "such files are Python pickles, which run c
 constexpr std::string_view kConvert =
     "convert them: in Python, save_pretrained(DIR) with a current transformers writes safetensors";
 constexpr OtherWeights kOtherWeights[] = {
-    {".incomplete", "a download did not finish it", "start the download again: it goes on where it stopped"},
-    {".safetensors", "model.safetensors.index.json, which says what is in it, is missing", "fetch the other files too"},
+    {".incomplete", "its download is not finished", "start the download again: it resumes where it stopped"},
+    {".safetensors", "its index, model.safetensors.index.json, is missing", "fetch the other files too"},
     {".bin", kPickle, kConvert},
     {".pt", kPickle, kConvert},
     {".pth", kPickle, kConvert},
-    {".gguf", "it is a format of its own", "qtrain import FILE.gguf --output DIR makes a model folder of it"}};
+    {".gguf", "it is in a different format", "qtrain import FILE.gguf --output DIR converts it to a model folder"}};
 
-/// What else a trainer saves as pickles beside a model.
+/// Whether a file is other state that a trainer saves as pickles next to a model.
 bool is_state_of_a_run(const std::string& name) {
   constexpr std::string_view kBegins[] = {"training_args", "optimizer", "scheduler", "scaler", "rng_state"};
   return std::ranges::any_of(kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
-/// Where the files of a download may be: the folder, what the hub's client keeps in it, and, for a snapshot of its
-/// cache, the contents beside it.
+/// Where the files of a download may be: the folder, the folder of the hub's client in it, and, for a snapshot of its
+/// cache, the folder of contents.
 std::vector<std::filesystem::path> download_folders(const std::filesystem::path& folder) {
   std::error_code ignored;
   const auto real = std::filesystem::weakly_canonical(folder, ignored);
@@ -50,7 +50,7 @@ std::vector<std::filesystem::path> download_folders(const std::filesystem::path&
   return folders;
 }
 
-/// The first of those in the order of the table.
+/// The first file with other weights, in the order of the table.
 std::optional<std::pair<std::filesystem::path, OtherWeights>> other_weights(const std::filesystem::path& folder) {
   const auto folders = download_folders(folder);
   for (const OtherWeights& kind : kOtherWeights)
@@ -72,6 +72,11 @@ std::optional<std::filesystem::path> readable_weights(const std::filesystem::pat
 }
 
 }  // namespace
+
+bool is_weight_file(std::string_view name) {
+  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
+         (name.starts_with("model-") && name.ends_with(".safetensors") && name.find("-of-") != name.npos);
+}
 
 bool has_weights(const std::filesystem::path& folder) {
   return readable_weights(folder) || other_weights(folder);

@@ -22,7 +22,7 @@ std::string name_of_this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? lower_case(name.data()) : "";
 }
 
-// As the resolver has it; asked once.
+// The canonical name from the resolver, looked up once.
 const std::string& full_name_of_this_machine() {
   static const std::string full = [] {
     addrinfo hints{}, *found = nullptr;
@@ -34,7 +34,8 @@ const std::string& full_name_of_this_machine() {
   return full;
 }
 
-// Alone or in a domain of its own: anybody can have the name below a domain of theirs lead to this machine.
+// Accepts the name alone or in this machine's own domain: anybody can make the name in another domain resolve to this
+// machine.
 bool is_name_of_this_machine(const std::string& host) {
   const std::string name = name_of_this_machine(), asked = lower_case(host);
   const std::string first = name.substr(0, name.find('.'));
@@ -43,7 +44,7 @@ bool is_name_of_this_machine(const std::string& host) {
 }
 
 [[noreturn]] void refuse_authority() {
-  throw Problem(400, "the Host header is not a name or an address, with or without a port");
+  throw Problem(400, "the Host header is not a name or an address with an optional port");
 }
 
 void require_port(std::string_view port) {
@@ -51,7 +52,7 @@ void require_port(std::string_view port) {
   if (!good) refuse_authority();
 }
 
-bool is_of_name(char c) {
+bool is_name_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
 }
 
@@ -67,7 +68,7 @@ std::string host_of(std::string_view authority) {
     end = close + 1 < authority.size() ? close + 1 : std::string_view::npos;
     in6_addr six{};
     if (::inet_pton(AF_INET6, host.c_str(), &six) != 1) refuse_authority();
-  } else if (host.empty() || !std::ranges::all_of(host, is_of_name)) {
+  } else if (host.empty() || !std::ranges::all_of(host, is_name_character)) {
     refuse_authority();
   }
   if (end == std::string_view::npos) return host;
@@ -94,11 +95,11 @@ void require_own_origin(const Request& request, const std::string& address) {
   if (request.has("host")) {
     const std::string host = host_of(authority);
     if (!answers_to(host, address))
-      throw Problem(403, "this server is not called " + host + ": ask for " + address +
-                             (is_loopback(address) ? "" : ", or for this machine by its name"));
+      throw Problem(403, "this server does not answer to the name " + host + ": use " + address +
+                             (is_loopback(address) ? "" : " or the name of this machine"));
   }
   if (request.has("origin") && !equal_without_case(origin, "http://" + std::string(authority)))
-    throw Problem(403, "pages of other origins may not ask");
+    throw Problem(403, "requests from pages of other origins are not allowed");
 }
 
 }  // namespace qtrain::http

@@ -6,19 +6,19 @@
 
 namespace qtrain::http {
 
-/// What stands before the port of "host", "host:80" and "[::1]:80". Problem (400) where it is none of these.
+/// The host in "host", "host:80" and "[::1]:80". Throws Problem 400 for anything else.
 std::string host_of(std::string_view authority);
 
-/// Whether a host is this machine by a name that leads nowhere else.
+/// Whether a host is "localhost" or a loopback address.
 bool is_loopback(const std::string& host);
 
-/// Whether a server that listens at `address` answers to that host: to the names of loopback and to the address, and
-/// where others can reach it, to this machine's name, alone or in its own domain, and to all addresses in numbers.
+/// Whether a server that listens at `address` answers to `host`: to loopback and to the address, and, if other machines
+/// can reach it, to this machine's name, alone or in its own domain, and to all numeric addresses.
 bool answers_to(const std::string& host, const std::string& address);
 
-/// Refuses what a web page of another origin asks a server that has no secret: a name in `Host` that leads here without
-/// being this machine's (DNS rebinding), and an `Origin` that is not the server itself. Problem: 403, and 400 for a
-/// host that is none.
+/// Refuses requests from web pages of other origins, for a server without authentication: a `Host` that resolves to
+/// this machine without being its name (DNS rebinding), or an `Origin` that is not the server itself. Throws Problem
+/// 403, or 400 for an invalid host.
 void require_own_origin(const Request& request, const std::string& address);
 
 }  // namespace qtrain::http

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = SocketStream::Clock;
 
-constexpr std::size_t kMaxRequests = 10'000;  // of one connection
+constexpr std::size_t kMaxRequests = 10'000;  // per connection
 
 std::string head_of(const Reply& reply, bool closes) {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\n", reply.status, reason_of(reply.status));
@@ -46,7 +46,7 @@ void Connection::answer_all() {
 }
 
 void Connection::turn_away() {
-  tell({503, "there are too many connections: try again later"});
+  send_problem({503, "there are too many connections: try again later"});
   close_gently();
 }
 
@@ -66,12 +66,12 @@ Connection::Then Connection::answer_one() {
     receive_body(request);
     return send(place_.handler.answer(request), request, after(request));
   } catch (const Problem& problem) {
-    tell(problem);
+    send_problem(problem);
   } catch (const SourceEnded&) {
-    // Nothing is said where no request has begun: a proxy would take it for the answer to the next one.
+    // Nothing is sent if no request has begun: a proxy would take it for the answer to the next one.
     if (stream_.timed_out() && (reader_.has_more() || !request.method.empty()))
-      tell({408, "the request did not come in time"});
-  } catch (const std::exception&) {  // in the middle of a reply: its end does not come
+      send_problem({408, "the request did not arrive in time"});
+  } catch (const std::exception&) {  // within a reply, which stays incomplete
   }
   return Then::close;
 }
@@ -79,10 +79,10 @@ Connection::Then Connection::answer_one() {
 void Connection::receive_body(const Request& request) {
   const BodyPlan& plan = reader_.plan();
   if (request.has("expect") && !equal_without_case(request.header("expect"), "100-continue"))
-    throw Problem(417, "no expectation but 100-continue is met");
+    throw Problem(417, "the only supported expectation is 100-continue");
   if (plan.length.value_or(0) > place_.limits.body_bytes) throw Problem(413, "the body is too large");
   if (!plan.is_announced()) {
-    if (request.method == "POST") throw Problem(411, "a POST needs a body with Content-Length, or a chunked one");
+    if (request.method == "POST") throw Problem(411, "a POST needs Content-Length or a chunked body");
     return;
   }
   if (!plan.has_bytes()) return;
@@ -92,7 +92,7 @@ void Connection::receive_body(const Request& request) {
   reader_.read_body();
 }
 
-// What becomes of the connection; it ends where the client does not take it all.
+// Returns what to do with the connection, which is closed if the client does not accept the whole reply.
 Connection::Then Connection::send(const Reply& reply, const Request& request, Then then) {
   if (reply.stream && request.method != "HEAD") return send_stream(reply, request, then) ? then : Then::close;
   std::string text = head_of(reply, then == Then::close);
@@ -101,7 +101,7 @@ Connection::Then Connection::send(const Reply& reply, const Request& request, Th
   return stream_.write(text) ? then : Then::close;
 }
 
-// In chunks; to clients of HTTP/1.0 as it is, up to the end of the connection.
+// Sends the body in chunks; for clients of HTTP/1.0 it ends with the connection.
 bool Connection::send_stream(const Reply& reply, const Request& request, Then then) {
   const bool chunked = request.version >= 11;
   std::string head = head_of(reply, then == Then::close);
@@ -112,20 +112,20 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
     good = stream_.write(chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece));
     return good;
   });
-  if (!whole) return false;  // no last chunk, by which a client would take it for all
+  if (!whole) return false;  // without the last chunk, so that the client can tell that the body is incomplete
   if (good && chunked) good = stream_.write("0\r\n\r\n");
   return good;
 }
 
-void Connection::tell(const Problem& problem) {
-  send(place_.handler.tell(problem), {}, Then::close);
+void Connection::send_problem(const Problem& problem) {
+  send(place_.handler.reply_to(problem), {}, Then::close);
 }
 
-// What a client still sends is read for a moment: a socket that is closed before takes the answer with it.
+// Keeps reading for a moment, because closing a socket with unread data would discard the reply.
 void Connection::close_gently() {
-  constexpr std::chrono::milliseconds kMoment{300};
+  constexpr std::chrono::milliseconds kLinger{300};
   ::shutdown(socket_, SHUT_WR);
-  stream_.read_until(Clock::now() + kMoment);
+  stream_.read_until(Clock::now() + kLinger);
   for (std::array<char, 4096> bytes; stream_.read(bytes.data(), bytes.size()) > 0;) continue;
 }
 

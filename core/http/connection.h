@@ -6,20 +6,21 @@
 
 namespace qtrain::http {
 
-/// One client of a server, from its first byte to its last.
+/// Serves one client connection.
 class Connection {
  public:
-  /// A server that ends takes no more requests. The socket is another's; it is shut down in the end.
+  /// What a connection uses of its server. Once `ending`, no more requests are read.
   struct Place {
     const Limits& limits;
     const Handler& handler;
     const std::atomic<bool>& ending;
   };
+  /// Shuts the socket down at the end, but does not own it.
   Connection(int socket, const Place& place);
 
-  /// Answers one request after the other until the connection ends.
+  /// Answers requests until the connection ends.
   void answer_all();
-  /// Says that there are too many connections.
+  /// Replies that there are too many connections.
   void turn_away();
 
  private:
@@ -29,14 +30,14 @@ class Connection {
   void receive_body(const Request& request);
   Then send(const Reply& reply, const Request& request, Then then);
   bool send_stream(const Reply& reply, const Request& request, Then then);
-  void tell(const Problem& problem);
+  void send_problem(const Problem& problem);
   void close_gently();
 
   int socket_;
   Place place_;
   SocketStream stream_;
   RequestReader reader_;
-  bool last_ = false;  ///< no request is read after the one that is answered
+  bool last_ = false;  ///< no request is read after the current one
 };
 
 }  // namespace qtrain::http

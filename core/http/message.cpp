@@ -76,7 +76,7 @@ std::string percent_decoded(std::string_view text) {
     }
     const int high = i + 2 < text.size() ? digit_of(text[i + 1]) : -1;
     const int low = i + 2 < text.size() ? digit_of(text[i + 2]) : -1;
-    if (high < 0 || low < 0) throw Problem(400, "the address has a % that two hexadecimal digits do not follow");
+    if (high < 0 || low < 0) throw Problem(400, "the address has a % that is not followed by two hexadecimal digits");
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }

@@ -8,28 +8,28 @@
 namespace qtrain::http {
 
 struct Header {
-  std::string name;  ///< in lower case where it was received
+  std::string name;  ///< in lower case if it was received
   std::string value;
 };
 
-/// A request as it was received. `headers` have no trailers.
+/// A received request. `headers` do not include trailers.
 struct Request {
   std::string method;
-  std::string target;  ///< "/v1/models?x=1", as it came
+  std::string target;  ///< "/v1/models?x=1", as received
   int version = 11;    ///< 10 or 11
   std::vector<Header> headers;
   std::string body;
-  std::string peer;               ///< the address that it came from
+  std::string peer;               ///< the client's address
   std::function<bool()> is_gone;  ///< whether its client has closed the connection
 
-  /// The value of the first of that name, which is in lower case; empty where there is none.
+  /// The value of the first header with that name, which is in lower case; empty if there is none.
   std::string_view header(std::string_view name) const;
   bool has(std::string_view name) const;
   /// The target without its query.
   std::string_view path() const;
 };
 
-/// Takes a piece of a body; false where the client takes no more.
+/// Sends a piece of a body; returns false if the client accepts no more.
 using Send = std::function<bool(std::string_view piece)>;
 
 struct Reply {
@@ -37,11 +37,11 @@ struct Reply {
   std::string type = "text/plain; charset=utf-8";
   std::string body = {};
   std::vector<Header> headers = {};
-  /// Where it is given, the body is what this sends; false where that is not all of it.
+  /// If set, this sends the body; it returns false if the body is incomplete.
   std::function<bool(const Send& send)> stream = {};
 };
 
-/// Why a request is not answered: it breaks HTTP's rules or a limit. The connection ends with it.
+/// Thrown for a request that violates HTTP or a limit. The connection is closed after it.
 class Problem : public std::runtime_error {
  public:
   Problem(int status, const std::string& message) : std::runtime_error(message), status_(status) {}
@@ -56,7 +56,7 @@ std::string_view reason_of(int status);
 
 bool equal_without_case(std::string_view a, std::string_view b);
 std::string lower_case(std::string_view text);
-/// Bytes for each %XX. Problem (400) for another use of "%".
+/// Decodes each %XX. Throws Problem 400 for any other use of "%".
 std::string percent_decoded(std::string_view text);
 
 }  // namespace qtrain::http

@@ -18,7 +18,7 @@ std::string text_of(beast::string_view text) {
 
 }  // namespace
 
-// Without `override`: later versions of Beast have a function for trailers that earlier ones have not.
+// These have no `override`, because only later versions of Beast have the function for trailers.
 // NOLINTBEGIN(modernize-use-override)
 struct MessageParser::Impl : beast::http::basic_parser<true> {
   explicit Impl(Request& to) : request(to) {}
@@ -50,8 +50,8 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
     return piece.size();
   }
 
-  // Beast joins a value of several lines in a buffer of its own; where the first of them is empty, a line feed stands
-  // between name and value. The scanner sees heads alone, not trailers.
+  // Refuses values that continue on another line: Beast joins their lines in a buffer of its own; if the first line is
+  // empty, there is a line feed between name and value. The scanner checks only heads, not trailers.
   void check_lines(beast::string_view name, beast::string_view value, Code& code) const {
     const std::less<> before;
     const char* const end = name.data() + name.size();
@@ -60,7 +60,7 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
   }
 
   Request& request;
-  const char* input_end = nullptr;  // of the bytes that are being parsed
+  const char* input_end = nullptr;  // end of the bytes that are being parsed
   bool whole_head = false;
 };
 // NOLINTEND(modernize-use-override)
@@ -68,7 +68,7 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
 MessageParser::MessageParser(Request& request) : impl_(std::make_unique<Impl>(request)) {
   impl_->eager(true);
   impl_->body_limit(std::numeric_limits<std::uint64_t>::max());
-  impl_->header_limit(std::numeric_limits<std::uint32_t>::max());  // that of the scanner counts
+  impl_->header_limit(std::numeric_limits<std::uint32_t>::max());  // the scanner has its own limit
 }
 
 MessageParser::~MessageParser() = default;
@@ -79,8 +79,8 @@ std::size_t MessageParser::put(std::string_view bytes) {
   const std::size_t taken = impl_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), code);
   if (!code || code == beast::http::error::need_more) return taken;
   if (code == beast::http::error::body_limit) throw Problem(413, "the body is too large");
-  if (code == beast::http::error::bad_version) throw Problem(505, "that version of HTTP is not answered");
-  if (code == beast::http::error::bad_obs_fold) throw Problem(400, "a header or trailer goes on in a second line");
+  if (code == beast::http::error::bad_version) throw Problem(505, "that version of HTTP is not supported");
+  if (code == beast::http::error::bad_obs_fold) throw Problem(400, "a header or trailer continues on a second line");
   throw Problem(400, "the request cannot be read: " + code.message());
 }
 

@@ -7,17 +7,17 @@
 
 namespace qtrain::http {
 
-/// Boost.Beast's parser of one request, which fills it piece by piece.
+/// Parses one request piece by piece with Boost.Beast.
 class MessageParser {
  public:
-  /// The request outlives this.
+  /// Fills `request`, which must outlive this object.
   explicit MessageParser(Request& request);
   ~MessageParser();
   MessageParser(const MessageParser&) = delete;
   MessageParser& operator=(const MessageParser&) = delete;
 
-  /// Takes bytes that follow those taken before; returns how many, which may be none until there are more. Problem:
-  /// 400, 413.
+  /// Parses the next bytes. Returns how many it consumed, which may be none until there are more. Throws Problem 400,
+  /// 413 or 505.
   std::size_t put(std::string_view bytes);
   bool has_head() const;
   /// Limits the size of the body. Call it after the head is complete and before any of the body.

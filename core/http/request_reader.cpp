@@ -6,15 +6,15 @@
 namespace qtrain::http {
 namespace {
 
-// Before the end of a chunked body there are at least the bytes of its last chunk, and the parser asserts that it sees
-// as many.
+// The last chunk of a body. Until it has been parsed, at least this many bytes are still to come, and the parser
+// asserts that it gets as many.
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 }  // namespace
 
-void RequestReader::read_more(std::size_t most) {
+void RequestReader::read_more(std::size_t max_bytes) {
   std::array<char, 16384> bytes;
-  const ssize_t n = source_.read(bytes.data(), std::min(most, bytes.size()));
+  const ssize_t n = source_.read(bytes.data(), std::min(max_bytes, bytes.size()));
   if (n <= 0) throw SourceEnded{};
   buffer_.append(bytes.data(), static_cast<std::size_t>(n));
 }
@@ -39,7 +39,7 @@ void RequestReader::read_body() {
     buffer_.erase(0, taken);
     if (parser_->is_done()) return;
     if (taken > 0 && buffer_.size() >= least) continue;
-    // The size of a chunk or the trailers, which are taken as a whole.
+    // The rest is the size of a chunk or the trailers, which the parser only consumes as a whole.
     if (buffer_.size() >= limits_.head.bytes) throw Problem(431, "the trailers are too large");
     read_more(limits_.head.bytes - buffer_.size());
   }

@@ -14,15 +14,15 @@ namespace qtrain::http {
 class Source {
  public:
   virtual ~Source() = default;
-  /// At most `size` bytes; 0: there are no more, below 0: they do not come.
+  /// Reads at most `size` bytes. Returns 0 at the end, or a negative number on an error or timeout.
   virtual ssize_t read(char* data, std::size_t size) = 0;
 };
 
-/// The bytes ended within a request, or before one.
+/// Thrown if the bytes end within or before a request.
 struct SourceEnded {};
 
-/// Reads the requests of one connection, one after the other. After anything that it throws no more can be read: where
-/// the next request would begin is not known.
+/// Reads the requests of one connection, one after the other. After an exception, no more can be read, because the
+/// start of the next request is unknown.
 class RequestReader {
  public:
   struct Limits {
@@ -31,21 +31,22 @@ class RequestReader {
   };
   RequestReader(Source& source, const Limits& limits) : source_(source), limits_(limits) {}
 
-  /// Reads the head of the next request into an empty one, which outlives its body's reading. Problem, SourceEnded.
+  /// Reads the head of the next request into `request`, which must be empty and live until the body is read. Throws
+  /// Problem or SourceEnded.
   void read_head(Request& request);
-  /// What that head announces; it has to be read before the next head, or the connection ended.
+  /// The body that the head announces; it must be read before the next head, or the connection closed.
   const BodyPlan& plan() const { return plan_; }
-  /// Reads the body of that request; the trailers of a chunked one are dropped. Problem, SourceEnded.
+  /// Reads the body of that request; the trailers of a chunked one are dropped. Throws Problem or SourceEnded.
   void read_body();
-  /// Whether something of what comes next is here.
+  /// Whether bytes that follow have already been received.
   bool has_more() const { return !buffer_.empty(); }
 
  private:
-  void read_more(std::size_t most);
+  void read_more(std::size_t max_bytes);
 
   Source& source_;
   Limits limits_;
-  std::string buffer_;  ///< what is read and not taken
+  std::string buffer_;  ///< bytes that are received but not parsed
   std::unique_ptr<MessageParser> parser_;
   BodyPlan plan_;
 };

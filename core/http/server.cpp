@@ -16,14 +16,14 @@
 namespace qtrain::http {
 namespace {
 
-constexpr std::int64_t kRefusers = 16;  // connections beyond the limit that are told so at a time
+constexpr std::int64_t kRefusers = 16;  // connections beyond the limit that are refused at a time
 constexpr int kLeastBacklog = 128;
-constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kAcceptInterval{50};
 
 Descriptor listen_at(const addrinfo& at, int backlog) {
   Descriptor socket(::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at.ai_protocol));
   if (socket.get() < 0) return {};
-  // Not SO_REUSEPORT: two servers on one port would share its clients.
+  // SO_REUSEPORT is not set, because two servers on one port would share its clients.
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(socket.get(), at.ai_addr, at.ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
@@ -82,7 +82,7 @@ void Server::take(Descriptor socket, const Handler& handler) {
       worker.socket.close();
       worker.done = true;
     });
-  } catch (const std::system_error&) {  // no more threads: as if it had never come
+  } catch (const std::system_error&) {  // no thread is left: drop the connection
     workers_.pop_back();
   }
 }
@@ -91,9 +91,9 @@ void Server::listen(const Handler& handler) {
   while (!ending_) {
     end_finished();
     pollfd entry{listening_.get(), POLLIN, 0};
-    // Those that nobody could even tell that there are too many wait in the kernel's queue.
+    // If there is no room even to refuse connections, further ones wait in the kernel's queue.
     const bool full = static_cast<std::int64_t>(workers_.size()) >= limits_.connections + kRefusers;
-    if (full || ::poll(&entry, 1, static_cast<int>(kLook.count())) <= 0) {
+    if (full || ::poll(&entry, 1, static_cast<int>(kAcceptInterval.count())) <= 0) {
       if (full) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       continue;
     }
@@ -101,7 +101,7 @@ void Server::listen(const Handler& handler) {
     if (socket.get() >= 0)
       take(std::move(socket), handler);
     else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kAcceptInterval);
   }
   listening_.close();
   for (Worker& worker : workers_) worker.thread.join();

@@ -14,8 +14,8 @@ namespace {
 using Clock = SocketStream::Clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAsk{100};     // how long nobody is asked whether the server ends
-constexpr std::size_t kSlowest = 64;  // bytes that a client takes in a millisecond
+constexpr milliseconds kCheckInterval{100};  // how often to check whether the server is ending
+constexpr std::size_t kMinRate = 64;         // bytes per millisecond that a client must accept
 
 }  // namespace
 
@@ -39,17 +39,17 @@ std::string peer_of(int socket) {
 bool SocketStream::is_ready(Direction direction, Clock::time_point end) const {
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    const bool ends = ending_ || left <= kAsk;
+    const bool ends = ending_ || left <= kCheckInterval;
     pollfd entry{socket_, static_cast<short>(direction == Direction::in ? POLLIN : POLLOUT), 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp(left, milliseconds{0}, kAsk).count()));
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp(left, milliseconds{0}, kCheckInterval).count()));
     if (ready > 0) return true;
     if (ends || (ready < 0 && errno != EINTR)) return false;
   }
 }
 
 ssize_t SocketStream::read(char* data, std::size_t size) {
-  if (ending_) end_ = std::min(end_, Clock::now() + kAsk);  // from the first time on
-  // A client that sends byte after byte is ready again and again.
+  if (ending_) end_ = std::min(end_, Clock::now() + kCheckInterval);  // counted from the first read after `ending_`
+  // The time is checked too, because a client that sends byte by byte is always ready.
   while (Clock::now() < end_ && is_ready(Direction::in, end_)) {
     const ssize_t n = ::recv(socket_, data, size, MSG_DONTWAIT);
     if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
@@ -59,7 +59,7 @@ ssize_t SocketStream::read(char* data, std::size_t size) {
 }
 
 bool SocketStream::write(std::string_view bytes) {
-  const auto end = Clock::now() + write_time_ + milliseconds(bytes.size() / kSlowest);
+  const auto end = Clock::now() + write_time_ + milliseconds(bytes.size() / kMinRate);
   while (!bytes.empty()) {
     if (!is_ready(Direction::out, end)) return false;
     const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

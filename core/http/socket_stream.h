@@ -8,8 +8,8 @@
 
 namespace qtrain::http {
 
-/// A connection that is read until a moment and written without waiting long for its client, and less so once the
-/// server ends. The socket is another's.
+/// A connection with a deadline for reads and a limit on how slow a client may be for writes; both are shorter once the
+/// server is ending. Does not own the socket.
 class SocketStream final : public Source {
  public:
   using Clock = std::chrono::steady_clock;
@@ -17,15 +17,15 @@ class SocketStream final : public Source {
   SocketStream(int socket, std::chrono::milliseconds write_time, const std::atomic<bool>& ending)
       : socket_(socket), write_time_(write_time), ending_(ending) {}
 
-  /// Reads fail from then on.
+  /// Sets the time from which reads fail.
   void read_until(Clock::time_point end) { end_ = end; }
-  /// Whether one has.
+  /// Whether a read has failed for that reason.
   bool timed_out() const { return timed_out_; }
-  /// Whether something comes before that moment, and before the server ends.
+  /// Waits for data; returns false if none arrives before that time or before the server ends.
   bool wait() { return is_ready(Direction::in, end_); }
   ssize_t read(char* data, std::size_t size) override;
 
-  /// Writes all of it, as fast as a client takes what is not too slow; false where it does not.
+  /// Writes all bytes. Returns false if the client is too slow or gone.
   bool write(std::string_view bytes);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace qtrain {
 
-/// An open file, closed with the object; below 0: none.
+/// Owns an open file descriptor and closes it; a negative one means none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -18,7 +18,7 @@ class Descriptor {
     return *this;
   }
   int get() const { return fd_; }
-  /// Returns errno, 0 if all went well.
+  /// Returns errno, or 0 on success.
   int close() {
     if (fd_ < 0) return 0;
     return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
@@ -28,8 +28,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// Opens /dev/null in place of standard input, output or error where the program was started without them: otherwise
-/// the next file that is opened becomes one of them. False when that is not possible.
+/// Opens /dev/null in place of standard input, output or error if the program was started without them: otherwise the
+/// next file that is opened would become one of them. Returns false if that fails.
 bool open_missing_standard_streams();
 
 }  // namespace qtrain

@@ -14,7 +14,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kLookMilliseconds = 50;  // for a stop, while somebody else has to read first
+constexpr int kPollMilliseconds = 50;  // how often to check for a stop while waiting for a reader
 
 }  // namespace
 
@@ -29,7 +29,7 @@ bool DirectFile::waits_for_reader(int error) const {
   std::error_code ignored;
   if (error != EINTR && !(error == ENXIO && std::filesystem::is_fifo(file_, ignored))) return false;
   throw_if_stopped();
-  ::poll(nullptr, 0, kLookMilliseconds);
+  ::poll(nullptr, 0, kPollMilliseconds);
   return true;
 }
 
@@ -43,7 +43,7 @@ void DirectFile::append(std::span<const std::byte> bytes) {
     if (errno != EINTR && errno != EAGAIN) fail_write(file_, "writing", errno);
     throw_if_stopped();
     pollfd writable{.fd = out_.get(), .events = POLLOUT, .revents = 0};
-    ::poll(&writable, 1, kLookMilliseconds);
+    ::poll(&writable, 1, kPollMilliseconds);
   }
 }
 

@@ -6,13 +6,13 @@
 
 namespace qtrain {
 
-/// A device or FIFO, written in place (WriteMode::in_place). A stop ends the waiting for whoever reads it
-/// (ErrorKind::stopped). Errors: ErrorKind::disk.
+/// A device or FIFO, written in place (WriteMode::in_place). A stop ends the wait for its reader (ErrorKind::stopped).
+/// Errors: ErrorKind::disk.
 class DirectFile {
  public:
   /// Waits until somebody opens a FIFO for reading.
   explicit DirectFile(std::filesystem::path file);
-  /// Writes all of it at once.
+  /// Writes all bytes, without a buffer.
   void append(std::span<const std::byte> bytes);
   void close();
 

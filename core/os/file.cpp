@@ -30,7 +30,8 @@ std::string errno_text(int error) {
         .remedy = missing ? "check the path" : ""});
 }
 
-/// Opens a regular file for reading and tells its size. O_NONBLOCK: a FIFO must be refused, not waited for.
+/// Opens a regular file for reading and returns its size too. O_NONBLOCK, because a FIFO must be refused, not waited
+/// for.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_read(file, errno);
@@ -61,7 +62,7 @@ MappedFile::~MappedFile() {
 void MappedFile::release(std::span<const std::byte> part) const {
   if (part.data() < bytes_.data() || part.data() + part.size() > bytes_.data() + bytes_.size()) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  // Only whole pages: those at the ends may hold a neighbor that is still read.
+  // Release only whole pages: those at the ends may hold neighboring data that is still read.
   const auto offset = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = (offset + page - 1) / page * page, end = (offset + part.size()) / page * page;
   if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
@@ -79,9 +80,9 @@ bool is_lfs_pointer(std::string_view contents) {
 }
 
 void fail_lfs_pointer(const std::filesystem::path& file) {
-  fail(ErrorKind::input, {.cause = "is a pointer of git-lfs, not the file itself",
+  fail(ErrorKind::input, {.cause = "is a git-lfs pointer, not the file itself",
                           .place = file.string(),
-                          .remedy = "fetch the file: git lfs pull, in its repository"});
+                          .remedy = "run git lfs pull in its repository to fetch the file"});
 }
 
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes) {

@@ -25,45 +25,45 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
-  /// Gives back the memory behind a part that has been read; reading it again reads the file again. Bytes that are not
-  /// of this file are left alone.
+  /// Releases the memory behind a part that has been read; reading it again reads the file again. Ignores bytes that
+  /// are not in this file.
   void release(std::span<const std::byte> part) const;
 
  private:
   std::span<const std::byte> bytes_;
 };
 
-/// The whole of a regular file of at most max_bytes.
+/// Reads a whole regular file of at most max_bytes.
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
-/// Whether a file is what git leaves in the place of a large one that git-lfs has not fetched; and the input error that
-/// says so.
+/// Whether a file is the pointer that git leaves in place of a large file that git-lfs has not fetched.
 bool is_lfs_pointer(std::string_view contents);
+/// Throws the input error for such a file.
 [[noreturn]] void fail_lfs_pointer(const std::filesystem::path& file);
 
-/// Hands out the contents of a file in chunks; memory holds one of them.
+/// Hands out the contents of a file in chunks; only one of them is in memory at a time.
 void for_each_chunk(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
 
-/// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.
-/// Errors (ErrorKind::disk) name the file and errno.
+/// Writes `file` under a temporary name in the same folder, then fsyncs and renames it, so that it is complete or
+/// absent. Errors (ErrorKind::disk) name the file and errno.
 void write_file(const std::filesystem::path& file, std::string_view contents);
-/// The same for what a command was called for: a stop leaves nothing up to the moment when the file gets its name, and
-/// is not answered from then on (finish_or_stop).
+/// The same for the result of a command: a stop leaves nothing behind until the file is renamed, and is ignored from
+/// then on (finish_or_stop).
 void write_result(const std::filesystem::path& file, std::string_view contents);
-/// The same with the contents produced piecewise: `produce` is handed a function that appends bytes.
+/// The same with contents that are produced in pieces: `produce` gets a function that appends bytes.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
 void write_result(const std::filesystem::path& file,
                   const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
 
-/// A file that several processes write together, each its own bytes. It is not whole before all are done: it belongs
-/// into a folder that gets its name only then. Errors: ErrorKind::disk.
+/// A file that several processes write together, each its own bytes. It is incomplete until all are done, so it belongs
+/// in a folder that is renamed only then. Errors: ErrorKind::disk.
 class SharedFile {
  public:
-  /// Makes it, with `size` bytes; or opens the one that another process has made.
+  /// Creates the file with `size` bytes; without a size, opens the one that another process has created.
   SharedFile(const std::filesystem::path& file, std::optional<std::uint64_t> size);
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Everything that was written survives a loss of power then.
+  /// Closes the file; from then on, everything that was written survives a power loss.
   void sync();
 
  private:
@@ -71,14 +71,14 @@ class SharedFile {
   Descriptor out_;
 };
 
-/// Whether write_file gives such a name to a file until it is finished; one that stays was interrupted.
+/// Whether write_file uses such a name for an unfinished file. If one remains, its writer was interrupted.
 bool is_pending_file(const std::filesystem::path& name);
 
-/// Where programs keep what they can make again: qtrain in $XDG_CACHE_HOME, else in ~/.cache; empty where neither is an
-/// absolute path.
+/// The user's cache folder for qtrain: $XDG_CACHE_HOME/qtrain, else ~/.cache/qtrain; empty if neither is an absolute
+/// path.
 std::filesystem::path user_cache_folder();
 
-/// Lets the names that lie in a folder survive a loss of power. Errors: ErrorKind::disk.
+/// Syncs a folder, so that the names in it survive a power loss. Errors: ErrorKind::disk.
 void sync_folder(const std::filesystem::path& folder);
 
 /// Gives a finished folder its final name in the same parent: syncs it, renames, syncs the parent.

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void sync_and_close(Descriptor& out, const fs::path& file) {
-  if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // never tried again: the pages may be gone
+  if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // not retried: the kernel may have dropped the pages
   if (const int error = out.close()) fail_write(file, "close", error);
 }
 
@@ -49,7 +49,7 @@ class PendingFile {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   }
 
-  /// `before` is called right before the file gets its name.
+  /// Calls `before` right before the rename.
   void commit(void (*before)()) {
     flush();
     keep_mode();
@@ -75,13 +75,13 @@ class PendingFile {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
-  /// A file that only its owner may read stays one; what has become something else than a file meanwhile stays.
+  /// Keeps the permissions of the file that is replaced. Fails if it has become something other than a regular file.
   void keep_mode() {
     struct stat before {};
     if (::lstat(target_.c_str(), &before) != 0) return;
     if (!S_ISREG(before.st_mode))
       fail(ErrorKind::disk, {.cause = "is no longer a regular file", .place = target_.string()});
-    [[maybe_unused]] const int failed = ::fchmod(out_.get(), before.st_mode & 0777);  // of a disk without modes
+    [[maybe_unused]] const int failed = ::fchmod(out_.get(), before.st_mode & 0777);  // on a file system without modes
   }
 
   fs::path target_, pending_;
@@ -134,7 +134,7 @@ void write_result(const fs::path& file, std::string_view contents) {
 SharedFile::SharedFile(const fs::path& file, std::optional<std::uint64_t> size)
     : file_(file), out_(::open(file.c_str(), O_WRONLY | O_CLOEXEC | (size ? O_CREAT | O_TRUNC : 0), 0666)) {
   if (out_.get() < 0) fail_write(file_, "opening", errno);
-  if (size && ::ftruncate(out_.get(), static_cast<off_t>(*size)) != 0) fail_write(file_, "making room", errno);
+  if (size && ::ftruncate(out_.get(), static_cast<off_t>(*size)) != 0) fail_write(file_, "allocating space", errno);
 }
 
 void SharedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxLinks = 40;  // as many as Linux follows
 
-/// Whether the system resolves the links of a folder by itself, to what a process has open. Their text is no path.
+/// Whether the links in a folder lead directly to files that a process has open, so that their text is not a path.
 bool has_magic_links(const fs::path& folder) {
   std::error_code ignored;
   const fs::path full = fs::canonical(folder, ignored);
@@ -26,8 +26,8 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// The mode of what lies there; 0: nothing. A link in a shared folder that belongs to somebody else is not followed
-/// (fs.protected_symlinks), which only the system can tell.
+/// The mode of a file, or 0 if there is none. Fails for a link that the kernel refuses to follow, such as another
+/// user's in a shared folder (fs.protected_symlinks).
 mode_t mode_of(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) == 0) return info.st_mode;
@@ -46,7 +46,7 @@ void fail_write(const fs::path& file, std::string_view action, int error) {
 OutputPlace output_place(const fs::path& file) {
   const mode_t mode = mode_of(file);
   if (S_ISDIR(mode)) fail_write(file, "writing", EISDIR);
-  if (S_ISSOCK(mode)) fail(ErrorKind::disk, {.cause = "is a socket, which is not written to", .place = file.string()});
+  if (S_ISSOCK(mode)) fail(ErrorKind::disk, {.cause = "is a socket, which cannot be written", .place = file.string()});
   if (mode != 0 && !S_ISREG(mode)) return {file, WriteMode::in_place};
   const fs::path target = behind_links(file);
   return target.empty() ? OutputPlace{file, WriteMode::in_place} : OutputPlace{target, WriteMode::replaced};

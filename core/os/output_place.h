@@ -7,25 +7,25 @@ namespace qtrain {
 
 /// How a file is written.
 enum class WriteMode : std::uint8_t {
-  replaced,  ///< whole, under another name, which then takes the place of what was there
-  in_place,  ///< piece by piece: a device, a FIFO, or an open descriptor that a path under /proc or /dev leads to
+  replaced,  ///< written under a temporary name and then renamed, replacing what was there
+  in_place,  ///< written directly: a device, a FIFO, or an open descriptor behind a path under /proc or /dev
 };
 
-/// Where a path leads to when something is written there.
+/// Where output to a path is written.
 struct OutputPlace {
-  std::filesystem::path file;  ///< behind all links; it need not be there
+  std::filesystem::path file;  ///< with all links followed; it need not exist
   WriteMode mode = WriteMode::replaced;
 };
 
-/// Follows links as opening the path would: what they lead to is written, and they stay. Errors (ErrorKind::disk):
-/// links that lead in a circle or may not be followed, a folder, a socket.
+/// Follows links as opening the path would, so that their target is written and the links stay. Errors
+/// (ErrorKind::disk): links that form a circle or may not be followed, a folder, a socket.
 OutputPlace output_place(const std::filesystem::path& file);
 
-/// What a path is once its last name is followed as long as that is a link; it need not be there. Empty where the
-/// system alone knows (/proc/self/fd/1). An error (ErrorKind::disk) where links lead in a circle.
+/// The path with links in its last component followed; it need not exist. Empty if only the kernel can follow them
+/// (/proc/self/fd/1). Throws ErrorKind::disk if links form a circle.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
-/// Ends with the error (ErrorKind::disk) that says what failed, with errno.
+/// Throws ErrorKind::disk with what failed and the text of `error`, an errno.
 [[noreturn]] void fail_write(const std::filesystem::path& file, std::string_view action, int error);
 
 }  // namespace qtrain

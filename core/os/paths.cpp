@@ -19,7 +19,7 @@ fs::file_status status_of(const fs::path& path) {
   return status;
 }
 
-bool is_of_writing(const std::error_code& error) {
+bool is_write_error(const std::error_code& error) {
   return error == std::errc::no_space_on_device || error == std::errc::read_only_file_system ||
          error == std::error_code(EDQUOT, std::generic_category());
 }
@@ -55,12 +55,12 @@ fs::path real_path(const fs::path& path) {
 void create_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail_write(folder, "making the folder", error.value());
+  if (error) fail_write(folder, "creating the folder", error.value());
 }
 
 Error path_error(const fs::filesystem_error& error) {
   const std::error_code code = error.code();
-  const bool writing = is_of_writing(code);
+  const bool writing = is_write_error(code);
   return {writing ? ErrorKind::disk : ErrorKind::input,
           {.cause = (writing ? "cannot be written: " : "cannot be accessed: ") + code.message(),
            .place = error.path1().string(),

@@ -23,7 +23,7 @@ std::string beginning_of(const fs::path& name) {
   return fmt::format(".{}.", name.string());
 }
 
-// The process that a pending name of `beginning` is of; 0: another name.
+// The process id in a pending name that starts with `beginning`; 0 if it is a different name.
 pid_t process_of(std::string_view name, std::string_view beginning) {
   if (!name.starts_with(beginning) || !name.ends_with(kEnding)) return 0;
   if (name.size() < beginning.size() + kEnding.size()) return 0;
@@ -33,7 +33,7 @@ pid_t process_of(std::string_view name, std::string_view beginning) {
   return error == std::errc() && stop == name.data() + name.size() ? process : 0;
 }
 
-// A process with this one's id left it before this one began, unless it is locked.
+// A name with this process's own id was left by an earlier process with that id, unless it is locked.
 bool is_gone(pid_t process) {
   return process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH);
 }
@@ -52,7 +52,7 @@ fs::path pending_name(const fs::path& target) {
 }
 
 void lock_pending(int descriptor) {
-  [[maybe_unused]] const int failed = ::flock(descriptor, LOCK_EX | LOCK_NB);  // not every disk has locks
+  [[maybe_unused]] const int failed = ::flock(descriptor, LOCK_EX | LOCK_NB);  // not every file system has locks
 }
 
 Descriptor lock_pending_folder(const fs::path& folder) {

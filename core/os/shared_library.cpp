@@ -16,7 +16,7 @@ std::vector<fs::path> folders_of(const fs::path& parent) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent, none))
     if (entry.is_directory(none)) found.push_back(entry.path());
-  std::sort(found.rbegin(), found.rend());  // cu13 before cu12, python3.12 before python3.11
+  std::sort(found.rbegin(), found.rend());  // puts cu13 before cu12, python3.12 before python3.11
   return found;
 }
 
@@ -59,8 +59,8 @@ SharedLibrary open_shared_library(const std::string& name) {
     library.handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library.handle) {
       link_map* map = nullptr;
-      const bool told = dlinfo(library.handle, RTLD_DI_LINKMAP, &map) == 0 && map;
-      return {.handle = library.handle, .file = told ? map->l_name : place.string()};
+      const bool found = dlinfo(library.handle, RTLD_DI_LINKMAP, &map) == 0 && map;
+      return {.handle = library.handle, .file = found ? map->l_name : place.string()};
     }
     if (const char* error = dlerror(); error && library.problem.empty()) library.problem = error;
   }

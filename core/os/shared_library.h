@@ -5,18 +5,19 @@
 
 namespace qtrain {
 
-/// A library that is looked for when it is first needed. It stays loaded until the program ends: threads and recorded
-/// work of CUDA may still be in its code when its last user has gone.
+/// A library that is loaded when it is first needed. It stays loaded until the program ends, because threads and CUDA
+/// graphs may still use its code after its last user is gone.
 struct SharedLibrary {
-  void* handle = nullptr;    ///< for dlsym; nullptr where there is none
+  void* handle = nullptr;    ///< for dlsym; nullptr if it was not found
   std::string file = {};     ///< the path it was loaded from
-  std::string problem = {};  ///< what the loader says of the first place it was looked for in; empty where it was found
+  std::string problem = {};  ///< the loader's error for the first place that was searched; empty if it was found
 };
 
-/// `name` as in "libcublasLt.so.13", from where the loader looks and then from shared_library_places.
+/// Loads the library `name`, such as "libcublasLt.so.13": from the loader's search path, else from
+/// shared_library_places.
 SharedLibrary open_shared_library(const std::string& name);
 
-/// Files named `name` that exist, best first: in the packages nvidia-* beside the wheel that holds `program`
+/// Files named `name` that exist, best first: in the packages nvidia-* next to the wheel that contains `program`
 /// (site-packages/nvidia/*/lib), in those of the Python environments with the roots `environments`, and in a toolkit
 /// below /usr/local/cuda.
 struct SharedLibrarySearch {

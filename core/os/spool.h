@@ -9,14 +9,14 @@
 
 namespace qtrain {
 
-/// Where a Spool puts what does not fit into memory.
+/// How much a Spool keeps in memory, and where it puts the rest.
 struct SpoolOptions {
   std::filesystem::path folder;                ///< for files; empty: everything stays in memory
-  std::size_t memory = std::size_t{32} << 20;  ///< bytes up to which there is no file
+  std::size_t memory = std::size_t{32} << 20;  ///< up to this many bytes, no file is used
 };
 
-/// Bytes that are written once, front to back, and then read as one: in memory while they are few, else in a file
-/// without a name, which is gone with the object. Errors: ErrorKind::disk.
+/// Bytes that are written once, in order, and then read as one span: in memory while they are few, else in an unnamed
+/// file, which disappears with the object. Errors: ErrorKind::disk.
 class Spool {
  public:
   explicit Spool(SpoolOptions options = {}) : options_(std::move(options)) {}
@@ -26,11 +26,11 @@ class Spool {
 
   void append(std::span<const std::byte> bytes);
   std::uint64_t size() const { return written_ + memory_.size(); }
-  /// Ends writing. The view lasts as long as the object.
+  /// Ends writing and returns all bytes. The view is valid for the life of the object.
   std::span<const std::byte> bytes();
-  /// Gives back the memory behind parts of a file that have been read; reading them again reads the file again.
+  /// Releases the memory behind the parts of a file that have been read; reading them again reads the file again.
   void release() const;
-  /// Empties it for writing.
+  /// Empties it, so that it can be written again.
   void clear();
 
  private:

@@ -22,16 +22,17 @@ constexpr char kSignal = 's', kInterrupt = 'i', kLate = 'l', kEnd = 'e';
 constexpr const char* kUsualAnswer = "Stopping. Press Ctrl-C again to quit now.";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
-enum class Asked : std::uint8_t { no, yes, never_again, too_late };
-std::atomic<Asked> asked = Asked::no;
+// `closed` is the state after finish_or_stop, `too_late` that after a signal in it.
+enum class StopState : std::uint8_t { none, requested, closed, too_late };
+std::atomic<StopState> stop_state = StopState::none;
 std::atomic<bool> at_once = false;
-std::atomic<int> asked_by = 0;           // the signal
-std::atomic<std::int64_t> asked_at = 0;  // milliseconds
-std::atomic<int> bell = -1;              // where StopAnswers listens
-std::atomic<bool> erases = false;        // there is a line that can be drawn again
+std::atomic<int> stop_signal = 0;  // the signal number
+std::atomic<std::int64_t> stop_time_ms = 0;
+std::atomic<int> answer_pipe = -1;  // the pipe that StopAnswers reads
+std::atomic<bool> erases = false;   // stderr may show a live line
 std::atomic<const char*> answer_text = kUsualAnswer, interrupt_text = nullptr, late_text = nullptr;
 std::atomic<bool> terminal_kept = false;
-termios kept_terminal;  // where terminal_kept is set
+termios kept_terminal;  // valid if terminal_kept
 
 std::int64_t now_ms() {
   timespec now{};
@@ -40,36 +41,36 @@ std::int64_t now_ms() {
 }
 
 bool is_second(int signal) {
-  return signal == SIGINT || (signal != SIGHUP && now_ms() - asked_at > 1000);
+  return signal == SIGINT || (signal != SIGHUP && now_ms() - stop_time_ms > 1000);
 }
 
-void ring(int descriptor, char what) {
+void notify(int descriptor, char what) {
   [[maybe_unused]] const ssize_t written = ::write(descriptor, &what, 1);
 }
 
-/// Whether this is the first time.
-bool ask() {
-  Asked before = Asked::no;
-  if (asked.compare_exchange_strong(before, Asked::yes)) return true;
-  return before == Asked::never_again && asked.compare_exchange_strong(before, Asked::too_late);
+/// Records a request to stop. Returns whether it is the first.
+bool request_stop() {
+  StopState before = StopState::none;
+  if (stop_state.compare_exchange_strong(before, StopState::requested)) return true;
+  return before == StopState::closed && stop_state.compare_exchange_strong(before, StopState::too_late);
 }
 
-void give_terminal_back() {
+void restore_terminal() {
   if (terminal_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
 }
 
 extern "C" void on_stop_signal(int signal) {
   const int error = errno;
-  if (ask()) {
-    asked_by = signal;
-    asked_at = now_ms();
-    const bool late = asked == Asked::too_late;
-    if (bell >= 0 && (!late || late_text != nullptr))
-      ring(bell, late ? kLate : signal == SIGINT ? kInterrupt : kSignal);
+  if (request_stop()) {
+    stop_signal = signal;
+    stop_time_ms = now_ms();
+    const bool late = stop_state == StopState::too_late;
+    if (answer_pipe >= 0 && (!late || late_text != nullptr))
+      notify(answer_pipe, late ? kLate : signal == SIGINT ? kInterrupt : kSignal);
   } else if (is_second(signal)) {
     if (erases) [[maybe_unused]]
       const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
-    give_terminal_back();
+    restore_terminal();
     _exit(kSecondInterrupt);
   }
   errno = error;
@@ -79,7 +80,7 @@ void handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
-  sigaction(signal, &action, nullptr);  // without SA_RESTART: a blocking read of a terminal returns
+  sigaction(signal, &action, nullptr);  // without SA_RESTART, so that a blocking read of a terminal returns
 }
 
 bool is_ignored(int signal) {
@@ -96,17 +97,17 @@ void install_stop_handlers() {
   sigset_t stops;
   sigemptyset(&stops);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&stops, signal);
-  sigprocmask(SIG_UNBLOCK, &stops, nullptr);  // a launcher blocks them until here
+  sigprocmask(SIG_UNBLOCK, &stops, nullptr);  // a launcher starts its ranks with these signals blocked
 }
 
 bool stop_requested() {
-  return asked == Asked::yes;
+  return stop_state == StopState::requested;
 }
 bool signal_came() {
-  return asked == Asked::yes || asked == Asked::too_late;
+  return stop_state == StopState::requested || stop_state == StopState::too_late;
 }
 bool interrupted() {
-  return stop_requested() && asked_by == SIGINT;
+  return stop_requested() && stop_signal == SIGINT;
 }
 void throw_if_stopped() {
   if (stop_requested())
@@ -116,8 +117,8 @@ void finish_or_stop() {
   if (!finish_unless_stopped()) throw_if_stopped();
 }
 bool finish_unless_stopped() {
-  Asked before = Asked::no;
-  return asked.compare_exchange_strong(before, Asked::never_again) || before != Asked::yes;
+  StopState before = StopState::none;
+  return stop_state.compare_exchange_strong(before, StopState::closed) || before != StopState::requested;
 }
 void set_late_stop_answer(const char* text) {
   late_text = text;
@@ -127,8 +128,8 @@ void set_stop_answer(const char* text, const char* on_interrupt) {
   interrupt_text = on_interrupt;
 }
 void set_stop_requested(bool value) {
-  asked = value ? Asked::yes : Asked::no;
-  asked_by = value ? SIGINT : 0;
+  stop_state = value ? StopState::requested : StopState::none;
+  stop_signal = value ? SIGINT : 0;
 }
 
 StopsAtOnce::StopsAtOnce() {
@@ -148,22 +149,22 @@ TerminalSettings::~TerminalSettings() {
 
 StopAnswers::StopAnswers(Log& log, std::function<int()> leave) : log_(log), leave_(std::move(leave)) {
   std::array<int, 2> ends{};
-  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "no pipe");
-  heard_ = Descriptor(ends[0]);
-  bell_ = Descriptor(ends[1]);
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe");
+  pipe_out_ = Descriptor(ends[0]);
+  pipe_in_ = Descriptor(ends[1]);
   thread_ = std::thread([this] { answer(); });
-  bell = bell_.get();
+  answer_pipe = pipe_in_.get();
   erases = terminal_of(STDERR_FILENO).redraws;
 }
 
 StopAnswers::~StopAnswers() {
-  bell = -1;
-  ring(bell_.get(), kEnd);
+  answer_pipe = -1;
+  notify(pipe_in_.get(), kEnd);
   thread_.join();
 }
 
 void StopAnswers::answer() {
-  for (char what = 0; ::read(heard_.get(), &what, 1) != 0 && what != kEnd;) {
+  for (char what = 0; ::read(pipe_out_.get(), &what, 1) != 0 && what != kEnd;) {
     if (what != kSignal && what != kInterrupt && what != kLate) continue;  // a read that a signal interrupted
     if (at_once && what != kLate) _exit(leave_());
     const char* special = what == kLate ? late_text.load() : what == kInterrupt ? interrupt_text.load() : nullptr;

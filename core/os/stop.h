@@ -7,43 +7,43 @@
 
 namespace qtrain {
 
-/// SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored, as under nohup) from now on ask to stop: the first is
-/// remembered, a later one ends the process at once with exit code 130. A later SIGHUP does not, and a SIGTERM or
-/// SIGUSR1 only after a second: shells and `timeout` send them twice. SIGPIPE and SIGXFSZ are ignored, so that a failed
-/// write is an error and not a death.
+/// From now on, SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored, as under nohup) request a stop: the first is
+/// remembered, and a later one ends the process immediately with exit code 130. A later SIGHUP does not, and a later
+/// SIGTERM or SIGUSR1 only after a second, because shells and `timeout` send them twice. SIGPIPE and SIGXFSZ are
+/// ignored, so that a failed write is an error and does not kill the process.
 void install_stop_handlers();
 
-/// Whether a stop was asked for. Read it between steps, rows and files.
+/// Whether a stop was requested. Check it between steps, rows and files.
 bool stop_requested();
 
-/// Whether what asked was Ctrl-C: a program that talks to its user stops its answer then, and goes on.
+/// Whether Ctrl-C requested the stop: an interactive program then only stops its current answer.
 bool interrupted();
 
-/// Throws ErrorKind::stopped when a stop was asked for: for work that leaves nothing behind.
+/// Throws ErrorKind::stopped if a stop was requested, for work that leaves nothing behind.
 void throw_if_stopped();
 
-/// The point of no return of a command, right before its result takes its place: throws ErrorKind::stopped when a stop
-/// was asked for. One that is asked for later is neither answered nor seen by the functions above.
+/// The point of no return of a command, right before its result is put in place: throws ErrorKind::stopped if a stop
+/// was requested. A later request is neither answered nor reported by the functions above.
 void finish_or_stop();
 
-/// The same for a command that has another end where a stop was asked for: returns false then.
+/// The same for a command that ends differently if a stop was requested: it then returns false.
 bool finish_unless_stopped();
 
-/// What the first stop behind that point is told, where the end of the work is still to be waited for; a text that
-/// lives as long as the program.
+/// Sets the answer to the first stop request after that point, for work that still takes time to end. The text must
+/// have static storage.
 void set_late_stop_answer(const char* text);
 
-/// Whether a stop was asked for at any time, also behind finish_or_stop: for what may wait forever.
+/// Whether a stop was requested at any time, even after finish_or_stop: for work that could wait forever.
 bool signal_came();
 
-/// What a stop leads to from now on, for people, and what Ctrl-C does where that is something else; texts that live as
-/// long as the program.
+/// Sets the message to the user about what a stop leads to from now on, and about Ctrl-C if that is different. The
+/// texts must have static storage.
 void set_stop_answer(const char* text, const char* on_interrupt = nullptr);
 
-/// As if a signal had come, or had not.
+/// Acts as if a signal had come, or had not.
 void set_stop_requested(bool asked);
 
-/// As long as this lives, a stop ends the process at once: for work that has nothing to put away.
+/// During the life of this object, a stop ends the process immediately: for work that has nothing to save.
 class StopsAtOnce {
  public:
   StopsAtOnce();
@@ -52,8 +52,8 @@ class StopsAtOnce {
   StopsAtOnce& operator=(const StopsAtOnce&) = delete;
 };
 
-/// As long as this lives, a process that a stop ends at once gives the terminal on standard input the settings back
-/// that it has now: for a line editor, which turns echo off. One at a time.
+/// During the life of this object, a stop that ends the process immediately restores the current settings of the
+/// terminal on standard input: for a line editor, which turns echo off. There may be only one at a time.
 class TerminalSettings {
  public:
   TerminalSettings();
@@ -65,7 +65,7 @@ class TerminalSettings {
 /// A thread that answers the first signal as soon as it comes, whatever the program is busy with.
 class StopAnswers {
  public:
-  /// `leave` tells of a stop in the end and returns the exit code, for StopsAtOnce.
+  /// `leave` reports the stop and returns the exit code, for StopsAtOnce.
   StopAnswers(Log& log, std::function<int()> leave);
   ~StopAnswers();
   StopAnswers(const StopAnswers&) = delete;
@@ -76,7 +76,7 @@ class StopAnswers {
 
   Log& log_;
   std::function<int()> leave_;
-  Descriptor heard_, bell_;
+  Descriptor pipe_out_, pipe_in_;
   std::thread thread_;
 };
 

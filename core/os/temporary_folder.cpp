@@ -12,7 +12,7 @@ TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent, std::strin
                                  std::string_view remedy) {
   std::string name = (parent / (std::string(prefix) + "XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr)
-    fail(ErrorKind::disk, {.cause = "cannot make a temporary folder: " + std::generic_category().message(errno),
+    fail(ErrorKind::disk, {.cause = "cannot create a temporary folder: " + std::generic_category().message(errno),
                            .place = parent.string(),
                            .remedy = std::string(remedy)});
   path_ = name;

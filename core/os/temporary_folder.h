@@ -4,10 +4,10 @@
 
 namespace qtrain {
 
-/// A folder of its own that is deleted with this. Errors: ErrorKind::disk, with `remedy`.
+/// A new folder that is deleted with this object. Errors: ErrorKind::disk, with `remedy`.
 class TemporaryFolder {
  public:
-  /// Made in `parent`, under a name that begins with `prefix`.
+  /// Creates it in `parent`, under a name that begins with `prefix`.
   TemporaryFolder(const std::filesystem::path& parent, std::string_view prefix, std::string_view remedy);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 

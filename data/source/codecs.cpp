@@ -28,14 +28,14 @@ void require_block(bool fine, const char* why) {
 }
 
 void read_plain(std::string_view in, std::span<char> out) {
-  require_block(in.size() == out.size(), "its length is not the stated one");
+  require_block(in.size() == out.size(), "its length differs from the stated one");
   std::ranges::copy(in, out.begin());
 }
 
 void read_snappy(std::string_view in, std::span<char> out) {
   std::size_t size = 0;
   require_block(snappy::GetUncompressedLength(in.data(), in.size(), &size), "snappy");
-  require_block(size == out.size(), "its length is not the stated one");
+  require_block(size == out.size(), "its length differs from the stated one");
   require_block(snappy::RawUncompress(in.data(), in.size(), out.data()), "snappy");
 }
 
@@ -45,7 +45,7 @@ void read_lz4_block(std::string_view in, std::span<char> out) {
   const int size =
       LZ4_decompress_safe(in.data(), out.data(), static_cast<int>(in.size()), static_cast<int>(out.size()));
   require_block(size >= 0, "LZ4");
-  require_block(static_cast<std::size_t>(size) == out.size(), "its length is not the stated one");
+  require_block(static_cast<std::size_t>(size) == out.size(), "its length differs from the stated one");
 }
 
 void read_lz4_frame(std::string_view in, std::span<char> out) {
@@ -58,10 +58,10 @@ void read_lz4_frame(std::string_view in, std::span<char> out) {
     const std::size_t hint = LZ4F_decompress(made, out.data(), &produced, in.data(), &consumed, nullptr);
     require_block(!LZ4F_isError(hint), "LZ4");
     ended = hint == 0;
-    require_block(ended || consumed + produced > 0, "LZ4 ends too early, or its length is not the stated one");
+    require_block(ended || consumed + produced > 0, "LZ4 ends too early, or its length differs from the stated one");
     in.remove_prefix(consumed), out = out.subspan(produced);
   }
-  require_block(out.empty(), "its length is not the stated one");
+  require_block(out.empty(), "its length differs from the stated one");
 }
 
 void read_gzip(std::string_view in, std::span<char> out) {
@@ -78,7 +78,7 @@ void read_gzip(std::string_view in, std::span<char> out) {
 void read_zstd(std::string_view in, std::span<char> out) {
   const std::size_t size = ZSTD_decompress(out.data(), out.size(), in.data(), in.size());
   require_block(!ZSTD_isError(size), "zstd");
-  require_block(size == out.size(), "its length is not the stated one");
+  require_block(size == out.size(), "its length differs from the stated one");
 }
 
 }  // namespace

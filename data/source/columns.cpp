@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/formats/json_object.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/formats/json_object.h"
+#include "core/idx.h"
 #include "core/os/stop.h"
-#include "data/index.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
 
@@ -201,8 +201,8 @@ class CsvRows final : public RowSource {
     if (rows_.size() <= kFreeCsvFields / columns_.size() + file_->text().size() / columns_.size() * kCsvFieldsPerByte)
       return;
     fail(ErrorKind::input, {.cause = std::to_string(rows_.size()) + " rows of " + std::to_string(columns_.size()) +
-                                     " columns, most of which are missing in them: more than " +
-                                     std::to_string(kCsvFieldsPerByte) + " fields for each byte of the file",
+                                     " columns would have more than " + std::to_string(kCsvFieldsPerByte) +
+                                     " fields for each byte of the file; most rows are too short",
                             .place = name(),
                             .remedy = "Remove columns that the rows do not have from the header."});
   }

@@ -84,7 +84,7 @@ Paths text_files_in(const fs::path& folder) {
   return files;
 }
 
-/// The files of the most frequent format, because a folder may contain the same rows in several formats.
+/// Selects the files of the most frequent format, because a folder may contain the same rows in several formats.
 Paths of_one_format(const Paths& files) {
   std::map<const DataFormat*, Paths> by_format;
   for (const fs::path& file : files) by_format[format_of_name(file.filename().string())].push_back(file);

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/os/stop.h"
 #include "data/source/growth_limit.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/idx.h"
 #include "core/os/stop.h"
-#include "data/index.h"
 #include "data/source/doubtful_row.h"
 #include "data/source/row_source.h"
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "data/index.h"
+#include "core/idx.h"
 #include "data/numpy_random.h"
 
 namespace qtrain {

@@ -8,7 +8,7 @@
 #include "core/formats/json.h"
 #include "data/source/data_source.h"
 #include "data/source/mix_strategy.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/index.h"
+#include "core/idx.h"
 #include "data/source/row_source.h"
 #include "text/tokenizer/unicode.h"
 

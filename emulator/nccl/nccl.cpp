@@ -90,7 +90,7 @@ Result with(Comm* comm, const Act& act) {
     return Library::instance().refuse(nccl::invalid_argument,
                                       "the communicator does not exist, or was destroyed or aborted");
   if (!communicator->enter())
-    return Library::instance().refuse(nccl::invalid_usage, "two threads call a communicator at a time");
+    return Library::instance().refuse(nccl::invalid_usage, "two threads call a communicator at the same time");
   const Result result = act(*communicator);
   communicator->leave();
   return told(*communicator, result);

@@ -33,7 +33,7 @@ class Library {
     if (by_name_.empty())
       fail(ErrorKind::usage, {.cause = "the folder has no kernels",
                               .place = "QTRAIN_EMULATION, ptx=" + folder,
-                              .remedy = "create them with scripts/compile_ptx.sh"});
+                              .remedy = "create them with scripts/ptx_tests.py"});
   }
 
   const Function& at(const void* function, const char* name) {

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rows import Draw, turn, write
 
 SYSTEM = "You answer for Wheelhouse, a bicycle rental."
-# Euros a day, deposit in euros, least age, most kilograms, kilometers a day.
+# For each bicycle: euros per day, deposit in euros, minimum age, maximum kilograms, range in kilometers.
 BIKES = {
     "city bike": (14, 50, 12, 110, 40),
     "road bike": (26, 150, 16, 95, 120),
@@ -19,7 +19,7 @@ BIKES = {
     "folding bike": (17, 80, 13, 105, 25),
     "child bike": (9, 30, 6, 45, 15),
 }
-# What is asked for: words of training rows, words of held-out rows, the answer.
+# For each topic: wordings for training rows, wordings for held-out rows, the answer.
 QUESTIONS = [
     (("How much is the {} a day?", "What does the {} cost?", "What is the daily price of the {}?", "Price of the {}?"),
      ("What do I pay for a day with the {}?", "How expensive is the {}?"), "The {} costs {} euros a day."),
@@ -44,7 +44,7 @@ NEXT_HELD_OUT = ("How about the {}?", "The same for the {}, please.")
 
 
 def conversation(draw, wording, following, follow):
-    """One question and its answer; with `follow` another bicycle, of which only the name is said."""
+    """One question and its answer; with `follow`, adds a question about another bicycle that gives only its name."""
     topic = draw.below(len(QUESTIONS))
     bikes = draw.shuffled(BIKES)[: 2 if follow else 1]
     answer = QUESTIONS[topic][2]

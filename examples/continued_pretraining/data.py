@@ -14,7 +14,7 @@ SHORTEST, LONGEST = 200, 1500  # characters: a heading alone is no text, and of 
 
 
 def sections(text):
-    """Parts that begin at headings; a # inside a fenced block is none."""
+    """Splits a page at its headings; a # inside a fenced block is not a heading."""
     fenced, parts = False, [[]]
     for line in text.splitlines(keepends=True):
         fenced ^= line.startswith("```")

@@ -6,7 +6,7 @@
 
 namespace qtrain::cypher {
 
-/// Integer draws only: std::mt19937_64 gives the same numbers on every machine, the standard distributions do not.
+/// Draws integers only: std::mt19937_64 gives the same numbers on every machine, but the standard distributions do not.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : engine_(seed) {}
@@ -21,11 +21,11 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-/// What each slot of a shape stands for in one row. `side` ("after") and `sign` (">") go together.
+/// The value of each slot of a shape in one row. `side` ("after") and `sign` (">") go together.
 using Slots = std::map<std::string, std::string, std::less<>>;
 Slots draw_slots(Draw& draw);
 
-/// The text with every `<slot>` replaced. `<` that begins no slot (an arrow, a comparison) stays.
+/// Replaces every `<slot>` in the text. A `<` that does not begin a slot (an arrow, a comparison) stays.
 std::string fill(std::string_view text, const Slots& slots);
 
 }  // namespace qtrain::cypher

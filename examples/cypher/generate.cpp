@@ -32,7 +32,7 @@ struct Row {
   std::string question, query;
 };
 
-/// The shapes that rows are drawn from in turn.
+/// The shapes to draw rows from, in turn.
 using Turns = std::vector<const Shape*>;
 Turns each_once() {
   Turns turns;
@@ -45,8 +45,8 @@ Turns by_share() {
   return turns;
 }
 
-/// Draws rows. No question comes twice, and a query that was reserved never comes again: a held-out query is not in the
-/// training rows under any wording.
+/// Draws rows. Questions are never repeated, and neither are reserved queries: a held-out query is not in the training
+/// rows under any wording.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed) : draw_(seed) {}
@@ -88,7 +88,7 @@ std::string chat_lines(const std::vector<Row>& rows) {
   return text;
 }
 
-/// A few held-out questions without their answers, to ask a model before and after training.
+/// A few held-out questions without their answers, for asking a model before and after training.
 std::string question_lines(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; i < kShownRows; ++i) {

@@ -4,7 +4,7 @@
 
 namespace qtrain::cypher {
 
-/// Word lists behind the entities of the example graph. All of them are made up or generic; none holds a quote.
+/// Word lists for the entities of the example graph. All names are made up or generic, and none contains a quote.
 inline constexpr std::array<std::string_view, 40> kFirstNames{
     "Ada",    "Alice", "Anna",  "Carl",  "Clara", "Daniel", "David", "Diana", "Elena", "Emma",
     "Erik",   "Frank", "Grace", "Hanna", "Helen", "Henry",  "Hugo",  "Ida",   "Ivan",  "Jack",

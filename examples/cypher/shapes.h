@@ -5,12 +5,12 @@
 
 namespace qtrain::cypher {
 
-/// One meaning: three ways to ask for it, one query that answers it. `<slot>` stands for an entity or a value that is
-/// copied from the question into the query; the slots are listed in entities.h.
+/// One meaning: three ways to ask for it, and one query that answers it. `<slot>` stands for an entity or a value that
+/// is copied from the question into the query; entities.h lists the slots.
 struct Shape {
   std::array<std::string_view, 3> questions;
   std::string_view query;
-  std::size_t share = 1;  ///< of the training rows: more where a single word tells the meaning from another's
+  std::size_t share = 1;  ///< relative number of rows: higher if one word distinguishes two meanings
 };
 
 /// The graph: (:Person {name, born, city}), (:Film {title, year, genre, rating}), (:Company {name, city}),

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kShortestSection = 80;  // in bytes: a heading alone is no text
+constexpr std::size_t kShortestSection = 80;  // in bytes: a heading alone is not a useful text
 
 struct Options {
   fs::path output;
@@ -40,7 +40,8 @@ Options parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
-// The files themselves, and every .md file below a folder; sorted, so that the rows do not depend on the file system.
+// Returns the files themselves, and every .md file below folders; sorted, so that the rows do not depend on the file
+// system.
 std::vector<fs::path> markdown_files(const std::vector<fs::path>& inputs) {
   std::vector<fs::path> files;
   for (const fs::path& input : inputs) {
@@ -56,7 +57,7 @@ std::vector<fs::path> markdown_files(const std::vector<fs::path>& inputs) {
   return files;
 }
 
-// Sections begin at headings; a `#` inside a fenced block is none.
+// Splits a page at its headings; a `#` inside a fenced block is not a heading.
 std::vector<std::string> sections(std::string_view text) {
   std::vector<std::string> out(1);
   bool fenced = false;

@@ -22,7 +22,8 @@ PEOPLE = ("Anna", "Ben", "Carla", "Dennis", "Eva", "Frank", "Gina", "Henry")
 NEWS = ("I am late", "dinner is ready", "the meeting is off", "call me back", "the train is full")
 HELD_OUT = {"city": ("Prague", "Helsinki", "Geneva"), "person": ("Maria", "Oscar", "Tina"),
             "news": ("the keys are here", "I found the book")}
-# A tool, what is asked of it in training and in held-out rows, and what it returns with the sentence made of that.
+# For each tool: requests in training rows, requests in held-out rows, what the tool returns, and the sentence made from
+# that.
 TOOLS = [
     (tool("get_weather", city="string"), {"city": "city"},
      ("What is the weather in {city}?", "How is the weather in {city} today?", "Weather in {city}, please.",
@@ -52,7 +53,7 @@ def values(draw, slots, held_out):
 
 
 def row(draw, kind, held_out):
-    """kind 0..2: a call; 3: the tool has answered; 4: the tool that is needed is not offered."""
+    """kind 0 to 2: a call; 3: the tool has answered; 4: the required tool is not offered."""
     offered = draw.shuffled(TOOLS)
     schema, slots, trained, others, returned, said = offered[0]
     arguments = values(draw, slots, held_out)

@@ -117,7 +117,7 @@ void move_state(Ctx& ctx, const Step& step) {
   const auto blocks = [](std::int64_t n) { return static_cast<unsigned>(ceil_div(n, std::int64_t{kThreads})); };
   if (step.square) return launch(ctx, "adafactor_squares", move_squares, {blocks(step.width), kThreads}, step);
   launch(ctx, "adafactor_rows", move_rows, {static_cast<unsigned>(step.rows), kThreads, kShared}, step);
-  const ColumnParts parts = column_parts(ctx, step.rows, step.width);
+  const ColumnParts parts = column_parts(ctx, step.rows, part_of_columns(step.width, kThreads));
   const dim3 grid(blocks(step.width), static_cast<unsigned>(parts.parts));
   launch(ctx, "adafactor_column_parts", column_square_parts, {grid, kThreads}, parts, step);
   launch(ctx, "adafactor_columns", move_columns, {blocks(step.width), kThreads}, step, parts);

@@ -100,7 +100,7 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
   const int share = batch.heads / batch.groups;
   const std::size_t group_bytes = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(share) * 4;
   const int max = static_cast<int>(Ctx::kScratchBytes / std::max<std::size_t>(group_bytes, 1));
-  check(max > 0, "attention: more tokens in a batch than scratch memory holds sums for");
+  check(max > 0, "attention: scratch memory is too small for the sums of all tokens of a batch");
   dispatch_storage(a.q.dtype, [&]<class T>() {
     GradientTensors<T> x = tensors_of<T>(a);
     for (int group = 0; group < batch.groups; group += max) {

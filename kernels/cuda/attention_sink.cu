@@ -39,14 +39,16 @@ __global__ void __launch_bounds__(kWarps* kWarp) sink_grad_part(Args<T> a) {
 void run_cuda(Ctx& ctx, const AttentionSinkGrad& a) {
   dispatch_storage(a.dy.dtype, [&]<class T>() {
     const std::int64_t tokens = a.dy.shape[0], heads = a.dy.shape[1];
-    const Args<T> args{.dy = a.dy.as<T>(),
-                       .y = a.y.as<T>(),
-                       .lse = a.lse.as<float>(),
-                       .sinks = a.sinks.as<float>(),
-                       .parts = column_parts(ctx, ceil_div(tokens, std::int64_t{kWarps}), heads),
-                       .tokens = static_cast<int>(tokens),
-                       .heads = static_cast<int>(heads),
-                       .width = static_cast<int>(a.dy.shape[2])};
+    const Args<T> args{
+        .dy = a.dy.as<T>(),
+        .y = a.y.as<T>(),
+        .lse = a.lse.as<float>(),
+        .sinks = a.sinks.as<float>(),
+        .parts = column_parts(ctx, ceil_div(tokens, std::int64_t{kWarps}),
+                              {.width = heads, .threads = static_cast<unsigned>(heads) * kWarps * kWarp}),
+        .tokens = static_cast<int>(tokens),
+        .heads = static_cast<int>(heads),
+        .width = static_cast<int>(a.dy.shape[2])};
     const dim3 blocks(static_cast<unsigned>(args.parts.parts), static_cast<unsigned>(heads));
     launch(ctx, "attention_sink_grad", sink_grad_part<T>, {blocks, kWarps * kWarp, sizeof(BlockPartials<float>)}, args);
     finish_column_parts(ctx, a.dsinks, args.parts);

@@ -128,7 +128,7 @@ void run_cuda(Ctx& ctx, const ScaleToMagnitude& s) {
 
 void run_cuda(Ctx& ctx, const MagnitudeGrad& g) {
   const std::int64_t rows = g.dy.shape.rows();
-  const ColumnParts parts = column_parts(ctx, rows, g.dy.shape[-1]);
+  const ColumnParts parts = column_parts(ctx, rows, part_of_columns(g.dy.shape[-1], kThreads));
   const dim3 blocks(ceil_div(static_cast<unsigned>(parts.width), kThreads), static_cast<unsigned>(parts.parts));
   dispatch_storage(g.dy.dtype, [&]<class T>() {
     dispatch_storage(g.v.dtype, [&]<class V>() {

@@ -28,12 +28,21 @@ struct FourBitParts {
         block_bits(std::countr_zero(static_cast<unsigned>(w.blocksize))),
         nested_bits(std::countr_zero(static_cast<unsigned>(w.nested_blocksize))) {}
 
-  /// The scale of element i.
-  __device__ __forceinline__ float scale(std::int64_t i) const {
+  /// What memory holds of an element's scale. Loading it ahead lets the loads of several elements overlap.
+  struct StoredScale {
+    float absmax = 0;
+    unsigned code = 0;  ///< of a nested scale
+  };
+  __device__ __forceinline__ StoredScale stored_scale(std::int64_t i) const {
     const std::int64_t block = i >> block_bits;
-    if (!absmax_codes) return absmax[block];
-    return rounded_product(nested_map[absmax_codes[block]], absmax[block >> nested_bits]) + *offset;
+    if (!absmax_codes) return {absmax[block]};
+    return {absmax[block >> nested_bits], absmax_codes[block]};
   }
+  __device__ __forceinline__ float scale_of(const StoredScale& s) const {
+    return absmax_codes ? rounded_product(nested_map[s.code], s.absmax) + *offset : s.absmax;
+  }
+  /// The scale of element i.
+  __device__ __forceinline__ float scale(std::int64_t i) const { return scale_of(stored_scale(i)); }
   __device__ __forceinline__ unsigned code(std::int64_t i) const {
     return i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
   }

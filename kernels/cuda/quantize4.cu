@@ -8,28 +8,42 @@ namespace {
 
 constexpr unsigned kThreads = 256, kWarps = kThreads / kWarp;
 
-/// Each thread expands N adjacent elements with a common scale: 8, or the 2 of a byte.
+/// Packs of N elements that a thread expands; those of a block are adjacent, so that the stores of a warp are, too.
+constexpr int kPacks = 2;
+
+/// A pack has a common scale: 8 elements, or the 2 of a byte. All loads are issued before the first result is needed.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) dequantize4_elements(T* y, std::int64_t n, FourBitParts w) {
-  const float* map = load_map(w);
-  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
-  if (i >= n) return;
-  const float scale = w.scale(i);
-  if (i + N > n) {
-    for (std::int64_t j = i; j < n; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
-    return;
-  }
-  const Pack<std::uint8_t, N / 2> codes = load_codes<N>(w.codes + i / 2);
-  Pack<T, N> out;
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kPacks * kThreads + threadIdx.x) * N;
+  Pack<std::uint8_t, N / 2> codes[kPacks];
+  FourBitParts::StoredScale scales[kPacks];
 #pragma unroll
-  for (int j = 0; j < N / 2; ++j) {
-    out.v[2 * j] = from_float<T>(map[codes.v[j] >> 4] * scale);
-    out.v[2 * j + 1] = from_float<T>(map[codes.v[j] & 15] * scale);
+  for (int k = 0; k < kPacks; ++k) {
+    const std::int64_t i = first + std::int64_t{k} * kThreads * N;
+    if (i + N <= n) codes[k] = load_codes<N>(w.codes + i / 2);
+    if (i < n) scales[k] = w.stored_scale(i);
   }
-  if constexpr (N == 8)
-    store_pack<N>(y + i, out);
-  else
-    y[i] = out.v[0], y[i + 1] = out.v[1];
+  const float* map = load_map(w);
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const std::int64_t i = first + std::int64_t{k} * kThreads * N;
+    if (i >= n) return;
+    const float scale = w.scale_of(scales[k]);
+    if (i + N > n) {
+      for (std::int64_t j = i; j < n; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
+      return;
+    }
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) {
+      out.v[2 * j] = from_float<T>(map[codes[k].v[j] >> 4] * scale);
+      out.v[2 * j + 1] = from_float<T>(map[codes[k].v[j] & 15] * scale);
+    }
+    if constexpr (N == 8)
+      store_pack<N>(y + i, out);
+    else
+      y[i] = out.v[0], y[i + 1] = out.v[1];
+  }
 }
 
 struct Coding {
@@ -78,7 +92,7 @@ void run_cuda(Ctx& ctx, const Dequantize4& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
     T* y = a.y.as<T>();
     const auto run = [&]<int N>() {
-      const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{kThreads} * N));
+      const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{kThreads} * N * kPacks));
       launch(ctx, "dequantize4", dequantize4_elements<T, N>, {blocks, kThreads, sizeof(MapOfFour)}, y, n, w);
     };
     const bool aligned =

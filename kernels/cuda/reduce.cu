@@ -84,7 +84,7 @@ void sum_any(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
 
 void run_cuda(Ctx& ctx, const ColumnSum& a) {
   const std::int64_t rows = a.x.shape.rows();
-  const ColumnParts parts = column_parts(ctx, rows, a.x.shape[-1]);
+  const ColumnParts parts = column_parts(ctx, rows, part_of_columns(a.x.shape[-1], kThreads));
   dispatch_storage(a.x.dtype, [&]<class T>() {
     const dim3 blocks(ceil_div(static_cast<unsigned>(parts.width), kThreads), static_cast<unsigned>(parts.parts));
     launch(ctx, "column_sum", column_sum_parts<T>, {blocks, kThreads}, parts, a.x.as<T>(), rows);

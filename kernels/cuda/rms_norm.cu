@@ -47,49 +47,49 @@ struct Backward {
   Target<T> dx;
   const T *dy, *x;
   const float *weight, *inv_rms;
-  ColumnParts dweight;  ///< null data: not wanted
-  int rows;
+  ColumnParts dweight;
+  int rows, width;
   float weight_offset;
 };
 
-/// Block b processes rows b, b + blocks, ... and accumulates its part of dweight in registers.
-template <class T, int N>
+/// Each row is read once and stays in registers as S packs per thread. If dweight is wanted (kSums), block b takes rows
+/// b, b + blocks, ... and adds up its part of dweight; otherwise it takes one row.
+template <class T, int N, int S, bool kSums>
 __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
-  const int width = a.dweight.width;
-  float dweight[kSlots<N>][N] = {};
+  float dweight[S][N] = {};
   for (int row = static_cast<int>(blockIdx.x); row < a.rows; row += static_cast<int>(gridDim.x)) {
-    const std::int64_t begin = std::int64_t{row} * width;
+    const std::int64_t begin = std::int64_t{row} * a.width;
     const float inv = a.inv_rms[row];
+    Pack<T, N> dy[S], x[S];
     float dot = 0;
-    for_packs<N>(width, [&](int slot, int column) {
-      float g[N], x[N], w[N];
-      load_floats(g, a.dy + begin + column);
-      load_floats(x, a.x + begin + column);
+    for_packs<N, S>(a.width, [&](int slot, int column) {
+      dy[slot] = load_pack<N>(a.dy + begin + column);
+      x[slot] = load_pack<N>(a.x + begin + column);
+      float w[N];
       load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        dot += g[j] * w[j] * x[j];
-        dweight[slot][j] += g[j] * x[j] * inv;
+        const float product = to_float(dy[slot].v[j]) * to_float(x[slot].v[j]);
+        dot += product * w[j];
+        if constexpr (kSums) dweight[slot][j] += product * inv;
       }
     });
-    const float pull = block_sum(dot, partials) / static_cast<float>(width) * inv * inv;
     if (!a.dx.data) continue;
-    for_packs<N>(width, [&](int, int column) {
-      float g[N], x[N], w[N];
-      load_floats(g, a.dy + begin + column);
-      load_floats(x, a.x + begin + column);
+    const float pull = block_sum(dot, partials) / static_cast<float>(a.width) * inv * inv;
+    for_packs<N, S>(a.width, [&](int slot, int column) {
+      float w[N];
       load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
-      for (int j = 0; j < N; ++j) g[j] = inv * (g[j] * w[j] - pull * x[j]);
-      a.dx.template put_pack<N>(begin + column, g);
+      for (int j = 0; j < N; ++j) w[j] = inv * (to_float(dy[slot].v[j]) * w[j] - pull * to_float(x[slot].v[j]));
+      a.dx.template put_pack<N>(begin + column, w);
     });
   }
-  if (!a.dweight.data) return;
-  for_packs<N>(width, [&](int slot, int column) {
-    const Target<float> part{a.dweight.data};
-    part.put_pack<N>(std::int64_t{blockIdx.x} * width + column, dweight[slot]);
-  });
+  if constexpr (kSums)
+    for_packs<N, S>(a.width, [&](int slot, int column) {
+      const Target<float> part{a.dweight.data};
+      part.put_pack<N>(std::int64_t{blockIdx.x} * a.width + column, dweight[slot]);
+    });
 }
 
 template <class T>
@@ -112,23 +112,27 @@ void forward(Ctx& ctx, const RmsNorm& a) {
 template <class T>
 void backward(Ctx& ctx, const RmsNormGrad& a) {
   const std::int64_t C = a.x.shape[-1], rows = a.x.shape.rows();
-  ColumnParts parts = column_parts(ctx, rows, C);
-  const int blocks = parts.parts;
-  if (!a.dweight.wanted()) parts.data = nullptr;
-  const Backward<T> args{.dx = target_of<T>(a.dx),
-                         .dy = a.dy.as<T>(),
-                         .x = a.x.as<T>(),
-                         .weight = a.weight.as<float>(),
-                         .inv_rms = a.inv_rms.as<float>(),
-                         .dweight = parts,
-                         .rows = static_cast<int>(rows),
-                         .weight_offset = added_to_weights(a.weight_offset)};
+  Backward<T> args{.dx = target_of<T>(a.dx),
+                   .dy = a.dy.as<T>(),
+                   .x = a.x.as<T>(),
+                   .weight = a.weight.as<float>(),
+                   .inv_rms = a.inv_rms.as<float>(),
+                   .dweight = {},
+                   .rows = static_cast<int>(rows),
+                   .width = static_cast<int>(C),
+                   .weight_offset = added_to_weights(a.weight_offset)};
+  const bool sums = a.dweight.wanted();
   const auto run = [&]<int N>() {
-    launch(ctx, "rms_norm_grad", rms_norm_rows_grad<T, N>,
-           {static_cast<unsigned>(blocks), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
+    const unsigned threads = row_threads<N>(C);
+    if (sums) args.dweight = column_parts(ctx, rows, {.width = C, .threads = threads});
+    const Grid grid{static_cast<unsigned>(sums ? args.dweight.parts : rows), threads, sizeof(BlockPartials<float>)};
+    dispatch_slots<N>(C, [&]<int S>() {
+      launch(ctx, "rms_norm_grad", sums ? rms_norm_rows_grad<T, N, S, true> : rms_norm_rows_grad<T, N, S, false>, grid,
+             args);
+    });
   };
   dispatch_packs<T>(packable<T>(C, args.dx.data, args.dy, args.x, args.weight), run);
-  if (a.dweight.wanted()) finish_column_parts(ctx, a.dweight, parts);
+  if (sums) finish_column_parts(ctx, a.dweight, args.dweight);
 }
 
 }  // namespace

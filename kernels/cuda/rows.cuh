@@ -10,20 +10,32 @@ namespace qtrain {
 template <int N>
 inline constexpr int kSlots = N == 1 ? 8 : 16 / N;
 
-/// Number of threads for rows of `width` elements: enough to hold them, with 8 elements each if that suffices.
+inline constexpr std::int64_t kMaxRowThreads = 1024, kFewElements = 8;
+
+/// Number of threads for rows of `width` elements: enough to hold them, with kFewElements each if that suffices.
 template <int N>
 unsigned row_threads(std::int64_t width) {
-  constexpr std::int64_t kMax = 1024, kElements = N * kSlots<N>, kFew = 8;
-  check(width <= kMax * kElements, "a row is too long for one block (16384 elements, 8192 where they are not aligned)");
-  const std::int64_t threads = std::min(kMax, ceil_div(std::max<std::int64_t>(width, 1), kFew));
+  check(width <= kMaxRowThreads * N * kSlots<N>,
+        "a row is too long for one block (16384 elements, 8192 where they are not aligned)");
+  const std::int64_t threads = std::min(kMaxRowThreads, ceil_div(std::max<std::int64_t>(width, 1), kFewElements));
   return static_cast<unsigned>(ceil_div(threads, kWarp) * kWarp);
 }
 
-/// Calls f(slot, column) for the packs of the calling thread; `slot` is a constant after unrolling.
+/// Calls f.operator()<S>() with the packs that a thread needs to hold for rows of `width` elements.
 template <int N, class F>
+void dispatch_slots(std::int64_t width, const F& f) {
+  constexpr int kFew = static_cast<int>(kFewElements) / N;
+  if (width <= kMaxRowThreads * kFewElements)
+    f.template operator()<kFew>();
+  else if constexpr (kFew < kSlots<N>)
+    f.template operator()<kSlots<N>>();
+}
+
+/// Calls f(slot, column) for the packs of the calling thread; `slot` is a constant after unrolling.
+template <int N, int S = kSlots<N>, class F>
 __device__ __forceinline__ void for_packs(int width, const F& f) {
 #pragma unroll
-  for (int slot = 0; slot < kSlots<N>; ++slot) {
+  for (int slot = 0; slot < S; ++slot) {
     const int column = (static_cast<int>(threadIdx.x) + slot * static_cast<int>(blockDim.x)) * N;
     if (column < width) f(slot, column);
   }

@@ -63,8 +63,10 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
   }
   if (here.rope != LayerAttention::kNoRotation) {
     const auto table = static_cast<std::size_t>(here.rope);
-    q = stages::rotary(b, {.x = q, .weight = q_norm, .head_dim = c.head_dim, .table = table});
-    k = stages::rotary(b, {.x = k, .weight = k_norm, .head_dim = c.head_dim, .table = table});
+    const stages::Rotated rotated = stages::rotary(
+        b, {.q = q, .k = k, .q_weight = q_norm, .k_weight = k_norm, .head_dim = c.head_dim, .table = table});
+    q = rotated.q;
+    k = rotated.k;
   }
   const TensorId y = stages::attention(b, {.q = q,
                                            .k = k,

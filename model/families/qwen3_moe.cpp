@@ -36,7 +36,8 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
                .layers = sparse_layers(r, c)});
 }
 
-// Readers of GGUF files assume experts in every layer, with weights that sum to 1.
+// The key whose value GGUF files cannot express, or null: their readers assume experts in every layer, with weights
+// that sum to 1.
 const char* what_moe_files_lack(const ModelConfig& c) {
   if (c.qkv_bias) return "attention_bias";
   if (c.experts->norm != ops::TopKNorm::sum_to_one) return "norm_topk_prob: false";

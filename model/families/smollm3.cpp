@@ -35,7 +35,7 @@ void read_smollm3(const ConfigReader& r, ModelConfig& c) {
   }
 }
 
-// Readers of GGUF files skip the rotation in every fourth layer.
+// The key whose value GGUF files cannot express, or null: their readers skip the rotation in every fourth layer.
 const char* what_smollm3_files_lack(const ModelConfig& c) {
   if (c.qkv_bias) return "attention_bias";
   for (std::size_t l = 0; l < c.attention.size(); ++l)

@@ -53,7 +53,7 @@ std::size_t ContinuousBatch::bytes_per_token(const Transformer& model) {
 std::uint64_t ContinuousBatch::add(SequenceRequest request) {
   const auto size = static_cast<std::int64_t>(request.prompt.size());
   check(size > 0 && size < limits_.context && request.max_new_tokens > 0,
-        "a prompt has tokens, and room for an answer");
+        "a prompt must have tokens and leave room for an answer");
   Sequence& s = waiting_.emplace_back();
   s.id = next_id_++;
   s.all = request.prompt;

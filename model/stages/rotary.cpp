@@ -1,5 +1,6 @@
 #include "model/stages/rotary.h"
 
+#include <array>
 #include <optional>
 
 #include "kernels/rope.h"
@@ -10,71 +11,93 @@ namespace {
 
 class RotaryStage final : public Stage {
  public:
-  struct Tensors {
+  /// The tensors of the queries or of the keys.
+  struct Heads {
     TensorId x, y;
+    VectorId weight;
     std::optional<TensorId> inv_rms;  // if there is a head norm
   };
-  RotaryStage(Tensors t, const Rotary& o, const ModelConfig& c)
-      : t_(t), o_(o), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
+  RotaryStage(std::array<Heads, 2> heads, const Rotary& o, const ModelConfig& c)
+      : heads_(heads), head_dim_(o.head_dim), table_(o.table), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
     name = "rotary";
-    reads = {t.x};
-    writes = {t.y};
-    if (!t.inv_rms) return;
-    writes.add(*t.inv_rms);
-    adjoint_reads = {t.x, *t.inv_rms};
+    for (const Heads& h : heads_) {
+      reads.add(h.x);
+      writes.add(h.y);
+      if (!h.inv_rms) continue;
+      writes.add(*h.inv_rms);
+      adjoint_reads.add(h.x);
+      adjoint_reads.add(*h.inv_rms);
+    }
   }
-  bool trains(const LayerWeights& w) const override { return w[o_.weight].grad.wanted(); }
+  bool trains(const LayerWeights& w) const override {
+    return w[heads_[0].weight].grad.wanted() || w[heads_[1].weight].grad.wanted();
+  }
   void forward(LayerRun& r) const override {
-    const RotaryTable& table = r.tokens.rotary[o_.table];
-    ops::rope(r.ctx, {.y = as_heads(r.value(t_.y), o_.head_dim),
-                      .x = as_heads(r.value(t_.x), o_.head_dim),
+    const RotaryTable& table = r.tokens.rotary[table_];
+    const auto heads = [&](const Heads& h) {
+      return ops::Rope::Heads{.y = as_heads(r.value(h.y), head_dim_),
+                              .x = as_heads(r.value(h.x), head_dim_),
+                              .weight = r.w[h.weight].weight,
+                              .inv_rms = inv_rms(r, h)};
+    };
+    ops::rope(r.ctx, {.q = heads(heads_[0]),
+                      .k = heads(heads_[1]),
                       .cos = table.cos,
                       .sin = table.sin,
                       .positions = r.tokens.positions,
-                      .weight = r.w[o_.weight].weight,
-                      .inv_rms = inv_rms(r),
                       .eps = eps_,
                       .weight_offset = offset_});
   }
   void backward(LayerRun& r) const override {
-    const RotaryTable& table = r.tokens.rotary[o_.table];
-    Sink dx = r.grad(t_.x);
-    dx.t = as_heads(dx.t, o_.head_dim);
-    ops::rope_grad(r.ctx, {.dx = dx,
-                           .dy = as_heads(r.gradient(t_.y), o_.head_dim),
+    const RotaryTable& table = r.tokens.rotary[table_];
+    const auto heads = [&](const Heads& h) {
+      Sink dx = r.grad(h.x);
+      dx.t = as_heads(dx.t, head_dim_);
+      return ops::RopeGrad::Heads{.dx = dx,
+                                  .dy = as_heads(r.gradient(h.y), head_dim_),
+                                  .x = as_heads(r.value(h.x), head_dim_),
+                                  .weight = r.w[h.weight].weight,
+                                  .inv_rms = inv_rms(r, h),
+                                  .dweight = r.w[h.weight].grad};
+    };
+    ops::rope_grad(r.ctx, {.q = heads(heads_[0]),
+                           .k = heads(heads_[1]),
                            .cos = table.cos,
                            .sin = table.sin,
                            .positions = r.tokens.positions,
-                           .x = as_heads(r.value(t_.x), o_.head_dim),
-                           .weight = r.w[o_.weight].weight,
-                           .inv_rms = inv_rms(r),
-                           .dweight = r.w[o_.weight].grad,
                            .weight_offset = offset_});
   }
 
  private:
-  Tensor inv_rms(const LayerRun& r) const { return t_.inv_rms ? r.value(*t_.inv_rms) : Tensor{}; }
+  static Tensor inv_rms(const LayerRun& r, const Heads& h) { return h.inv_rms ? r.value(*h.inv_rms) : Tensor{}; }
 
-  Tensors t_;
-  Rotary o_;
+  std::array<Heads, 2> heads_;  // queries, keys
+  std::int64_t head_dim_;
+  std::size_t table_;
   double eps_, offset_;
 };
 
 }  // namespace
 
-TensorId rotary(LayerBuilder& b, Rotary r) {
-  const std::int64_t width = b.width(r.x);
-  const std::string name = b.name(r.x);
-  const TensorId y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = width}}});
-  std::optional<TensorId> inv_rms;
-  if (r.weight != VectorId::none)
-    inv_rms = b.tensor({.name = name + ".inv_rms",
-                        .shape = {kTokens, {.fixed = width / r.head_dim}},
-                        .precision = Precision::full,
-                        .gradient = HasGradient::no});
-  b.recompute_selectively(r.x);
-  b.stage(std::make_unique<RotaryStage>(RotaryStage::Tensors{r.x, y, inv_rms}, r, b.config()));
-  return y;
+Rotated rotary(LayerBuilder& b, const Rotary& r) {
+  const auto heads = [&](TensorId x, VectorId weight) {
+    const std::int64_t width = b.width(x);
+    const std::string name = b.name(x);
+    RotaryStage::Heads h{.x = x,
+                         .y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = width}}}),
+                         .weight = weight,
+                         .inv_rms = {}};
+    if (weight != VectorId::none)
+      h.inv_rms = b.tensor({.name = name + ".inv_rms",
+                            .shape = {kTokens, {.fixed = width / r.head_dim}},
+                            .precision = Precision::full,
+                            .gradient = HasGradient::no});
+    b.recompute_selectively(x);
+    return h;
+  };
+  const RotaryStage::Heads q = heads(r.q, r.q_weight), k = heads(r.k, r.k_weight);
+  b.stage(std::make_unique<RotaryStage>(std::array{q, k}, r, b.config()));
+  return {.q = q.y, .k = k.y};
 }
 
 }  // namespace qtrain::stages

@@ -1,5 +1,5 @@
 'use strict';
-// Builds the page from the data in #data. Texts of a run only become text nodes.
+// Builds the page from the data in #data. Text from a run is only ever inserted as text nodes.
 const data = JSON.parse(document.getElementById('data').textContent);
 const runs = data.runs, many = runs.length > 1;
 const view = { axis: 'steps', range: null, smoothing: 0, charts: [] };
@@ -164,7 +164,7 @@ class Chart {
   }
   draw() {
     const width = Math.max(this.svg.clientWidth, 200), height = Number(this.svg.getAttribute('height'));
-    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);  // on paper, which is narrower, it shrinks as a whole
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);  // in print, where the page is narrower, the whole chart shrinks
     const box = this.box = { left: 54, right: width - 10, top: 8, bottom: height - 24 };
     this.svg.replaceChildren();
     const shown = this.lines.filter((line) => line.shown);
@@ -269,10 +269,10 @@ function controls() {
   const axis = element('select', { onchange: () => { view.axis = axis.value; zoom(null); } },
     Object.entries(axes).map(([key, { name }]) => element('option', { value: key }, name)));
   const slider = element('input', { type: 'range', min: 0, max: 0.99, step: 0.01, value: 0, 'aria-label': 'smoothing',
-    oninput: () => { view.smoothing = Number(slider.value); said.textContent = slider.value; drawAll(); } });
-  const said = element('span', { class: 'soft', style: 'width:3em' }, '0');
-  return element('div', { class: 'bar' }, element('label', {}, 'Over', axis),
-    element('label', {}, 'Smoothing', slider, said),
+    oninput: () => { view.smoothing = Number(slider.value); shown.textContent = slider.value; drawAll(); } });
+  const shown = element('span', { class: 'soft', style: 'width:3em' }, '0');
+  return element('div', { class: 'bar' }, element('label', {}, 'X axis', axis),
+    element('label', {}, 'Smoothing', slider, shown),
     element('button', { id: 'whole', type: 'button', disabled: true, onclick: () => zoom(null) }, 'Whole run'),
     element('span', { class: 'soft' }, 'Drag over a chart to zoom in; double-click to see the whole run.'));
 }
@@ -283,7 +283,7 @@ function charts() {
   const all = of('points'), shown = of('values');
   return [element('h2', {}, 'Curves'), controls(), element('div', { class: 'charts' }, view.charts.map((c) => c.make())),
     all > shown ? element('p', { class: 'soft' }, `Curves show at most ${short(shown)} of up to ${short(all)} points, ` +
-      'including the least and the greatest of every stretch.') : null];
+      'including the minimum and maximum of every stretch.') : null];
 }
 
 // --- Head ---
@@ -314,12 +314,12 @@ function notes(title, lines) {
 function allNotes() {
   const prefix = (run) => many ? `${run.name}: ` : '';
   const unreadable = runs.flatMap((r) => r.missing.map((m) => prefix(r) + m));
-  const said = runs.flatMap((r) => r.messages.filter((m) => m.level === 'warning').map((m) =>
+  const warnings = runs.flatMap((r) => r.messages.filter((m) => m.level === 'warning').map((m) =>
     prefix(r) + m.text + (!m.step || m.text.startsWith('step ') ? '' : ` (after step ${short(m.step)})`)));
   for (const run of runs) for (const [key, curve] of Object.entries(run.curves))
-    if (curve.not_finite) said.push(`${prefix(run)}${key} was not finite in ${short(curve.not_finite)} row${curve.not_finite === 1 ? '' : 's'}`);
+    if (curve.not_finite) warnings.push(`${prefix(run)}${key} was not finite in ${short(curve.not_finite)} row${curve.not_finite === 1 ? '' : 's'}`);
   const ends = runs.filter((r) => r.end).map((r) => prefix(r) + r.end);
-  return [notes('How it ended', ends), notes('Warnings', said), notes('Missing or damaged', unreadable)];
+  return [notes('How it ended', ends), notes('Warnings', warnings), notes('Missing or damaged', unreadable)];
 }
 function head() {
   if (many) return [element('div', { class: 'head' }, element('h1', {}, `${runs.length} runs`)), figuresTable()];
@@ -341,14 +341,14 @@ function figuresTable() {
 
 // --- Memory and time ---
 
-function shares(entries, tell) {
+function shares(entries, format) {
   const total = entries.reduce((sum, [, x]) => sum + x, 0);
   if (!total) return null;
   return [element('div', { class: 'stack' }, entries.map(([name, x], i) =>
-    element('div', { style: `width:${x / total * 100}%;background:${color(i)}`, title: `${name}: ${tell(x)}` }))),
+    element('div', { style: `width:${x / total * 100}%;background:${color(i)}`, title: `${name}: ${format(x)}` }))),
     element('table', {}, entries.map(([name, x], i) => element('tr', {},
       element('td', {}, element('span', { class: 'swatch', style: `background:${color(i)}` }), name.replaceAll('_', ' ')),
-      element('td', { class: 'n' }, tell(x)), element('td', { class: 'n soft' }, `${(x / total * 100).toFixed(1)} %`))))];
+      element('td', { class: 'n' }, format(x)), element('td', { class: 'n soft' }, `${(x / total * 100).toFixed(1)} %`))))];
 }
 function memoryAndTime() {
   const cards = [];
@@ -356,7 +356,7 @@ function memoryAndTime() {
     const plan = Object.entries(run.memory_plan).filter(([name, x]) => name !== 'total' && x > 0).sort((a, b) => b[1] - a[1]);
     const f = run.figures, name = many ? `${run.name}: ` : '';
     if (plan.length) {
-      const drawn = f.peak_memory_mb === null ? '' : `, of which ${mib(f.peak_memory_mb)} were used`;
+      const drawn = f.peak_memory_mb === null ? '' : `, at most ${mib(f.peak_memory_mb)} used`;
       cards.push(element('div', { class: 'card' }, element('h3', {}, `${name}Memory plan`),
         element('div', { class: 'soft' }, `${mib(f.planned_memory_mb)} planned${drawn}`),
         shares(plan, (x) => mib(x / 1048576))));
@@ -374,9 +374,9 @@ function samples() {
   const steps = [...new Set(runs.flatMap((r) => r.samples.map((s) => s.step)))].sort((a, b) => a - b);
   if (!steps.length) return [];
   const prompts = [...new Set(runs.flatMap((r) => r.samples.flatMap((s) => s.rows.map(([prompt]) => prompt))))];
-  const place = element('div', {}), said = element('strong', {});
+  const place = element('div', {}), label = element('strong', {});
   const show = (step) => {
-    said.textContent = `step ${short(step)}`;
+    label.textContent = `step ${short(step)}`;
     place.replaceChildren(...prompts.map((prompt) => element('div', { class: 'card sample' }, element('pre', {}, prompt),
       element('div', { class: 'answers' }, runs.map((run, r) => {
         const there = run.samples.filter((s) => s.step <= step).pop();
@@ -385,7 +385,7 @@ function samples() {
         const name = many ? [element('span', { class: 'swatch', style: `background:${color(r)}` }), run.name, ' '] : [];
         const at = there && there.step !== step ? `(step ${short(there.step)})` : '';
         return element('div', {}, element('span', { class: 'soft' }, name, at),
-          element('div', { style: 'white-space:pre-wrap;overflow-wrap:anywhere' }, row ? row[1] || '(nothing)' : '–',
+          element('div', { style: 'white-space:pre-wrap;overflow-wrap:anywhere' }, row ? row[1] || '(empty)' : '–',
             row && row[2] === 'length' ? element('span', { class: 'soft', title: 'cut off at sample_max_new_tokens' }, ' …') : null));
       })))));
   };
@@ -395,7 +395,7 @@ function samples() {
   const move = (by) => { slider.value = Number(slider.value) + by; show(steps[Number(slider.value)]); };
   return [element('h2', {}, 'Samples'), element('div', { class: 'tools' },
     element('button', { type: 'button', onclick: () => move(-1), 'aria-label': 'earlier' }, '‹'), slider,
-    element('button', { type: 'button', onclick: () => move(1), 'aria-label': 'later' }, '›'), said,
+    element('button', { type: 'button', onclick: () => move(1), 'aria-label': 'later' }, '›'), label,
     element('span', { class: 'soft' }, `greedy answers at ${steps.length} evaluation${steps.length === 1 ? '' : 's'}`)), place];
 }
 
@@ -444,6 +444,6 @@ function environment() {
 
 document.getElementById('page').replaceChildren(...[head(), element('div', { style: 'margin-top:12px' }, allNotes()), charts(),
   memoryAndTime(), samples(), config(), environment(),
-  element('footer', { class: 'soft' }, `qtrain ${data.version}. This page is self-contained and loads nothing.`)].flat(2).filter(Boolean));
+  element('footer', { class: 'soft' }, `qtrain ${data.version}. This page is self-contained and loads nothing from elsewhere.`)].flat(2).filter(Boolean));
 drawAll();
 new ResizeObserver(drawAll).observe(document.getElementById('page'));

@@ -12,7 +12,7 @@ with open(sys.argv[2], encoding="utf-8") as file:
 words = words[words.index("curl") + 1 :]
 path = words[0].split("/", 3)[3]
 body = words[words.index("-d") + 1]
-# As curl labels it.
+# The content type that curl sends.
 request = urllib.request.Request(f"{url}/{path}", body.encode(), {"Content-Type": "application/x-www-form-urlencoded"})
 with urllib.request.urlopen(request, timeout=120) as reply:
     answer = json.load(reply)

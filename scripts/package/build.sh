@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds what users install, in build/package/out: a wheel, a tarball and a Debian package of a program that needs nothing
-# but glibc. Works on x86-64 Debian and Ubuntu; it needs cmake, ninja, pkg-config, make, perl, python3, dpkg and the cc of the
-# machine, and the network the first time.
+# Builds what users install, in build/package/out: a wheel, a tarball and a Debian package of a program that needs only
+# glibc. Works on x86-64 Debian and Ubuntu; it needs cmake, ninja, pkg-config, make, perl, python3, dpkg, the machine's cc,
+# and network access the first time.
 # Usage: scripts/package/build.sh [cpu|cuda]
 #   cpu       the CPU backend, for glibc 2.28 and later
-#   cuda      and the CUDA backend, for glibc 2.35 and later, on a machine with nvcc 13 and glibc 2.36
-#   JOBS=2    processes of a build
-#   ARCHS=all GPUs of a cuda build, as QTRAIN_CUDA_ARCHS has them
+#   cuda      both backends, for glibc 2.35 and later; needs a machine with nvcc 13 and glibc 2.36
+#   JOBS=2    number of build processes
+#   ARCHS=all GPU architectures of a cuda build, as QTRAIN_CUDA_ARCHS
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 package_options 2,9 "$@"
@@ -29,7 +29,7 @@ heading "Tarball, wheel and Debian package"
 mkdir -p "$OUT"
 deb="$OUT/${name/linux-x86_64/amd64}.deb"
 rm -f "$deb" "$OUT/$name.tar.gz" "$OUT"/qtrain-*manylinux_"${GLIBC/./_}"_x86_64.whl
-# What compilers add to a program.
+# The libraries that compilers add to a program.
 runtimes=("zig=$ZIG")
 [ "$KIND" = cpu ] || runtimes=("gcc=$(g++ -dumpfullversion)" "cuda=${CUDART%.*}")
 sbom="$stage/share/doc/qtrain/qtrain.cdx.json"
@@ -44,7 +44,7 @@ python_tool "auditwheel==$AUDITWHEEL"
 wheel="$(echo "$OUT"/qtrain-*manylinux_"${GLIBC/./_}"_x86_64.whl)"
 run "$VENV/bin/python" -m auditwheel show "$wheel" | tee "$WORK/logs/auditwheel.log"
 fits="$(tr '\n' ' ' <"$WORK/logs/auditwheel.log" | grep -oE '"manylinux_2_[0-9]+_x86_64"' | head -n 1 | grep -oE '2_[0-9]+')"
-[ "$(printf '%s\n' "${fits/_/.}" "$GLIBC" | sort -V | tail -n 1)" = "$GLIBC" ] || die "auditwheel finds it fit for manylinux_$fits alone"
+[ "$(printf '%s\n' "${fits/_/.}" "$GLIBC" | sort -V | tail -n 1)" = "$GLIBC" ] || die "auditwheel accepts the wheel only for manylinux_$fits"
 if command -v lintian >/dev/null; then run lintian --allow-root --fail-on error,warning "$deb"; fi
 (cd "$OUT" && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS)
 ls -l "$OUT"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what scripts/package/build.sh made in an empty Debian, the oldest that it is for, and in an empty Ubuntu: they have
-# Python and nothing of the build. There it trains, resumes, answers and trains by two ranks with a model of a few thousand
-# weights, installed by wheel, tarball and Debian package. The wheel of kind cuda has to find NVIDIA's packages from PyPI.
+# Installs the packages from scripts/package/build.sh in empty systems: the oldest supported Debian, and an Ubuntu. They
+# have Python but none of the build's packages. There it trains a model of a few thousand weights, resumes, generates, and
+# trains on two ranks, installed from wheel, tarball and Debian package. The cuda wheel must also find NVIDIA's PyPI packages.
 # Usage: scripts/package/check.sh [cpu|cuda]          (as root: it makes chroots with debootstrap)
-#   SUITES="bullseye jammy"  others: Debian 11 has glibc 2.31, 12 (bookworm) 2.36; Ubuntu 20.04 (focal) 2.31, 22.04 (jammy) 2.35
-#   DEBIAN_MIRROR=URL, UBUNTU_MIRROR=URL  where they lie; an Ubuntu that is not to be had is skipped
+#   SUITES="bullseye jammy"  other suites. glibc: 2.31 in Debian 11 and Ubuntu 20.04 (focal), 2.35 in jammy, 2.36 in bookworm
+#   DEBIAN_MIRROR=URL, UBUNTU_MIRROR=URL  mirrors to use; an Ubuntu that cannot be downloaded is skipped
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source scripts/package/chroot.sh

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds the image of Containerfile with buildah, on a base made of check.sh's chroot so that no registry is needed, and trains in
-# it as its first lines say: a folder mounted at /data, the config as the only word.
+# Builds the image of Containerfile with buildah, on a base made from check.sh's chroot so that no registry is needed, and
+# trains in it as the Containerfile's first lines describe: with a folder mounted at /data and the config as the only argument.
 # Usage: scripts/package/check_image.sh [cpu|cuda]     (as root)
-#   BASE=docker.io/library/debian:12-slim    a base of a registry instead
+#   BASE=docker.io/library/debian:12-slim    use a base image from a registry instead
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source scripts/package/chroot.sh
 package_options 2,5 "$@"
 command -v buildah >/dev/null || die "buildah is not installed (apt-get install buildah)"
-[ "$(id -u)" = 0 ] || die "a chroot is made by root"
+[ "$(id -u)" = 0 ] || die "making a chroot requires root"
 
-# Its storage is apart from the machine's; a container needs no more than a chroot.
+# buildah's storage is separate from the machine's, and containers run in a chroot.
 images="$PACKAGES/images"
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
 buildah=(buildah --root "$images/storage" --runroot "$images/run")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where a program needs a newer C library than was promised, or any other library.
+# Fails if a program needs a newer C library than promised, or any other library.
 # Usage: scripts/package/check_symbols.sh PROGRAM [GLIBC_VERSION]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,6 +1,6 @@
-# An empty Debian or Ubuntu for check.sh and newcomer.sh; read with `source` after common.sh, not run.
+# Functions that make an empty Debian or Ubuntu, for check.sh and newcomer.sh; included with `source` after common.sh.
 
-# wheel_of_kind: the wheel that build.sh made.
+# wheel_of_kind: prints the path of the wheel that build.sh made.
 wheel_of_kind() {
   local wheel
   wheel="$(echo "$OUT"/qtrain-*manylinux_"${GLIBC/./_}"_x86_64.whl)"
@@ -8,13 +8,13 @@ wheel_of_kind() {
   echo "$wheel"
 }
 
-# suites_of_kind: the oldest Debian that the kind is for, and an Ubuntu.
+# suites_of_kind: prints the oldest Debian that this kind of package supports, and an Ubuntu.
 suites_of_kind() {
   if [ "$KIND" = cpu ]; then echo bullseye jammy; else echo bookworm jammy; fi
 }
 
-# make_chroot SUITE: sets CHROOT and DISTRIBUTION to one with Python and nothing of the build, which is made once; fails where
-# debootstrap does, as without a mirror that answers.
+# make_chroot SUITE: makes a chroot that has Python but none of the build's packages, unless it exists, and sets CHROOT and
+# DISTRIBUTION. Fails if debootstrap does, for example because no mirror answers.
 make_chroot() {
   local suite="$1" mirror="${DEBIAN_MIRROR:-}" components=main log="$PACKAGES/debootstrap.log"
   CHROOT="$PACKAGES/chroot-$suite"
@@ -26,7 +26,7 @@ make_chroot() {
       components=main,universe
       ;;
   esac
-  [ "$(id -u)" = 0 ] || die "a chroot is made by root"
+  [ "$(id -u)" = 0 ] || die "making a chroot requires root"
   [ ! -e "$CHROOT/made" ] || return 0
   command -v debootstrap >/dev/null || die "debootstrap is not installed (apt-get install debootstrap)"
   rm -rf "$CHROOT"
@@ -39,7 +39,7 @@ make_chroot() {
   touch "$CHROOT/made"
 }
 
-# check_empty: says which of the libraries that the packages bring the chroot has of its own.
+# check_empty: reports which libraries that our packages include are in the chroot anyway.
 check_empty() {
   local library
   for library in libfmt libyaml-cpp libsentencepiece libgloo libpcre2-8 libstdc++; do
@@ -47,14 +47,14 @@ check_empty() {
   done
 }
 
-# give_network: name servers and certificates of this machine.
+# give_network: copies this machine's name servers and certificates into the chroot.
 give_network() {
   local certificates="${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}"
   cp /etc/resolv.conf "$CHROOT/etc/resolv.conf"
   [ ! -e "$certificates" ] || cp "$certificates" "$CHROOT/etc/certificates.crt"
 }
 
-# in_chroot USER HOME COMMAND...: with /proc of this run alone.
+# in_chroot USER HOME COMMAND...: runs a command in the chroot, with a /proc of its own.
 in_chroot() {
   local user="$1" home="$2" variables=(PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1) name
   shift 2
@@ -64,7 +64,7 @@ in_chroot() {
     HOME="$home" "${variables[@]}" "$@"
 }
 
-# write_run FOLDER: a model without weights, rows and a config.
+# write_run FOLDER: writes a config.json without weights, rows, and a training config.
 write_run() {
   local place="$1"
   rm -rf "$place"

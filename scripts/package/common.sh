@@ -1,9 +1,9 @@
-# Shared by the scripts of this folder; read with `source`, not run.
+# Functions for the scripts in this folder, which include it with `source`.
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-# package_options HELP_LINES ARGUMENT...: what is packaged, cpu unless another kind is named, and where its parts lie.
-#   cpu     the CPU backend, by clang and libc++ of ziglang, whose targets are old versions of glibc
-#   cuda    both backends, by g++ and nvcc of this machine, which take its own glibc but for what glibc_compat.c holds
+# package_options HELP_LINES ARGUMENT...: parses the kind of package (default: cpu) and sets its folders.
+#   cpu     the CPU backend, built with ziglang's clang and libc++, which can target old versions of glibc
+#   cuda    both backends, built with this machine's g++ and nvcc against its glibc, except for functions in glibc_compat.c
 package_options() {
   local lines="$1"
   shift
@@ -17,25 +17,25 @@ package_options() {
   WORK="$ROOT/build/package/$KIND"
   PREFIX="$WORK/prefix"        # the static libraries
   TOOLS="$WORK/tools"          # compiler and archiver
-  LICENSES="$WORK/licenses"    # of all that is linked
-  SUFFIX=""                    # of what users get
+  LICENSES="$WORK/licenses"    # licenses of everything that is linked
+  SUFFIX=""                    # suffix of the packages' names
   [ "$KIND" = cpu ] || SUFFIX="-$KIND"
   PRESET="portable$SUFFIX"
 }
 
 PACKAGES="$ROOT/build/package"
-SOURCES="$PACKAGES/sources"  # archives; those that lie here are not fetched
-OUT="$PACKAGES/out"          # what users get
+SOURCES="$PACKAGES/sources"  # source archives; those in this folder are not downloaded again
+OUT="$PACKAGES/out"          # the finished packages
 VENV="$PACKAGES/venv"
 ZIG=0.17.1
 AUDITWHEEL=6.8.2
-CUDART=13.0.96  # whose license is that of the runtime in nvcc's folder, which is linked
+CUDART=13.0.96  # its license also applies to the runtime in nvcc's folder, which is linked
 JOBS="${JOBS:-$(nproc)}"
 
-# libraries: rows of sources.txt without its heading.
+# libraries: prints the rows of sources.txt without its heading.
 libraries() { grep -v '^#' "$ROOT/scripts/package/sources.txt"; }
 
-# python_tool PACKAGE==VERSION: a package from PyPI that is needed to build alone.
+# python_tool PACKAGE==VERSION: installs a PyPI package that only the build needs.
 python_tool() {
   [ -x "$VENV/bin/python" ] || run python3 -m venv "$VENV"
   [ "$("$VENV/bin/python" -m pip list --format=freeze 2>/dev/null | grep -cxF "$1")" = 1 ] ||

@@ -3,8 +3,8 @@
 
 Usage: make_deb.py --stage DIR --version V --glibc 2.28 --licenses DIR --sbom FILE --time N --output FILE
 
-Bin, man page and completions of the tree go below /usr, its documentation to /usr/share/doc/qtrain with a copyright file of
-all that is linked. Calls dpkg-deb.
+The tree's program, man page and completions go below /usr, its documentation to /usr/share/doc/qtrain with a copyright file
+for everything that is linked. Calls dpkg-deb.
 """
 import argparse
 import email.utils
@@ -35,7 +35,7 @@ Description: trainer of language models without a framework
  PEFT and llama.cpp.
 """
 
-OVERRIDES = """# Linked statically: the program is one for distributions that have other versions of its libraries.
+OVERRIDES = """# Linked statically, because distributions have different versions of these libraries.
 qtrain: embedded-library ncurses [usr/bin/qtrain]
 qtrain: embedded-library zlib [usr/bin/qtrain]
 """
@@ -60,7 +60,7 @@ def copyright_text(licenses: pathlib.Path, sbom: pathlib.Path) -> str:
 
 def changelog(version: str, time: int) -> bytes:
     date = email.utils.formatdate(time)
-    text = f"qtrain ({version}) unstable; urgency=medium\n\n  * What has changed is in CHANGELOG.md.\n\n -- {MAINTAINER}  {date}\n"
+    text = f"qtrain ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md for the changes.\n\n -- {MAINTAINER}  {date}\n"
     return gzip.compress(text.encode(), 9, mtime=0)
 
 
@@ -68,7 +68,7 @@ def fill(tree: pathlib.Path, args: argparse.Namespace) -> None:
     shutil.copytree(args.stage, tree / "usr", symlinks=True)
     doc = tree / "usr/share/doc/qtrain"
     shutil.rmtree(doc / "third_party")
-    (doc / "LICENSE").unlink()  # a copy of what Debian has
+    (doc / "LICENSE").unlink()  # Debian already has this license
     (doc / "copyright").write_text(copyright_text(args.licenses, args.sbom))
     (doc / "changelog.gz").write_bytes(changelog(args.version, args.time))
     overrides = tree / "usr/share/lintian/overrides/qtrain"
@@ -99,7 +99,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--glibc", required=True)
-    parser.add_argument("--time", type=int, required=True, help="seconds since 1970, of all files")
+    parser.add_argument("--time", type=int, required=True, help="modification time of all files, in seconds since 1970")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "qtrain"

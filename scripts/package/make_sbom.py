@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what a packaged program is made of, from sources.txt, as CycloneDX 1.5.
+"""Writes a CycloneDX 1.5 bill of materials for a packaged program, from sources.txt.
 
 Usage: make_sbom.py VERSION NAME=VERSION... > qtrain.cdx.json
 
-The names are keys of RUNTIMES: what compilers add.
+The names are keys of RUNTIMES, the libraries that compilers add.
 """
 import json
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the wheel: a Python package that holds the program, starts it, and imports nothing.
+"""Writes the wheel: a Python package that contains the program and starts it, without dependencies.
 
 Usage: make_wheel.py --program FILE --version V --glibc 2.28 --kind cpu|cuda --licenses DIR --sbom FILE --output DIR
 
@@ -15,7 +15,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-INIT = '''"""qtrain fine-tunes and trains language models. All of it is one program, which this package starts."""
+INIT = '''"""qtrain fine-tunes and trains language models. It is a single program, which this package starts."""
 import pathlib
 
 PROGRAM = str(pathlib.Path(__file__).parent / "bin" / "qtrain")
@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 
 def license_expression(sbom: pathlib.Path) -> str:
-    """The licenses of the program and of all that is linked into it."""
+    """The licenses of the program and of everything that is linked into it."""
     licenses = {"Apache-2.0"}
     for part in json.loads(sbom.read_text())["components"]:
         licenses |= {entry.get("expression") or entry["license"]["id"] for entry in part["licenses"]}
@@ -45,14 +45,14 @@ def license_expression(sbom: pathlib.Path) -> str:
 
 
 def description(readme: str) -> str:
-    """README.md as the wheel's long description. No file of the repository is next to that: paragraphs with pictures and
-    HTML comments are left out, and links to files of the repository become plain text."""
+    """README.md as the wheel's long description. The repository's files are not available there, so paragraphs with
+    pictures and HTML comments are left out, and links to files become plain text."""
     paragraphs = re.sub(r"<!--.*?-->\n?", "", readme).split("\n\n")
     texts = [p.strip("\n") for p in paragraphs if not re.search(r"!\[.*?\]\((?!\w+:)", p) and p.strip()]
     return re.sub(r"\[([^\]]*)\]\((?!\w+:)[^)]*\)", r"\1", "\n\n".join(texts)) + "\n"
 
 
-# What the CUDA backend opens when it runs; toolkits and PyTorch bring the same files.
+# The packages with the libraries that the CUDA backend opens at run time; toolkits and PyTorch include the same files.
 CUDA_LIBRARIES = ["nvidia-cublas>=13,<14", "nvidia-nccl-cu13"]
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A newcomer in an empty Debian, without root, who has only the wheel and the documentation: runs the commands of
+# Plays a newcomer in an empty Debian, without root, who has only the wheel and the documentation: runs the commands of
 # docs/guides/wheel.md and then those of docs/guides/quickstart.md, and checks what each one leaves behind. Takes a quarter of
 # an hour on two cores, and needs PyPI.
 # Usage: scripts/package/newcomer.sh [cpu|cuda]       (as root: it makes a chroot with debootstrap)
 #   SUITE=jammy    use an Ubuntu instead
-#   STEPS=230      steps of the quickstart's training; with fewer its result is not checked, with 0 it is left out
+#   STEPS=230      training steps of the quickstart; with fewer, its result is not checked; with 0, it is skipped
 set -euo pipefail
 SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -22,7 +22,7 @@ for page in wheel quickstart; do scripts/package/page_blocks.sh "docs/guides/$pa
 
 cp "$wheel" "$place/"
 if [ "$steps" != 0 ]; then
-  # Its rows come from a program that is in the build but in no package.
+  # The quickstart's rows come from a program of the build that no package includes.
   program="$(find build -path '*/bin/cypher_dataset' | head -n 1)"
   if [ -z "$program" ]; then
     build_release cypher_dataset

@@ -1,19 +1,19 @@
 # What newcomer.sh runs in its chroot: the blocks of two guides as they are, with checks after each.
 set -euo pipefail
 cd /newcomer
-steps="$1" # of the quickstart
+steps="$1" # training steps of the quickstart
 step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 fail() { printf 'failed: %s\n' "$*" >&2 && exit 1; }
 has() { grep -q -- "$1" "$2" || fail "$2 lacks '$1': $(tail -n 5 "$2")"; }
 show() { printf '%s\n' "--- $1:" && cat "blocks/$1" && printf '%s\n' "---"; }
 
-# Blocks change this shell's environment as they would a user's.
+# Blocks run in this shell, so they change its environment as they would change a user's.
 step "Installing"
 show wheel.1
 . blocks/wheel.1
 [ "$(command -v qtrain)" = /newcomer/env/bin/qtrain ] || fail "qtrain is $(command -v qtrain)"
 others="$(pip list --format=freeze | grep -vE '^(pip|setuptools|wheel|pkg[-_]resources|qtrain)==' || true)"
-[ -z "$others" ] || fail "the wheel brings $others"
+[ -z "$others" ] || fail "the wheel also installs $others"
 
 step "A real model"
 show wheel.2

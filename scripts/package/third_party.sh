@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Builds every library that a package links, as static archives, into build/package/KIND/prefix: from the source packages
-# of Debian 12 in sources.txt.
-# What is built stays; remove build/package to build it again.
+# Builds every library that a package links, as static archives in build/package/KIND/prefix, from the Debian 12 source
+# packages in sources.txt.
+# Libraries that are already built are kept; remove build/package to rebuild them.
 # Usage: scripts/package/third_party.sh [cpu|cuda]
-#   JOBS=2              processes of a build
-#   DEBIAN_MIRROR=URL   where Debian 12 lies; without it the machine's own
-# Archives that already lie in build/package/sources are not fetched: apt-get source does that, on Debian alone.
+#   JOBS=2              number of processes for builds
+#   DEBIAN_MIRROR=URL   a mirror of Debian 12; default: the machine's own
+# Archives that are already in build/package/sources are not downloaded; downloading needs apt-get source, so a Debian.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 package_options 2,8 "$@"
 mkdir -p "$WORK" "$PREFIX" "$TOOLS" "$SOURCES" "$LICENSES" "$WORK/logs"
 
-# Compiler and archiver by the names that builds are told, whatever they are.
+# Makes wrappers for compiler and archiver under the names that the builds use.
 make_tools() {
   "tools_of_$KIND"
   chmod +x "$TOOLS"/*
@@ -23,7 +23,7 @@ tools_of_cpu() {
   for name in cc c++; do
     cat >"$TOOLS/$name" <<END
 #!/bin/sh
-for word; do # zig writes names of processors with underscores
+for word; do # zig spells CPU names with underscores
   shift
   case "\$word" in -march=x86-64-v*) word="-march=x86_64_v\${word##*-v}" ;; esac
   set -- "\$@" "\$word"
@@ -47,23 +47,23 @@ tools_of_cuda() {
 print(next(f.locate() for f in files("nvidia-cuda-runtime") if f.name == "License.txt"))')" "$LICENSES/cuda.txt"
 }
 
-# With a configuration of its own apt touches nothing of the machine's.
+# apt gets its own configuration, so that it does not touch the machine's.
 fetch() {
   local wanted=() mirror name version file sum spdx license patches patches_sum state="$PACKAGES/apt"
   while IFS='|' read -r name version file sum spdx license patches patches_sum; do
     [ -s "$SOURCES/$file" ] && [ -s "$SOURCES/${patches:-$file}" ] || wanted+=("$name=$version")
   done < <(libraries)
   if [ ${#wanted[@]} != 0 ]; then
-    command -v apt-get >/dev/null || die "no apt-get here: put the archives of sources.txt into $SOURCES"
+    command -v apt-get >/dev/null || die "there is no apt-get: put the archives of sources.txt into $SOURCES"
     mkdir -p "$state/lists/partial" "$state/cache"
     mirror="${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)}"
-    [ -n "$mirror" ] || die "this machine's apt has no Debian 12: name a mirror in DEBIAN_MIRROR"
+    [ -n "$mirror" ] || die "this machine's apt has no source of Debian 12: set DEBIAN_MIRROR to a mirror"
     echo "deb-src $mirror bookworm main" >"$state/sources.list"
     printf '%s\n' "Dir::Etc::sourcelist \"$state/sources.list\";" 'Dir::Etc::sourceparts "-";' \
       "Dir::State::lists \"$state/lists\";" "Dir::Cache \"$state/cache\";" >"$state/conf"
     APT_CONFIG="$state/conf" run apt-get update -q
     for name in "${wanted[@]}"; do
-      (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not fetched"
+      (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not downloaded"
     done
   fi
   while IFS='|' read -r name version file sum spdx license patches patches_sum; do
@@ -90,12 +90,13 @@ with_configure() {
     ./configure --host=x86_64-linux-gnu --prefix="$PREFIX" "$@"
 }
 
-# build_NAME: builds a row of sources.txt in the folder of its sources.
-# Headers alone, which lie in a folder for each of its libraries.
+# build_NAME: builds the library NAME of sources.txt, in the folder of its sources.
+# Boost: only headers, which are in a separate folder for each library.
 build_boost1.81() { cp -r libs/*/include/boost libs/numeric/*/include/boost "$PREFIX/include/"; }
 build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
 build_gloo() {
-  # g++ refuses its struct of a flexible array and more; what stays asks for an interface's speed in the older way.
+  # g++ rejects a struct with a flexible array member in this code; without it, the older way to query an interface's
+  # speed is used.
   sed -i 's/^#if LINUX_VERSION_CODE >= KERNEL_VERSION(4,6,0)$/#if 0/' gloo/common/linux.cc
   with_cmake . -DCMAKE_CXX_FLAGS="-include array -include cstdint -w" -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
 }
@@ -109,9 +110,9 @@ build_sentencepiece() {
   with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF -DCMAKE_CXX_FLAGS="-include cstdint -w"
 }
 build_snappy() {
-  # Its own check of the compiler's flags takes away run-time types, which its users have.
+  # Its CMake file disables run-time type information, but the programs that use it need that.
   sed -i '/fno-rtti/d; /-Werror/d' CMakeLists.txt
-  sed -i 's/^size_t AdvanceToNextTag(/inline &/' snappy.cc  # g++ refuses to inline what another file could replace
+  sed -i 's/^size_t AdvanceToNextTag(/inline &/' snappy.cc  # without `inline`, g++ refuses, because another file could replace the function
   with_cmake . -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF
 }
 build_utf8proc() { with_cmake .; }
@@ -120,7 +121,7 @@ build_zlib() {
   CC="$TOOLS/cc" AR="$TOOLS/ar" RANLIB="$TOOLS/ranlib" CFLAGS="-O3 -fPIC" ./configure --static --prefix="$PREFIX" &&
     make -j "$JOBS" libz.a && make install
 }
-# libcrypto for SHA-256 alone.
+# Only libcrypto, for SHA-256.
 build_openssl() {
   CC="$TOOLS/cc" AR="$TOOLS/ar" RANLIB="$TOOLS/ranlib" ./Configure linux-x86_64 --prefix="$PREFIX" --libdir=lib \
     no-shared no-module no-dso no-engine no-tests no-ssl no-tls no-dtls no-legacy no-deprecated no-async no-autoload-config \
@@ -131,7 +132,7 @@ build_openssl() {
     mkdir -p "$PREFIX/include/openssl" && cp include/openssl/*.h "$PREFIX/include/openssl/" &&
     cp libcrypto.a "$PREFIX/lib/" && cp libcrypto.pc "$PREFIX/lib/pkgconfig/"
 }
-# Descriptions of terminals are the machine's; those of the usual ones are in the library.
+# Terminal descriptions come from the machine; those of common terminals are also built into the library.
 build_ncurses() {
   with_configure --with-termlib --without-shared --without-debug --without-cxx --without-cxx-binding --without-ada \
     --without-manpages --without-tests --without-progs --disable-db-install --enable-pc-files \
@@ -145,7 +146,7 @@ build_libedit() {
     sed -i 's/^Libs:.*/Libs: -L${libdir} -ledit -ltinfo/; /^\(Requires\|Libs\).private/d' "$PREFIX/lib/pkgconfig/libedit.pc"
 }
 
-# library NAME VERSION FILE LICENSE_FILE [PATCHES]: unpacks, builds and installs one, unless that is done.
+# library NAME VERSION FILE LICENSE_FILE [PATCHES]: unpacks, builds and installs a library, unless it is already installed.
 library() {
   local name="$1" version="$2" file="$3" license="$4" patches="$5" folder="$WORK/src/$1" log="$WORK/logs/$1.log" patch
   mkdir -p "$WORK/done"
@@ -153,7 +154,7 @@ library() {
   rm -rf "$folder"
   mkdir -p "$folder"
   tar -xf "$SOURCES/$file" -C "$folder" --strip-components=1
-  if [ -n "$patches" ]; then # numbered are those that come from the library's own authors
+  if [ -n "$patches" ]; then # numbered patches are by the library's own authors
     tar -xf "$SOURCES/$patches" -C "$folder"
     for patch in "$folder"/debian/patches/[0-9]* "$folder"/debian/patches/cve-*; do
       [ ! -e "$patch" ] || patch -s -p1 -d "$folder" <"$patch"

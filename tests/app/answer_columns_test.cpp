@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-/// A terminal as far as columns need it: each byte is as wide as any other.
+/// A terminal as far as columns need one: every byte is one column wide.
 class Screen {
  public:
   void write(std::string_view text) {
@@ -22,7 +22,7 @@ class Screen {
       else
         put(text[i]);
   }
-  /// Its lines, without blanks at their ends.
+  /// Its lines, without trailing blanks.
   std::vector<std::string> lines() const {
     std::vector<std::string> lines = lines_;
     for (std::string& line : lines) line.resize(line.find_last_not_of(' ') + 1);
@@ -52,7 +52,7 @@ class Screen {
   std::size_t row_ = 0, column_ = 0;
 };
 
-/// Two answers on a screen, letter by letter, and a line behind them.
+/// Writes two answers letter by letter, then a prompt, and returns the lines on the screen.
 std::vector<std::string> shown(AnswerColumns::Screen size, std::string_view left, std::string_view right) {
   AnswerColumns columns(size, 2);
   Screen screen;
@@ -65,7 +65,7 @@ std::vector<std::string> shown(AnswerColumns::Screen size, std::string_view left
 }
 
 TEST(AnswerColumns, StandSideBySideWithLinesCutBetweenWords) {
-  // Two of 10 columns, 3 between them, and one that stays free.
+  // Two columns of 10 characters with 3 between them; the last column of the screen stays free.
   EXPECT_THAT(shown({24, 10}, "one two three", "x\ny"), ElementsAre("one two      x", "three        y", ">"));
   EXPECT_THAT(shown({24, 10}, "x\n\ny", "one two three"),
               ElementsAre("x            one two", "             three", "y", ">"));
@@ -83,7 +83,7 @@ TEST(AnswerColumns, ComeBelowWhereTheScreenIsTooLow) {
   AnswerColumns columns({24, 10}, 2);
   columns.begin();
   columns.forget();
-  EXPECT_EQ(columns.begin(), "\n") << "where the cursor is, is not known";
+  EXPECT_EQ(columns.begin(), "\n") << "the position of the cursor is unknown";
 }
 
 TEST(AnswerColumns, CountColumnsOfCharactersAndLeaveControlsOut) {
@@ -91,9 +91,9 @@ TEST(AnswerColumns, CountColumnsOfCharactersAndLeaveControlsOut) {
   columns.begin();
   EXPECT_EQ(columns.add("\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd "),
             "\xe4\xbd\xa0\xe5\xa5\xbd\xe4\xbd\xa0\xe5\xa5\xbd ");
-  EXPECT_THAT(columns.add("\xe4\xbd\xa0"), StartsWith("\n")) << "two columns, and one is left";
+  EXPECT_THAT(columns.add("\xe4\xbd\xa0"), StartsWith("\n")) << "it needs two columns, but one is left";
   columns.add("\n \xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0x");
-  EXPECT_EQ(columns.add("\xe4\xbd\xa0"), "\n\xe4\xbd\xa0") << "the word would have eleven columns with it";
+  EXPECT_EQ(columns.add("\xe4\xbd\xa0"), "\n\xe4\xbd\xa0") << "with it, the word would take eleven columns";
   EXPECT_EQ(columns.add("a\x1b[2J\r\x07"
                         "b\xff"),
             "a[2Jb?");

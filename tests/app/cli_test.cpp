@@ -122,7 +122,7 @@ TEST(Program, HelpAndVersion) {
   }
 }
 
-// The flags that every command takes are shown where they do something, and taken without a word elsewhere.
+// Help shows the flags common to all commands only where they do something; elsewhere they are accepted silently.
 TEST(Program, HelpShowsFlagsThatDoSomething) {
   struct Shown {
     const char* command;
@@ -172,7 +172,7 @@ TEST(ManPage, HasEveryCommandFlagAndExitCode) {
     for (const Flag& f : c.flags) EXPECT_THAT(page, HasSubstr("\\fB\\-\\-" + std::string(f.name) + "\\fR"));
   }
   for (const ExitCode& e : kExitCodes) EXPECT_THAT(page, HasSubstr("\\fB" + std::to_string(e.code) + "\\fR\n"));
-  // roff takes a line that begins with a period for a command.
+  // roff interprets a line that begins with a period as a command.
   static const std::set<std::string> kMacros{"TH", "SH", "SS", "TP", "PP", "nf", "fi"};
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);)

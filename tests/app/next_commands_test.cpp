@@ -24,7 +24,7 @@ TEST(NextCommands, AreThoseThatTheResultIsGoodFor) {
   const FinishedOutput output{.config = config, .config_file = "run.json", .folder = out};
   EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("chat")))) << "there is no tokenizer";
   EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("merge"))));
-  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("eval")))) << "no rows to evaluate on";
+  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("eval")))) << "there are no rows to evaluate";
   write_file(model / "tokenizer.json", "{}");
   write_file(out / "adapter_config.json", "{}");
   const std::string with = "--model " + model.string() + " --adapter '" + out.string() + "'";

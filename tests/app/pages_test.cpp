@@ -1,4 +1,4 @@
-// The command lines of all pages: commands, flags and config keys that exist.
+// The command lines in all documentation pages use commands, flags and config keys that exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
-/// Simple commands of a shell text: lines that end in a backslash are joined, what stands behind `|`, `;` or `&` is
-/// another command, redirections, comments and bodies of heredocs are left out.
+/// Splits a shell text into simple commands: joins lines that end in a backslash, splits at `|`, `;` and `&`, and drops
+/// redirections, comments and heredoc bodies.
 class ShellText {
  public:
   explicit ShellText(std::string_view text) : text_(text) {}
@@ -92,7 +92,7 @@ class ShellText {
   std::vector<Words> commands_;
 };
 
-/// The words behind `qtrain`, if it is what the command starts, perhaps by another program.
+/// The words after `qtrain` if the command starts it, directly or through another program.
 Words words_of_program(Words words) {
   const auto at =
       std::ranges::find_if(words, [](const std::string& w) { return w == "qtrain" || w.ends_with("/qtrain"); });
@@ -103,7 +103,7 @@ Words words_of_program(Words words) {
   return {at + 1, words.end()};
 }
 
-/// What is wrong with one call of the program, or nothing.
+/// What is wrong with one call of the program; empty if nothing is.
 std::string problem_of(Words words) {
   if (words.empty() || words[0] == "--version" || words[0] == "--help") return {};
   const Command* command = find_command(words[0]);
@@ -129,7 +129,8 @@ std::vector<std::string> problems_of(std::string_view page) {
   return problems;
 }
 
-// Building the site (scripts/test.sh --checks) finds a page that is in no section; this finds it without mkdocs.
+// Building the site (scripts/test.sh --checks) also finds pages that are in no section; this test does so without
+// mkdocs.
 TEST(Pages, EachIsInASectionOfTheSite) {
   namespace fs = std::filesystem;
   const fs::path root = QTRAIN_SOURCE_DIR;

@@ -1,9 +1,9 @@
-// Configs as users of axolotl have them; what they come to is written from its documentation.
+// Configs as axolotl users write them; the expected settings are derived from axolotl's documentation.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/os/file.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/core/temp_folder.h"
 #include "train/setup/dataset_setup.h"
@@ -25,7 +25,7 @@ TEST(Axolotl, TheCommandLineWinsOverBothWaysToSayIt) {
               HasSubstr("\"evals_per_epoch\" and \"eval_steps\" are both given"));
 }
 
-// A run has one split of evaluation rows, which picks files in folders and takes parts of files.
+// A run has a single split for evaluation rows: it selects files in folders, and may take a part of each file.
 TEST(Axolotl, EvaluationSourcesOfOneSplitAreReadAndOthersRefused) {
   const auto config = [](const char* sources) {
     return fmt::format("base_model: m\nval_set_size: 0\nmicro_batch_size: 1\ntest_datasets: [{}]\n", sources);
@@ -51,7 +51,7 @@ TEST(Axolotl, EvaluationSourcesOfOneSplitAreReadAndOthersRefused) {
         << sources;
 }
 
-/// The text that a row becomes: prompt and completion with a bar between them.
+/// The prompt and completion that a row becomes, with a bar between them.
 std::string text_of(const Config& config, std::string_view row) {
   const RawRows rows = data_rows(config, Split::train);
   for (std::int64_t i = 0; i < rows.size(); ++i) {
@@ -62,7 +62,8 @@ std::string text_of(const Config& config, std::string_view row) {
   return "no such row";
 }
 
-// The example of its page on instruction tuning, whose format has no system prompt; and all that a type may say.
+// The example from axolotl's page on instruction tuning, whose format has no system prompt; and everything that `type`
+// may contain.
 TEST(Axolotl, AFormatMakesPromptsOfSeveralColumns) {
   const qtrain::testing::TempFolder folder;
   write_file(folder / "d.jsonl", R"({"id": "both", "question": "q {x}", "context": "c", "answer": "a", "sys": "s"}

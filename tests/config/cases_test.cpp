@@ -1,5 +1,6 @@
-// Pairs of files: cases/NAME/config.json (or .yaml), perhaps with arguments.json and the files that it names, and what
-// it comes to in expected.json. With QTRAIN_WRITE_EXPECTED=1 those are written anew, for a look at what has changed.
+// Pairs of files: cases/NAME/config.json (or .yaml), with optional command-line arguments in arguments.json and other
+// files, and the resolved config in expected.json. With QTRAIN_WRITE_EXPECTED=1, the expected files are rewritten, so
+// that the changes can be reviewed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ Overrides overrides_in(const fs::path& folder) {
   return overrides;
 }
 
-/// {key: [value, origin]} of what is given, and of what is not the canonical default.
+/// {key: [value, origin]} of the keys that are given or differ from the canonical default.
 Json values_that_differ(const Json& resolved) {
   static const Json plain = resolved_json(parse_config("{}", "c.json")).at("values");
   Json values = Json::object();
@@ -57,7 +58,7 @@ Json what_it_comes_to(const fs::path& folder) {
   return out;
 }
 
-/// One member, or entry of a member, on each line.
+/// The document as text, with each member, or entry of a member, on its own line.
 std::string lines_of(const Json& expected) {
   std::string text = "{";
   for (const auto& [name, part] : expected.items()) {

@@ -1,4 +1,4 @@
-// The tables of docs/guides/coming_from.md: what a key of another tool becomes.
+// The tables of docs/guides/coming_from.md show correctly what a key of another tool becomes.
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-/// A row of a table: `key: value` of another tool and of this program.
+/// A table row: `key: value` in the other tool and in qtrain.
 struct TranslatedKey {
   std::string tool, there, here;
 };
@@ -29,7 +29,7 @@ std::vector<TranslatedKey> translated_keys(const std::string& page) {
   return rows;
 }
 
-/// A config with the key alone; that of DeepSpeed is a member of an object.
+/// A config with only this key; for DeepSpeed, the key is inside an object.
 std::string config_with(const TranslatedKey& row) {
   static const std::map<std::string, std::string> kDialects{
       {"axolotl", "axolotl"}, {"LLaMA-Factory", "llamafactory"}, {"ModelForge", "modelforge"}};

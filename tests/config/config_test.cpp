@@ -103,8 +103,8 @@ TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosine_with_min_lr"})"), HasSubstr("needs min_lr"));
 }
 
-// A config for a processor here may be asked about for GPUs elsewhere, and the other way round; ranks are those that
-// run.
+// `estimate` may ask about GPUs for a config with device cpu, and the other way round; the number of ranks is that of
+// the actual run.
 TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const auto causes = [](const char* keys, const RunPlace& place) {
     std::string all;
@@ -124,7 +124,7 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
                              "optim": "muon", "weight_offload": true})";
   EXPECT_EQ(causes(machines, {.ranks = 8, .device = DeviceKind::cuda}), "");
   EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("offloaded to the host differ"))
-      << "that somebody else started on two machines";
+      << "ranks that another program started on two machines";
   const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
   EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));
   EXPECT_EQ(causes(shared, {.ranks = 8}), "");
@@ -243,7 +243,7 @@ TEST(ConfigOverrides, ReplaceTheKeyOfTheFileWhateverItsKind) {
     std::string file;
     Overrides overrides;
     std::vector<std::string> names;  // dataset_name
-    const char* source = nullptr;    // the path of the only one of dataset_mixture
+    const char* source = nullptr;    // path of the single source in dataset_mixture
   } cases[] = {
       {std::string("{") + kAxolotl + kPaths + "}", {{"datasets", mixture}}, {}, "new.jsonl"},
       {std::string("{") + kAxolotl + kMixture + "}", {{"datasets", path}}, {"new.jsonl"}},
@@ -277,7 +277,7 @@ TEST(ConfigOverrides, ReplaceTheKeyOfTheFileWhateverItsKind) {
       EXPECT_THAT(dump_json(source), HasSubstr(c.source)) << c.file << c.overrides[0].second;
   }
   const ResolvedConfig texts = parse_config(std::string("{") + kAxolotl + kTexts + "}", "c.json", {{"datasets", path}});
-  EXPECT_TRUE(texts.value.data.assistant_only_loss) << "what the replaced list said is gone with it";
+  EXPECT_TRUE(texts.value.data.assistant_only_loss) << "the settings in the replaced list are gone with it";
   EXPECT_EQ(value_of(R"({"lora_target_modules": ["q_proj", "v_proj"], "use_peft": true})",
                      {{"lora_target_modules", R"(["o_proj"])"}})
                 .lora.lora_target_modules,
@@ -328,8 +328,8 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
   EXPECT_THAT(told({}), ElementsAre(StartsWith("c.json:1: \"use_unsloth\" has no effect: ")));
   EXPECT_THAT(told({{"use_unsloth", "4"}}), ElementsAre(StartsWith("command line: \"use_unsloth\"")));
   EXPECT_THAT(told({{"use_unsloth", "null"}}), IsEmpty());
-  EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "what the program does anyway";
-  // A value that is refused can be taken back as well, and so can a remark on one that is rewritten.
+  EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "the program does this anyway";
+  // An override can also remove a value that is refused, or one that is rewritten with a remark.
   const std::string refused = R"({"tp_size": 2})", rewritten = "special_tokens: {bos_token: x}\nadapter: lora\n";
   EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honored"));
   EXPECT_EQ(complaint_about(refused, {{"tp_size", "null"}}), "no error");

@@ -1,4 +1,4 @@
-// What is a config, and a dump as one.
+// Which files are configs, and dumps as configs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Files that are given in the place of a config, by the keys that their examples have.
+// Files that are mistaken for a config, recognized by the keys that such files have.
 TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
   for (const char* text :
        {R"({"zero_optimization": {"stage": 3}})", R"({"fp16": {"enabled": true}, "optimizer": {"type": "AdamW"}})"})
     EXPECT_THAT(complaint_about(text), HasSubstr("this is a DeepSpeed configuration"));
-  // What names a model or rows, under whatever name, is a config.
+  // A file that names a model or rows, under any key, is a config.
   for (const char* key : {"output_dir", "model", "base_model_name", "dataset", "train_dataset", "dataset_path"})
     EXPECT_EQ(complaint_about(Json{{"peft_type", "LORA"}, {"task_type", "CAUSAL_LM"}, {key, "o"}}.dump()), "no error")
         << key;
@@ -24,7 +24,7 @@ TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
               "no error");
 }
 
-// LLaMA-Factory and axolotl change the model's config.json, which Trainer then follows.
+// LLaMA-Factory and axolotl change the model's config.json, which Trainer then uses.
 TEST(Dialects, SayWhatTheLossOfRoutersIs) {
   const auto model = [](const char* text) { return parse_config(text, "c.yaml").value.model; };
   const ModelSection trl = model(R"({"model_name_or_path": "m", "router_aux_loss_coef": 0.02})");
@@ -34,7 +34,7 @@ TEST(Dialects, SayWhatTheLossOfRoutersIs) {
   EXPECT_EQ(factory.router_aux_loss_coef, 0.01);
   EXPECT_EQ(factory.router_aux_loss_mode, RouterLossMode::trainer);
   EXPECT_EQ(model("stage: sft\nmodel_name_or_path: m\nmoe_aux_loss_coef: 0").router_aux_loss_coef, std::nullopt)
-      << "0 is not given there";
+      << "0 means that no coefficient is given";
   const std::string axolotl = "base_model: m\nsequence_len: 9\nsample_packing: true\n";
   const ModelSection changed =
       model((axolotl + "model_config:\n  output_router_logits: true\n  router_aux_loss_coef: 0.02").c_str());
@@ -46,7 +46,7 @@ TEST(Dialects, SayWhatTheLossOfRoutersIs) {
               HasSubstr("change the model's config.json"));
 }
 
-// What is dumped can be read again and means the same.
+// A dumped config can be read again and means the same.
 TEST(ConfigDump, IsAConfigAgain) {
   const ResolvedConfig first =
       load_config(std::string(QTRAIN_SOURCE_DIR) + "/tests/config/cases/expert_manifest/config.json");

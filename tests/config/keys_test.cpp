@@ -1,4 +1,4 @@
-// Every key of the reference libraries, with the defaults they give it (make_reference_keys.py).
+// Accepts every key of the reference libraries with its default there (make_reference_keys.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,13 +28,13 @@ std::string one_key(const std::string& key, const Json& value) {
   return Json{{key, value}}.dump();
 }
 
-// Users' files are often dumps of all arguments: each default has to pass without an error and without a remark.
+// Users' files are often dumps of all arguments, so each default must be accepted without an error or a remark.
 TEST(ReferenceKeys, EachIsAcceptedWithItsDefault) {
   std::size_t tried = 0;
   for (const char* cls :
        {"SFTConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig", "LoraConfig", "BitsAndBytesConfig"})
     for (const auto& [key, value] : reference().at(cls).items()) {
-      Json dump{{"use_peft", false}, {"load_in_4bit", false}};  // those are in it too
+      Json dump{{"use_peft", false}, {"load_in_4bit", false}};  // both are in such dumps too
       dump[key] = value;
       ResolvedConfig config;
       ASSERT_NO_THROW(parse_config(one_key(key, value), "c.json")) << cls << "." << key;
@@ -50,15 +50,15 @@ TEST(ReferenceKeys, AFullDumpOfSftConfigIsTheDefaultConfig) {
   EXPECT_EQ(values_of(parse_config(dump.dump(), "c.json")), values_of(parse_config("{}", "c.json")));
 }
 
-// Keys whose default differs on purpose, or is another way to write the same.
+// Keys whose default differs on purpose, or is another spelling of the same value.
 const std::set<std::string>& spelled_differently() {
   static const std::set<std::string> keys{
-      "output_dir",              // None there, and then "trainer_output"
-      "bf16",                    // None there: on unless fp16
-      "lr_scheduler_kwargs",     // None there: no arguments
+      "output_dir",              // None there, which then means "trainer_output"
+      "bf16",                    // None there; here on unless fp16 is
+      "lr_scheduler_kwargs",     // None there, which means no arguments
       "report_to",               // "none" there
-      "disable_tqdm",            // None there: by log level
-      "resume_from_checkpoint",  // None there: qtrain resumes by default
+      "disable_tqdm",            // None there, which means: by log level
+      "resume_from_checkpoint",  // None there; qtrain resumes by default
   };
   return keys;
 }
@@ -119,7 +119,7 @@ TEST(ReferenceKeys, NamesOfChoicesAreThoseOfTransformers) {
         << name;
 }
 
-// Names that earlier releases had and users' files still hold.
+// Names from earlier releases that users' files still contain.
 TEST(ReferenceKeys, OldNamesAreUnderstood) {
   const auto value = [](const char* json) { return parse_config(json, "c.json").value; };
   EXPECT_EQ(value(R"({"group_by_length": true})").training.train_sampling_strategy, Sampling::group_by_length);
@@ -132,8 +132,8 @@ TEST(ReferenceKeys, OldNamesAreUnderstood) {
   EXPECT_EQ(value(R"({"save_safetensors": true})").training.output_dir, "trainer_output");
 }
 
-// Fields that transformers 4 (to 4.57), its Seq2SeqTrainingArguments, and earlier TRL had and 5 has not, with their
-// defaults of then: a dump of those arguments passes without a remark.
+// Fields of transformers 4 (to 4.57), its Seq2SeqTrainingArguments and earlier TRL that version 5 no longer has, with
+// their former defaults: a dump of such arguments is accepted without a remark.
 constexpr const char* kOldDefaults = R"({
   "overwrite_output_dir": false, "evaluation_strategy": "no", "per_gpu_train_batch_size": null,
   "per_gpu_eval_batch_size": null, "logging_dir": null, "save_safetensors": true, "no_cuda": false,
@@ -170,7 +170,7 @@ TEST(ConfigQuantization, TheComputeTypeDecidesWhereNothingElseDoes) {
   EXPECT_TRUE(training(R"("bfloat16")").bf16);
   EXPECT_FALSE(training(R"("float32")").bf16);
   EXPECT_TRUE(training("null").bf16) << "the default";
-  EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all GEMMs counts";
+  EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "the setting for all GEMMs counts";
   EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
   EXPECT_THAT(parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c")
                   .diagnostics.notes(),

@@ -22,7 +22,7 @@ from trl.scripts.utils import DatasetMixtureConfig
 
 
 def plain(value):
-    """The value as JSON, enumerations by their name."""
+    """The value as JSON, with enumerations by name."""
     value = getattr(value, "value", value)
     if dataclasses.is_dataclass(value):
         value = dataclasses.asdict(value)

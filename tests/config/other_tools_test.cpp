@@ -1,9 +1,9 @@
-// What LLaMA-Factory and axolotl do with rows, by their sources: LLaMA-Factory 0.9.5, axolotl 0.19.
+// Prepares rows as LLaMA-Factory 0.9.5 and axolotl 0.19 do, according to their sources.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/os/file.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/config/support.h"
 #include "tests/core/temp_folder.h"
@@ -22,7 +22,7 @@ const std::string kFactory = "stage: sft\nmodel_name_or_path: m\n", kAxolotl =
                                                                         "base_model: m\nsequence_len: 9\n"
                                                                         "sample_packing: false\n";
 
-/// A model's folder: a tokenizer with an end token of chats, and perhaps a chat template.
+/// A model folder: a tokenizer with an end token for chats, and optionally a chat template.
 class ModelFolder : public ::testing::Test {
  protected:
   ModelFolder() { write_file(folder_ / "tokenizer.json", R"({"added_tokens": [{"content": "<|im_end|>"}]})"); }
@@ -55,7 +55,7 @@ TEST_F(ModelFolder, AFormatThatIsNamedIsRenderedOrRefusedWhereTheModelHasNoTempl
                 AllOf(HasSubstr(name), HasSubstr("no chat template")));
   EXPECT_EQ(recipe(with_model("model_name_or_path", "stage: pt", "template: glm4")).value.model.chat_template_path,
             std::nullopt)
-      << "plain texts need none";
+      << "plain texts need no template";
   for (const auto& [name, format, end] : {Case{"qwen_25", "axolotl_qwen_25", ""},
                                           Case{"alpaca", "alpaca", ""},
                                           Case{"phi_35", "axolotl_phi_35", ""},
@@ -92,7 +92,7 @@ TEST_F(ModelFolder, AModelsOwnTemplateServesNamesOfItsFamily) {
   write_file(folder_ / "chat_template.jinja", "{{ messages }}");
   const ResolvedConfig config = factory("template: qwen3");
   EXPECT_EQ(config.value.model.chat_template_path, std::nullopt);
-  EXPECT_EQ(config.value.model.eos_token, "<|im_end|>") << "rows and answers end with it there";
+  EXPECT_EQ(config.value.model.eos_token, "<|im_end|>") << "in LLaMA-Factory, rows and answers end with it";
   EXPECT_THAT(config.diagnostics.notes(), Contains(HasSubstr("the chat template of the model's folder is used")));
   EXPECT_EQ(factory("template: vicuna").value.model.chat_template_path, "llamafactory_vicuna");
   EXPECT_EQ(
@@ -163,13 +163,13 @@ TEST(LlamaFactory, LearnsAnswersOfTheHistoryAndCutsQuestions) {
 TEST(LlamaFactory, PretrainingCutsBlocksFromOneText) {
   const DataSection data = recipe("stage: pt\nmodel_name_or_path: m\ncutoff_len: 64").value.data;
   EXPECT_EQ(data.train_packing(), Packing::blocks);
-  EXPECT_TRUE(data.first_prompt_only) << "it has no answers";
+  EXPECT_TRUE(data.first_prompt_only) << "pre-training has no answers";
   EXPECT_FALSE(recipe(kFactory).value.data.first_prompt_only);
   EXPECT_EQ(recipe("stage: pt\nmodel_name_or_path: m\npacking: false").value.data.train_packing(), Packing::none);
   EXPECT_EQ(recipe(kFactory + "packing: true").value.data.train_packing(), Packing::bfd);
 }
 
-// Its data arguments take one off cutoff_len where packing is true, for the padding that they put behind each row.
+// With packing, LLaMA-Factory subtracts one from cutoff_len, because it pads each row with one token.
 TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
   const std::pair<const char*, std::int64_t> cases[] = {{"packing: true\ncutoff_len: 64", 63},
                                                         {"neat_packing: true\ncutoff_len: 64", 63},
@@ -181,7 +181,7 @@ TEST(LlamaFactory, PackedRowsHaveOneTokenLess) {
   for (const auto& [more, length] : cases)
     EXPECT_EQ(recipe(fmt::format("{}{}\n", kFactory, more)).value.data.max_length, length) << more;
   const std::string pretraining = "stage: pt\nmodel_name_or_path: m\ncutoff_len: 64\n";
-  EXPECT_EQ(recipe(pretraining).value.data.max_length, 64) << "it packs by itself, with nothing taken off";
+  EXPECT_EQ(recipe(pretraining).value.data.max_length, 64) << "pre-training always packs, without shortening rows";
   EXPECT_EQ(recipe(pretraining + "packing: true\n").value.data.max_length, 63);
   const ResolvedConfig over = recipe(kFactory + "packing: true\ncutoff_len: 64\n", {{"cutoff_len", "32"}});
   EXPECT_EQ(over.value.data.max_length, 31);
@@ -304,8 +304,8 @@ TEST(LlamaFactory, ItsNewFormIsCalledByItsName) {
                 AllOf(HasSubstr("v1 form of LLaMA-Factory"), HasSubstr("model_name_or_path")));
 }
 
-// FSDP's own switch, wherever a launcher has it: alone it turns recomputation on, and beside another that is on
-// transformers refuses it.
+// FSDP's own switch for activation checkpointing, in any launcher's form. On its own it enables recomputation; together
+// with gradient_checkpointing, transformers refuses it.
 TEST(Fsdp, ItsSwitchAloneTurnsRecomputationOn) {
   const qtrain::testing::TempFolder folder;
   write_file(folder / "accelerate.yaml",

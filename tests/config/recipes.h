@@ -9,12 +9,12 @@
 
 namespace qtrain::test {
 
-/// What a YAML file with this text comes to.
+/// The config that a YAML file with this text resolves to.
 inline ResolvedConfig recipe(std::string_view text, const Overrides& overrides = {}) {
   return parse_config(text, "r.yaml", overrides);
 }
 
-/// What is said against it.
+/// The message with which this text is refused.
 inline std::string refusal_of_recipe(std::string_view text) {
   return error_of(ErrorKind::usage, [&] { recipe(text); });
 }

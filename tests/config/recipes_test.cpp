@@ -1,10 +1,10 @@
-// Configs as users of other tools have them; what they come to is written from the documentation of those tools.
+// Configs as users of other tools write them; the expected settings are derived from the documentation of those tools.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/os/file.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "tests/config/recipes.h"
 #include "tests/core/temp_folder.h"
 #include "train/setup/dataset_setup.h"
@@ -18,7 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The columns of its data/README.md and data/dataset_info.json.
+// The columns that LLaMA-Factory's data/README.md and data/dataset_info.json name.
 TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
   const qtrain::testing::TempFolder folder;
   std::filesystem::create_directory(folder / "data");
@@ -47,13 +47,13 @@ TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
   EXPECT_EQ(all.completion[0]["content"], "a");
   EXPECT_EQ(dump_json(orca.messages), R"([{"role": "user", "content": "q"}])") << "a query is used only if it is named";
   const Sample plain = first("plain");
-  EXPECT_EQ(dump_json(plain.messages), R"([{"role": "user", "content": "q"}])") << "an empty name is none";
+  EXPECT_EQ(dump_json(plain.messages), R"([{"role": "user", "content": "q"}])") << "an empty name means no column";
   EXPECT_EQ(plain.template_kwargs["enable_thinking"], false);
   EXPECT_EQ(first("wiki").text, "two");
   EXPECT_EQ(first("web").text, "page");
 }
 
-// Rows of a base model have no roles: then the mask of completions is all there is.
+// Without a chat template, rows have no roles, so only the completion mask applies.
 TEST(LlamaFactory, AFolderWithoutAChatTemplate) {
   const qtrain::testing::TempFolder folder;
   const auto config = [&](const char* more) {
@@ -72,7 +72,7 @@ TEST(Dialects, AreToldApart) {
   const auto dialect = [](const char* text) { return recipe(text).dialect; };
   EXPECT_EQ(dialect("model_name_or_path: m\ncutoff_len: 9"), "hf");
   EXPECT_EQ(dialect("base_model: m\ndatasets: [{path: d}]"), "axolotl");
-  EXPECT_EQ(dialect("base_model: m\nlr_scheduler: cosine\nsequence_len: 9"), "expert");  // as before there was another
+  EXPECT_EQ(dialect("base_model: m\nlr_scheduler: cosine\nsequence_len: 9"), "expert");  // as before axolotl's
   EXPECT_EQ(dialect("base_model: m\nlr_scheduler: cosine\nsample_packing: true"), "axolotl");
   EXPECT_EQ(dialect("model_name_or_path: m\nfinetuning_type: lora"), "llamafactory");
   EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\nsample_packing: true"), HasSubstr("their defaults differ"));

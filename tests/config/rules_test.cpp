@@ -1,4 +1,4 @@
-// The expressions of tables.
+// The expressions in rule tables use known names only.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -11,8 +11,8 @@
 namespace qtrain {
 namespace {
 
-/// Names in an expression that are neither keys nor words of the language: to Jinja they are undefined, so that a rule
-/// with one would never hold or always.
+/// Names in an expression that are neither keys nor words of the language. Jinja treats them as undefined, so a rule
+/// with such a name would never hold, or always.
 std::set<std::string> unknown_names(std::string expression) {
   static const std::regex literal(R"("[^"]*"|\| *\w+)"), word("[A-Za-z_][A-Za-z_0-9]*");
   static const std::set<std::string> kWords{

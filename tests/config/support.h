@@ -13,7 +13,7 @@ inline Config value_of(std::string_view text, const Overrides& overrides = {}) {
   return parse_config(text, "c.json", overrides).value;
 }
 
-/// The message of the usage error that a config ends in.
+/// The usage error that a config causes.
 inline std::string complaint_about(std::string_view text, const Overrides& overrides = {}) {
   return test::error_if_any(ErrorKind::usage, [&] { parse_config(text, "c.json", overrides); });
 }

@@ -1,4 +1,4 @@
-// YAML configs: the same JSON document that PyYAML's safe_load makes of them, with lines, and no way to hurt.
+// YAML configs become the same JSON document as with PyYAML's safe_load, with line numbers, and cannot do harm.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ TEST(Yaml, ScalarsAreThoseOfPyYaml) {
             Json::parse(R"({"a": null, "b": null, "c": null, "d": "", "e": "none"})"));
 }
 
-// PyYAML makes a string of a number without a point; trl, LLaMA-Factory and axolotl make it a number again.
+// PyYAML reads a number in scientific notation without a decimal point as a string; trl, LLaMA-Factory and axolotl
+// convert it to a number.
 TEST(Yaml, NumbersNeedNoPoint) {
   EXPECT_EQ(yaml("lr: 2e-4").at("lr"), 2e-4);
   EXPECT_EQ(yaml("lr: 1E5").at("lr"), 1e5);
@@ -60,7 +61,7 @@ TEST(Yaml, KeysHaveLines) {
   EXPECT_EQ(d.place_of("a"), "c.yaml:1");
   EXPECT_EQ(d.place_of("b.c"), "c.yaml:4");
   EXPECT_EQ(d.place_of("b.e"), "c.yaml:6");
-  EXPECT_EQ(d.place_of("b.c.d"), "c.yaml:4");  // inside a list: that of the list
+  EXPECT_EQ(d.place_of("b.c.d"), "c.yaml:4");  // inside a list: the line of the list
   EXPECT_EQ(d.place_of("zz"), "c.yaml");
 }
 
@@ -111,7 +112,7 @@ TEST(YamlConfig, IsAConfigLikeAnyOther) {
   EXPECT_EQ(c.origin.at("max_grad_norm"), "default (hf)");
 }
 
-// `no` is a boolean in YAML: people write it for the strategies.
+// In YAML, `no` is a boolean, but people write it for the strategies.
 TEST(YamlConfig, NoIsAStrategy) {
   const Config c = parse_config("eval_strategy: no\nsave_strategy: no\nlogging_strategy: no\n", "c.yml").value;
   EXPECT_EQ(c.training.eval_strategy, EvalStrategy::no);

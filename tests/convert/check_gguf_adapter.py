@@ -33,8 +33,8 @@ PROMPTS = ["The capital of France is", "Once upon a time", "2 + 2 =", "Water boi
 ROWS = ["The film of 1999 was seen by many people.", "A year of water is a year of bread.", "Two and two are five today.",
         "Once upon a time there was a lighthouse on a hill.", "Water boils at the foot of the mountain."]
 COUNT, TOP = 16, 20
-# A bound on logits relative to the largest of them, beyond what llama.cpp's model without an adapter is off by (it looks up
-# GELU in a table of float16). Sums in float32 in other orders stay far below it.
+# Bound on the difference of logits relative to the largest, beyond the error of llama.cpp's model without an adapter
+# (which looks up GELU in a float16 table). The summation order in float32 causes much smaller differences.
 BOUND = 2e-5
 ADAPTERS = {"lora": dict(lora_r=8, lora_alpha=16),
             "rslora": dict(lora_r=4, lora_alpha=8, use_rslora=True)}
@@ -84,7 +84,7 @@ def train(program: str, model: Path, adapter: dict, kind: str, output: Path) -> 
 
 
 def logits_of_peft(model: Path, adapter: Path, prompts: list) -> dict:
-    """For each prompt PEFT's greedy answer, and logits of both [tokens, vocabulary] with the adapter and without it."""
+    """For each prompt, PEFT's greedy answer, and its logits [tokens, vocabulary] with and without the adapter."""
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation="eager").eval()
     tuned = PeftModel.from_pretrained(base, adapter).eval()
     out = {}
@@ -101,7 +101,7 @@ def logits_of_peft(model: Path, adapter: Path, prompts: list) -> dict:
 
 
 def served(program: str, model: Path, adapter: Path, prompts: list) -> list:
-    """For each prompt the texts of the answer's tokens, and their greatest log probabilities [tokens, TOP]."""
+    """For each prompt, the texts of the answer's tokens, and the largest log-probabilities [tokens, TOP]."""
     server = subprocess.Popen([program, "serve", "--json", "--quiet", "--port", "0", "--model", str(model), "--dtype", "float32",
                                "--adapter", f"tuned={adapter}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -191,7 +191,7 @@ def agree(arguments, name: str, model: Path, adapter: Path, prompts: list, scrat
         places = log_softmax(peft[i]["logits"])[len(prompts[i]) - 1:]
         assert len(answer["token_logprobs"]) > 0
         for place, chosen, top in zip(places, answer["token_logprobs"], answer["top_logprobs"]):
-            # Tokens that are no text of their own have one name together there.
+            # llama.cpp gives all tokens without a text of their own the same name.
             values = sorted(top.values(), reverse=True) if len(top) == TOP else [chosen]
             far["serve"] = max(far["serve"], np.abs(np.sort(place)[::-1][:len(values)] - values).max())
     effect = max(np.abs(p["logits"] - p["base"]).max() for p in peft.values())

@@ -60,7 +60,7 @@ EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
 
 
 def weights_of(folder: Path) -> dict:
-    """f32 under GGUF's names and in its order."""
+    """The weights in f32, under GGUF's names and in its order."""
     config = json.loads((folder / "config.json").read_text())
     kind = config["model_type"]
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}

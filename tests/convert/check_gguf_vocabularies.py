@@ -31,7 +31,7 @@ def expected(file: Path) -> list:
 
 
 def differences(program: str, file: Path, scratch: Path) -> int:
-    """The number of strings with other ids, or -1 where the file is not imported; prints both."""
+    """Prints and returns the number of strings with different ids, or -1 if the file is not imported."""
     folder = scratch / file.stem
     done = run(program, "import", file, "--output", folder)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The files of make_gguf_goldens.py for families that differ in their tensors and hyperparameters alone: one tokenizer,
+"""Files of make_gguf_goldens.py for families that differ only in their tensors and hyperparameters: one tokenizer,
 matrices in f16, norms and routers in f32."""
 import gguf
 import torch
@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 SIZES = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
              rms_norm_eps=1e-6, max_position_embeddings=128, pad_token_id=0, bos_token_id=0, eos_token_id=1)
 LINEAR = dict(factor=8.0, rope_type="linear")
-# Name: (architecture, model type and what it has beyond SIZES, hyperparameters as gguf-py adds them, what config.json
-# must hold). Four layers of SmolLM3 have one without rotation, six of Gemma 3 one that attends to all tokens.
+# Name: (architecture, model type and config beyond SIZES, hyperparameters to add with gguf-py, expected values in
+# config.json). One of SmolLM3's four layers has no rotation; one of Gemma 3's six layers attends to all tokens.
 FAMILIES = {
     "smollm3": ("smollm3", dict(model_type="smollm3", num_hidden_layers=4), {}, dict(rope_theta=2000000.0)),
     "olmo2": ("olmo2", dict(model_type="olmo2", tie_word_embeddings=False), {}, dict(tie_word_embeddings=False)),
@@ -51,7 +51,7 @@ def one(name, architecture, config, keys, expected):
     finish(writer, path)
     if name != "mixtral":  # which transformers takes for a Llama
         check_with_transformers(path, weights, name)
-    # What 1 was added to is not held to be exact.
+    # Adding 1 rounds the norms of Gemma 3, so its weights are compared in float16.
     dtype = torch.float16 if name == "gemma3" else torch.float32
     save_file({k: v.to(dtype) for k, v in weights.items()}, OUT / f"{name}.safetensors", metadata={"format": "pt"})
     ours = dict(model_type=config.model_type, num_hidden_layers=config.num_hidden_layers, torch_dtype=str(dtype)[6:],

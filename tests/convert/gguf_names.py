@@ -18,8 +18,8 @@ def names_of(model_type: str):
 
 
 def gguf_name(name: str, model_type: str) -> str:
-    """As gguf-py maps it. Experts have one name for all: model.layers.0.mlp.experts.gate_proj.weight, and Mixtral's that
-    which llama.cpp's converter gives them on the way."""
+    """The name according to gguf-py. All experts have the same name: model.layers.0.mlp.experts.gate_proj.weight, or
+    for Mixtral the intermediate name in llama.cpp's converter."""
     if model_type == "mixtral":
         name = name.replace("model.layers.", "layers.").replace(".block_sparse_moe.experts.", ".feed_forward.experts.") \
             if ".experts." in name else name
@@ -29,7 +29,7 @@ def gguf_name(name: str, model_type: str) -> str:
 
 
 def in_folders(name: str, model_type: str) -> str:
-    """A parameter of transformers as published folders call it."""
+    """The name of a transformers parameter in published folders."""
     if model_type != "mixtral" or ".mlp." not in name:
         return name
     for of_others, own in MIXTRAL.items():

@@ -47,8 +47,9 @@ def split_then_bytes(digits):
 
 
 def byte_tokenizer(pre, specials, nfc=False, ignore_merges=False):
-    """Merges are learned on words that the plain byte-level step cuts, so some cross the borders that `pre` draws, and
-    one whole word has no merges: ids then tell the pre-tokenizers, and ignore_merges, apart."""
+    """Merges are learned from words that the plain byte-level step produces, so some merges cross the borders that
+    `pre` draws, and one whole word has no merges. The ids therefore depend on the pre-tokenizer and on
+    ignore_merges."""
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tok.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=319, special_tokens=specials, show_progress=False,
@@ -101,12 +102,12 @@ def add_sentencepiece(writer, file, **more):
 
 
 def interleave(rows, heads):
-    """Row order of llama.cpp's llama architecture: (2, d/2) within each head becomes (d/2, 2)."""
+    """Converts rows to the order of llama.cpp's llama architecture: (2, d/2) within each head becomes (d/2, 2)."""
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
 def tensors_of(model):
-    """Of every parameter: its names in folders (those of all experts), its name for gguf-py, and its values."""
+    """For every parameter: its names in folders (one per expert), its name for gguf-py, and its values."""
     kind = model.config.model_type
     for name, parameter in model.named_parameters():
         module, which = name.rsplit(".", 1)
@@ -121,7 +122,7 @@ def tensors_of(model):
 
 
 def add_weights(writer, config, kinds, seed):
-    """`kinds`: a function from the tensor's name to its GGUF type. Returns the weights a reader must find."""
+    """`kinds`: a function from a tensor's name to its GGUF type. Returns the weights that a reader must find."""
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config)
     expected = {}
@@ -249,7 +250,8 @@ def qwen3():
 
 
 def qwen2():
-    """Qwen2 with biases, bf16, yarn; Llama 3's pre-tokenizer, which adds BOS and takes whole words."""
+    """Qwen2 with biases, bf16, yarn; Llama 3's pre-tokenizer, which adds BOS and keeps whole words from the
+    vocabulary."""
     path = OUT / "qwen2.gguf"
     writer = gguf.GGUFWriter(path, "qwen2")
     tok = byte_tokenizer(split_then_bytes(r"\p{N}{1,3}"), ["<|begin_of_text|>", "<|end_of_text|>"], ignore_merges=True)

@@ -39,7 +39,7 @@ def field(reader, key):
 
 
 class Parents:
-    """The two tokens that a token is merged from, every way."""
+    """All pairs of tokens that a token can be merged from."""
 
     def __init__(self, tokens, merges):
         self.of = {}
@@ -64,7 +64,7 @@ class Parents:
 
 
 def other_cuts(tokens, merges, texts):
-    """What byte-level BPE makes of the texts if nothing, or only GPT-2's expression, cuts them first."""
+    """The tokens of byte-level BPE if the texts are not split first, or only by GPT-2's expression."""
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
     found = set()
     for regex in (False, True):

@@ -1,4 +1,4 @@
-// Events for programs never hold up the work.
+// Writing events for programs never blocks the work.
 #include "core/event_stream.h"
 
 #include <fcntl.h>
@@ -60,7 +60,7 @@ TEST(EventStream, AFifoKeepsWhatComesBeforeItsReader) {
   EXPECT_NE(read_all(reader).find("early"), std::string::npos);
 }
 
-// Lines longer than a pipe takes at once, whatever it has room for.
+// The lines are longer than a pipe accepts at once, however much room it has.
 TEST(EventStream, AReaderThatStallsLosesWholeLines) {
   const TempFolder folder;
   const std::string fifo = folder / "fifo";
@@ -93,7 +93,7 @@ TEST(EventStream, ALogTellsHowManyWereLeftOut) {
   std::rewind(people.get());
   std::string said(1000, 0);
   said.resize(std::fread(said.data(), 1, said.size(), people.get()));
-  EXPECT_NE(said.find(" events not written to --events"), std::string::npos) << said;
+  EXPECT_NE(said.find(" events could not be written to --events"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 

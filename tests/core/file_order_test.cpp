@@ -8,7 +8,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// The place in memory of each value of a file, one by one.
+/// The index in memory of each value of a file, computed one by one.
 std::vector<std::int64_t> places(const FileOrder& order) {
   std::array<std::int64_t, 4> strides{}, size{1, 1, 1, 1}, step{};
   std::int64_t elements = 1;
@@ -47,7 +47,7 @@ void expect_order(const FileOrder& order) {
   EXPECT_EQ(back, memory) << to_string(order.shape);
 }
 
-// Sizes below, at and above a tile; axes of one value; axes that stay together.
+// Sizes below, at and above a tile; axes of length one; axes that stay adjacent.
 TEST(FileOrder, IsThatOfValuesOneByOne) {
   const FileOrder orders[] = {
       FileOrder::transposed(3, 5),          FileOrder::transposed(32, 64),         FileOrder::transposed(33, 65),

@@ -20,7 +20,7 @@ struct Bad {
 template <class T>
 class Finite : public ::testing::Test {
  protected:
-  // Longer than a block that is looked at as a whole.
+  // longer than a block that is checked as a whole
   static constexpr std::size_t kCount = 10'001;
   static std::optional<std::int64_t> first(const std::vector<T>& values) {
     return first_nonfinite(view_of(std::span<const T>(values), {static_cast<std::int64_t>(values.size())}));

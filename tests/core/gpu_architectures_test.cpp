@@ -42,7 +42,7 @@ TEST(GpuArchitectures, SayWhyAGpuCannotBeUsed) {
   EXPECT_THAT(architecture_problem("90a-real", {8, 9}),
               AllOf(HasSubstr("no kernels for compute capability 8.9"), HasSubstr("QTRAIN_CUDA_ARCHS is 90a-real")));
   for (const ComputeCapability old : {ComputeCapability{7, 0}, {6, 1}})
-    EXPECT_THAT(architecture_problem("75", old), HasSubstr("needed is 7.5"));
+    EXPECT_THAT(architecture_problem("75", old), HasSubstr("7.5 (Turing) or newer is needed"));
 }
 
 }  // namespace qtrain

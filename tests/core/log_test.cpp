@@ -57,7 +57,7 @@ TEST_F(UnreadResult, DoesNotHoldMessagesUp) {
   EXPECT_EQ(said(), "warning: stopping\n");
 }
 
-// Whoever asked may have done so before the wait, which no signal ends then.
+// The stop may have been requested before the wait, so that no signal interrupts it.
 TEST_F(UnreadResult, EndsWithTheStopThatWasAskedForBefore) {
   set_stop_requested(true);
   auto stopped = std::async(std::launch::async, [&] {
@@ -66,7 +66,7 @@ TEST_F(UnreadResult, EndsWithTheStopThatWasAskedForBefore) {
   const std::future_status status = stopped.wait_for(std::chrono::seconds(5));
   set_stop_requested(false);
   EXPECT_EQ(status, std::future_status::ready);
-  ::close(ends_[0]);  // else the test would wait as well
+  ::close(ends_[0]);  // otherwise the test would wait too
   EXPECT_THAT(stopped.get(), ::testing::HasSubstr("stopped by a signal"));
   ends_[0] = -1;
 }
@@ -77,7 +77,7 @@ class HostileTexts : public ::testing::Test {
   static constexpr const char* kHostile = "\x1b[31m\xe2\x80\xae\xff https://u:p@host";
   static constexpr const char* kHarmless = "\\x1b[31m\\u202e\\xff https://<redacted>@host";
 
-  // What `say` lets the log write to people and as results.
+  // The text that `say` makes the log write for people, and as results.
   template <class Say>
   static std::pair<std::string, std::string> said(const Say& say) {
     std::array<char*, 2> texts{};
@@ -118,7 +118,8 @@ TEST_F(HostileTexts, HaveNoLinesThatLookLikeMessages) {
 
 TEST_F(HostileTexts, OfResultLinesAreShownAsEscapesToo) {
   EXPECT_EQ(said([](Log& log) { log.result(kHostile); }).second, std::string(kHarmless) + "\n");
-  EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile) << "data, or drawn by us";
+  EXPECT_EQ(said([](Log& log) { log.result_stream(kHostile); }).second, kHostile)
+      << "data, or text that the program drew";
 }
 
 TEST_F(HostileTexts, OfWarningsAreKeptAsTheyAreShown) {

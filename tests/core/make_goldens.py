@@ -44,7 +44,7 @@ def json_goldens():
 
 
 def tensors():
-    """Element i of a tensor is i - 3, wrapped as its dtype wraps it; booleans are i % 3 == 0."""
+    """Element i of a tensor is i - 3, wrapped to its dtype; booleans are i % 3 == 0."""
     dtypes = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
               "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8}
     out = {}

@@ -42,7 +42,7 @@ TEST(FormatProgress, FillsTheRestOfALiveLineWithABar) {
   EXPECT_EQ(format_live(half, 26), "exporting  50%  [####----]");
   EXPECT_EQ(format_live(half, 23), "exporting  50%");
   EXPECT_EQ(format_live(half, 200), "exporting  50%  [###########-----------]");
-  EXPECT_EQ(format_live({.step = 7, .unit = "row"}, 80), "row 7");  // of how many is not known
+  EXPECT_EQ(format_live({.step = 7, .unit = "row"}, 80), "row 7");  // the total is unknown
   EXPECT_EQ(format_live({.step = 9, .total = 3}, 30), "step 9/3 100%  [#############]");
 }
 

@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-// The examples of FIPS 180-4, and the lengths around a block as Python's hashlib has them.
+// The examples of FIPS 180-4, and lengths around a block according to Python's hashlib.
 TEST(Sha256, GivesThePublishedValues) {
   EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::Each;
 
-/// A block of these sizes behind one parameter of no block, on one of several ranks.
+/// The parameters of one rank: one outside blocks, then a block with parameters of these sizes.
 struct Store : ParamStore {
   Store(const Sharding& sharding, const std::vector<std::int64_t>& sizes)
       : ParamStore("weights", {}, Placement::device, sharding) {
@@ -56,7 +56,7 @@ TEST_P(Divided, EveryElementIsOwnedByOneRank) {
   for (const auto& [name, counts] : owners) EXPECT_THAT(counts, Each(1)) << name;
 }
 
-// What a rank owns lies where the whole parameter has it once the rows of all ranks are behind each other.
+// If the rows of all ranks are concatenated, every part of a rank is where it is in the whole parameter.
 TEST_P(Divided, RowsBehindEachOtherAreTheParameters) {
   const int ranks = GetParam().ranks;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(All, Divided,
                            return std::to_string(info.param.ranks) + (info.param.cut == Cut::never ? "Whole" : "Cut");
                          });
 
-// ZeRO's promise: what is divided takes a share of its memory.
+// ZeRO's promise: sharded memory is divided by the number of ranks.
 TEST(Shards, EachStageDividesMore) {
   const std::int64_t n = std::int64_t{1} << 20;
   const auto bytes = [&](ZeroStage stage) {
@@ -138,7 +138,7 @@ TEST(Shards, EverySecondBlockHasTheSamePlace) {
   EXPECT_FALSE(overlap(params[1]->own.value, params[3]->own.value));
 }
 
-// Random values depend on the seed, the name and the element alone.
+// Random values depend only on the seed, the name and the element.
 TEST(Shards, InitialValuesAreThoseOfOneRank) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const auto declare = [](ParamStore& store) -> Param& {

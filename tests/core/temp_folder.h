@@ -10,7 +10,7 @@
 
 namespace qtrain::testing {
 
-/// An empty folder that goes when the test ends.
+/// A temporary folder that is removed when the test ends.
 class TempFolder {
  public:
   TempFolder() {

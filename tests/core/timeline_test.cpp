@@ -43,12 +43,12 @@ TEST(Timeline, HoldsWhatEachThreadDidWhen) {
   EXPECT_THAT(spans, ElementsAre("other: block 3", "main \"lane\": inner", "main \"lane\": outer"));
   EXPECT_LE(times["outer"].first, times["inner"].first);
   EXPECT_GE(times["outer"].second, times["inner"].second);
-  EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that ranks can be laid beside each other
+  EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that the timelines of ranks can be compared
 }
 
 TEST(Timeline, CountsWhatItHasNoRoomFor) {
   const testing::TempFolder folder;
-  timeline::start({.most = 2});
+  timeline::start({.max_spans = 2});
   for (int i = 0; i < 5; ++i) const timeline::Span span("span", i);
   EXPECT_EQ(timeline::write(folder / "trace.json", {.number = 0, .name = "rank 0", .label = "processor"}), 3);
   const Json trace = read_json(folder / "trace.json");

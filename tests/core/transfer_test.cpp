@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// The processor, and the CUDA device where there is one (or the harness that stands in for it).
+/// The CPU, and the CUDA device if there is one (or the harness).
 std::vector<Device> devices() {
   std::vector<Device> all{{}};
   if (cuda_problem().empty()) all.push_back({.kind = DeviceKind::cuda});

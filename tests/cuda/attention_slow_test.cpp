@@ -1,4 +1,4 @@
-// Attention at sizes for which the harness takes long.
+// Attention with sizes that take long under the harness.
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/op_run.h"
 
@@ -41,8 +41,8 @@ TEST_P(CudaAttention, FollowsDouble) {
   }
 }
 
-/// Five heads on one and nine on three, at every head size: documents of 1, 17, 0 and 80 tokens, with and without a
-/// window. And 4,097 tokens: one document, and behind short ones with a window.
+/// Five query heads on one key head and nine on three, at every head size: documents of 1, 17, 0 and 80 tokens, with
+/// and without a window. Also 4,097 tokens: as one document, and after short ones with a window.
 std::vector<SlowCase> slow_cases() {
   std::vector<SlowCase> cases;
   for (const std::int64_t D : {64, 80, 96, 128, 256})

@@ -1,4 +1,5 @@
-// What attention must not depend on. Tolerances hide one key too many among a hundred; bitwise comparison does not.
+// Properties that attention's results must have exactly. With tolerances, one visible key too many among a hundred
+// would go unnoticed; bitwise comparison shows it.
 #include "kernels/attention.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/parted_attention.h"
@@ -63,7 +64,7 @@ void expect_same_tokens(const Array& a, const Array& b, std::int64_t first, std:
 
 class CausalMask : public ::testing::TestWithParam<std::int64_t> {};
 
-// Queries and their gradients do not depend on later keys, keys' gradients not on earlier queries.
+// Queries and their gradients do not depend on later keys; gradients of keys do not depend on earlier queries.
 TEST_P(CausalMask, HidesWhatComesLater) {
   constexpr std::int32_t kBorder = 2;  // tiles of keys begin with the second document
   const AttentionInputs in(GetParam());
@@ -98,13 +99,13 @@ TEST_P(CausalMask, HidesTheOtherDocument) {
   }
 }
 
-// A window that ends one token before the end of a tile of queries, for the first keys of some warp at either width.
+// The window ends one token before the end of a tile of queries, for the first keys of some warp in both tile widths.
 TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
   constexpr std::int64_t kWindow = 127;
   const AttentionInputs in(GetParam());
   const AttentionResults want = attention_of(in, 0, kWindow);
   for (const std::int64_t query : {kWindow, kWindow + 16, kWindow + 33}) {
-    const std::int64_t key = query - kWindow;  // no query from here on sees it
+    const std::int64_t key = query - kWindow;  // queries from here on do not see it
     AttentionInputs later = in, earlier = in;
     for (Array* a : {&later.q, &later.dy}) replace(*a, query, kTokens);
     for (Array* a : {&earlier.k, &earlier.v}) replace(*a, 0, key + 1);
@@ -149,7 +150,7 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
       const OnDevice device;
       Ctx cuda(kCuda, MatmulPrecision::storage, 1);
       const std::vector<double> got = cached_attention_of(cuda, d, form);
-      const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // of sums of random values; y has 8 bits in bfloat16
+      const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // for sums of random values; y has 8 bits in bfloat16
       for (std::size_t i = 0; i < want.size(); ++i)
         ASSERT_NEAR(got[i], want[i], tolerance)
             << name_of(d) << " softcap " << form.softcap << " sinks " << form.sinks << " " << i;
@@ -157,7 +158,7 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
   }
 }
 
-/// Keys and values that are appended to blocks of 16, and 150 of them seen.
+/// Appends keys and values to blocks of 16, and attends to 150 of them.
 TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
   std::vector<std::int32_t> position(150), row(150, 1), table(20, -1);
   for (std::size_t i = 0; i < position.size(); ++i) position[i] = static_cast<std::int32_t>(i);
@@ -192,7 +193,7 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
                          [](const auto& info) { return std::to_string(info.param); });
 
-/// Both kinds of kernels: cuts within and at the boundaries of documents and tiles, and pieces of one token.
+/// Both kinds of kernels: cuts inside documents and tiles and at their boundaries, and pieces of one token.
 struct PartCase {
   AttentionSizes sizes;
   std::vector<std::int64_t> cuts;
@@ -214,7 +215,8 @@ TEST(AttentionPartOnCuda, AddsUpToTheWhole) {
       Ctx ctx(kCuda, MatmulPrecision::storage, 1);
       const PartedAttention parts(ctx, c.sizes, d, c.cuts);
       ctx.synchronize();
-      // Sums of up to 180 terms of order 1; in bfloat16 operands are rounded, and each part when it is added.
+      // Sums of up to 180 terms of order 1; in bfloat16, operands are rounded, and each part is rounded when it is
+      // added.
       const double sums = d == DType::f32 ? 2e-4 : 0.25, means = d == DType::f32 ? 1e-5 : 0.02;
       expect_near(parts.y, exact.y, means, "y");
       expect_near(parts.lse, exact.lse, means, "lse");

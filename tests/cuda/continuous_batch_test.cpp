@@ -10,7 +10,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// The harness multiplies row by row, so that a sequence has the same bits in any batch; GPUs may choose other
+// Under the harness, GEMMs compute row by row, so a sequence has the same bits in any batch; GPUs may choose other
 // algorithms.
 TEST(ContinuousBatchOnCuda, AnswersAreThoseOfTheGenerator) {
   const BatchLimits limits{.sequences = 2, .prefill_tokens = 8, .context = 40, .cache_tokens = 48};

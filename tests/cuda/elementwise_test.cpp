@@ -17,7 +17,7 @@ TEST(CudaElementwise, CapsLogitsAlsoInPlace) {
       ops::cap_logits(ctx, {.y = in_place, .x = in_place, .scale = 1.75, .softcap = cap});
       ctx.synchronize();
       EXPECT_EQ(in_place.bytes(), y.bytes());
-      // The rounding of the result, and for 16 bits the absolute error of a tanh of few instructions.
+      // Rounding of the result and, with 16 bits, the absolute error of the fast tanh.
       const double relative = d == DType::f32 ? 1e-6 : d == DType::f16 ? 5e-4 : 4e-3;
       for (std::int64_t i = 0; i < kLength; ++i) {
         const double z = 1.75 * x.get(i), want = cap > 0 ? cap * std::tanh(z / cap) : z;

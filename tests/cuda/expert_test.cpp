@@ -1,4 +1,4 @@
-// Which experts tokens go to on the CUDA device, and the order of their rows: the same numbers as on the processor.
+// The choice of experts and the order of their rows on the CUDA device are the same as on the CPU.
 #include "kernels/router.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/expert_cases.h"

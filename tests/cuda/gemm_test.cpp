@@ -14,7 +14,7 @@ namespace {
 using ops::Transpose;
 using enum ops::Transpose;
 
-/// Some columns of a matrix, or all of them.
+/// A column slice of a matrix, or all columns.
 struct Columns {
   Array all;
   std::int64_t first = 0, count = all.shape()[1];
@@ -98,7 +98,7 @@ class OwnCache {
 
 class CudaGemm : public ::testing::Test {
  protected:
-  /// Memory next to the result must not change. Each GEMM runs twice: when it is new, and as it was planned then.
+  /// Memory next to the result must not change. Each GEMM runs twice: newly planned, and with the cached plan.
   void expect(Sum sum, const Columns& before, const std::string& what) {
     std::vector<double> gemm;
     for (std::int64_t i = 0; i < before.all.size(); ++i) {
@@ -154,7 +154,7 @@ TEST_F(CudaGemm, TakesOperandsInF32) {
   expect({{{{{x}}, {{w}, yes}}}}, {random(DType::f32, {37, 24}, 3)}, "both");
 }
 
-// With alignment for vectors of eight, four, two and one elements; the bias as well.
+// With alignments for vectors of eight, four, two and one elements, for the bias as well.
 TEST_F(CudaGemm, ReadsAndWritesColumnsOfWiderMatrices) {
   for (const DType c : {DType::bf16, DType::f32})
     for (const std::int64_t first : {8, 4, 2, 1}) {
@@ -209,7 +209,7 @@ TEST_F(CudaGemm, TriesGemmsOfManyRows) {
       expect(sum, {random(c, {rows, 56}, 5), 8, 24}, what + ", columns of a wider result");
     }
   }
-  EXPECT_EQ(chosen(), 8u) << "of two types, dense or not, stored or added";
+  EXPECT_EQ(chosen(), 8u) << "one choice for each of two types, dense or not, stored or added";
 }
 
 // Large weights with 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also more than the 64 MiB for

@@ -1,4 +1,4 @@
-// The GEMMs of experts on the CUDA device: types, strides, layouts and addresses, against plain loops in f64.
+// Grouped GEMMs of experts on the CUDA device: types, strides, layouts and addresses, compared with plain loops in f64.
 #include "kernels/grouped_gemm.h"
 
 #include "core/graph.h"
@@ -153,8 +153,8 @@ TEST(CudaGroupedGemm, RoundsOperandsInF32) {
   EXPECT_EQ(exact.c.bytes(), rounded.c.bytes());
 }
 
-// Weights of a bfloat16 folder beside activations in float16 stay on tensor cores: what is too small for float16
-// becomes zero there, and nowhere else.
+// With bfloat16 weights and float16 activations, tensor cores are still used: values that are too small for float16
+// become zero in them, but nowhere else.
 TEST(CudaGroupedGemm, RoundsTheOtherHalfType) {
   for (const bool weights : {true, false}) {
     const GroupedProblem p{.choices = few_choices()[1],
@@ -176,7 +176,7 @@ TEST(CudaGroupedGemm, RoundsTheOtherHalfType) {
   }
 }
 
-// Addresses that cp.async cannot read from, and widths that it cannot read.
+// Addresses and widths that cp.async cannot read.
 TEST(CudaGroupedGemm, ReadsFromAnyAddress) {
   for (const std::int64_t first : {4, 1}) {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .first = first});
@@ -206,7 +206,7 @@ TEST(CudaGroupedGemm, HasTheSameBitsInEveryOrder) {
   for_each_schedule([&] { EXPECT_TRUE(bits() == want); });
 }
 
-// A block's work is captured once: kernels read what tokens choose later.
+// The work of a block is captured once, and the kernels read the later choices of tokens.
 TEST(CudaExperts, CanBeRecordedAndReplayed) {
   constexpr std::int64_t T = 20, E = 6, k = 2, C = 16, N = 24;
   const OnDevice device;

@@ -1,4 +1,4 @@
-// Tensors whose last elements have numbers beyond 2^31, and on a GPU beyond 2^32, which no index of 32 bits can hold.
+// Tensors whose last elements have indices beyond 2^31, and on a GPU beyond 2^32, which do not fit in 32 bits.
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -14,7 +14,7 @@ std::int64_t beyond() {
 
 class CudaLarge : public ::testing::Test {
  protected:
-  /// False where the device has no such memory.
+  /// Returns false if the device does not have enough memory.
   bool allocate(const Shape& shape) {
     const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(DType::bf16);
     constexpr std::size_t kOthers = std::size_t{512} << 20;
@@ -42,7 +42,7 @@ class CudaLarge : public ::testing::Test {
   Tensor large_;
 };
 
-// Only the rows that are named are touched.
+// Only the listed rows are touched.
 TEST_F(CudaLarge, EmbeddingFindsRows) {
   constexpr std::int64_t kWidth = 1000;
   const std::int64_t rows = beyond() / kWidth + 3;
@@ -64,8 +64,8 @@ TEST_F(CudaLarge, EmbeddingFindsRows) {
   }
 }
 
-// Equal logits: loss log V, gradient scale / V and scale / V - scale. Rows without a class are not read, but zeroed
-// where there is a gradient, which takes the harness too long.
+// Equal logits: the loss is log V, the gradient scale / V and scale / V - scale. Rows without a class are not read;
+// their gradient is zeroed, which takes too long under the harness.
 TEST_F(CudaLarge, CrossEntropyFindsRows) {
   constexpr std::int64_t kClasses = std::int64_t{1} << 20, kClass = 77;
   const std::int64_t rows = beyond() / kClasses + 1;

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-// Threads and recorded work of CUDA may be in its code until the program ends.
+// CUDA threads and recorded work may use the library's code until the program ends.
 TEST(CudaLibraries, StayLoaded) {
   for (const CudaLibrary& library : cuda_libraries()) {
     if (!library.problem.empty()) GTEST_SKIP() << library.problem;

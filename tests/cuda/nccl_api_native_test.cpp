@@ -1,4 +1,4 @@
-// Our declarations of NCCL against the header of an installed one.
+// Compares our declarations of NCCL with the header of an installed version.
 #include <gtest/gtest.h>
 #include <nccl.h>
 
@@ -26,7 +26,7 @@ static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blockin
 static_assert(offsetof(nccl::Config, undefined) == offsetof(ncclConfig_t, cgaClusterSize));
 static_assert(sizeof(nccl::Config) <= sizeof(ncclConfig_t));
 
-/// Types as the calling convention sees them: pointers, integers and the identifier by value.
+/// Types as the calling convention passes them: pointers, integers, and the identifier by value.
 template <class T>
 struct Passed {
   using type = std::conditional_t<std::is_pointer_v<T>, void*, std::conditional_t<std::is_enum_v<T>, int, T>>;
@@ -64,7 +64,7 @@ static_assert(kSame<decltype(Functions::group_start), decltype(&ncclGroupStart)>
 static_assert(kSame<decltype(Functions::group_end), decltype(&ncclGroupEnd)>);
 
 TEST(NcclApi, IsThatOfTheInstalledHeader) {
-  EXPECT_LE(nccl::version_code(2, 18, 0), NCCL_VERSION_CODE);  // what is above was checked by the compiler
+  EXPECT_LE(nccl::version_code(2, 18, 0), NCCL_VERSION_CODE);  // the rest was checked by the compiler
 }
 
 }  // namespace

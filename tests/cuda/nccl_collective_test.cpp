@@ -45,7 +45,7 @@ class NcclRanks : public ::testing::Test {
 
 template <class T>
 void sums_are_exact(Ctx& ctx, Collective& ranks) {
-  std::vector<T> mine(40001);  // more than a message of any library
+  std::vector<T> mine(40001);  // more than any library sends in one message
   for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<T>(static_cast<float>(i % 7) + ranks.rank());
   const OnDevice<T> values(ctx, mine);
   ranks.all_reduce(ctx, values.tensor, Reduction::sum);
@@ -145,7 +145,7 @@ TEST_F(NcclRanks, TakeNoMemoryOnceTheyAreConnected) {
               kWell);
 }
 
-// Nothing waits in between: what a call reads was queued before it, and what reads its result after it.
+// There are no waits in between: earlier work writes what a call reads, and later work reads its result.
 TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
   EXPECT_THAT(test::on_processes({},
                                  [](Ctx& ctx, Collective& ranks) {
@@ -154,14 +154,14 @@ TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
                                      ops::fill(ctx, {.y = a.tensor, .value = 1.0 + i});
                                      ranks.all_reduce(ctx, a.tensor, Reduction::sum);
                                      ops::add(ctx, {.y = b.tensor, .a = b.tensor, .b = a.tensor.slice(999, 1)});
-                                     EXPECT_EQ(sum_over_ranks(ctx, ranks, 1), 2);  // of the hosts, meanwhile
+                                     EXPECT_EQ(sum_over_ranks(ctx, ranks, 1), 2);  // between the hosts
                                    }
                                    EXPECT_EQ(b.read(ctx)[0], 1 + 2 * (1 + 2 + 3 + 4));
                                  }),
               kWell);
 }
 
-// Parts of parts, of one rank too; beside them all ranks go on, in the order of the stream.
+// Parts of parts, including parts of one rank; operations on all ranks are interleaved in stream order.
 TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
   EXPECT_THAT(
       test::on_processes({.size = 4},
@@ -176,7 +176,7 @@ TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
                            if (me < 3) part->all_gather(ctx, mine.tensor, all.tensor);
                            if (pair) pair->all_reduce(ctx, of_pair.tensor, Reduction::sum);
                            ranks.all_reduce(ctx, sum.tensor, Reduction::sum);
-                           part->all_reduce(ctx, sum.tensor, Reduction::sum);  // of what all have
+                           part->all_reduce(ctx, sum.tensor, Reduction::sum);  // adds the total of each rank
                            EXPECT_EQ(sum_over_ranks(ctx, *part, 1.0 + me), me < 3 ? 6 : 4);
                            EXPECT_EQ(sum.read(ctx)[0], me < 3 ? 30 : 10);
                            const std::vector<float> gathered = me < 3 ? all.read(ctx) : std::vector<float>{1, 2, 3};
@@ -186,15 +186,15 @@ TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
       kWell);
 }
 
-// Before anything is agreed on that was computed with it.
+// The error comes before the ranks agree on anything that was computed with the difference.
 TEST_F(NcclRanks, ADifferenceIsToldAtTheNextCallBetweenHosts) {
   const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
     const OnDevice<float> values(ctx, std::vector<float>(8));
     ranks.all_reduce(ctx, values.tensor.slice(0, 7 + ranks.rank()), Reduction::sum);
     ranks.barrier(ctx);
   });
-  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("the ranks do different things: rank 1 waits in its "
-                                                          "collective 2, barrier, after other calls"))));
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("the ranks make different calls: rank 1 waits in "
+                                                          "collective 2, barrier, after different calls"))));
 }
 
 TEST_F(NcclRanks, ARankThatIsGoneIsNamed) {
@@ -206,8 +206,8 @@ TEST_F(NcclRanks, ARankThatIsGoneIsNamed) {
     ctx.synchronize();
   });
   EXPECT_THAT(ends[0].error,
-              AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 1 float32"), HasSubstr("no sign of life")));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));  // it is not waited out
+              AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 1 float32"), HasSubstr("no sign of life")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));  // half of the timeout
   EXPECT_TRUE(ends[1].killed);
 }
 

@@ -1,4 +1,4 @@
-// The updates of optimizers on the CUDA device against those of the CPU, in every order.
+// Optimizer updates on the CUDA device compared with those of the CPU, in every order.
 #include <cstring>
 
 #include "kernels/adafactor.h"
@@ -13,7 +13,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// Everything that an update reads and writes. `one` and `two` are its state in f32.
+/// Everything that an update reads and writes. `one` and `two` are its f32 state.
 struct Update {
   Array param, grad, hyperparameters, factor, one, two, x;
   Array codes[2], absmax[2], tables[2];
@@ -100,7 +100,7 @@ std::vector<Case> cases() {
   const auto muon = [](Nesterov nesterov) {
     return [=](Ctx& ctx, Update& u) {
       Array squares = scalars({1.5e4});
-      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});  // from values that no device has rounded
+      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});  // from values that neither device has rounded
       ops::muon_momentum(ctx, {.momentum_buffer = u.one,
                                .y = u.x,
                                .grad = u.grad,
@@ -198,8 +198,8 @@ class CudaUpdate : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Stochastically rounded values have the same bits as on the CPU. A GPU may contract other products: if the last bit of
-// a float32 decides, the value becomes its neighbor.
+// Stochastically rounded values have the same bits as on the CPU. A GPU may contract other products, so that if the
+// last bit of a float32 decides, the value is rounded to its neighbor.
 std::int64_t rarely(const Shape& shape) {
   return cuda_info().emulated ? 0 : shape.numel() / 1000;
 }
@@ -237,7 +237,7 @@ TEST_P(CudaUpdate, IsThatOfTheCpu) {
 
 TEST_P(CudaUpdate, HasTheSameBitsInEveryOrder) {
   const Shape shape = GetParam().shapes[2];
-  const Update::With inexact{.digits = Digits::of_dtype};  // sums of them are rounded
+  const Update::With inexact{.digits = Digits::of_dtype};  // their sums are rounded
   const Update want = on_cuda(shape, inexact);
   for_each_schedule([&] { expect_same_bytes(on_cuda(shape, inexact), want); });
 }

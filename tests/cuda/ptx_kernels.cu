@@ -6,7 +6,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// A vector on the device.
+/// Device memory for a vector.
 template <class T>
 class OnGpu {
  public:
@@ -73,7 +73,7 @@ __global__ void copy_once(std::uint32_t* y, const std::uint32_t* x, int taken) {
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
   __syncthreads();
-  const unsigned other = kWarp - 1 - lane;  // what another lane has copied
+  const unsigned other = kWarp - 1 - lane;  // reads what another lane has copied
   for (int i = 0; i < kWords; ++i) y[other * kWords + i] = buffer.words[other * kWords + i];
 }
 

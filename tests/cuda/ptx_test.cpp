@@ -5,7 +5,7 @@
 #include "core/half.h"
 #include "tests/cuda/schedules.h"
 
-/// One test for each instruction that kernels use beyond C++, against what the PTX manual says it does.
+/// One test for each PTX instruction that kernels use in addition to C++, according to the PTX manual.
 namespace qtrain::testing {
 namespace {
 
@@ -13,7 +13,7 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-// Small whole numbers, which every format holds exactly.
+// Small integers, which every format represents exactly.
 float a_of(int row, int k) {
   return static_cast<float>((row * 5 + k * 3) % 13 - 6);
 }

@@ -5,7 +5,7 @@
 namespace qtrain::testing {
 namespace {
 
-// They come to a device in chunks of 2^20 elements.
+// Tables are copied to a device in chunks of 2^20 elements.
 TEST(CudaRopeTables, AreThoseOfTheProcessorInEveryChunk) {
   constexpr std::int64_t kPositions = 21'000, kHalf = 101;
   RopeFrequencies f{.inv_freq = {}, .attention_factor = 1.25};

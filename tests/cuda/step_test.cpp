@@ -1,4 +1,4 @@
-// A training step's decisions on the CUDA device: padded batches, and updates that are skipped there.
+// A training step on the CUDA device: padded batches, and updates that the device skips.
 #include "kernels/attention.h"
 #include "kernels/clip.h"
 #include "tests/cuda/schedules.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kHeads = 2, kGroups = 1, kWidth = 64;
 
-/// y, dq, dk and dv of the first `used` tokens, and of the padding after them.
+/// y, dq, dk and dv as bytes, for the first `used` tokens and for the padding after them.
 struct AttentionBytes {
   std::vector<std::byte> used, unused;
 };
@@ -44,7 +44,7 @@ AttentionBytes attention(DType d, std::int64_t T, const std::vector<std::int32_t
   return out;
 }
 
-// random() gives a value by its index, so the first tokens of a longer batch are those of a shorter one.
+// random() depends on the index only, so a longer batch begins with the values of a shorter one.
 TEST(FilledBatch, DocumentsWithoutTokensAndTokensOfNoDocumentChangeNoBits) {
   for (const DType d : {DType::f32, DType::bf16}) {
     const AttentionBytes exact = attention(d, 77, {0, 1, 14, 77});

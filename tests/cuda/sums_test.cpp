@@ -1,11 +1,11 @@
-// Sums of whole tensors on the CUDA device, of values for which the order of a sum shows in its bits.
+// Sums of whole tensors on the CUDA device, with values for which every summation order gives different bits.
 #include "kernels/reduce.h"
 #include "tests/cuda/schedules.h"
 
 namespace qtrain::testing {
 namespace {
 
-/// Values whose sizes lie so far apart that f64 sums are rounded.
+/// Values of such different magnitudes that f64 sums are rounded.
 Array uneven(DType d, std::int64_t n) {
   Array a = irregular(d, {n}, 3);
   for (std::int64_t i = 0; i < n; ++i) a.set(i, std::ldexp(a.get(i), static_cast<int>(i * 7 % 21) - 10));
@@ -26,7 +26,7 @@ class CudaSums : public ::testing::Test {
   struct Results {
     Array value, square;
   };
-  /// Stores, or adds to the previous value.
+  /// Stores the sum, or adds it to the previous value.
   Results on_cuda(const Array& x, Sink::Mode mode) {
     const OnDevice device;
     Results r{scalars({0.5}), scalars({0.25})};
@@ -41,7 +41,7 @@ class CudaSums : public ::testing::Test {
   Ctx ctx_{kCuda, MatmulPrecision::storage, 1};
 };
 
-// A rank with a part of a tensor gets the same result as one with all of it.
+// A rank that has a part of a tensor gets the same result as one that has all of it.
 TEST_F(CudaSums, OfSegmentsAreTheSameInAPartOfTheTensor) {
   constexpr std::int64_t kSegment = 1024, kBegin = 2 * kSegment, kEnd = 5 * kSegment + 300;
   for (const DType d : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
@@ -64,14 +64,14 @@ TEST_F(CudaSums, OfSegmentsAreTheSameInAPartOfTheTensor) {
   }
 }
 
-// Sizes around the limits of a thread's share, of a block's, and of all blocks'.
+// Sizes around the limits of one thread's share, one block's, and all blocks' together.
 constexpr std::int64_t kOfBlock = 4096, kOfAllBlocks = 1024 * kOfBlock;
 
 TEST_F(CudaSums, TakeEachElementOnce) {
   for (const DType d : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const std::int64_t n : {std::int64_t{1}, std::int64_t{255}, std::int64_t{257}, kOfBlock - 1, kOfBlock + 1,
                                  2 * kOfBlock + 300, kOfAllBlocks + 1}) {
-      if (n > kOfAllBlocks && (d != DType::f32 || cuda_info().emulated)) continue;  // takes the harness seconds
+      if (n > kOfAllBlocks && (d != DType::f32 || cuda_info().emulated)) continue;  // takes seconds under the harness
       const Array x = d == DType::f16 ? random(d, {n}, 3) : uneven(d, n);
       const SumOf want = sum_of(x.values());
       const double rounding = 1e-15 * std::sqrt(static_cast<double>(n)) + 1e-15;

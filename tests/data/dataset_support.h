@@ -11,7 +11,7 @@
 
 namespace qtrain::test {
 
-/// A tokenizer of the goldens with its template.
+/// A tokenizer from the goldens, with its template.
 struct GoldenText {
   explicit GoldenText(const std::string& name)
       : tokenizer(load_tokenizer(golden_folder() / name)), chat(load_chat_template(golden_folder() / name)) {}
@@ -20,7 +20,7 @@ struct GoldenText {
   TextTools tools() const { return {.tokenizer = *tokenizer, .chat_template = &chat}; }
 };
 
-/// Bytes as tokens; it finds no special tokens in text, as sentencepiece does not.
+/// Tokenizes into bytes; does not recognize special tokens in text, like sentencepiece.
 class ByteTokenizer : public Tokenizer {
  public:
   explicit ByteTokenizer(bool add_eos) {

@@ -89,7 +89,8 @@ TEST_F(Datasets, IsolatedWrappedRowsKeepTheBordersOfDocuments) {
   EXPECT_THAT(data.position_ids(1), ElementsAre(0, 1));
 }
 
-// As LLaMA-Factory prepares texts for pretraining: each ends in EOS, BOS takes the place of a block's first token.
+// LLaMA-Factory prepares texts for pre-training like this: each ends in EOS, and BOS replaces the first token of a
+// block.
 TEST_F(Datasets, BlocksAreCutFromOneTextAndTheirRestIsCounted) {
   const test::ByteTokenizer bytes(false);
   const auto built = [&](std::string_view rows, DatasetOptions options) {

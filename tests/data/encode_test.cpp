@@ -43,7 +43,7 @@ TEST_F(Masks, AssistantOnlyLossLearnsTheAnswersAndTheirEnd) {
 constexpr const char* kTwoTurns =
     R"({"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"first"},{"role":"user","content":"q2"},{"role":"assistant","content":"last"}]})";
 
-/// Two bytes a token, whatever they are.
+/// Two bytes per token, whatever they are.
 class PairTokenizer : public test::ByteTokenizer {
  public:
   PairTokenizer() : ByteTokenizer(false) {}
@@ -102,7 +102,8 @@ TEST_F(Masks, TheKeyThatIsSetIsNamedWhereATemplateDoesNotTellTurnsApart) {
   EXPECT_THAT(complaint(unmarked, {.assistant_only_loss = true}), HasSubstr("assistant_only_loss is set"));
 }
 
-/// "u" and "a" for the speakers of messages "q1", "a1", "q2", ...; a capital letter for one that is not to be learned.
+/// Messages "q1", "a1", "q2", ... by these speakers: "u" and "a"; a capital letter means that the message is excluded
+/// from the loss.
 Json talk_of(std::string_view speakers, const Json& off) {
   Json messages = Json::array();
   for (std::size_t i = 0; i < speakers.size(); ++i) {
@@ -145,7 +146,7 @@ TEST_F(Masks, MessagesThatSayTheyAreNotLearnedAreNot) {
       const Json row = {{"messages", talk_of(c.speakers, off)}};
       EXPECT_EQ(targets_of(build(dump_json(row), c.options), 0), c.learned) << c.speakers << off;
     }
-  for (const auto& c : cases) {  // the ends of turns reach farther where there are no tags
+  for (const auto& c : cases) {  // without tags, ends of turns reach further
     const RowEncoder encoder(c.options, {.tokenizer = *chatml_.tokenizer, .chat_template = &untagged});
     const EncodedRow row = encoder.encode({{"messages", talk_of(c.speakers, {{"weight", 0}})}});
     std::vector<std::int32_t> targets;
@@ -219,7 +220,7 @@ TEST_F(Masks, AnAnswerThatIsEmptySinceTheTemplateHasNoWordsIsAnErrorUnlessAllowe
   }
   Json off = parse_json(calls, "row");
   off["messages"][1]["weight"] = 0;
-  EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "it is not learned anyway";
+  EXPECT_EQ(build(dump_json(off)).statistics().unprinted.count, 1) << "the turn is not a target anyway";
 }
 
 TEST_F(Masks, AContentThatIsANumberIsNamedWhereTheTemplateFailsAtIt) {
@@ -282,7 +283,7 @@ TEST_F(Masks, WithoutGenerationTagsTheAnswersAreFoundByPrefix) {
   EXPECT_THAT(targets_of(data, 0), ::testing::Not(HasSubstr("user")));
 }
 
-/// A template whose answers are found by prefix, unless one says "odd": then its length stands in front.
+/// A template whose answers are located by their prefix, unless a message says "odd": then its length is written first.
 const char* const kOddTemplate =
     "{% for m in messages if 'odd' in m.content %}{{ m.content | length }}|{% endfor %}"
     "{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}"
@@ -374,7 +375,7 @@ TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
   const std::string complaint =
       test::error_of(ErrorKind::input, [&] { build(row + row, {.skip_empty_answers = true}); });
   EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: every row has an empty answer (2 rows)"));
-  EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "behind the prompt's message 0";
+  EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "after message 0, the prompt";
   EXPECT_THAT(complaint, HasSubstr("skip_empty_answers: false"));
 }
 

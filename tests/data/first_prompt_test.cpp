@@ -1,4 +1,4 @@
-// What LLaMA-Factory makes of conversations for pre-training.
+// Reduces conversations for pre-training as LLaMA-Factory does.
 #include "data/first_prompt.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 
 class FirstPrompts : public test::DatasetFolder {};
 
-// What PretrainDatasetProcessor of LLaMA-Factory makes of them: the content of the first message of the prompt, and
-// EOS.
+// Expected results are those of LLaMA-Factory's PretrainDatasetProcessor: the content of the prompt's first message,
+// and EOS.
 TEST_F(FirstPrompts, AreAllThatIsLearntOfConversations) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"instruction":"i","input":"x","output":"o"})", "i\nx"},
@@ -39,7 +39,7 @@ TEST_F(FirstPrompts, AreAllThatIsLearntOfConversations) {
     EXPECT_EQ(text_of(data, i), std::string(cases[i].second) + "<|im_end|>") << cases[i].first;
     EXPECT_EQ(targets_of(data, i), text_of(data, i)) << cases[i].first;
   }
-  EXPECT_EQ(data.statistics().first_prompts, 8) << "a text is whole";
+  EXPECT_EQ(data.statistics().first_prompts, 8) << "a text is not counted";
   EXPECT_EQ(data.statistics().broken.count, 1);
   const DatasetOptions without{.first_prompt_only = true};
   EXPECT_THAT(
@@ -55,7 +55,7 @@ TEST_F(FirstPrompts, AreChainedIntoBlocks) {
                           "\n";
   DatasetOptions options{.max_length = 3, .packing = Packing::blocks, .first_prompt_only = true};
   const Dataset data = build(row + row + row + row, options);
-  ASSERT_EQ(data.size(), 2) << "eight tokens, of which two fill no block";
+  ASSERT_EQ(data.size(), 2) << "the last two of eight tokens do not fill a block";
   EXPECT_EQ(text_of(data, 0), "q<|im_end|>q");
   EXPECT_EQ(text_of(data, 1), "<|im_end|>q<|im_end|>");
 }

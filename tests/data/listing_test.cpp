@@ -51,7 +51,7 @@ TEST_F(Listing, FindsEveryFormatOnceAndSaysWhatIsWrong) {
                   "saved: arrow messages 25"));
 }
 
-// What a run has written is no data, data beside it is.
+// Files that a run wrote are not listed, but data next to them is.
 TEST_F(Listing, FilesOfRunsAreNoData) {
   const std::string row = "{\"text\":\"a\"}\n";
   for (const char* name : {"metrics.jsonl", "messages.jsonl", "samples.jsonl", "checkpoint-2/rows.jsonl", "rows.jsonl"})
@@ -85,7 +85,8 @@ TEST_F(Listing, LargeFilesAreOnlyBegun) {
   EXPECT_TRUE(all[0].estimated);
   EXPECT_NEAR(static_cast<double>(all[0].rows), 70, 2);
   EXPECT_EQ(all[0].bytes, rows.size() + 6);
-  for (std::size_t at = 0; at < rows.size(); at += row.size()) rows[at] = ' ';  // not named as what it is, otherwise
+  // Without this, the file would be refused as JSON Lines under the name of a plain text.
+  for (std::size_t at = 0; at < rows.size(); at += row.size()) rows[at] = ' ';
   write("large.txt", rows);
   EXPECT_NEAR(static_cast<double>(list_data(at("large.txt"), {}).at(0).rows), 70, 2);
 }

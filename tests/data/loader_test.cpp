@@ -18,7 +18,7 @@ void add(DatasetBuilder& data, const Ids& ids, const Ids& labels, const Ids& sta
   data.append({.input_ids = ids, .labels = labels, .document_starts = starts});
 }
 
-/// Row i holds i % 4 + 1 tokens 100 * i + t, all of them targets.
+/// Row i has i % 4 + 1 tokens 100 * i + t, all of them targets.
 Dataset numbered(int rows) {
   DatasetBuilder data;
   for (int i = 0; i < rows; ++i) {

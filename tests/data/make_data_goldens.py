@@ -43,14 +43,15 @@ CHATML = """{%- if tools %}<|im_start|>system
 {%- if enable_thinking is defined and enable_thinking %}{{ '<think>' }}{% endif %}
 {%- endif %}"""
 
-# An [INST]-like template which trims, joins without a separator token and writes its own BOS.
+# A template like [INST] that trims contents, joins messages without a separator token, and writes BOS itself.
 INST = """{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}
 {{- '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}
 {%- generation %}{{ ' ' + message['content'] + eos_token }}{% endgeneration %}{% endif %}{% endfor %}"""
 
 
 def make_tokenizer(folder: Path, bos: bool) -> PreTrainedTokenizerFast:
-    """A byte-level BPE; with `bos` it puts <s> before every text and has the INST template, else ChatML."""
+    """A byte-level BPE tokenizer; with `bos`, it adds <s> before every text and has the INST template, otherwise
+    ChatML."""
     names = ["<pad>", "<s>", "</s>"] if bos else ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -170,7 +171,7 @@ def with_eos(rows: list[dict], eos: str) -> list[dict]:
 
 
 def rows_of_trl(rows: list[dict], tokenizer, options: dict) -> list[dict]:
-    """The rows as TRL's collator hands them to the model, one at a time."""
+    """The rows that TRL's collator passes to the model, one by one."""
     model = LlamaForCausalLM(LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1))
     with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +188,7 @@ def rows_of_trl(rows: list[dict], tokenizer, options: dict) -> list[dict]:
 
 
 def packing_golden() -> list[dict]:
-    """Which pieces [document, begin, size] of documents pack_dataset puts into which row."""
+    """Which pieces [document, begin, size] pack_dataset puts into which row."""
     rng = random.Random(3)
     sets = [
         ([5, 2, 3, 1], 4), ([0, 0, 4, 0, 2, 2, 0], 4), ([1] * 9, 4), ([7, 7, 7], 7), ([20, 1, 8], 7),
@@ -216,7 +217,7 @@ def packing_golden() -> list[dict]:
 
 
 def grouping_golden() -> list[dict]:
-    """get_length_grouped_indices with the permutation it started from."""
+    """get_length_grouped_indices, and the permutation that it started from."""
     out = []
     for n, group in ((1, 4), (7, 2), (40, 3), (257, 4), (500, 2)):
         lengths = torch.randint(1, 60, (n,), generator=torch.Generator().manual_seed(n)).tolist()

@@ -209,7 +209,7 @@ def saved_folders(folder: Path) -> dict[str, list[dict]]:
 
 
 def csv_files(folder: Path) -> dict[str, list[dict]]:
-    """Every field is text here, an empty one is none: rows have no use for numbers."""
+    """Every field is text here, and an empty one is null: rows have no use for numbers."""
     out = {}
     for name, text in CSV_FILES.items():
         (folder / name).write_bytes(text.encode())

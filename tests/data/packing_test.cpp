@@ -39,7 +39,7 @@ TEST(Packing, WithoutPackingEachDocumentIsARowCutToItsLength) {
   EXPECT_EQ(rows_of(pack(Packing::none, lengths, 4)), (Rows{{{0, 0, 3}}, {{1, 0, 4}}, {{2, 0, 0}}}));
 }
 
-/// Lengths with many equal ones, empty ones and some beyond the row.
+/// Lengths with many equal ones, zeros, and some longer than a row.
 std::vector<std::int32_t> random_lengths(std::uint64_t seed) {
   const auto size = philox(seed, 0, 0);
   std::vector<std::int32_t> lengths(size[0] % 200);
@@ -48,7 +48,8 @@ std::vector<std::int32_t> random_lengths(std::uint64_t seed) {
   return lengths;
 }
 
-/// The definition, looking at every row for each piece: the least room that holds it, of the row that got it first.
+/// The definition: examines every row for each piece, and takes the one with the least sufficient room that reached it
+/// first.
 Rows best_fit_by_definition(std::vector<DocumentSlice> pieces, std::int32_t row_length) {
   struct Row {
     std::int32_t room;

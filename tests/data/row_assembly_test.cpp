@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Bytes as tokens, with a template as short as can be.
+/// Bytes as tokens, with the shortest possible template.
 class LongRows : public test::DatasetFolder {
  protected:
   Dataset built(std::string_view rows, DatasetOptions options) {
@@ -24,7 +24,7 @@ class LongRows : public test::DatasetFolder {
         "plain", {});
     return build_dataset(options, {.tokenizer = bytes_, .chat_template = &plain}, pool_);
   }
-  /// The text of a row, targets as they are and the rest in upper case.
+  /// The text of a row with everything but targets in upper case.
   std::string shown(const Dataset& data, std::int64_t row) const {
     std::string text;
     const RowView view = data.row(row);
@@ -69,7 +69,7 @@ TEST_F(LongRows, QuestionsGiveWayWhateverIsLearnt) {
       "ABCDEFyes.");
   const std::string two = turns({"abcdefgh", "x", "ijk", "yes"});
   EXPECT_EQ(shown(built(two, {.too_long = TooLong::keep_answers, .last_turn_only_loss = true}), 0), "ABIJK>yes.")
-      << "room goes to the last turn first";
+      << "the last turn gets room first";
   EXPECT_EQ(
       shown(built("{\"prompt\":\"abcdefghijkl\",\"completion\":\"yes\"}\n", {.too_long = TooLong::keep_answers}), 0),
       "$ABCDEyes$");

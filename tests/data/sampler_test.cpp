@@ -32,7 +32,7 @@ TEST(Sampler, EveryEpochVisitsEveryRowOnceInAnOrderOfItsOwn) {
   EXPECT_EQ(second, epoch_order(lengths, 1, {.seed = 42}));
 }
 
-// A resumed run must find the order of the run it goes on from, also in the next release.
+// A resumed run must use the order of the original run, even after an update of the program.
 TEST(Sampler, TheOrderIsAFixedFunctionOfTheSeed) {
   EXPECT_EQ(random_permutation(10, {.seed = 42, .epoch = 0}),
             (std::vector<std::int64_t>{7, 0, 6, 2, 4, 8, 5, 9, 1, 3}));
@@ -86,7 +86,7 @@ TEST(SamplerProperties, GroupingByLengthKeepsEveryRowAndSortsWithinMegabatches) 
     if (n > 0) {
       EXPECT_EQ(length_at(0), *std::max_element(lengths.begin(), lengths.end())) << seed;
     }
-    // But for the row that made place for the longest one, lengths fall within each megabatch.
+    // Except for the row that was swapped with the longest one, lengths descend within each megabatch.
     const std::int64_t megabatch = group * std::max<std::int64_t>(std::min<std::int64_t>(n / (4 * group), 50), 1);
     int rises = 0;
     for (std::int64_t i = 1; i < n; ++i) rises += i % megabatch != 0 && length_at(i) > length_at(i - 1);

@@ -7,7 +7,7 @@
 namespace qtrain {
 namespace {
 
-// What infer_seqlen of LLaMA-Factory 0.9.5 gives.
+// Expected results are those of infer_seqlen in LLaMA-Factory 0.9.5.
 TEST(Shorten, AnAnswerIsKeptBeforeItsQuestion) {
   struct Case {
     TurnLengths turn;
@@ -24,7 +24,7 @@ TEST(Shorten, AnAnswerIsKeptBeforeItsQuestion) {
   }
 }
 
-/// "qqqaa": tokens of questions and answers; those that stay as they are, the others as dots.
+/// "qqqaa": tokens of questions and answers; dots mark those that are cut.
 std::string kept(const std::string& row, const ShortenRules& rules) {
   std::vector<bool> said;
   for (const char c : row) said.push_back(c == 'a');

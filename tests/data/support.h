@@ -13,7 +13,7 @@
 
 namespace qtrain::test {
 
-/// A folder of its own for each test, removed at the end.
+/// A separate folder for each test, removed at the end.
 class DataFolder : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class DataFolder : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-/// TRL's name of a packing strategy in a golden.
+/// The packing strategy with TRL's name in a golden.
 inline Packing packing_named(std::string_view name) {
   if (name == "bfd") return Packing::bfd;
   return name == "wrapped" ? Packing::wrapped : Packing::bfd_split;

@@ -61,7 +61,7 @@ void expect_equal(const Dataset& a, const Dataset& b) {
 
 class TokenCaches : public test::DataFolder {
  protected:
-  /// The rows of a key, and how often they were made so far.
+  /// Returns the rows of a key, and counts how often they were built.
   Dataset get(TokenCache& cache, const std::string& key, int rows = 40) {
     return cache.get({.key = digest_of(key),
                       .build =
@@ -119,7 +119,7 @@ TEST_F(TokenCaches, NoDamageGoesUnseen) {
     test::error_of(ErrorKind::input, [&] { open_token_file(file, digest_of("a")); });
   }
   expect_equal(get(cache, "a", 3), rows);
-  EXPECT_EQ(built_, 2) << "a damaged file is made again";
+  EXPECT_EQ(built_, 2) << "a damaged file is written again";
 }
 
 TEST_F(TokenCaches, AnErrorLeavesNothingBehind) {
@@ -154,7 +154,7 @@ TEST_F(TokenCaches, WhatWasUsedLeastRecentlyGoes) {
   EXPECT_EQ(built_, 4);
   TokenCache none({.folder = folder_, .limit = 0});
   get(none, "e");
-  EXPECT_EQ(files().size(), 1u) << "what a run asked for stays";
+  EXPECT_EQ(files().size(), 1u) << "the rows of a current run stay";
   expect_equal(d, random_rows(5, 40));  // still mapped
 }
 
@@ -217,13 +217,14 @@ TEST_F(TokenCaches, AFileThatChangedIsReadAgain) {
   test::error_of(ErrorKind::input, [&] { cache.digest_of_file(at("missing"), pool); });
 }
 
-/// Changes a file in place: its inode and size stay.
+/// Changes a file in place, keeping its inode and size.
 void overwrite(const fs::path& file, std::string_view contents) {
   std::ofstream(file, std::ios::binary | std::ios::in | std::ios::out) << contents;
 }
 
-// The clock of many file systems ticks every few milliseconds, or seconds: edits can leave the times as they were.
-// Where they never do, what tells is that nothing is kept of a file this young.
+// The clocks of many file systems advance only every few milliseconds, or even seconds, so an edit may leave the times
+// unchanged. Even if the times always change, the empty cache folder shows that nothing is remembered about such a
+// recent file.
 TEST_F(TokenCaches, AFileThatIsEditedToTheSameSizeAtOnceIsReadAgain) {
   TokenCache cache({.folder = folder_ / "cache", .limit = 1 << 20});
   ThreadPool pool(2);
@@ -248,7 +249,7 @@ TEST_F(TokenCaches, ADigestIsKeptOnceAFileIsOldEnoughAndDroppedWithTheNextEdit) 
   const fs::path memo = memos->path();
   Json kept = read_json(memo);
   EXPECT_EQ(kept["low"], one.low);
-  kept["low"] = 7;  // shows that it is what is read
+  kept["low"] = 7;  // shows that this value is read
   write_file(memo, dump_json(kept));
   EXPECT_EQ(cache.digest_of_file(file, pool).low, 7u);
   const auto modified = fs::last_write_time(file);

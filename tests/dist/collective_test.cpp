@@ -19,7 +19,7 @@ Tensor view(std::vector<T>& values) {
   return view_of(std::span(values), {static_cast<std::int64_t>(values.size())});
 }
 
-// Alone, fewer than, and more than a power of two.
+// One rank, a power of two, and numbers below and above one.
 class AnyRanks : public ::testing::TestWithParam<int> {
  protected:
   int size() const { return GetParam(); }
@@ -85,7 +85,7 @@ TEST_P(AnyRanks, RowsGoWhereTheyBelong) {
   });
 }
 
-/// Sums of these have other bits in another order.
+/// A different summation order gives these sums different bits.
 template <class T>
 T term(int rank, int row, int i) {
   return T(static_cast<float>((7919 * (rank + 1) + 104729 * row + 31 * i) % 1013) / 97.0F);
@@ -144,7 +144,7 @@ TEST(Solo, KeepsWhatItHas) {
   EXPECT_EQ(broadcast_text(ctx, ranks, "a"), "a");
 }
 
-// Each pair has sums of its own, also while others use theirs and all use the whole.
+// Each pair has its own sums, even while other pairs use theirs and all ranks use the whole group.
 TEST(CollectivePart, IsOfItsRanksAlone) {
   const auto errors = test::on_ranks(4, [](Ctx& ctx, Collective& ranks) {
     const int first = ranks.rank() / 2 * 2;
@@ -160,7 +160,7 @@ TEST(CollectivePart, IsOfItsRanksAlone) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-// Ranks 1, 3 and 5 of six are the second ones of pairs; of these 1 and 5 are the outer ones.
+// Ranks 1, 3 and 5 of six are the second ranks of their pairs; within that group, 1 and 5 are the first and last.
 TEST(CollectiveCounterparts, AreOneOfEachPart) {
   const auto errors = test::on_ranks(6, [](Ctx& ctx, Collective& ranks) {
     const int me = ranks.rank();

@@ -1,4 +1,4 @@
-// What strangers may do at a port of the ranks: nothing that an honest rank notices, and nothing that grows.
+// Strangers at a port of the ranks: an honest rank notices nothing of what they do, and nothing grows because of it.
 #include "dist/doorkeeper.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// What somebody does at the port; the sockets stay open while the ranks meet.
+/// What a stranger does at the port; the sockets stay open while the ranks meet.
 struct Hostility {
   std::string name;
   std::function<void(std::uint16_t port, std::vector<Socket>& open)> act;
@@ -69,7 +69,7 @@ std::vector<Hostility> hostilities() {
       }
     };
   };
-  const std::string head("\1\0\0\0\0\0\0\0\0\0\x40\0\0\0\x40\0", 16);  // set, of 4 MiB and 4 MiB
+  const std::string head("\1\0\0\0\0\0\0\0\0\0\x40\0\0\0\x40\0", 16);  // sets a key of 4 MiB to 4 MiB
   const std::string key("\1\0\0\0\0\0\0\0\7\0\0\0\3\0\0\0verdict\x1b[2J", 27);
   return {{"garbage", many(1, std::string(1000, '\xff'))},
           {"http", many(1, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")},
@@ -116,7 +116,7 @@ TEST_P(AStoreMeets, StrangersWhoDoNoHarm) {
 INSTANTIATE_TEST_SUITE_P(All, AStoreMeets, ::testing::ValuesIn(hostilities()),
                          [](const auto& info) { return info.param.name; });
 
-// What an honest handshake was made of, once more.
+// A recorded honest handshake is replayed.
 TEST(ADoorkeeper, LetsNobodyInByARecording) {
   const Handshake::Options ours{.secret = test::rank_secret(), .purpose = "store"};
   Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = ours});
@@ -146,14 +146,15 @@ TEST(ADoorkeeper, LetsNobodyInByARecording) {
   EXPECT_THAT(door.strangers(), HasSubstr("; 1 stranger was turned away at port"));
 }
 
-// A user's runs may share a secret: a stranger who listens where one of them will meet passes on what its rank says.
+// Runs of a user may share a secret, so a stranger who listens where a rank of one run connects could relay it to the
+// port of another.
 TEST(AStore, LetsNobodyInWhoCalledAnotherPort) {
   const StoreServer server(test::free_meeting());
   Listener stranger({.host = "127.0.0.1"});
   std::thread relay([&] {
     Descriptor from;
     while ((from = Listener::accept(stranger.sockets()[0])).get() < 0) std::this_thread::sleep_for(milliseconds(5));
-    let_wait(from.get());
+    make_blocking(from.get());
     Socket rank(std::move(from)), store = connect_to(server.port());
     std::array<std::byte, 256> bytes{};
     const auto pass = [&](Socket& one, Socket& other) {
@@ -169,7 +170,7 @@ TEST(AStore, LetsNobodyInWhoCalledAnotherPort) {
   relay.join();
 }
 
-// Those who say nothing hold no place for ever.
+// Connections that say nothing do not occupy their places forever.
 TEST(ADoorkeeper, KeepsAFewVisitorsWaiting) {
   Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
   std::vector<Socket> silent;
@@ -178,7 +179,7 @@ TEST(ADoorkeeper, KeepsAFewVisitorsWaiting) {
   EXPECT_THAT(door.strangers(), HasSubstr("144 strangers were turned away"));
 }
 
-/// A limit of open files, as long as this lives.
+/// A limit on open files while this object exists.
 class FewFiles {
  public:
   explicit FewFiles(rlim_t limit) {
@@ -192,7 +193,7 @@ class FewFiles {
   rlimit before_{};
 };
 
-// A run that has few needs them for its checkpoints.
+// A run with few descriptors needs them for its checkpoints.
 TEST(ADoorkeeper, LeavesMostDescriptorsToTheRun) {
   Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
   const FewFiles limit(200);
@@ -207,14 +208,14 @@ int next_descriptor() {
   return fd.get();
 }
 
-// Where no descriptor is left for good, it says so, and can be ended.
+// If no descriptor becomes free, it reports that, and can still be ended.
 TEST(ADoorkeeper, TellsThatNoDescriptorIsLeft) {
   auto server = std::make_unique<StoreServer>(test::free_meeting());
   ASSERT_FALSE(server->failure());
   const FewFiles limit(static_cast<rlim_t>(next_descriptor()) + 1);
   std::vector<Descriptor> all;
   for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) all.emplace_back(fd);
-  all.pop_back();  // for this end of the connection alone
+  all.pop_back();  // leaves one descriptor for this end of the connection
   const Socket visitor = connect_to(server->port());
   const auto end = std::chrono::steady_clock::now() + kLong;
   std::optional<Error> failure;

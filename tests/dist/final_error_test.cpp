@@ -41,8 +41,8 @@ TEST_F(FinalError, ReachesTheLauncherUnchanged) {
 }
 
 TEST_F(FinalError, ThatPointsToAnotherRankIsRecognized) {
-  EXPECT_TRUE(is_told_elsewhere({ErrorKind::peer, {.cause = fmt::format("rank 1 ended{}", kToldElsewhere)}}));
-  EXPECT_FALSE(is_told_elsewhere(kError));
+  EXPECT_TRUE(is_reported_elsewhere({ErrorKind::peer, {.cause = fmt::format("rank 1 ended{}", kReportedElsewhere)}}));
+  EXPECT_FALSE(is_reported_elsewhere(kError));
 }
 
 TEST_F(FinalError, ThatWasCutOffIsNone) {

@@ -17,13 +17,13 @@ namespace {
 
 using std::chrono::seconds;
 
-/// What gloo sends before each message, in the order of its bytes.
+/// What gloo sends before each message, with fields in byte order.
 struct Preamble {
   enum Opcode : std::size_t { data = 1, send_ready = 2, receive_ready = 3 };
   std::size_t bytes, opcode, slot, offset, length, remote_offset;
 };
 
-/// A rank, and a peer whose every byte the test says.
+/// A rank, and a peer that sends exactly what the test says.
 class BrokenTransfer : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = std::size_t{64} << 20, kSlot = 7;
@@ -49,7 +49,7 @@ class BrokenTransfer : public ::testing::Test {
     ASSERT_TRUE(peer_->receive(std::as_writable_bytes(std::span(&preamble, 1)), seconds(5)));
     ASSERT_EQ(preamble.opcode, opcode);
   }
-  // With bytes that it has not read, which resets the connection.
+  // Closes the connection with unread bytes, which resets it.
   void peer_dies() { peer_.reset(); }
 
   static void expect_error_at_once(const std::function<void()>& wait) {

@@ -28,7 +28,7 @@ TEST(GuardedCollective, TellsOfAnotherSize) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, ranks.rank() == 1 ? 7 : 8), Reduction::sum);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("rank 1 waits in its collective 1, all_reduce of 7 float32; rank 0 in its "
+  EXPECT_THAT(errors, Each(HasSubstr("rank 1 waits in collective 1, all_reduce of 7 float32; rank 0 in "
                                      "collective 1, all_reduce of 8 float32")));
 }
 
@@ -43,28 +43,28 @@ TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
     std::vector<float> values(8);
     ranks.broadcast(ctx, view(values, 8), ranks.rank());
   });
-  EXPECT_THAT(roots, Each(HasSubstr("the ranks do different things")));
-  // gloo cannot tell these apart: each rank would get a result, but a different one.
+  EXPECT_THAT(roots, Each(HasSubstr("the ranks make different calls")));
+  // gloo cannot distinguish these calls: each rank would get a result, but a different one.
   const auto reductions = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, 8), ranks.rank() == 0 ? Reduction::sum : Reduction::max);
   });
-  EXPECT_THAT(reductions, Each(HasSubstr("after other calls")));
+  EXPECT_THAT(reductions, Each(HasSubstr("after different calls")));
 }
 
-// A call that differs from all before it in nothing but these.
+// The last call is the same on all ranks, but the order of the previous ones differs.
 TEST(GuardedCollective, TellsOfCallsThatDifferedBefore) {
   const auto errors = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
     std::vector<float> values(8);
-    if (ranks.rank() == 0) ranks.broadcast(ctx, view(values, 4), 0);  // whose root need not wait
+    if (ranks.rank() == 0) ranks.broadcast(ctx, view(values, 4), 0);  // the root of a broadcast need not wait
     ranks.broadcast(ctx, view(values, 8), 0);
     if (ranks.rank() == 1) ranks.broadcast(ctx, view(values, 4), 0);
     ranks.barrier(ctx);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("the ranks do different things")));
+  EXPECT_THAT(errors, Each(HasSubstr("the ranks make different calls")));
 }
 
-/// Stands for calls on a GPU: sums of float32 are queued, and nobody waits for them.
+/// Stands in for calls on a GPU: float32 sums are queued, and nobody waits for them.
 class QueuesSums : public Collective {
  public:
   explicit QueuesSums(std::unique_ptr<Collective> host) : host_(std::move(host)) {}
@@ -85,7 +85,8 @@ class QueuesSums : public Collective {
   std::unique_ptr<Collective> host_;
 };
 
-// Nothing is agreed on after them, as that a checkpoint is whole.
+// The ranks agree on nothing after such calls, for example that a checkpoint is complete, before the difference is
+// found.
 TEST(GuardedCollective, CallsOnAGpuCountWithTheNextBetweenHosts) {
   const auto wrap = [](std::unique_ptr<Collective> host) { return std::make_unique<QueuesSums>(std::move(host)); };
   for (const std::int64_t size_of_one : {8, 7, 0}) {
@@ -97,7 +98,7 @@ TEST(GuardedCollective, CallsOnAGpuCountWithTheNextBetweenHosts) {
     };
     EXPECT_THAT(test::on_ranks_of(2, work, {.wrap = wrap}),
                 Each(size_of_one == 8 ? ::testing::Matcher<std::string>(IsEmpty())
-                                      : ::testing::Matcher<std::string>(HasSubstr("the ranks do different things"))));
+                                      : ::testing::Matcher<std::string>(HasSubstr("the ranks make different calls"))));
   }
 }
 
@@ -121,7 +122,7 @@ TEST(GuardedCollective, TellsSharesOfSumsFromWholeOnes) {
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("reduce_scatter of 8 float32"), HasSubstr("all_reduce of 8 float32"))));
 }
 
-// Sums of a call that one rank has left out are wrong and go unnoticed in gloo itself.
+// If one rank skips a call, gloo itself adds the wrong values without an error.
 TEST(GuardedCollective, TellsOfACallThatWasLeftOut) {
   const auto errors = test::on_ranks(
       2,
@@ -130,7 +131,7 @@ TEST(GuardedCollective, TellsOfACallThatWasLeftOut) {
         for (int i = ranks.rank(); i < 3; ++i) ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
       },
       std::chrono::seconds(3));
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 did not come to collective 3"));
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 did not reach collective 3"));
   EXPECT_THAT(errors[1], IsEmpty());
 }
 
@@ -145,7 +146,7 @@ TEST(GuardedCollective, PartsNameTheRanksOfTheRun) {
     EXPECT_THAT(errors[r], AllOf(HasSubstr("rank 2"), HasSubstr("rank 3"), Not(HasSubstr("rank 1"))));
 }
 
-// None of them still computes.
+// The failure is reported although no rank is computing any more.
 TEST(GuardedCollective, AMeetingMayFailOnAllRanks) {
   StoreServer server(test::free_meeting());
   const Meeting meeting = test::meeting_at(server.port());
@@ -169,7 +170,7 @@ TEST(GuardedCollective, NamesTheRankThatIsGone) {
   std::atomic<int> come_to_the_second = 0;
   const auto errors = test::on_ranks(4, [&](Ctx& ctx, Collective& ranks) {
     ranks.barrier(ctx);
-    if (ranks.rank() == 2) {  // who fails in the second would take somebody along who is still in the first
+    if (ranks.rank() == 2) {  // ranks that are still in the first barrier must not fail too
       for (int i = 0; i < 100 && come_to_the_second < 3; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       return std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -178,7 +179,7 @@ TEST(GuardedCollective, NamesTheRankThatIsGone) {
     ranks.barrier(ctx);
   });
   for (const int r : {0, 1, 3})
-    EXPECT_THAT(errors[static_cast<std::size_t>(r)], HasSubstr("rank 2 did not come to collective 2, barrier"));
+    EXPECT_THAT(errors[static_cast<std::size_t>(r)], HasSubstr("rank 2 did not reach collective 2, barrier"));
 }
 
 TEST(GuardedCollective, NamesTheRankThatIsSilent) {
@@ -193,7 +194,7 @@ TEST(GuardedCollective, NamesTheRankThatIsSilent) {
       std::chrono::seconds(1));
   for (const int r : {0, 2})
     EXPECT_THAT(errors[static_cast<std::size_t>(r)],
-                HasSubstr("rank 1 did not come to collective 2, barrier: it still computes"));
+                HasSubstr("rank 1 did not reach collective 2, barrier, but is still computing"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 

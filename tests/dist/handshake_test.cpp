@@ -20,13 +20,13 @@ Handshake::Options ours(std::uint32_t number = 0, const std::string& purpose = "
   return {.secret = test::rank_secret(), .purpose = purpose, .number = number};
 }
 
-/// What came of a handshake, and all that went over the line.
+/// The outcome of a handshake, and everything that was sent.
 struct Talk {
   State called, caller;
   std::string to_called, to_caller;
 };
 
-// In pieces of so many bytes.
+// Passes data on in pieces of at most `piece` bytes.
 Talk talk(Handshake& called, Handshake& caller, std::size_t piece) {
   Talk all;
   std::string to_called = caller.hello(), to_caller = called.hello();
@@ -77,7 +77,7 @@ TEST(AHandshake, IsRefusedWithoutTheSecretAndForOtherPurposes) {
   }
 }
 
-// Replaying the peer's own text must not authenticate.
+// Sending a peer its own data back must not authenticate.
 TEST(AHandshake, IsNotMadeOfWhatTheOtherEndSays) {
   Handshake called(Side::called, ours());
   EXPECT_EQ(called.take(called.hello()), "");
@@ -110,7 +110,7 @@ TEST(AHandshake, CannotBeReplayed) {
   EXPECT_EQ(caller_again.state(), State::refused);
 }
 
-// A bit of anything that is said.
+// Flips each bit of everything that is sent, one at a time.
 TEST(AHandshake, FailsForEveryChangedBit) {
   Handshake probe(Side::called, ours()), probing(Side::caller, ours());
   const Talk sizes = talk(probe, probing, 1000);

@@ -13,16 +13,16 @@
 
 namespace qtrain::test {
 
-/// What one of several ranks does.
+/// The work of one of several ranks.
 using RankWork = std::function<void(Ctx& ctx, Collective& ranks)>;
 
 struct LocalRanks {
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
-  /// What is guarded, made of gloo's collective.
+  /// Makes the collective that is guarded from gloo's.
   std::function<std::unique_ptr<Collective>(std::unique_ptr<Collective>)> wrap;
 };
 
-/// Does the work on so many ranks, each a thread of this process; returns the error that each ended with, or "".
+/// Runs `work` on `size` ranks, each a thread of this process; returns the error of each rank, or "".
 inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, const LocalRanks& how) {
   StoreServer server(free_meeting());
   const Meeting meeting = meeting_at(server.port());
@@ -31,7 +31,8 @@ inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, cons
     try {
       Store store(meeting, how.timeout);
       const RankPlace place{.rank = rank, .size = size, .store = meeting.at};
-      Watchdog watchdog({.meeting = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
+      Watchdog watchdog(
+          {.meeting = meeting, .rank = rank, .ranks = size, .check_after = std::chrono::milliseconds(400)});
       const auto ranks = GuardedCollective::connected({store, watchdog}, size, [&] {  //
         return how.wrap(connect_gloo(place, store, how.timeout));
       });

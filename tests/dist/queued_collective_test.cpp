@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Writes down what is done; a barrier waits until it is let go.
+/// Records calls; a barrier waits until it is released.
 struct Recorded : Solo {
   struct State {
     std::vector<std::string> calls;
@@ -40,7 +40,7 @@ TEST(QueuedCollective, WorkGoesOnBesideTheCallerInItsOrder) {
   QueuedCollective ranks(std::make_unique<Recorded>(state));
   Ctx ctx;
   const Pending first = ranks.start([&](Collective& c) { c.barrier(ctx); });
-  EXPECT_TRUE(state.calls.empty());  // and this thread is here
+  EXPECT_TRUE(state.calls.empty());  // although the barrier is still waiting
   state.go.count_down();
   ranks.all_reduce(ctx, {}, Reduction::sum);
   ranks.reduce_scatter(ctx, {}, {});
@@ -58,7 +58,7 @@ TEST(QueuedCollective, WhatFollowsAnErrorEndsWithIt) {
   EXPECT_TRUE(state.calls.empty());
 }
 
-// Nor would the ranks of the part come to it in another order than those of the whole.
+// Otherwise the ranks of the part could reach it in a different order than the calls on the whole group.
 TEST(QueuedPart, IsDoneAfterWhatWasBegunOnTheWhole) {
   Recorded::State whole, part;
   QueuedCollective ranks(std::make_unique<Recorded>(whole));
@@ -77,7 +77,7 @@ TEST(QueuedPart, IsDoneAfterWhatWasBegunOnTheWhole) {
   EXPECT_TRUE(part.disconnected);
 }
 
-// A rank that ends with an error of its own does not wait for the others.
+// A rank that ends with an error of its own does not wait for pending calls.
 TEST(QueuedCollective, LeavingEndsWhatIsUnderWay) {
   Recorded::State state;
   Ctx ctx;

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kEnough{20};
 
-/// Two ranks that meet, each a thread; what each ends with.
+/// Two ranks that meet, each in its own thread; returns the error of each.
 class TwoRanks : public ::testing::Test {
  protected:
   std::future<std::string> meet(int rank, ErrorKind kind, const RankSettings& settings = {{"zero_stage", "0"}}) {
@@ -32,7 +32,7 @@ class TwoRanks : public ::testing::Test {
   Meeting meeting_ = test::meeting_at(server_.port());
 };
 
-// It has said where it listens, and is gone.
+// The rank has published its address and is then lost.
 TEST_F(TwoRanks, NameOneThatIsLostWhileTheyMeet) {
   auto error = meet(0, ErrorKind::peer);
   {
@@ -42,10 +42,10 @@ TEST_F(TwoRanks, NameOneThatIsLostWhileTheyMeet) {
     one.set("gloo/1", "1 127.0.0.1");
     ASSERT_TRUE(one.get("gloo/0", kEnough));
   }
-  EXPECT_THAT(error.get(), HasSubstr("rank 1 did not come to the meeting of all ranks: there is no sign of life"));
+  EXPECT_THAT(error.get(), HasSubstr("rank 1 did not reach the meeting of all ranks: there is no sign of life"));
 }
 
-// At once, and both say the same.
+// Both report the same differences immediately.
 TEST_F(TwoRanks, NameWhatTheyDoNotHaveAlike) {
   const auto begin = std::chrono::steady_clock::now();
   auto zero = meet(0, ErrorKind::usage, {{"zero_stage", "0"}, {"overlap_comm", "true"}, {"seed", "1"}});

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
 
-/// The environment of a process that such variables were given.
+/// The place that is found in an environment with these variables.
 class RankPlaces : public ::testing::Test {
  protected:
   ~RankPlaces() override { unset(); }
@@ -39,7 +39,7 @@ class RankPlaces : public ::testing::Test {
   std::vector<std::string> set_;
 };
 
-// As torchrun 2.9 sets them for the last of 2 x 4 processes.
+// The variables that torchrun 2.9 sets for the last of 2 x 4 processes.
 Variables torchrun() {
   return {{"RANK", "7"},
           {"WORLD_SIZE", "8"},
@@ -57,7 +57,7 @@ TEST_F(RankPlaces, AProcessByItselfHasNone) {
     EXPECT_FALSE(node_place());
   }
   EXPECT_FALSE(
-      place_in({{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}}));  // a shell of an allocation
+      place_in({{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}}));  // a shell in an allocation
 }
 
 TEST_F(RankPlaces, OfTorchrun) {
@@ -76,7 +76,7 @@ TEST_F(RankPlaces, RankZeroServes) {
   Variables v = torchrun();
   v["RANK"] = "0";
   EXPECT_TRUE(place_in(v)->serves_store);
-  v["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // its own store is at MASTER_PORT
+  v["TORCHELASTIC_USE_AGENT_STORE"] = "True";  // torchrun's own store is at MASTER_PORT
   EXPECT_EQ(place_in(v)->store.port, 29401);
 }
 
@@ -102,7 +102,7 @@ TEST_F(RankPlaces, OfSlurmAndOpenMpi) {
   EXPECT_EQ(mpi->local_rank, 1);
 }
 
-// Each pod of a PyTorchJob has these, and starts its ranks by itself.
+// Each pod of a PyTorchJob has these variables; its ranks are started inside it.
 TEST_F(RankPlaces, AMachineOfKubernetesIsNoRank) {
   EXPECT_FALSE(
       place_in({{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "job-master-0"}, {"MASTER_PORT", "23456"}}));
@@ -118,32 +118,32 @@ TEST_F(RankPlaces, AMachineOfKubernetesIsNoRank) {
 TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   Variables v = torchrun();
   v.erase("MASTER_ADDR");
-  EXPECT_THAT(refusal(v), HasSubstr("MASTER_ADDR and MASTER_PORT have to say where rank 0 is met"));
+  EXPECT_THAT(refusal(v), HasSubstr("MASTER_ADDR and MASTER_PORT must give the address of rank 0"));
   v = torchrun();
   v["RANK"] = "seven";
   EXPECT_THAT(refusal(v), HasSubstr("RANK is \"seven\", not a number"));
   v["RANK"] = "8";
-  EXPECT_THAT(refusal(v), HasSubstr("RANK is 8 of 8 ranks, which count from 0"));
+  EXPECT_THAT(refusal(v), HasSubstr("RANK is 8, but the 8 ranks are numbered from 0"));
   v["RANK"] = "-1";
   EXPECT_THAT(refusal(v), HasSubstr("not a number"));
   v = torchrun();
   v["MASTER_PORT"] = "65536";
-  EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, and ports end at 65535"));
+  EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, but the highest port is 65535"));
   v = torchrun();
   v["WORLD_SIZE"] = "2147483647";
-  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, and a run has at most 65536 ranks"));
+  EXPECT_THAT(refusal(v), HasSubstr("WORLD_SIZE is 2147483647, but a run can have at most 65536 ranks"));
   v = torchrun();
   v["LOCAL_WORLD_SIZE"] = "0";
-  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, and this rank is on the machine"));
+  EXPECT_THAT(refusal(v), HasSubstr("LOCAL_WORLD_SIZE is 0, but it must include this rank"));
   for (const char* list : {"7,0", "7(x2)"}) {
     v = torchrun();
     v["RANK"] = list;
-    EXPECT_THAT(refusal(v), HasSubstr("not a number")) << "of Slurm's variables only that of ranks on a machine";
+    EXPECT_THAT(refusal(v), HasSubstr("not a number")) << "only Slurm's number of ranks on a machine has this form";
   }
 }
 
 TEST_F(RankPlaces, ThatOfOurOwnLauncherComesThrough) {
-  Variables v = torchrun();  // started inside another launcher
+  Variables v = torchrun();  // qtrain's launcher was started by another launcher
   for (const std::string& entry : place_variables(
            {.rank = 1, .size = 3, .local_rank = 1, .local_size = 3, .store = {.host = "::1", .port = 5}, .attempt = 2}))
     v[entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);

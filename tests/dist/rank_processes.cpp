@@ -45,11 +45,11 @@ std::vector<std::string> variables_of(int rank, const RankProcesses& how) {
     all.push_back(fmt::format("QTRAIN_EMULATION=threads=1,devices={}", how.devices > 0 ? how.devices : how.size));
   }
   const bool shared = *kFolder == '\0' && cuda_device_count() < how.size;
-  if (shared || how.hosts > 1) all.push_back(fmt::format("NCCL_HOSTID={}", rank));  // else NCCL refuses to share a GPU
+  if (shared || how.hosts > 1) all.push_back(fmt::format("NCCL_HOSTID={}", rank));  // lets NCCL share a GPU
   return all;
 }
 
-/// The only thing that this process does.
+/// Runs the work of a rank, which is all that this process does.
 [[noreturn]] void answer(const std::function<void()>& work) {
   std::string error;
   try {
@@ -64,7 +64,7 @@ std::vector<std::string> variables_of(int rank, const RankProcesses& how) {
 RankEnd end_of(Child& child, const std::filesystem::path& answered) {
   std::optional<ChildEnd> end;
   while (!(end = child.poll())) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(end->signal == SIGKILL || !end->failed()) << end->text();  // that one a test asks for
+  EXPECT_TRUE(end->signal == SIGKILL || !end->failed()) << end->text();  // a test may kill a rank on purpose
   std::string error = std::filesystem::exists(answered) ? read_text(answered) : "";
   if (!error.empty()) error.pop_back();
   return {.error = error, .killed = end->signal != 0};

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-/// Those of a user whose caches are in a folder of the test.
+/// The secrets of a user whose cache folder is a temporary folder.
 class RankSecrets : public ::testing::Test {
  protected:
   RankSecrets() {
@@ -62,10 +62,10 @@ TEST_F(RankSecrets, OfAUserAreTheSameForAllProcesses) {
   struct stat about {};
   ASSERT_EQ(::stat(file().c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0600u);
-  EXPECT_EQ(std::distance(fs::directory_iterator(file().parent_path()), {}), 1);  // no draft is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(file().parent_path()), {}), 1);  // no draft remains
 }
 
-// One looks for the file right before another makes it.
+// One rank looks for the file just before another one creates it.
 TEST_F(RankSecrets, AreTheSameWhereverTheyAreLookedForFirst) {
   constexpr int kRounds = 3000;
   std::barrier meet(2, [this]() noexcept { fs::remove(file()); });
@@ -82,7 +82,7 @@ TEST_F(RankSecrets, AreTheSameWhereverTheyAreLookedForFirst) {
   EXPECT_TRUE(mine == other.get());
 }
 
-// What others may read, or may have put there, is no secret; another place is looked for.
+// A secret that others may read, or may have written, is not used; another place is used instead.
 TEST_F(RankSecrets, OfAUserAreNotTakenFromOthers) {
   const std::string text(64, 'a');
   fs::create_directories(file().parent_path());

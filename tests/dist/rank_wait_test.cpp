@@ -35,29 +35,29 @@ TEST(RankWait, TheOddOneIsNamed) {
   RankWait ahead = wait(2, 6, "b");
   ahead.before = {4};
   EXPECT_EQ(different_calls({wait(1, 5, "a"), ahead, wait(1, 5, "a")}),
-            "the ranks do different things: rank 5 waits in its collective 2, b; rank 4 in its collective 1, a");
+            "the ranks make different calls: rank 5 waits in collective 2, b; rank 4 in collective 1, a");
   EXPECT_THAT(different_calls({wait(2, 6, "a"), wait(2, 6, "a"), wait(2, 7, "a")}),
-              HasSubstr("rank 6 waits in its collective 2, a, after other calls; rank 4 in"));
+              HasSubstr("rank 6 waits in collective 2, a, after different calls; rank 4 in"));
 }
 
-// One that waits for what is on its way has come to the same calls.
+// A rank that still waits for an earlier collective has made the same calls.
 TEST(RankWait, WhoIsBehindMayCome) {
   RankWait ahead = wait(4, 9, "barrier");
   ahead.before = {8, 7};
   EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead, wait(3, 8, "all_reduce")}), IsEmpty());
-  EXPECT_THAT(different_calls({wait(2, 6, "broadcast"), ahead}), HasSubstr("the ranks do different things"));
-  EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "it is too long ago";
+  EXPECT_THAT(different_calls({wait(2, 6, "broadcast"), ahead}), HasSubstr("the ranks make different calls"));
+  EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "the call is too old to be compared";
   EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead}, Behind::is_stuck),
-              HasSubstr("rank 5 waits in its collective 4"));
+              HasSubstr("rank 5 waits in collective 4"));
 }
 
-// The middle one has got what the root had for it and went on.
+// Rank 5 has already received what the root sent to it, and has continued.
 TEST(RankWait, WhoIsAheadIsNotToBlame) {
   const std::string text =
       different_calls({wait(1, 5, "broadcast of 4"), wait(2, 6, "barrier"), wait(1, 9, "broadcast of 5")});
   EXPECT_EQ(text,
-            "the ranks do different things: rank 6 waits in its collective 1, broadcast of 5; "
-            "rank 4 in its collective 1, broadcast of 4");
+            "the ranks make different calls: rank 6 waits in collective 1, broadcast of 5; "
+            "rank 4 in collective 1, broadcast of 4");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-/// The bytes of a connection that ends behind them.
+/// Reads from a connection that ends after these bytes.
 ReadBytes reading(std::string& bytes) {
   return [&bytes](std::span<std::byte> into) {
     if (bytes.size() < into.size()) return false;
@@ -54,7 +54,7 @@ TEST(StoreRequests, AreRefusedOutsideTheirBounds) {
     EXPECT_FALSE(StoreAnswer::from(reading(bytes)));
 }
 
-// Who announces much and sends little.
+// The sender announces much more than it sends.
 TEST(StoreRequests, TakeMemoryForWhatHasCome) {
   std::string bytes = head({1, 0, 0, static_cast<std::uint32_t>(kMaxStoreValue)}) + "a few";
   std::size_t largest = 0;

@@ -62,7 +62,7 @@ TEST_F(Stores, OthersAreServedWhileOneWaits) {
   EXPECT_THAT(found, Optional(std::string("2")));
 }
 
-// A rank is no stranger, and still gets no more than there is room for.
+// Ranks are trusted, but the store still limits what it accepts from them.
 TEST_F(Stores, AreBounded) {
   Store a(meeting(), kLong);
   EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set(std::string(kMaxStoreKey + 1, 'k'), ""); }),
@@ -76,7 +76,7 @@ TEST_F(Stores, AreBounded) {
   EXPECT_THAT(Store(meeting(), kLong).get("attempt", kNoTime), Optional(std::string("0")));
 }
 
-// Who asks why the run ends waits for answers of ranks that are gone.
+// The rank that determines why the run ends waits for answers from ranks that are gone.
 TEST(Store, StaysUntilOthersHaveAsked) {
   std::optional<StoreServer> server(test::free_meeting());
   Store store(test::meeting_at(server->port()), kLong);
@@ -98,12 +98,13 @@ TEST(Store, SaysWhereNobodyAnswers) {
   const auto refused = [&] {
     return test::error_if_any(ErrorKind::peer, [&] { const Store store(there, milliseconds(300)); });
   };
-  EXPECT_THAT(refused(), HasSubstr(fmt::format("whatever listens at {} does not answer as rank 0", there.at.text())));
+  EXPECT_THAT(refused(),
+              HasSubstr(fmt::format("something listens at {}, but it does not answer as rank 0", there.at.text())));
   taken = Listener({.host = "127.0.0.1"});
   EXPECT_THAT(refused(), HasSubstr(fmt::format("nothing answers at {} (Connection refused)", there.at.text())));
 }
 
-// At once, and again and again.
+// The reason is logged immediately, while the process keeps trying.
 TEST(Store, TellsOfANameWithoutAnAddress) {
   std::vector<std::string> said;
   const Meeting nowhere{.at = {.host = "no.such.host.invalid", .port = 1},
@@ -113,10 +114,10 @@ TEST(Store, TellsOfANameWithoutAnAddress) {
               HasSubstr("the name no.such.host.invalid has no address ("));
   ASSERT_EQ(said.size(), 1u);
   EXPECT_THAT(said[0], HasSubstr("the name no.such.host.invalid has no address ("));
-  EXPECT_THAT(said[0], HasSubstr("this process tries for 2 s more"));
+  EXPECT_THAT(said[0], HasSubstr("retrying for 2 s more to reach rank 0"));
 }
 
-/// What another service says to whoever connects; it hears nothing.
+/// Another service sends a banner to every client and reads nothing.
 TEST(Store, TellsAnotherService) {
   for (const char* banner : {"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"}) {
     Listener service({.host = "127.0.0.1"});
@@ -159,7 +160,7 @@ TEST(Store, TellsAnotherSecret) {
   EXPECT_THAT(said[0], HasSubstr("it does not know the secret of this run"));
 }
 
-// A rank listens at the addresses of its name alone; of IPv6 too.
+// A rank listens only at the addresses of its host name, which may be IPv6.
 TEST(Store, IsWhereItsAddressIs) {
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
     const StoreServer server({.at = {.host = host}, .secret = test::rank_secret()});
@@ -177,7 +178,7 @@ TEST(Store, IsWhereItsAddressIs) {
   EXPECT_EQ((Endpoint{.host = "[::1]", .port = 5}.text()), "[::1]:5");
 }
 
-// A launcher that starts its ranks again sooner than the one with the store.
+// One launcher restarts its ranks earlier than the launcher whose rank has the store.
 TEST(Store, WaitsForTheServerOfItsAttempt) {
   Meeting meeting = test::free_meeting();
   meeting.attempt = 1;
@@ -195,7 +196,7 @@ TEST(Store, WaitsForTheServerOfItsAttempt) {
   EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
   meeting.attempt = 3;
   EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300)); }),
-              HasSubstr("is start 3 of the ranks, this is start 4"));
+              HasSubstr("is start 3 of the ranks, but this is start 4"));
 }
 
 TEST(Store, SaysWhenItsServerIsGone) {

@@ -24,8 +24,11 @@ class Watchdogs : public ::testing::Test {
   void TearDown() override { set_stop_requested(false); }
   Meeting meeting() const { return test::meeting_at(server_.port()); }
   std::unique_ptr<Watchdog> of_rank(int rank) const {
-    return std::make_unique<Watchdog>(Watchdog::Options{
-        .meeting = meeting(), .rank = rank, .ranks = 2, .look = milliseconds(200), .stop_patience = milliseconds(200)});
+    return std::make_unique<Watchdog>(Watchdog::Options{.meeting = meeting(),
+                                                        .rank = rank,
+                                                        .ranks = 2,
+                                                        .check_after = milliseconds(200),
+                                                        .stop_patience = milliseconds(200)});
   }
   void lose_a_rank() const { Store(meeting(), kEnough).set("stays/2", ""); }
   static RankWait wait(std::int64_t number) {
@@ -49,7 +52,7 @@ TEST_F(Watchdogs, TellWhatRanksDoAgainAndAgain) {
   one->leave("");
   zero->enter(wait(1), {});
   EXPECT_THAT(zero->ask_all(store).busy, ElementsAre(1));
-  one->tell_failure(store);
+  one->announce_failure(store);
   const Watchdog::Report report = zero->ask_all(store);
   EXPECT_THAT(report.failed, ElementsAre(1));
   EXPECT_THAT(report.busy, IsEmpty());
@@ -62,10 +65,10 @@ TEST_F(Watchdogs, WaitsInDifferentCallsAreGivenUp) {
   one->enter(wait(2), {});
   zero->enter(wait(1), [this] { given_up_ = true; });
   EXPECT_TRUE(comes(given_up_, kEnough));
-  EXPECT_THAT(one->ask_all(store).verdict, HasSubstr("rank 1 waits in its collective 2, barrier"));
+  EXPECT_THAT(one->ask_all(store).verdict, HasSubstr("rank 1 waits in collective 2, barrier"));
 }
 
-// Whoever looks after queued calls has a lock of its own, which a wait that is given up waits for.
+// While a wait is given up, the callback may wait for another thread that waits on a device.
 TEST_F(Watchdogs, DevicesMayWaitWhileAWaitIsGivenUp) {
   std::promise<bool> told;
   std::future<void> device;
@@ -82,7 +85,7 @@ TEST_F(Watchdogs, DevicesMayWaitWhileAWaitIsGivenUp) {
 TEST_F(Watchdogs, WaitsForOneThatComputesAreNot) {
   const auto zero = of_rank(0), one = of_rank(1);
   zero->enter(wait(1), [this] { given_up_ = true; });
-  set_stop_requested(true);  // which it will see after its step
+  set_stop_requested(true);  // it would notice this after its step
   EXPECT_FALSE(comes(given_up_, milliseconds(2000)));
 }
 
@@ -95,7 +98,7 @@ TEST_F(Watchdogs, HearOfRanksThatEndBeforeAllIsDone) {
     std::this_thread::sleep_for(milliseconds(500));
     return zero->misses_rank();
   };
-  one->tell_end(store);
+  one->announce_end(store);
   one.reset();
   EXPECT_FALSE(misses());
   { const Store of_another(meeting(), kEnough); }

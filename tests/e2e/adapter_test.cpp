@@ -1,4 +1,4 @@
-// Runs that go on from an adapter.
+// Runs that continue from an adapter.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -13,7 +13,7 @@ TEST(Adapter, GoesOnFromAnEarlierOne) {
   Json config = tiny_run(folder / "second");
   config.update({{"adapter_name_or_path", (folder / "first").string()}, {"learning_rate", 0.0}});
   train_ok(folder.path(), config);
-  // Nothing moved, so what was read is what is written: tensors and settings.
+  // Nothing was trained, so the saved tensors and settings equal those that were loaded.
   EXPECT_EQ(largest_difference(folder / "first", folder / "second"), 0);
   EXPECT_EQ(read_json(folder / "first/adapter_config.json"), read_json(folder / "second/adapter_config.json"));
 }

@@ -1,4 +1,4 @@
-// Paths that lead nowhere or to something else than was meant, wherever one can be given: the command ends soon, with
+// Paths that lead nowhere or to something unintended, everywhere that a path can be given: the command ends soon, uses
 // little memory, and blames the path instead of itself.
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -19,23 +19,23 @@ using ::testing::Not;
 
 enum class Use : std::uint8_t { read, written };
 
-/// Where a path is given.
+/// An argument that takes a path.
 struct Place {
   std::string name;
   std::function<Words(const std::string& path)> words;
   Use use = Use::read;
 };
 
-/// A path, and what is wrong with it.
+/// A path, and why it is bad.
 struct BadPath {
   std::string name, path;
-  bool cannot_be = false;      ///< nothing can ever be there: every use of it is refused
-  bool may_be_waited = false;  ///< a FIFO, which may be written for somebody who comes later
+  bool cannot_be = false;      ///< nothing can ever exist there, so every use is refused
+  bool may_be_waited = false;  ///< a FIFO: the command may wait for another process
 };
 
 constexpr std::int64_t kMemoryKib = 1 << 20;
 
-/// A folder with a good model, rows, an adapter and a run, and with what bad paths lead to.
+/// A folder with a valid model, rows, an adapter and a run, and with the targets of bad paths.
 class Ground {
  public:
   Ground() {
@@ -56,7 +56,7 @@ class Ground {
     qtrain_ok({.words = {"run.json"}, .folder = folder_.path()});
   }
 
-  /// Takes away what a command has left.
+  /// Removes what a command has left behind.
   void reset() {
     for (const char* name : {"folder", "other", "a\nb"}) fs::remove_all(folder_ / name);
     fs::create_directory(folder_ / "other");
@@ -233,7 +233,7 @@ TEST_P(BadPaths, AreBlamedAndNotTheProgram) {
   }
 }
 
-// Root may read everything: another user runs the program there.
+// Root may read everything, so the program runs as another user here.
 TEST_P(BadPaths, ThatMayNotBeReadAreBlamed) {
   const Place place = places()[GetParam()];
   ground().reset();

@@ -20,7 +20,7 @@ TEST(Bench, CountsBytesAndFlopsOfEveryOp) {
         "decode/qwen3-0.6b/head/1x4748x32/bfloat16", "tokenize/20"})
     EXPECT_TRUE(results.contains(name)) << name;
   EXPECT_FALSE(results.contains("add_rms_norm/16x32")) << "no stage of a block does both at once";
-  // Three tensors of float32, and two GEMMs over the visible half of 32 x 32 scores of 16 heads.
+  // The bytes of three float32 tensors, and the FLOPs of two GEMMs over the visible half of 32 x 32 scores of 16 heads.
   EXPECT_EQ(results.at("swiglu/16x96").at("bytes"), 3 * 16 * 96 * 4);
   EXPECT_EQ(results.at("attention/hd64/32").at("flops"), 2 * 2 * (32 * 33 / 2) * 64 * 16);
   EXPECT_EQ(results.at("copy/4096").at("share_of_copy"), 1.0);
@@ -74,7 +74,7 @@ TEST(BenchStep, MeasuresACaseWithoutAModel) {
   for (const char* name : {"gemm", "adapter gemms", "attention forward", "attention backward", "rope backward",
                            "other element-wise", "cross-entropy", "update"})
     EXPECT_GT(groups[name].value("ms", 0.0), 0) << name;
-  EXPECT_EQ(groups["gemm"].at("predicted_ms"), Json()) << "what is predicted is not of tiny shapes";
+  EXPECT_EQ(groups["gemm"].at("predicted_ms"), Json()) << "predictions are not for tiny shapes";
 }
 
 TEST(BenchStep, RefusesWhatItDoesNotKnow) {

@@ -1,4 +1,4 @@
-// Which checkpoint is the best, and what becomes of it.
+// Which checkpoint is the best, and what happens to it.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 

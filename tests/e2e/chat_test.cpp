@@ -1,4 +1,4 @@
-// Conversations that end otherwise than by Ctrl-D.
+// Conversations that do not end with Ctrl-D.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ using ::testing::Not;
 
 constexpr std::chrono::seconds kSoon{kThreadSanitizer ? 20 : 5};
 
-/// A model that answers noise.
+/// A model with random weights.
 class Chat : public ::testing::Test {
  protected:
   std::string model(int positions) {
@@ -47,7 +47,7 @@ class Chat : public ::testing::Test {
   TempFolder folder_;
 };
 
-/// Takes the end token's row out of the head: it is never the most likely one.
+/// Zeroes the end token's row of the head, so that it is never the most likely token.
 void let_answers_never_end(const fs::path& folder) {
   constexpr std::size_t kEnd = 2, kHidden = 48;
   std::string bytes = bytes_of(folder / "model.safetensors");
@@ -85,7 +85,7 @@ TEST_F(Chat, ATerminateSignalInAnAnswerEndsItWhileMessagesComeFromAPipe) {
   let_answers_never_end(folder);
   const fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const Descriptor end(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));  // stays open: the next message may still come
+  const Descriptor end(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));  // stays open, so that another message could come
   const std::string message = "hello\n";
   ASSERT_EQ(::write(end.get(), message.data(), message.size()), static_cast<ssize_t>(message.size()));
   Launch launch = on_a_terminal(folder);
@@ -104,7 +104,7 @@ TEST_F(Chat, AnInterruptWhileTheModelLoadsEndsIt) {
   const std::string folder = model(64);
   const fs::path file = fs::path(folder) / "tokenizer.json";
   std::string text = bytes_of(file), many;
-  for (int i = 0; i < 500'000; ++i)  // which take seconds to read
+  for (int i = 0; i < 500'000; ++i)  // reading them takes seconds
     many += fmt::format(R"({{"id":{},"content":"<|{}|>","single_word":false,"lstrip":false,"rstrip":false,)"
                         R"("normalized":false,"special":true}},)",
                         400 + i, i);

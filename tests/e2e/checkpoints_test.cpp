@@ -1,4 +1,4 @@
-// Checkpoints that are saved again, and such that are not what they should be.
+// Checkpoints that are saved again, and ones that are not valid.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -16,7 +16,7 @@ class Checkpoints : public ::testing::Test {
     config.update(more);
     return config;
   }
-  /// Lets the second checkpoint say something else.
+  /// Changes a value in the second checkpoint.
   void change(const char* key, const Json& value) const {
     Json state = read_json(newest_ / "training_state.json");
     state[key] = value;
@@ -69,7 +69,7 @@ TEST_F(Checkpoints, ThatAreDamagedDoNotBecomeTheFinalModel) {
   EXPECT_TRUE(bytes_of(output_ / "model.safetensors") == last);
 }
 
-/// The files of a folder and those of folders in it.
+/// The files in a folder and its subfolders.
 std::vector<fs::path> files_of(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -150,13 +150,13 @@ TEST_F(Checkpoints, ThatWerePassedOverNeitherCountNorGo) {
   fs::remove_all(output_ / "checkpoint-1");
   flip_a_bit(output_ / "checkpoint-4/model.safetensors");
   const std::string damaged = bytes_of(output_ / "checkpoint-4/model.safetensors");
-  for (const int limit : {2, 1}) {  // 2 and 3 are whole
+  for (const int limit : {2, 1}) {  // checkpoints 2 and 3 are intact
     train_ok(folder_.path(), config({{"max_steps", 3}, {"save_total_limit", limit}}));
     EXPECT_EQ(fs::exists(newest_), limit == 2);
     EXPECT_TRUE(fs::exists(output_ / "checkpoint-3"));
     EXPECT_TRUE(bytes_of(output_ / "checkpoint-4/model.safetensors") == damaged);
   }
-  train_ok(folder_.path(), config({{"max_steps", 5}, {"save_total_limit", 2}}));  // 4 is made again
+  train_ok(folder_.path(), config({{"max_steps", 5}, {"save_total_limit", 2}}));  // checkpoint 4 is saved again
   for (const char* name : {"checkpoint-4", "checkpoint-5"})
     qtrain_ok({.words = {"inspect", (output_ / name).string(), "--verify"}});
   EXPECT_FALSE(fs::exists(output_ / "checkpoint-3"));
@@ -185,7 +185,7 @@ TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
               HasSubstr("it does not contain training_state.json\n  name a checkpoint-N folder"));
 }
 
-// The nearest name would be checkpoint-1.
+// A similar name would be checkpoint-1.
 TEST_F(Checkpoints, ThatAreNotThereAreNotTakenForThoseOfAlmostTheSameNumber) {
   train_ok(folder_.path(), config({{"max_steps", 12}, {"save_steps", 1}}));
   const std::string missing = (output_ / "checkpoint-21").string(),
@@ -217,7 +217,7 @@ TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {
   EXPECT_THAT(qtrain_ok({.words = {"clean", output_.string()}}).out, HasSubstr("1 superseded checkpoint listed"));
 }
 
-// A kill between the last checkpoint and the totals.
+// The run was killed after its last checkpoint, but before it logged the totals.
 TEST_F(Checkpoints, OfAFinishedRunKeepItsTotals) {
   train_ok(folder_.path(), config());
   const std::string log = bytes_of(output_ / "metrics.jsonl"), totals = bytes_of(output_ / "train_results.json");

@@ -1,4 +1,4 @@
-// Programs that are started without standard input, output or error: `qtrain ... <&- >&- 2>&-`, some daemons.
+// Programs that are started without standard input, output or error: `qtrain ... <&- >&- 2>&-`, or by some daemons.
 #include <array>
 
 #include "core/os/file.h"
@@ -9,7 +9,7 @@ namespace {
 
 struct Streams {
   const char* shell;  ///< what is closed
-  bool out = false;   ///< whether standard output is among it
+  bool out = false;   ///< whether this includes standard output
 };
 
 constexpr std::array<Streams, 7> kClosed{
@@ -25,7 +25,7 @@ Outcome without(const Streams& closed, const std::vector<std::string>& words) {
 class ClosedStreams : public ::testing::Test {
  protected:
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  /// One call of every command, which ends by itself and with code 0.
+  /// One call of every command that ends by itself with code 0.
   std::vector<std::vector<std::string>> commands() const {
     const std::string model = at("model"), run = at("run.json"), done = at("done"), out = at("result");
     return {{"train", run, "--resume", "never"},
@@ -80,7 +80,7 @@ class ClosedStreams : public ::testing::Test {
   TempFolder folder_;
 };
 
-// A few commands in each test, so that a loaded machine gets through them in time.
+// A few commands per test, so that even a loaded machine finishes each in time.
 constexpr std::size_t kParts = 6;
 class ClosedStreamsOf : public ClosedStreams, public ::testing::WithParamInterface<std::size_t> {};
 

@@ -1,4 +1,4 @@
-// What shells offer, asked of the shells themselves.
+// The completions that shells offer, according to the shells themselves.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 constexpr std::chrono::seconds kShellAnswers{10};
 
-/// A shell with the program's script for it, in a folder with some files.
+/// A shell with the program's completion script, in a folder with some files.
 class Shell : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,7 +38,7 @@ class Shell : public ::testing::Test {
   Outcome run(std::vector<std::string> argv) {
     return Process({.argv = std::move(argv), .folder = folder_.path()}).wait();
   }
-  /// The first of the places where a shell usually is, or nothing.
+  /// The first usual location at which the shell exists, or an empty text.
   static std::string path_of(const std::string& shell) {
     for (const char* folder : {"/bin/", "/usr/bin/", "/usr/local/bin/"})
       if (fs::exists(folder + shell)) return folder + shell;
@@ -89,7 +89,7 @@ TEST_F(Shell, ZshReadsItsScript) {
   EXPECT_EQ(o.out, "_qtrain\n") << o.err;
 }
 
-// As a user does it: a file in $fpath, which zsh reads at the first TAB.
+// The way that users install it: as a file in $fpath, which zsh reads at the first TAB.
 TEST_F(Shell, ZshCompletesFromAFileInFpathAtTheFirstTab) {
   const std::string zsh = path_of("zsh");
   if (zsh.empty()) GTEST_SKIP() << "zsh is not installed";

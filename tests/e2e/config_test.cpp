@@ -1,4 +1,4 @@
-// What the program says of keys of a config that have no effect.
+// What the program reports about config keys that have no effect.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 

@@ -1,4 +1,4 @@
-// Ranks that share the tokens of each micro-batch: the same run with less on each.
+// Ranks that share the tokens of each micro-batch: the same run, with less memory on each rank.
 #include <fmt/format.h>
 
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Rows of so many tokens each, below 60.
+/// Rows with these numbers of tokens, each below 60.
 std::string rows_of_tokens(const std::vector<int>& lengths) {
   std::vector<Json> rows;
   unsigned state = 7;
@@ -23,15 +23,16 @@ std::string rows_of_tokens(const std::vector<int>& lengths) {
   return jsonl(rows);
 }
 
-/// How far a run may be from that of one rank: its gradients are the same float32 sums in another order, over four
-/// updates by stochastic gradient descent, which no small gradient makes large.
+/// The permitted difference from a run on one rank: gradients are the same float32 sums in a different order, over four
+/// updates by stochastic gradient descent, which does not amplify small gradients.
 constexpr double kLoss = 1e-5, kNorm = 1e-4, kWeight = 2e-5;
 
 class Context : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
 
-  /// All weights, four micro-batches an update. A row is shorter than there are pieces, others are cut by several.
+  /// Trains all weights with four micro-batches per update. One row is shorter than the number of pieces; several
+  /// pieces cut others.
   Json base(const std::string& model) const {
     write_file(at("rows.jsonl"), rows_of_tokens({3, 57, 18, 33, 2, 61, 40, 1, 26, 64, 7, 50, 12, 45, 31, 19}));
     Json config = tiny_run(at("out"));
@@ -54,7 +55,7 @@ class Context : public ::testing::Test {
                    {"gradient_accumulation_steps", micro_batches * sharing / ranks}});
     return config;
   }
-  /// Trains into a folder of its own.
+  /// Trains into a separate folder, which it returns.
   fs::path trained(Json config, const std::string& name) const {
     config["output_dir"] = at(name).string();
     fs::remove_all(at(name));
@@ -99,7 +100,7 @@ TEST_F(Context, PackedRowsAreThoseOfOneRank) {
   expect_as_alone(config, {{2, 2}, {4, 2}});
 }
 
-// Batches with fewer tokens than there are pieces, and with targets for only some ranks.
+// Batches with fewer tokens than pieces, and with targets on some ranks only.
 TEST_F(Context, BatchesOfAFewTokensAreThoseOfOneRank) {
   Json config = base("llama_gqa3_tied");
   write_file(at("rows.jsonl"), rows_of_tokens({2, 5, 3, 4, 9, 2, 3, 12}));
@@ -107,7 +108,7 @@ TEST_F(Context, BatchesOfAFewTokensAreThoseOfOneRank) {
   expect_as_alone(config, {{4, 4}});
 }
 
-// Blocks that are computed again come to each other's keys again.
+// When blocks are recomputed, keys are exchanged again.
 TEST_F(Context, RecomputedAndAdaptedLayersAreThoseOfOneRank) {
   Json config = base("llama_gqa3_tied");
   config.update({{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0}, {"lora_target_modules", "all-linear"}});
@@ -118,7 +119,7 @@ TEST_F(Context, RecomputedAndAdaptedLayersAreThoseOfOneRank) {
   }
 }
 
-// Divided states and a fixed order of sums: the same bits, whoever has the other micro-batches.
+// With sharded states and a fixed summation order, results have the same bits, whichever rank has which micro-batches.
 TEST_F(Context, DividedStatesAndOrderedSumsHaveTheSameBits) {
   Json config = base("llama_gqa3_tied");
   config.update({{"deterministic_reduce", true}, {"optim", "adamw_torch"}, {"learning_rate", 0.005}});
@@ -130,7 +131,7 @@ TEST_F(Context, DividedStatesAndOrderedSumsHaveTheSameBits) {
   }
 }
 
-// The last batches have rows for some ranks only.
+// In the last batches only some ranks have rows.
 TEST_F(Context, EvaluationIsThatOfOneRank) {
   Json config = base("llama_gqa3_tied");
   write_file(at("eval.jsonl"), rows_of_tokens({21, 5, 44, 2, 63}));
@@ -146,7 +147,7 @@ TEST_F(Context, EvaluationIsThatOfOneRank) {
     const fs::path out = trained(together, "together");
     const std::vector<Json> rows = history(out, "eval_loss"), wanted = history(alone, "eval_loss");
     ASSERT_EQ(rows.size(), 2U);
-    // Before the first update everything is the same but the order of sums of doubles.
+    // Before the first update, only the summation order of doubles differs.
     EXPECT_NEAR(rows[0].at("eval_loss").get<double>(), wanted[0].at("eval_loss").get<double>(), 1e-12);
     EXPECT_NEAR(rows[1].at("eval_loss").get<double>(), wanted[1].at("eval_loss").get<double>(), kLoss);
   }
@@ -162,14 +163,14 @@ TEST_F(Context, ARunGoesOnWithOthers) {
   EXPECT_THAT(outcome.err, HasSubstr("context_parallel_size 2 (was 1)"));
   EXPECT_LT(largest_difference(at("together"), alone), kWeight);
   Json other = shared(config, 2, 2);
-  other["gradient_accumulation_steps"] = 2;  // as if each rank had rows of its own
+  other["gradient_accumulation_steps"] = 2;  // as if each rank had its own rows
   write_file(at("config.json"), dump_json(other));
   EXPECT_THAT(qtrain({.words = {at("config.json").string(), "--resume", (alone / "checkpoint-2").string()}}).err,
               HasSubstr("context_parallel_size = 1, the config says 2"));
 }
 
-// Changes sharding and token parallelism at once: the bits are the same if as many ranks share tokens, else equal up to
-// the order of sums.
+// Changes sharding and token sharing together: the bits are the same if the same number of ranks share tokens,
+// otherwise results are equal up to the summation order.
 TEST_F(Context, ARunGoesOnWithAnotherDivision) {
   Json config = base("llama_gqa3_tied");
   config.update({{"deterministic_reduce", true},
@@ -196,11 +197,11 @@ TEST_F(Context, ARunGoesOnWithAnotherDivision) {
   EXPECT_EQ(gone_on(division(8, 2, 2), four), wanted);
   for (const Json& other : {division(4, 4, 1), division(2, 1, 3), division(1, 1, 0)}) {
     gone_on(other, four);
-    EXPECT_LT(largest_difference(at("more"), two), 1e-4) << other;  // AdamW makes small gradients large
+    EXPECT_LT(largest_difference(at("more"), two), 1e-4) << other;  // AdamW amplifies small gradients
   }
 }
 
-// A long row: a rank needs a part of the activations and what it gathers, as the plan says to the byte.
+// With long rows, a rank needs memory for its part of the activations and for what it gathers, exactly as planned.
 TEST_F(Context, MemoryFallsAsPlanned) {
   Json config = base("llama_gqa3_tied");
   write_file(at("rows.jsonl"), rows_of_tokens({4099, 70}));
@@ -228,14 +229,14 @@ TEST_F(Context, MemoryFallsAsPlanned) {
   }
   const auto of = [&](int sharing, const char* part) { return plans[sharing].at(part).get<double>(); };
   EXPECT_EQ(of(1, "gathered_keys"), 0);
-  EXPECT_NEAR(of(4, "gathered_keys") / of(2, "gathered_keys"), 1, 0.01);  // but for what fills up the last piece
+  EXPECT_NEAR(of(4, "gathered_keys") / of(2, "gathered_keys"), 1, 0.01);  // except for padding of the last piece
   for (const int sharing : {2, 4}) {
     EXPECT_LT(of(sharing, "activations"), of(1, "activations") / sharing * 1.05);
     EXPECT_LT(of(sharing, "activations") + of(sharing, "gathered_keys"), of(1, "activations"));
   }
 }
 
-// What ranks do with each other by groups is told apart from what all do.
+// Collectives within groups are distinguished from those of all ranks.
 TEST_F(Context, ATimelineIsHeldAgainstTheScheduleOfItsRun) {
   Json config = shared(base("llama_gqa3_tied"), 2, 2);
   config.update({{"profile", true}, {"max_steps", 6}, {"threads", 1}});
@@ -246,7 +247,7 @@ TEST_F(Context, ATimelineIsHeldAgainstTheScheduleOfItsRun) {
   EXPECT_THAT(qtrain_ok({.words = words}).out, HasSubstr(" updates of 2 ranks, median"));
 }
 
-/// Three key heads, each of two query heads.
+/// Three key heads with two query heads each.
 class ContextHeads : public Context {
  protected:
   Json base() const {
@@ -260,7 +261,7 @@ class ContextHeads : public Context {
   }
 };
 
-// As many as there are, all but one, one.
+// All heads at once, all but one, and one.
 TEST_F(ContextHeads, InPartsHaveTheSameBits) {
   for (const Json& more : {Json{{"zero_stage", 0}}, Json{{"zero_stage", 3}, {"gradient_checkpointing", true}}}) {
     Json config = shared(base(), 2, 2);
@@ -279,7 +280,7 @@ TEST_F(ContextHeads, InPartsAreThoseOfOneRank) {
   expect_as_alone(config, {{4, 4}});
 }
 
-// Keys of the next heads come while those before are used: on a lane of their own, in the time of a block.
+// The keys of the next heads are gathered while the current ones are used: in a separate lane, during a block.
 TEST_F(ContextHeads, ComeWhileOthersAreUsed) {
   Json config = shared(base(), 2, 2);
   config.update({{"context_parallel_heads", 1}, {"profile", true}});
@@ -306,8 +307,8 @@ TEST_F(ContextHeads, TakeLessMemoryInParts) {
     const Json plan = Json::parse(qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out);
     return plan.at("memory").at("gathered_keys").get<double>();
   };
-  // With three heads: keys, values and their gradients. With one: keys and values twice, their gradients, and for this
-  // rank five of those and four of two query heads.
+  // With all three heads at once: keys, values and their gradients. With one head at a time: keys and values twice,
+  // their gradients, and for this rank five such buffers and four for two query heads.
   const double three = 4 * 3 * 4, one = 6 * 4 + 5 + 4 * 2;
   EXPECT_NEAR(gathered(1) / gathered(0), one / three, 0.05);
   EXPECT_EQ(gathered(3), gathered(0));

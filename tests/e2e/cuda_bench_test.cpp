@@ -10,7 +10,7 @@ TEST(CudaBench, RunsEveryOp) {
     EXPECT_THAT(outcome.out, ::testing::HasSubstr(name));
 }
 
-/// The parts of a step of a config, by `qtrain bench step`.
+/// The groups of kernels in a step of a config, from `qtrain bench step`.
 class CudaBenchStep : public CudaRun {
  protected:
   Json measured(const Json& config, std::vector<std::string> more = {}) {
@@ -33,7 +33,7 @@ class CudaBenchStep : public CudaRun {
 
 TEST_F(CudaBenchStep, AddsUpTheKernelsOfAllWeights) {
   const Json result = measured(config(Json::object()));
-  // Two layers and two micro-batches: each stage of a layer is launched four times.
+  // With two layers and two micro-batches, each stage of a layer is launched four times.
   EXPECT_EQ(launches(result, "attention forward"), (std::map<std::string, std::int64_t>{{"attention", 4}}));
   EXPECT_EQ(launches(result, "cross-entropy").at("cross_entropy"), 2);
   EXPECT_EQ(launches(result, "other element-wise").at("glu"), 4);

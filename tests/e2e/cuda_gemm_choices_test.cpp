@@ -1,4 +1,4 @@
-// Algorithms of GEMMs decide the last bits of a run, so a run that goes on takes those of its checkpoint.
+// GEMM algorithms decide the last bits of a run, so a resumed run uses those of its checkpoint.
 #include "tests/e2e/cuda_run.h"
 
 namespace qtrain::e2e {
@@ -11,7 +11,7 @@ class CudaGemmChoices : public CudaRun {
  protected:
   enum class FileName : std::uint8_t { current, former };
 
-  /// Goes on behind step 1, with the choices of that checkpoint changed.
+  /// Resumes after step 1, with changed choices in that checkpoint.
   Outcome resumed(const std::function<void(Json& choices)>& change, FileName name = FileName::current) const {
     const Json c = config({{"save_strategy", "steps"}, {"save_steps", 1}});
     train_ok(folder_.path(), c);
@@ -24,7 +24,7 @@ class CudaGemmChoices : public CudaRun {
     return train_ok(folder_.path(), c);
   }
 
-  /// As checkpoints had the file before version 0.1.0.
+  /// Renames the file as it was called in checkpoints before version 0.1.0.
   void name_as_before() const {
     constexpr const char* kFormer = "product_choices.json";
     fs::rename(first_ / kFile, first_ / kFormer);

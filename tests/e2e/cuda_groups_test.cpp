@@ -1,4 +1,4 @@
-// States that are divided among the GPUs of a group, while other groups have them too.
+// Training state that is sharded within groups of GPUs and replicated across groups.
 #include <fmt/format.h>
 
 #include <tuple>
@@ -20,7 +20,7 @@ class CudaGroups : public HarnessRanks {
     std::string text() const { return fmt::format("{} ranks, stage {}, groups of {}", ranks, stage, group); }
   };
   static constexpr int kMicroBatches = 8;                // of an update
-  static constexpr std::size_t kMemoryOfOne = 5 * 4096;  // that the stand-in for NCCL takes for a communicator
+  static constexpr std::size_t kMemoryOfOne = 5 * 4096;  // the stand-in for NCCL takes this much for a communicator
 
   Json whole() const {
     Json config = all_weights();
@@ -42,7 +42,7 @@ class CudaGroups : public HarnessRanks {
     shared.update({{"nproc", d.ranks}, {"zero_stage", d.stage}, {"zero_group_size", d.group}});
     return shared;
   }
-  /// What a run comes to: weights, states, losses.
+  /// The results of a run: weights, states, losses.
   using Results = std::tuple<std::string, std::string, std::vector<double>>;
   Results results(const Json& config) const {
     return {bytes_of(folder_ / "out" / weights_of(config)),
@@ -57,7 +57,7 @@ class CudaGroups : public HarnessRanks {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome;
   }
-  /// Each of these divisions gives the bits of one rank.
+  /// Checks that each of these divisions gives the bits of one rank.
   void expect_bits_of_one(const Json& config, const std::vector<Division>& divisions) const {
     trained(config);
     const Results alone = results(config);
@@ -69,7 +69,7 @@ class CudaGroups : public HarnessRanks {
   }
 };
 
-// The smallest ones, each of which has all of the weights, on the host.
+// In groups of one rank, each has all of the weights, on the host.
 TEST_F(CudaGroups, OfOneRankHaveItsBits) {
   Json config = whole();
   config.update({{"gradient_accumulation_steps", 4}, {"weight_offload", true}});
@@ -86,25 +86,25 @@ TEST_F(CudaGroups, OfEveryDivisionHaveTheBitsOfOneRank) {
   expect_bits_of_one(config, {{4, 3, 2}});
 }
 
-// All take what the first group has.
+// All groups use the results of the first one.
 TEST_F(CudaGroups, WholeMatricesHaveTheBitsOfOneRank) {
   Json config = whole();
   config["optim"] = "muon";
   expect_bits_of_one(config, {{4, 1, 2}, {4, 3, 2}});
 }
 
-// Norms are clipped: a norm of one group, or of all of them, would be another curve.
+// Gradients are clipped by their norm: the norm of only one group would change the curve.
 TEST_F(CudaGroups, WithoutAnOrderOnlyTheLastBitsDiffer) {
   Json config = whole();
   config["deterministic_reduce"] = false;
   trained(config);
   const std::vector<double> alone = losses();
   run(grouped(config, {4, 2, 2}));
-  expect_losses(alone, 1e-4, "stage 2");  // float32 sums of gradients in another order
+  expect_losses(alone, 1e-4, "stage 2");  // float32 sums of gradients in a different order
   expect_planned_memory_and_graphs();
 }
 
-// Nothing is computed in another order.
+// Nothing is computed in a different order.
 TEST_F(CudaGroups, ExchangesBesideTheComputationChangeNoBit) {
   Json config = whole();
   config["deterministic_reduce"] = false;
@@ -135,8 +135,8 @@ TEST_F(CudaGroups, ARunGoesOnWithAnotherDivision) {
   }
 }
 
-// A byte less than a run without recomputation needs beside NCCL's memory for three communicators, of which two are
-// those of groups.
+// One byte less than a run without recomputation needs in addition to NCCL's memory for three communicators, two of
+// which belong to groups.
 TEST_F(CudaGroups, ArePlannedWithWhatTheirCommunicatorsLeave) {
   Json config = grouped(all_weights(), {4, 3, 2});
   config.update({{"max_steps", 1}, {"gradient_checkpointing", "auto"}, {"use_cuda_graphs", false}});

@@ -1,5 +1,5 @@
-// Memory of a run on a CUDA device, or under the harness: it is what was planned, and what waits on the host meanwhile
-// changes no result.
+// Memory of a run on a CUDA device or under the harness: it equals the plan, and offloading data to the host changes no
+// result.
 #include <cstdlib>
 
 #include "core/device.h"
@@ -12,7 +12,7 @@ TEST(CudaEstimate, IsWhatARunUses) {
   expect_estimates_to_hold("cuda");
 }
 
-// `qtrain tune` tries what can be on the host too, and takes what it planned.
+// `qtrain tune` also tries offloading, and allocates what it planned.
 TEST_F(CudaRun, TuneTakesWhatItPlanned) {
   const Json c = config({{"max_length", 12}, {"per_device_train_batch_size", 1}, {"gradient_accumulation_steps", 1}});
   write_file(folder_ / "run.json", dump_json(c));
@@ -31,7 +31,7 @@ TEST_F(CudaRun, TuneTakesWhatItPlanned) {
 
 class CudaOffload : public CudaRun {
  protected:
-  /// Of 5 blocks, so that inputs of three of them travel.
+  /// A model with 5 blocks, so that the inputs of three of them are copied.
   void SetUp() override {
     CudaRun::SetUp();
     Json model = read_json(folder_ / "model/config.json");
@@ -47,7 +47,7 @@ class CudaOffload : public CudaRun {
   }
 };
 
-// Each wait between the two streams is needed in one of these: without it the run fails or has other bits.
+// Each wait between the two streams is needed in one of these cases: without it, the run fails or its bits change.
 TEST_F(CudaOffload, ChangesNoBits) {
   const std::string kept = trained(run(Json::object()));
   EXPECT_TRUE(kept == trained(run({{"gradient_checkpointing", "blocks:2"}}))) << "blocks:2, nothing on the host";
@@ -73,8 +73,8 @@ TEST_F(CudaOffload, ChangesNoBits) {
   EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
 }
 
-// Weights, trained and quantized ones, come block by block. The squares of the norm, and what a tied embedding adds
-// in several micro-batches, are added in another order.
+// Weights, whether trained or quantized, are copied block by block. The squares of the norm, and the contributions to a
+// tied embedding from several micro-batches, are added in a different order.
 TEST_F(CudaOffload, OfWeightsChangesNoBits) {
   Json config = lora({{"max_grad_norm", 0}, {"load_in_4bit", true}, {"use_dora", true}});
   const std::string kept = trained(config);
@@ -107,7 +107,7 @@ TEST_F(CudaOffload, GoesOnBitForBit) {
   }
 }
 
-// The state of a paged optimizer goes to the host where the device has no room for it, and only there.
+// The state of a paged optimizer moves to the host if the device has no room for it, and only then.
 TEST_F(CudaOffload, PagesOnlyWhereItMust) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device of few bytes";
   const Json paged = run({{"optim", "paged_adamw_8bit"}, {"save_strategy", "steps"}, {"save_steps", 1}});

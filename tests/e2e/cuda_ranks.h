@@ -1,5 +1,5 @@
 #pragma once
-// Runs of several ranks with a GPU each.
+// Runs of several ranks with one GPU each.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -23,11 +23,11 @@ class CudaRanks : public CudaRun {
     if (!problem.empty()) GTEST_SKIP() << problem;
     CudaRun::SetUp();
   }
-  /// Four micro-batches an update, whose sum is the same for any number of ranks.
+  /// Four micro-batches per update for any number of ranks, so the sums are the same.
   Json base() const {
     return lora({{"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}, {"max_steps", 2}});
   }
-  /// The same for all weights, clipped by their norm.
+  /// The same with all weights trained, and clipping by the norm.
   Json all_weights() const {
     return config({{"gradient_accumulation_steps", 4},
                    {"per_device_train_batch_size", 1},
@@ -38,7 +38,7 @@ class CudaRanks : public CudaRun {
     config["gradient_accumulation_steps"] = config.at("gradient_accumulation_steps").get<int>() / ranks;
     return config;
   }
-  /// The environment of a process that finds NCCL and so many GPUs.
+  /// The environment of a process that finds NCCL and this many GPUs.
   static std::vector<std::string> with_gpus(int gpus) {
     if (kStandIn.empty()) return {};
     const char* before = std::getenv("LD_LIBRARY_PATH");
@@ -51,7 +51,7 @@ class CudaRanks : public CudaRun {
     launch.environment = with_gpus(gpus);
     return launch;
   }
-  /// One of two ranks, started as torchrun does it on a machine for so many.
+  /// One of two ranks, started as torchrun starts it on a machine with `of_machine` ranks.
   Launch rank(int number, const Json& config, int of_machine = 2) const {
     Launch one = launch(config, 2);
     for (const std::string& variable :
@@ -63,9 +63,9 @@ class CudaRanks : public CudaRun {
     if (share_a_gpu) one.environment.push_back(fmt::format("NCCL_HOSTID={}", number));
     return one;
   }
-  /// The trained weights of two ranks, each with half of the micro-batches.
+  /// The trained weights of two ranks that each do half of the micro-batches.
   std::string trained_by_two(const Json& config) const { return trained_by_ranks(divided(config, 2)); }
-  /// Those of a config for two ranks.
+  /// The trained weights of a config for two ranks.
   std::string trained_by_ranks(const Json& config) const {
     fs::remove_all(folder_ / "out");
     Process zero(rank(0, config)), one(rank(1, config));
@@ -86,14 +86,14 @@ class CudaRanks : public CudaRun {
     EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << memory;
     EXPECT_GT(results.value("/cuda_graphs/replays"_json_pointer, 0), 0);
   }
-  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
+  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // was free a moment ago
 };
 
-/// Where the number of GPUs can be chosen.
+/// Tests that need a chosen number of GPUs, which only the harness provides.
 class HarnessRanks : public CudaRanks {
  protected:
   void SetUp() override {
-    if (kStandIn.empty()) GTEST_SKIP() << "only the harness has as many GPUs as one asks for";
+    if (kStandIn.empty()) GTEST_SKIP() << "only the harness has any number of GPUs";
     CudaRanks::SetUp();
   }
 };

@@ -1,5 +1,5 @@
-// Several ranks with a GPU each: the same result as on one, and no run that hangs where one of them is lost. On a
-// machine with one GPU the ranks share it, as NCCL allows where they say that they are on other machines.
+// Several ranks with one GPU each give the same result as one, and no run hangs if a rank is lost. On a machine with
+// one GPU the ranks share it, which NCCL allows if they claim to be on different machines.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -17,7 +17,7 @@ using ::testing::Range;
 
 class CudaRanksOfStage : public CudaRanks, public ::testing::WithParamInterface<int> {};
 
-// Sums of two gradients have one order; norms of them may differ in their last bits.
+// Sums of two gradients do not depend on the order; their norms may differ in the last bits.
 TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
   Json config = base();
   config.update({{"deterministic_reduce", false}, {"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
@@ -29,7 +29,7 @@ TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
   expect_planned_memory_and_graphs();
 }
 
-// Nothing is computed in another order: a stream of their own changes when exchanges take place.
+// Nothing is computed in a different order: a separate stream only changes when exchanges take place.
 TEST_P(CudaRanksOfStage, ExchangesBesideTheComputationChangeNoBit) {
   Json config = all_weights();
   config.update({{"deterministic_reduce", false}, {"zero_stage", GetParam()}, {"overlap_comm", true}});
@@ -41,8 +41,8 @@ TEST_P(CudaRanksOfStage, ExchangesBesideTheComputationChangeNoBit) {
 }
 INSTANTIATE_TEST_SUITE_P(All, CudaRanksOfStage, Range(0, 4));
 
-// To 8 bits on their way, as in Zero.RoundedGradientsGiveANearCurve, and NCCL adds them: up to 2^-8 of what an update
-// takes off the loss, some hundredths.
+// Gradients are rounded to 8 bits when sent, as in Zero.RoundedGradientsGiveANearCurve, and then added by NCCL: the
+// error is up to 2^-8 of the loss decrease per update, which is some hundredths.
 TEST_F(CudaRanks, RoundedGradientsGiveANearRun) {
   Json config = all_weights();
   config.update({{"deterministic_reduce", false},
@@ -81,11 +81,11 @@ TEST_F(CudaRanks, WithoutThatOnlyTheLastBitsDiffer) {
   const std::vector<double> shared = losses();
   ASSERT_EQ(alone.size(), 2u);
   ASSERT_EQ(shared.size(), alone.size());
-  // Float32 sums of gradients in another order, over two updates of a learning rate of 0.002.
+  // float32 sums of gradients in a different order, over two updates with a learning rate of 0.002.
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "step " << i + 1;
 }
 
-/// Ranks that share the tokens of each micro-batch have the loss of one, but for the order of float32 sums.
+/// Ranks that share the tokens of each micro-batch have the loss of one rank, up to the order of float32 sums.
 class CudaContext : public CudaRanks {
  protected:
   void expect_as_alone(Json config, const std::vector<int>& stages, double tolerance) const {
@@ -112,7 +112,7 @@ TEST_F(CudaContext, QuantizedAndDividedModelsAreThoseOfOneRank) {
   expect_as_alone(adapted({{"load_in_4bit", true}, {"gradient_checkpointing", true}}), {0, 3}, 1e-5);
 }
 
-// Tensor cores, whose tiles begin elsewhere.
+// The tiles of tensor cores begin at other tokens.
 TEST_F(CudaContext, BfloatsAreNearThoseOfOneRank) {
   expect_as_alone(adapted({{"bf16", true}, {"packing", false}, {"max_length", nullptr}}), {0}, 2e-3);
 }
@@ -144,7 +144,7 @@ TEST_F(CudaRanks, MoreThanThereAreGpusAreRefused) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("nproc is 64"), HasSubstr("ranks do not share GPUs")));
 }
 
-// GPUs may choose other algorithms for the GEMMs of an update, so each of its matrices is updated by one rank.
+// GPUs may choose different GEMM algorithms for an update, so each matrix is updated by one rank.
 TEST_F(CudaRanks, UpdatesWithGemmsAreDivided) {
   Json base = config({{"optim", "muon"}, {"gradient_accumulation_steps", 2}});
   trained(base);
@@ -156,7 +156,7 @@ TEST_F(CudaRanks, UpdatesWithGemmsAreDivided) {
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_THAT(first.err, HasSubstr("zero_stage: 1, required by optim muon"));
   ASSERT_EQ(losses().size(), alone.size());
-  // Float32 sums of gradients in another order, and an update that makes singular values alike.
+  // float32 sums of gradients in a different order, and an update that makes all singular values alike.
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-3) << "step " << i + 1;
 }
 
@@ -169,7 +169,7 @@ TEST_F(HarnessRanks, AreAsManyAsThereAreGpus) {
   EXPECT_EQ(read_json(folder_ / "out/resolved_config.json").at("values").at("nproc").at("value"), 3);
 }
 
-// Where a block is recomputed its weights are gathered once more.
+// Recomputing a block gathers its weights once more.
 TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
   Json config = divided(base(), 2);
   config.update({{"deterministic_reduce", false}, {"zero_stage", 3}, {"gradient_checkpointing", "auto"}});
@@ -189,7 +189,7 @@ TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
   EXPECT_THAT(run(fmt::format(",memory={}", all - 1)), HasSubstr("recomputation: selective"));
 }
 
-/// With an order of sums.
+/// Sums with a fixed order.
 class OrderedSums : public HarnessRanks {
  protected:
   struct Division {
@@ -200,7 +200,7 @@ class OrderedSums : public HarnessRanks {
     config.update({{"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
     return config;
   }
-  /// Each of these divisions gives the bits of one rank: weights, states, losses.
+  /// Checks that each of these divisions gives the bits of one rank: weights, states, losses.
   void expect_bits_of_one(Json config, const std::vector<Division>& divisions) const {
     SCOPED_TRACE(config.value("optim", "adamw") + (config.contains("load_in_4bit") ? ", 4 bits" : ""));
     config.update({{"gradient_accumulation_steps", 6}, {"save_strategy", "steps"}, {"save_steps", 2}});
@@ -234,7 +234,7 @@ TEST_F(OrderedSums, OfEveryDivisionHaveTheBitsOfOne) {
     expect_bits_of_one(config, {{3, 1}, {2, 2}, {3, 3}});
 }
 
-// Killed or stopped while the ranks are connected by NCCL, which notices neither.
+// A rank is killed or stopped while the ranks connect with NCCL, which does not notice.
 class MissingAtTheStart : public HarnessRanks, public ::testing::WithParamInterface<int> {};
 
 TEST_P(MissingAtTheStart, IsNamed) {
@@ -248,7 +248,7 @@ TEST_P(MissingAtTheStart, IsNamed) {
     const Outcome outcome = other.wait();
     EXPECT_EQ(outcome.code, 7) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(fmt::format("error: rank {}", missing)));
-    EXPECT_THAT(outcome.err, HasSubstr("run the same command to "));
+    EXPECT_THAT(outcome.err, HasSubstr("run the same command again"));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
     lost.signal(SIGKILL);
   }
@@ -256,7 +256,7 @@ TEST_P(MissingAtTheStart, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(All, MissingAtTheStart, ::testing::Values(SIGKILL, SIGSTOP),
                          [](const auto& info) { return info.param == SIGKILL ? "killed" : "stopped"; });
 
-// One GPU, several with other divisions, and back: checkpoints are the same.
+// One GPU, then several with other divisions, and back: the checkpoints are the same.
 TEST_F(HarnessRanks, GoOnFromWhatOthersHaveSaved) {
   Json config = all_weights();
   config.update({{"gradient_accumulation_steps", 6}, {"max_steps", 4}, {"save_strategy", "steps"}, {"save_steps", 2}});
@@ -288,12 +288,12 @@ TEST_F(HarnessRanks, GoOnFromWhatOthersHaveSaved) {
   saved_by({2, 3}, "cuda");
   EXPECT_EQ(go_on({3, 1}), alone);
   EXPECT_EQ(go_on({1, 0}), alone);
-  saved_by({2, 1}, "cpu");  // other GEMMs and sums: other last bits
+  saved_by({2, 1}, "cpu");  // the CPU has other GEMMs and sums, so other last bits
   go_on({2, 2});
   EXPECT_LT(largest_difference(folder_ / "out", folder_ / "saved"), 1e-4);
 }
 
-// What is exchanged beside a pass does not depend on how many ranks a machine has; activations travel meanwhile.
+// Exchanges that overlap a pass do not depend on the number of ranks per machine, even while activations are offloaded.
 TEST_F(HarnessRanks, OneOnEachMachineIsOneOfAll) {
   Json config = divided(all_weights(), 2);
   config.update({{"zero_stage", 1}, {"activation_offloading", true}, {"gradient_checkpointing", true}});
@@ -307,7 +307,8 @@ TEST_F(HarnessRanks, OneOnEachMachineIsOneOfAll) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
   }
   EXPECT_EQ(results().at("memory"), together.at("memory"));
-  EXPECT_EQ(results().value("cuda_graphs", Json()), together.value("cuda_graphs", Json())) << "cut where others run";
+  EXPECT_EQ(results().value("cuda_graphs", Json()), together.value("cuda_graphs", Json()))
+      << "graphs are cut at the same places with other ranks";
 }
 
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {

@@ -6,7 +6,7 @@
 
 namespace qtrain::e2e {
 
-/// Packed text on an untrained model, with accumulation.
+/// Trains on packed text from an untrained model, with gradient accumulation.
 class CudaRun : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// The steps of a run on a CUDA device, or under the harness: recorded work, and float16 with a scaled loss.
+// The steps of a run on a CUDA device or under the harness: recorded work, and float16 with a scaled loss.
 #include "core/device.h"
 #include "tests/e2e/cuda_run.h"
 
@@ -9,7 +9,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A run of so many steps on one short row at a time.
+/// A run of this many steps with one short row each.
 Json short_run(int steps, Json more = Json::object()) {
   more.update({{"max_steps", steps}, {"max_length", 24}, {"per_device_train_batch_size", 1}});
   return more;
@@ -19,7 +19,7 @@ TEST_F(CudaRun, GraphsChangeNoBits) {
   for (const bool adapter : {false, true}) {
     Json c = adapter ? lora(short_run(5)) : config(short_run(5));
     const std::string recorded = trained(c);
-    // Of 10 micro-batches and 5 updates, all but the first of each size.
+    // All of 10 micro-batches and 5 updates are replayed, except for the first of each size.
     EXPECT_GE(read_json(folder_ / "out/train_results.json").at("cuda_graphs").at("replays"), 4 + 5);
     c["use_cuda_graphs"] = false;
     EXPECT_TRUE(recorded == trained(c)) << "adapter " << adapter;
@@ -27,7 +27,7 @@ TEST_F(CudaRun, GraphsChangeNoBits) {
   }
 }
 
-// Their tables depend on the longest document of a batch, whatever its size.
+// Their tables depend on the longest document of a batch, whatever the batch size.
 TEST_F(CudaRun, GraphsChangeNoBitsOfDynamicPositions) {
   Json model = read_json(folder_ / "model/config.json");
   model["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 4.0}};
@@ -47,7 +47,7 @@ TEST_F(CudaRun, InFloat16ScalesTheLoss) {
   EXPECT_THAT(column(metrics("loss_scale"), "loss_scale"), Each(65536.0));
 }
 
-/// A run in float16 whose first checkpoint says something else about the scale of the loss.
+/// A float16 run whose first checkpoint has another loss scale.
 class Float16Run : public CudaRun {
  protected:
   Json config16(int steps) const {
@@ -74,7 +74,7 @@ TEST_F(Float16Run, OverflowHalvesTheScaleAndSkipsTheUpdate) {
   EXPECT_EQ(weights(1), weights(2));
   EXPECT_EQ(weights(1), weights(3));
   const auto rows = history(folder_ / "out", "learning_rate");
-  // The rate of the schedule waits as well.
+  // The schedule's learning rate does not advance either.
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[1].at("learning_rate"), rows[2].at("learning_rate"));
   const Json state = read_json(folder_ / "out/checkpoint-3/training_state.json");
@@ -105,7 +105,7 @@ TEST_F(CudaRun, OldGpusAreToldWhatTheyCanDoInsteadOfBfloat16) {
   EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
 }
 
-// Attention without the tensor cores of later GPUs, and nothing else that they do not have.
+// Attention runs without the tensor cores of later GPUs, and nothing else uses features that old GPUs lack.
 TEST_F(CudaRun, TrainsInFloat16OnOldGpus) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device that claims to be old";
   Json model = read_json(folder_ / "model/config.json");
@@ -116,7 +116,7 @@ TEST_F(CudaRun, TrainsInFloat16OnOldGpus) {
   ASSERT_EQ(setenv("QTRAIN_EMULATION", "capability=75", 1), 0);
   trained(config(short_run(1, {{"fp16", true}})));
   unsetenv("QTRAIN_EMULATION");
-  EXPECT_NEAR(losses().at(0), loss, 1e-3);  // twice what transformers in float16 is away from float64
+  EXPECT_NEAR(losses().at(0), loss, 1e-3);  // twice the difference of transformers in float16 from float64
 }
 
 }  // namespace

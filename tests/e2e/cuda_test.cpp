@@ -1,5 +1,5 @@
-// Whole runs on a CUDA device, or under the harness that stands in for one: the curves of transformers, and what must
-// not change a result there.
+// Whole runs on a CUDA device or under the harness: the curves of transformers, and settings that must not change a
+// result.
 #include "core/device.h"
 #include "core/os/file.h"
 #include "tests/e2e/cuda_run.h"
@@ -7,7 +7,7 @@
 namespace qtrain::e2e {
 namespace {
 
-/// A run of a golden curve on the device.
+/// Runs the config of a golden curve on the device.
 fs::path run_curve(const std::string& name, const TempFolder& folder, const std::vector<std::string>& more = {}) {
   std::vector<std::string> words{"config.json", "device=cuda", "output_dir=" + (folder / "out").string(), "threads=1"};
   words.insert(words.end(), more.begin(), more.end());
@@ -26,7 +26,7 @@ TEST_P(CudaCurve, IsThatOfTransformers) {
   const TempFolder folder;
   const fs::path golden = kGoldens / "curves" / GetParam(), output = run_curve(GetParam(), folder);
   const Json expected = read_json(golden / "expected.json");
-  // As on the CPU: float32 on both sides, and sums of another order.
+  // As on the CPU: both are float32, with different summation orders.
   const auto tolerance = [&](const char* what) { return 4 * expected.at("spread").at(what).get<double>() + 1e-6; };
   const auto rows = history(output, "loss");
   const Json& steps = expected.at("steps");
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                                            "gpt_oss_lora"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Copies are what a GPU chooses where they fit.
+// A GPU keeps dense copies if they fit.
 TEST(CudaQlora, GivesTheSameBitsWithDenseCopiesAndWithout) {
   const TempFolder kept, without;
   const char* name = "qlora_fp4_serialized";
@@ -66,7 +66,7 @@ struct NarrowCurve {
 };
 class CudaNarrowCurve : public ::testing::TestWithParam<NarrowCurve> {};
 
-// llama_bias_full: biases are float32 beside GEMMs of 16 bits.
+// llama_bias_full: its biases are float32, its GEMMs 16-bit.
 TEST_P(CudaNarrowCurve, IsAsNearAsThatOfTransformers) {
   const auto& [name, precision] = GetParam();
   const bool bf16 = precision == std::string("bf16");
@@ -74,8 +74,8 @@ TEST_P(CudaNarrowCurve, IsAsNearAsThatOfTransformers) {
   const auto rows = history(run_curve(name, folder, {std::string(precision) + "=true"}), "loss");
   const fs::path golden = kGoldens / "curves" / name;
   const Json steps = read_json(golden / "expected.json").at("steps");
-  // How far transformers with weights and activations of 16 bits is from float64, and we may be as far to the other
-  // side of it.
+  // The distance of transformers with 16-bit weights and activations from float64; ours may be equally far off in the
+  // other direction.
   const Json spread = read_json(golden / "spread_16bit.json").at("spread").at(bf16 ? "bf16" : "f16");
   ASSERT_EQ(rows.size(), steps.size());
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -106,7 +106,7 @@ TEST_F(CudaRun, FollowsTheProcessor) {
     trained(base({{"device", "cpu"}}));
     const std::vector<double> here = losses();
     ASSERT_EQ(there.size(), 2u);
-    // Float32 sums of another order, and the same dropout masks.
+    // float32 sums in a different order, with the same dropout masks.
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(there[i], here[i], 1e-5) << "step " << i + 1;
   }
 }
@@ -119,8 +119,8 @@ TEST_F(CudaRun, InBfloat16GivesTheSameBitsTwice) {
   EXPECT_TRUE(once == trained(config({{"bf16", true}})));
 }
 
-// Under the harness GEMMs are the processor's, which do not round float32 operands everywhere. Without its update a
-// copy would leave the loss where it was.
+// Under the harness GEMMs run on the CPU, which does not round float32 operands everywhere. If copies were not updated,
+// the loss would not change.
 TEST_F(CudaRun, LearnsTheSameWithOperandCopiesAndWithout) {
   Json changes{{"bf16", true}, {"learning_rate", 0.02}, {"gradient_accumulation_steps", 1}, {"operand_copies", false}};
   const std::string without = trained(config(changes));

@@ -1,4 +1,4 @@
-// Training curves against those of transformers' Trainer (tests/golden/README.md), through the program.
+// Training curves of the program compared with those of transformers' Trainer (tests/golden/README.md).
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -14,8 +14,8 @@ class Curve : public ::testing::TestWithParam<std::string> {
     expected_ = read_json(folder_ / "expected.json");
     qtrain_ok({.words = {"config.json", "output_dir=" + (output_ / "out").string(), "threads=1"}, .folder = folder_});
   }
-  /// The golden is a float32 run and so is ours: each may be as far from float64 as the golden was found to be, and a
-  /// sum of other order on another processor about as far again. A last bit of a loss near 5 is 5e-7.
+  /// Both runs are float32: each may be as far from float64 as the golden was found to be, and another summation order
+  /// on another processor adds about as much again. The last bit of a loss near 5 is 5e-7.
   double tolerance(const char* what) const { return 4 * expected_.at("spread").at(what).get<double>() + 1e-6; }
 
   fs::path folder_;
@@ -31,7 +31,7 @@ TEST_P(Curve, EveryStepIsAsTransformersLogsIt) {
     EXPECT_EQ(rows[i].at("step"), steps[i].at("step"));
     EXPECT_NEAR(rows[i].at("loss"), steps[i].at("loss"), tolerance("loss")) << "step " << i + 1;
     EXPECT_NEAR(rows[i].at("grad_norm"), steps[i].at("grad_norm"), tolerance("grad_norm")) << "step " << i + 1;
-    // Computed in double in the same way on both sides.
+    // Both compute it in double in the same way.
     EXPECT_NEAR(rows[i].at("learning_rate"), steps[i].at("learning_rate"), 1e-15) << "step " << i + 1;
     EXPECT_NEAR(rows[i].at("epoch"), steps[i].at("epoch"), 1e-15) << "step " << i + 1;
     if (steps[i].contains("aux_loss")) {
@@ -40,10 +40,11 @@ TEST_P(Curve, EveryStepIsAsTransformersLogsIt) {
   }
 }
 
-class CurveWithEnd : public Curve {};  // those that hold the final weights too
+class CurveWithEnd : public Curve {};  // curves that include the final weights
 
 TEST_P(CurveWithEnd, EndsInTheWeightsOfTransformers) {
-  // Twice the tolerance of a loss: where a gradient is near zero, AdamW's division makes a rounding error a whole step.
+  // Twice the tolerance of a loss: where a gradient is near zero, AdamW's division turns a rounding error into a whole
+  // step.
   EXPECT_LT(largest_difference(folder_ / "expected_final.safetensors", output_ / "out"), 2 * tolerance("final"));
 }
 

@@ -1,4 +1,4 @@
-// The masks of adapters' dropout in whole runs: another one for each step and for each micro-batch of a step.
+// The dropout masks of adapters in whole runs differ between steps and between the micro-batches of a step.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -12,8 +12,7 @@ class DropoutMasks : public ::testing::Test {
     give_random_weights(folder_ / "model");
   }
 
-  /// Norms of the gradients of some steps on one row, again and again, whose weights stay as they are: what differs
-  /// comes of the masks.
+  /// Gradient norms of some steps on the same row with constant weights: they differ only because of the masks.
   std::vector<double> norms(int rows, int accumulation, double dropout) const {
     const std::vector<Json> same(static_cast<std::size_t>(rows), Json{{"text", "one row and all that is in it"}});
     write_file(folder_ / "data.jsonl", jsonl(same));
@@ -40,7 +39,7 @@ class DropoutMasks : public ::testing::Test {
   TempFolder folder_;
 };
 
-constexpr double kFar = 1e-3;  // of a norm: equal masks give the same but for the last digits
+constexpr double kFar = 1e-3;  // of a norm: with equal masks, only the last digits differ
 
 TEST_F(DropoutMasks, DifferBetweenSteps) {
   const std::vector<double> all = norms(1, 1, 0.5), without = norms(1, 1, 0);
@@ -48,13 +47,14 @@ TEST_F(DropoutMasks, DifferBetweenSteps) {
   EXPECT_GT(std::abs(all[1] / all[0] - 1), kFar) << "each step is the first micro-batch of an epoch";
   EXPECT_GT(std::abs(all[2] / all[0] - 1), kFar);
   EXPECT_GT(std::abs(all[2] / all[1] - 1), kFar);
-  for (const double norm : without) EXPECT_NEAR(norm / without[0], 1, 1e-6) << "without dropout steps are equal";
+  for (const double norm : without) EXPECT_NEAR(norm / without[0], 1, 1e-6) << "without dropout, all steps are equal";
 }
 
 TEST_F(DropoutMasks, DifferBetweenMicroBatches) {
   const double one = norms(1, 1, 0.5).at(0), two = norms(2, 2, 0.5).at(0);
-  EXPECT_GT(std::abs(two / one - 1), kFar) << "the second mask is the first";
-  EXPECT_NEAR(norms(2, 2, 0).at(0) / norms(1, 1, 0).at(0), 1, 1e-6) << "a mean of equal gradients is each of them";
+  EXPECT_GT(std::abs(two / one - 1), kFar) << "the second mask equals the first";
+  EXPECT_NEAR(norms(2, 2, 0).at(0) / norms(1, 1, 0).at(0), 1, 1e-6)
+      << "the mean of equal gradients equals each of them";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a kill, a full disk, a lost power supply or too little memory leaves behind: a run that goes on to the same end.
+// After a kill, a full disk, a power failure or too little memory, a run continues and ends with the same result.
 #include <set>
 
 #include "core/os/file.h"
@@ -19,7 +19,7 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
   return path.string().starts_with(folder.string() + "/");
 }
 
-/// Rows of a log as {step, kind}.
+/// Logged rows as {step, kind}.
 using Rows = std::vector<std::pair<int, std::string>>;
 Rows rows_of(const std::vector<Json>& log) {
   Rows rows;
@@ -29,7 +29,7 @@ Rows rows_of(const std::vector<Json>& log) {
   return rows;
 }
 
-/// What saves and removals use for a while.
+/// The temporary files and folders of saves and removals.
 std::vector<std::string> unfinished(const fs::path& output) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(output))
@@ -48,7 +48,7 @@ class Durability : public ::testing::Test {
     fs::rename(output_, whole_);
   }
 
-  /// A run that evaluates and saves at each of three steps, and keeps one checkpoint.
+  /// A run that evaluates and saves after each of three steps, and keeps one checkpoint.
   Json config() const {
     Json config = tiny_run(output_);
     config.update({{"model_name_or_path", (folder_ / "model").string()},
@@ -69,7 +69,7 @@ class Durability : public ::testing::Test {
     return launch_of({.words = words});
   }
 
-  /// The run in `output` goes on to what the run that nothing happened to came to.
+  /// Checks that the run in `output` continues and has the result of an undisturbed run.
   void expect_to_go_on(const fs::path& output) const {
     const Outcome outcome =
         qtrain({.words = {(folder_ / "config.json").string(), "output_dir=" + output.string(), "--quiet"}});
@@ -94,7 +94,7 @@ class Durability : public ::testing::Test {
   fs::path output_ = folder_ / "out", whole_ = folder_ / "whole";
 };
 
-// From the second save on, so that there is something to lose.
+// Starts with the second save, so that there is something to lose.
 TEST_F(Durability, AKillAtAnyCallThatRenamesOrRemovesLosesNothing) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
   std::vector<fs::path> copies;
@@ -109,18 +109,18 @@ TEST_F(Durability, AKillAtAnyCallThatRenamesOrRemovesLosesNothing) {
   ASSERT_GT(copies.size(), 20u);
   for (const fs::path& copy : copies) {
     expect_to_go_on(copy);
-    if (HasFailure()) FAIL() << "as it was before call " << &copy - copies.data();
+    if (HasFailure()) FAIL() << "in the state before call " << &copy - copies.data();
   }
 }
 
 TEST_F(Durability, AFailureOfAnyCallOfASaveIsADiskError) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
-  constexpr int kEvery = 5;  // each of them takes a run and its repetition
+  constexpr int kEvery = 5;  // each takes a run and its repetition
   for (int failing = 0, seen = failing + 1; seen > failing; failing += kEvery) {
     fs::remove_all(output_);
     seen = 0;
     std::string what;
-    bool moving = false;  // a finished model, which stays
+    bool moving = false;  // whether a finished model is being moved, which stays
     const Outcome outcome = run_traced(launch(), [&](const FileCall& call) {
       const bool saving =
           is_inside(call.path, output_ / "checkpoint-2.tmp") || is_inside(call.path, output_ / ".final.tmp");
@@ -141,7 +141,7 @@ TEST_F(Durability, AFailureOfAnyCallOfASaveIsADiskError) {
   }
 }
 
-/// Follows which files and folders have changes that a loss of power would undo.
+/// Tracks which files and folders have changes that a power failure would undo.
 class Unsynced {
  public:
   void take(const FileCall& call) {
@@ -150,7 +150,7 @@ class Unsynced {
     if (call.name == "fsync" || call.name == "unlink" || call.name == "rmdir") changed_.erase(call.path);
     if (call.name == "rename") rename(call.path, call.target);
   }
-  /// The paths below `folder`, and itself.
+  /// `folder` and all paths below it.
   std::vector<fs::path> within(const fs::path& folder) const {
     std::vector<fs::path> paths;
     for (const fs::path& path : changed_)
@@ -181,7 +181,7 @@ TEST_F(Durability, NamesAreGivenToWhatIsOnTheDisk) {
       if (folder) {
         EXPECT_THAT(unsynced.within(output_ / "metrics.jsonl"), IsEmpty()) << place;
       }
-      // An old checkpoint goes when the new one has its name for good.
+      // An old checkpoint may only be removed once the new one has its final name on disk.
       if (removal) {
         EXPECT_THAT(unsynced.within(output_), IsEmpty()) << place;
       }
@@ -216,7 +216,7 @@ TEST_F(Durability, AFileByItselfKeepsItsName) {
   EXPECT_THAT(unsynced.within(folder), IsEmpty());
 }
 
-/// The program under `ulimit`.
+/// Runs the program under `ulimit`.
 Outcome limited(const std::string& limit, const Launch& launch) {
   Launch shell{.argv = {"/bin/sh", "-c", "ulimit " + limit + " && exec \"$@\"", "sh"}, .folder = {}};
   shell.argv.insert(shell.argv.end(), launch.argv.begin(), launch.argv.end());
@@ -224,7 +224,7 @@ Outcome limited(const std::string& limit, const Launch& launch) {
 }
 
 TEST_F(Durability, AFileThatMayNotGrowIsADiskError) {
-  const auto model = fs::file_size(whole_ / "model.safetensors");  // the optimizer's state has twice as much
+  const auto model = fs::file_size(whole_ / "model.safetensors");  // the optimizer state is twice as large
   const Outcome outcome = limited("-f " + std::to_string(model * 3 / 2 / 512), launch());
   EXPECT_EQ(outcome.code, 6) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("File too large"));
@@ -248,7 +248,8 @@ TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
                .folder = {}};
   for (const std::string& word : launch().argv) alone.argv.push_back(word);
   const Outcome outcome = Process(alone).wait();
-  if (outcome.out.find("mounted") == std::string::npos) GTEST_SKIP() << "no disk of its own: " << outcome.err;
+  if (outcome.out.find("mounted") == std::string::npos)
+    GTEST_SKIP() << "no separate disk could be mounted: " << outcome.err;
   EXPECT_EQ(outcome.code, 6) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
   EXPECT_THAT(outcome.err,
@@ -257,7 +258,8 @@ TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
   EXPECT_THAT(outcome.out, HasSubstr("checkpoint-1: all files match their recorded hashes"));
 }
 
-// From where the program can be loaded to where the run has enough, so that another allocation fails each time.
+// From the limit at which the program can be loaded to one that suffices, so that a different allocation fails each
+// time.
 TEST_F(Durability, TooLittleMemoryHasItsOwnCode) {
   if (kAddressSanitizer || kThreadSanitizer) GTEST_SKIP() << "sanitizers reserve more addresses than any limit";
   const Launch version = launch_of({.words = {"--version"}});

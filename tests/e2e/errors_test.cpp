@@ -1,4 +1,4 @@
-// What goes wrong: the exit code, and that the message names the place and the way out.
+// Errors have the right exit code, and their messages name the place and a remedy.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -92,7 +92,7 @@ TEST_F(Errors, TheThreadsAreToldOnce) {
   EXPECT_THAT(line, HasSubstr(" 1 thread"));
 }
 
-// On a file system of its own, where this machine lets a test have one.
+// Uses a separate file system if this machine lets a test mount one.
 TEST_F(Errors, ADiskTooSmallForTheResultIsToldBeforeTheFirstStep) {
   const std::string disk = (folder_ / "disk").string();
   fs::create_directory(disk);
@@ -158,7 +158,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
     const Outcome outcome = run_over(row, changes);
     EXPECT_EQ(outcome.code, 3) << kind << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("the model has no weights"));
-    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter of random weights is of no use";
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("random_init"))) << "an adapter for random weights is useless";
     EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
     changes["random_init"] = true;
     for (const char* command : {"train", "validate", "estimate", "tune"}) {
@@ -190,7 +190,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
   saved["max_steps"] = 2;
   const Outcome resumed = run_over(row, saved);
   EXPECT_THAT(resumed.err, HasSubstr("resumed from"));
-  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("random weights"))) << "they are those of the checkpoint";
+  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("random weights"))) << "the weights come from the checkpoint";
   Json asked = model;
   asked["random_init"] = true;
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
@@ -317,10 +317,10 @@ TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {
   const std::vector<Case> cases{
       {"model.safetensors.index.json", index, "\"model-00002-of-00002.safetensors\" is missing"},
       {"model-00001-of-00002.safetensors", "", "only model-00001-of-00002.safetensors: model.safetensors.index.json"},
-      {"model.safetensors", pointer, "model.safetensors: is a pointer of git-lfs"},
-      {"model.safetensors.index.json", pointer, "is a pointer of git-lfs"},
-      {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: a download did not finish it"},
-      {".cache/huggingface/download/3f.incomplete", "", "3f.incomplete: a download did not finish it"},
+      {"model.safetensors", pointer, "model.safetensors: is a git-lfs pointer"},
+      {"model.safetensors.index.json", pointer, "is a git-lfs pointer"},
+      {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: its download is not finished"},
+      {".cache/huggingface/download/3f.incomplete", "", "3f.incomplete: its download is not finished"},
       {"pytorch_model.bin", "", "Python pickles"},
       {"model.Q8_0.gguf", "", "qtrain import"}};
   for (const Case& c : cases) {
@@ -371,7 +371,7 @@ TEST_F(Errors, AnOutputDirectoryInUseIsRefused) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("another run"));
   ::close(fd);
-  EXPECT_EQ(run_over(row).code, 0);  // a lock file of a run that has ended does not count
+  EXPECT_EQ(run_over(row).code, 0);  // the lock file of a finished run does not count
 }
 
 TEST_F(Errors, ADirectoryThatCannotBeWrittenIsADiskError) {

@@ -1,4 +1,4 @@
-// What `qtrain estimate` says is what a run uses.
+// `qtrain estimate` agrees with what a run uses.
 #include "tests/e2e/estimates.h"
 
 namespace qtrain::e2e {
@@ -65,7 +65,7 @@ TEST_F(EstimateOf, EndsWith4WhereTheRunDoesNotFit) {
   EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
 }
 
-// The key whose purpose is to have fewer activations on each rank.
+// This key exists to reduce the activations on each rank.
 TEST_F(EstimateOf, NamesTheSharingOfTokensWhereRanksAreMany) {
   Json c = config({{"max_length", 200}, {"per_device_train_batch_size", 1 << 20}, {"device", "cpu"}, {"nproc", 4}});
   const auto said = [&] { return estimate(c, {"--no_data"}).err; };
@@ -126,7 +126,7 @@ TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
     const Json gpus = json(c, {"--no_data"}).at("gpus");
     EXPECT_GT(gpus.size(), 20u);
     c.erase("device");
-    int can = 0, card = first++;  // each config is checked on some of the cards
+    int can = 0, card = first++;  // each config is checked on some of the GPUs
     for (const auto& [gpu, fits] : gpus.items()) {
       if (card++ % 4 == 0) {
         EXPECT_EQ(fits.get<bool>(), estimate(c, {"--no_data", "--gpu", gpu}).code == 0) << gpu << change;
@@ -142,7 +142,7 @@ TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80u) << line;
 }
 
-// With every zero_stage it is what the run with that one needs.
+// For every zero_stage, the plan is what a run with that stage needs.
 TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
   const Json c = config({{"max_length", 64}, {"nproc", 3}, {"deterministic_reduce", true}, {"device", "cpu"}});
   const Json stages = json(c, {"--no_data"}).at("of_ranks").at("stages");
@@ -151,14 +151,14 @@ TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
     Json own = c;
     own["zero_stage"] = stage;
     EXPECT_EQ(stages[stage].at("memory"), json(own, {"--no_data"}).at("memory")) << stage;
-    EXPECT_TRUE(stages[stage].at("update").is_null()) << "nothing is known of the connections of processors";
+    EXPECT_TRUE(stages[stage].at("update").is_null()) << "the speed of links between processors is unknown";
   }
   EXPECT_LT(stages[1].at("memory").at("optimizer"), stages[0].at("memory").at("optimizer"));
   EXPECT_THAT(estimate(c, {"--no_data"}).out, HasSubstr("memory per rank and stage: 3 ranks (1 node of 3)"));
   EXPECT_TRUE(json(config(Json::object()), {"--no_data"}).at("of_ranks").is_null());
 }
 
-// Ranks that share tokens have the tokens of an update together.
+// Ranks that share tokens process an update's tokens together.
 TEST_F(EstimateOf, TokensOfAnUpdateAreCountedOnce) {
   const Json e =
       json(config({{"max_length", 64}, {"nproc", 4}, {"context_parallel_size", 2}, {"device", "cpu"}}), {"--no_data"});
@@ -195,7 +195,7 @@ TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
   EXPECT_THAT(last, HasSubstr("zero_stage="));
 }
 
-// What they wait for the keys of each other, beside the gradients that are added either way.
+// The time that they wait for each other's keys, in addition to adding gradients.
 TEST_F(EstimateOf, RanksThatShareTokensWaitForKeys) {
   const auto delay = [&](int sharing) {
     const Json c = config({{"max_length", 128}, {"context_parallel_size", sharing}});
@@ -233,7 +233,7 @@ TEST_F(EstimateOf, GradientsInBfloat16AreHalfTheBytes) {
     EXPECT_NEAR(exchanging("bf16", stage) / exchanging("fp32", stage), share, 0.01) << stage;
 }
 
-// Nothing hides exchanges that take their turn on the stream that computes.
+// Exchanges that take turns with computation on one stream are not hidden.
 TEST_F(EstimateOf, ExchangesTakeTurnsOrRunBeside) {
   const Json c = config({{"max_length", 128}, {"zero_stage", 3}, {"bf16", true}});
   const auto ranks = [&](std::vector<std::string> more) {
@@ -251,7 +251,7 @@ TEST_F(EstimateOf, ExchangesTakeTurnsOrRunBeside) {
   EXPECT_EQ(ranks({"overlap_comm=false"}).at("overlap"), false);
 }
 
-// A config of nodes without a card: memory of the ranks that are asked for.
+// A config for several machines without a GPU: the estimate has the memory of the requested ranks.
 TEST_F(EstimateOf, NodesNeedNoCard) {
   const Json c = config({{"max_length", 64}});
   for (const char* device : {"auto", "cpu"}) {
@@ -264,7 +264,7 @@ TEST_F(EstimateOf, NodesNeedNoCard) {
   }
 }
 
-// What every GPU refuses is neither offered nor the fastest.
+// What every GPU refuses is neither offered nor called the fastest.
 TEST_F(EstimateOf, SaysWhatGpusRefuse) {
   const Json c = config({{"max_length", 64}, {"zero_group_size", 1}, {"optim", "muon"}, {"device", "cpu"}});
   const std::vector<std::string> on_gpus{"--no_data", "--gpu", "H100", "--nodes", "2"};
@@ -281,7 +281,7 @@ TEST_F(EstimateOf, SaysWhatGpusRefuse) {
   EXPECT_EQ(estimate(divided, on_gpus).code, 2);
 }
 
-// What a user reads who asks for a stage that is too large.
+// The message for a user who requests a stage that is too large.
 TEST_F(EstimateOf, NamesAStageThatFits) {
   const Json c =
       config({{"max_length", 200}, {"per_device_train_batch_size", 1}, {"model_name_or_path", wide_model()}});
@@ -313,18 +313,19 @@ TEST_F(EstimateOf, RefusesWhatContradictsItself) {
   EXPECT_THAT(error({{"nproc", 2}}, {"--trace", "out", "--gpu", "H100"}), HasSubstr("give only one of them"));
 }
 
-// A run's timelines and its schedule: what is computed and what is waited for.
+// Compares the timelines of a run with its simulated schedule: computing and waiting times.
 TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   Json c = config({{"device", "cpu"}, {"nproc", 2}, {"zero_stage", 3}, {"profile", true}, {"max_steps", 6}});
   train_ok(folder_.path(), c);
   const std::string out = (folder_ / "out").string();
   const Json timeline = json(c, {"--trace", out}).at("timeline");
   EXPECT_EQ(timeline.at("ranks"), 2);
-  EXPECT_GE(timeline.at("updates"), 2) << "without the first one, and the last ones of epochs, which are shorter";
+  EXPECT_GE(timeline.at("updates"), 2)
+      << "the first update is left out, and so are the last ones of epochs, which are shorter";
   EXPECT_GT(timeline.at("measured").get<double>(), 0);
   EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
               timeline.at("measured").get<double>())
-      << "of the same order, however busy the machine is";
+      << "of the same order of magnitude, however busy the machine is";
   EXPECT_GT(timeline.at("norm").get<double>(), 0) << "sums of the loss and of squares";
   EXPECT_GT(timeline.at("computing").get<double>(), 0);
   EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, median"));

@@ -1,4 +1,4 @@
-// What `qtrain estimate` predicts of time, and what it says where memory is short or is not.
+// Predicted times of `qtrain estimate`, and its remarks when memory is short or plentiful.
 #include "tests/e2e/estimates.h"
 
 namespace qtrain::e2e {
@@ -6,7 +6,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Time by a card's limits: what passes need at most, and the update of the weights behind them.
+// The time follows from the GPU's limits: the minimum for the passes, then the update of the weights.
 TEST_F(EstimateOf, TellsWhatTheTimeHangsOn) {
   const std::string model = wide_model();
   const auto limit = [&](const Json& change, const char* gpu) {
@@ -30,8 +30,8 @@ TEST_F(EstimateOf, TellsWhatTheTimeHangsOn) {
             "the link to the host");
 }
 
-// Steps of 16,384 tokens on an H200. The least of a range is what the instructions of today's kernels say for it, the
-// most what is asked of the program (bench/peers/gpu_step.py); neither was measured.
+// Steps of 16,384 tokens on an H200. The low end of a range is what the instructions of today's kernels suggest, the
+// high end is the goal (bench/peers/gpu_step.py); neither was measured.
 struct PredictedSpeed {
   const char *name, *model;
   Json changes;
@@ -96,7 +96,7 @@ TEST_F(EstimateOf, RangesHoldWhatInstructionsAndGoalsSay) {
   }
 }
 
-// A share that is given is one figure, not a range.
+// A given fraction yields a single figure, not a range.
 TEST_F(EstimateOf, AGivenShareIsNoRange) {
   const Json c = config({{"bf16", true}, {"max_length", 200}, {"max_steps", 7}});
   for (const std::vector<std::string>& where : {std::vector<std::string>{}, {"--nodes", "1"}}) {
@@ -119,7 +119,7 @@ TEST_F(EstimateOf, AGivenShareIsNoRange) {
   EXPECT_THAT(text, ::testing::ContainsRegex("cost +about [0-9.]+ to [0-9.]+\n"));
 }
 
-// Adapters take time beside their layers, for one rank and for several.
+// Adapters take time in addition to their layers, with one rank and with several.
 TEST_F(EstimateOf, MoreAdaptersAreSlower) {
   const std::string model = wide_model();
   for (const std::vector<std::string>& where : {std::vector<std::string>{}, {"--nodes", "1"}}) {
@@ -137,7 +137,7 @@ TEST_F(EstimateOf, MoreAdaptersAreSlower) {
   }
 }
 
-// Each way to fit is a run that the same command plans with these bytes.
+// Each suggested way to fit is a run that the same command plans with these bytes.
 TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
   const Json c = config({{"model_name_or_path", wide_model()},
                          {"max_length", 512},
@@ -159,14 +159,14 @@ TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
       EXPECT_EQ(way.at("same_result").get<bool>(), way.at("costs") == "") << way;
       same = same || way.at("same_result").get<bool>();
     }
-    EXPECT_TRUE(same) << "one of them changes no result";
+    EXPECT_TRUE(same) << "at least one of them leaves the result the same";
   };
   const Outcome large = estimate(c, {"--no_data", "--gpu", "RTX 3080", "--json"});
   EXPECT_EQ(large.code, 4);
   const Json e = parse_json(large.out, "estimate");
   EXPECT_EQ(e.at("limit"), "memory size");
   hold(e, c, "RTX 3080");
-  // Nearly full: as many rows as take 95 % of the card.
+  // Nearly full: as many rows as take 95 % of the GPU's memory.
   Json full = c;
   full.update({{"use_peft", true}, {"per_device_train_batch_size", 1}});
   const auto total = [&](std::int64_t rows) {
@@ -181,7 +181,7 @@ TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
   EXPECT_THAT(estimate(full, {"--no_data", "--gpu", "RTX 3090"}).out, HasSubstr("\nlittle room           uses 9"));
 }
 
-// What costs time to save memory that there is; each remark begins with its key.
+// Settings that cost time to save memory that is available; each remark begins with its key.
 TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
   const std::string model = wide_model();
   const auto remarks = [&](const Json& changes, const char* gpu = "H200") {
@@ -206,7 +206,7 @@ TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
   EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim=paged_adamw_8bit;");
   EXPECT_EQ(remarks({{"weight_offload", true}}), "weight_offload;");
   EXPECT_EQ(remarks({{"gradient_checkpointing", true}, {"per_device_train_batch_size", 64}}, "RTX 4090"), "")
-      << "where it is needed";
+      << "recomputation is needed here";
   EXPECT_THAT(estimate(config({{"gradient_accumulation_steps", 4}}), {"--no_data"}).out,
               HasSubstr("gradient_accumulation_steps=1 would be the same steps"));
 }
@@ -218,7 +218,7 @@ TEST_F(EstimateOf, RefusesCardsWithoutKernels) {
   EXPECT_THAT(estimate(config(Json::object())).out, HasSubstr("no kernels for        V100 16GB,"));
 }
 
-// One row for each card: the plan that `--gpu` has there, and with fp16 where a card has no bfloat16.
+// One row per GPU: the plan that `--gpu` has for it, with fp16 if it has no bfloat16.
 TEST_F(EstimateOf, ShowsTheRunOnAllCards) {
   const Json c = config({{"bf16", true}, {"max_length", 200}, {"operand_copies", false}});
   const Json all = json(c, {"--no_data", "--cards"});
@@ -231,7 +231,8 @@ TEST_F(EstimateOf, ShowsTheRunOnAllCards) {
     own.update(card.at("changes"));
     const Json e = json(own, {"--no_data", "--gpu", name});
     const auto total = e.at("memory").at("total").get<double>();
-    EXPECT_NEAR(card.at("total").get<double>(), total, name == "T4" ? 0.005 * total : 0) << "in float16 a little more";
+    EXPECT_NEAR(card.at("total").get<double>(), total, name == "T4" ? 0.005 * total : 0)
+        << "float16 takes a little more";
     EXPECT_EQ(e.at("device_memory"), card.at("memory")) << name;
     EXPECT_NEAR(e.at("tokens_per_second").get<double>() / card.at("tokens_per_second").get<double>(), 1, 0.01) << name;
     EXPECT_EQ(e.at("limit"), card.at("limit")) << name;

@@ -4,7 +4,7 @@
 
 namespace qtrain::e2e {
 
-/// What `qtrain estimate` says of tiny runs.
+/// Runs `qtrain estimate` for tiny runs.
 class EstimateOf : public ::testing::Test {
  protected:
   Json config(const Json& changes) const {
@@ -25,7 +25,7 @@ class EstimateOf : public ::testing::Test {
     return parse_json(outcome.out, "estimate");
   }
 
-  /// A model whose weights and states take some 16 GiB.
+  /// A model whose weights and states take about 16 GiB.
   std::string wide_model() const {
     const fs::path model = folder_ / "wide";
     write_untrained_model(model);

@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Evaluates a golden case's batch (tests/golden/README.md).
+/// Evaluates the batch of a golden case (tests/golden/README.md).
 class Eval : public ::testing::Test {
  protected:
   Json config(const std::string& name) {
@@ -39,7 +39,7 @@ TEST_F(Eval, IsTheLossOfTransformers) {
     EXPECT_THAT(keys_of(result), ElementsAre("measured", "model", "adapter", "eval_loss", "perplexity", "tokens",
                                              "target_tokens", "rows"))
         << name;
-    // float32 here, float64 there: a few times what transformers itself differs by.
+    // Compares float32 with float64: a few times the error of transformers itself.
     const double spread = expected.at("spread").at("loss_mean").at("f32");
     EXPECT_NEAR(result.at("eval_loss"), expected.at("loss_mean"), 4 * spread + 1e-6) << name;
     EXPECT_EQ(result.at("target_tokens"), expected.at("count")) << name;
@@ -63,7 +63,7 @@ TEST_F(Eval, CountsTheAdapter) {
   EXPECT_GT(std::abs(without - loss), 1e-3);
 }
 
-/// A config that trains an adapter, or all weights, and evaluates on its training rows.
+/// A config that trains an adapter or all weights, and evaluates on its training rows.
 class EvalOfARun : public Eval {
  protected:
   Json run(const Json& changes = Json::object()) const {
@@ -96,7 +96,7 @@ TEST_F(EvalOfARun, MeasuresWhatWasTrained) {
     train_ok(folder_.path(), c);
     const Json result = evaluated(c);
     EXPECT_EQ(result.at("measured"), "result");
-    // Adapters are saved as they are trained, weights in float32.
+    // Adapters are saved as trained, weights in float32.
     EXPECT_NEAR(result.at("eval_loss"), last_eval_loss(), 1e-9);
     EXPECT_GT(before.at("eval_loss").get<double>() - result.at("eval_loss").get<double>(), 0.01);
     const Json base = evaluated(c, {"--base"});
@@ -154,7 +154,7 @@ TEST_F(EvalOfARun, WhatAnotherConfigTrainedIsNotTakenForItsResult) {
   }
 }
 
-// A finished run of 8 steps that is to go on, and is stopped behind a checkpoint.
+// A finished run of 8 steps is continued, and stopped after a checkpoint.
 TEST_F(EvalOfARun, ACheckpointThatIsNewerThanTheResultIsMeasured) {
   const fs::path out = folder_ / "out";
   train_ok(folder_.path(), lora());
@@ -169,7 +169,7 @@ TEST_F(EvalOfARun, ACheckpointThatIsNewerThanTheResultIsMeasured) {
   EXPECT_NE(newer.at("eval_loss"), result.at("eval_loss"));
   const Outcome told = eval_of(longer);
   EXPECT_THAT(told.out, HasSubstr("the newest checkpoint: the result in " + out.string() + " is older"));
-  // One that is no newer than the result is not.
+  // A checkpoint that is no newer than the result is not used.
   for (const auto& entry : fs::directory_iterator(out))
     if (entry.path().filename().string().starts_with("checkpoint-") && entry.path().filename() != "checkpoint-8")
       fs::remove_all(entry.path());
@@ -206,13 +206,13 @@ TEST_F(EvalOfARun, AResultOfOtherSettingsIsMeasuredAndCalledSo) {
   const Json result = evaluated(other);
   EXPECT_EQ(result.at("measured"), "result");
   EXPECT_EQ(result.at("other_settings").size(), 3u) << result;
-  train_ok(folder_.path(), lora({{"seed", 7}, {"learning_rate", 0.5}}));  // finished before: nothing is trained with it
+  train_ok(folder_.path(), lora({{"seed", 7}, {"learning_rate", 0.5}}));  // already finished: trains nothing more
   const Outcome told = eval_of(other);
   EXPECT_THAT(told.out, HasSubstr("the result of a config with other settings"));
   EXPECT_THAT(told.err, HasSubstr("seed = 7, the config says 42"));
   EXPECT_THAT(told.err, HasSubstr("dataset_name = "));
   EXPECT_THAT(told.err, HasSubstr("learning_rate = "));
-  // Another way to say the same is no other setting.
+  // A different spelling of the same setting is not a difference.
   Json same = lora({{"seed", 7}, {"logging_steps", 3}, {"compute_dtype", "float32"}, {"optim", "adamw_torch"}});
   EXPECT_FALSE(evaluated(same).contains("other_settings"));
 }
@@ -231,7 +231,7 @@ TEST_F(EvalOfARun, RelativeNamesAreThoseOfTheFolderThatItRanIn) {
   write_file(elsewhere / "run.json", dump_json(c));
   const Outcome told = qtrain_ok({.words = {"eval", "run.json"}, .folder = elsewhere});
   EXPECT_THAT(told.out, HasSubstr("the result of this config")) << told.err;
-  // The whole project under another name.
+  // The whole project is renamed.
   fs::rename(project, folder_ / "moved");
   const Outcome moved = qtrain_ok({.words = {"eval", "run.json"}, .folder = folder_ / "moved"});
   EXPECT_THAT(moved.out, HasSubstr("the result of this config")) << moved.err;
@@ -242,7 +242,7 @@ TEST_F(Eval, DoesNotDependOnTheBatchSize) {
   const double loss = evaluated(c)["eval_loss"];
   for (const int size : {1, 2, 3}) {
     c["per_device_eval_batch_size"] = size;
-    // Sums of other order in float32.
+    // float32 sums in a different order.
     EXPECT_NEAR(evaluated(c)["eval_loss"], loss, 1e-6) << size;
   }
 }

@@ -1,4 +1,4 @@
-// Claims that are written into the records of a run, everything that could say otherwise made anew: none is attested.
+// False claims in the records of a run, with everything that could contradict them regenerated: none is attested.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class ForgedRun : public TamperedRun {};
 
-// What is measured differs whenever steps are done again, but nothing else has a place under its names.
+// Measurements differ whenever steps are repeated, but nothing else may use their names.
 TEST_F(ForgedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
   const auto add = [](const std::string& pointer, const Json& is) {
     return [=](const fs::path& file) {
@@ -30,7 +30,7 @@ TEST_F(ForgedRun, ThatSaysMoreUnderTheNamesOfMeasurementsIsRefused) {
                     {"Graphs", "", "train_results.json", add("/cuda_graphs", {{"accuracy", 0.99}})}});
 }
 
-// A stop may come before an evaluation that was due; which one was the best before is no matter of choice then.
+// A stop may preempt an evaluation that was due, but that does not make the earlier best checkpoint a matter of choice.
 TEST_F(ForgedRun, AnInventedBestOfAStoppedRunIsRefused) {
   Json c = config();
   c.update({{"max_steps", 8}, {"load_best_model_at_end", true}, {"metric_for_best_model", "eval_loss"}});
@@ -57,14 +57,14 @@ TEST_F(ForgedRun, AnInventedBestOfAStoppedRunIsRefused) {
   const Json earlier = history(state.parent_path(), "eval_loss").front()["eval_loss"];
   const std::string folder = (output() / "checkpoint-2").string();
   Outcome o = pend(earlier, folder);
-  EXPECT_EQ(o.code, 0) << "as a stop before the evaluation leaves it\n" << o.out << o.err;
+  EXPECT_EQ(o.code, 0) << "the state that a stop before the evaluation leaves\n" << o.out << o.err;
   o = pend(0.0001, folder);
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("best_metric"));
   EXPECT_EQ(pend(earlier, (output() / "checkpoint-3").string()).code, 3);
 }
 
-// A statement repeats values, so that none may be invented, left out or be another one than was in force.
+// A statement repeats the values of the config, so no value may be invented, omitted, or differ from the one in force.
 TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   struct Case {
     std::string says;
@@ -75,15 +75,15 @@ TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   };
   const auto set = [](const char* key, const Json& is) { return [=](Json& values) { values[key]["value"] = is; }; };
   Json whole = config();
-  whole["save_strategy"] = "no";  // checkpoints have their keys as well
+  whole["save_strategy"] = "no";  // checkpoints have these keys too
   train_ok(folder_.path(), whole);
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
-  for (const Case& c :
-       {Case{"reviewed was null, and is no key", invented("default (hf)")}, Case{"reviewed", invented("config.json")},
-        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
-        Case{"zero_group_size was 3, and is 0 now", set("zero_group_size", 3)},
-        Case{"max_steps was 4.0, and is 4 now", set("max_steps", 4.0)}}) {
+  for (const Case& c : {Case{"reviewed was null, but there is no such key", invented("default (hf)")},
+                        Case{"reviewed", invented("config.json")},
+                        Case{"adam_beta1 is not recorded", [](Json& values) { values.erase("adam_beta1"); }},
+                        Case{"zero_group_size was 3, but is now 0", set("zero_group_size", 3)},
+                        Case{"max_steps was 4.0, but is now 4", set("max_steps", 4.0)}}) {
     SCOPED_TRACE(c.says);
     Json json = honest;
     c.change(json["values"]);
@@ -111,7 +111,7 @@ TEST_F(ForgedRun, RanksThatNoMachineHasAreNotStarted) {
   EXPECT_FALSE(fs::exists(at("again")));
 }
 
-// What was asked for there is not known from what came of it.
+// The number of ranks that was requested cannot be determined from the result.
 TEST_F(ForgedRun, ANumberOfRanksIsAttestedAsItWas) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -126,7 +126,7 @@ TEST_F(ForgedRun, ANumberOfRanksIsAttestedAsItWas) {
   EXPECT_FALSE(definition["externalParameters"].contains("nproc"));
 }
 
-// The time that a file takes grows with its size, not with its square.
+// Reading time grows with the size of a file, not with its square.
 TEST_F(ForgedRun, LongDocumentsAreReadInTime) {
   Json::object_t names, values;
   for (int i = 0; i < 200'000; ++i) {
@@ -150,7 +150,7 @@ TEST_F(ForgedRun, LongDocumentsAreReadInTime) {
   widen(of_values, {"/values"})(output() / "resolved_config.json");
   const Outcome o = verify({"--steps", "0"});
   EXPECT_EQ(o.code, 3) << o.err;
-  EXPECT_THAT(o.err, HasSubstr("\"values\" are more than a config has"));
+  EXPECT_THAT(o.err, HasSubstr("\"values\" has more entries than a config can have"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
@@ -168,12 +168,12 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
     EXPECT_EQ(o.code, 3) << o.out;
     EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: " + says));
   };
-  expect_refused("says", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
-  expect_refused("says", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
-  expect_refused("says", [](auto& rows) {
+  expect_refused("has {", [](auto& rows) { rows[0]["eval_accuracy"] = 0.99; });
+  expect_refused("has {", [](auto& rows) { rows.back()["train_loss"] = 0.1; });
+  expect_refused("has {", [](auto& rows) {
     rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
   });
-  expect_refused("says", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
+  expect_refused("has {", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
   expect_refused("lacks the first 3", [](auto& rows) { rows.erase(rows.begin(), rows.begin() + 3); });
   write_file(metrics, jsonl(honest));
   seal_what_lies_beside();
@@ -183,7 +183,7 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
   EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "and may be killed in the middle of a row";
   write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_accuracy\": 0.99}");
   const Outcome o = verify({"--steps", "0"});
-  EXPECT_EQ(o.code, 3) << "a row without an end of its line is one\n" << o.out;
+  EXPECT_EQ(o.code, 3) << "a row without a line end counts too\n" << o.out;
   EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: "));
 }
 

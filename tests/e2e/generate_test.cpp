@@ -16,8 +16,8 @@ class Generate : public ::testing::Test {
     write_letter_tokenizer(to, read_json(to / "config.json").at("vocab_size"));
     return to.string();
   }
-  /// A trained ChatML model would be larger; this one answers noise, which is enough for what is asked here: with
-  /// weights this wide the noise depends on every token before it.
+  /// A model with random weights, which is smaller than a trained ChatML model and enough for these tests: its weights
+  /// are so large that the output depends on every previous token.
   std::string chat_model() {
     write_untrained_model(folder_ / "chat");
     Json model = read_json(folder_ / "chat/config.json");
@@ -169,12 +169,12 @@ TEST_F(Generate, SpeaksThroughTheChatTemplate) {
     return qtrain_ok({.words = words}).out;
   };
   const std::string chat = with({"--prompt", "hello"});
-  // The same prompt written out by hand.
+  // The same prompt, written out.
   EXPECT_EQ(chat, with({"--raw", "--prompt", "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"}));
   EXPECT_EQ(with({"--system", "s", "--prompt", "hello"}),
             with({"--raw", "--prompt",
                   "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"}));
-  // Rows of messages: a last assistant turn is what is to be answered, so it is left out.
+  // Rows of messages: a last assistant turn is the expected answer, so it is left out.
   write_file(folder_ / "rows.jsonl",
              R"({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "x"}]})"
              "\n");
@@ -201,7 +201,7 @@ TEST_F(Generate, FollowsGenerationConfig) {
   const std::string greedy = qtrain_ok({.words = words}).out;
   write_file(fs::path(folder) / "generation_config.json", R"({"do_sample": true, "temperature": 4.0, "top_k": 0})");
   EXPECT_NE(qtrain_ok({.words = words}).out, greedy);
-  // The third token of the greedy answer ends it now.
+  // Now the third token of the greedy answer ends it.
   const Json golden = read_json(kGoldens / "qwen3_gqa7_tied/generation.json").at("rows")[0];
   write_file(fs::path(folder) / "generation_config.json", R"({"eos_token_id": [2, 96]})");
   EXPECT_EQ(qtrain_ok({.words = words}).out, letters({21, 21, 21}) + "\n");
@@ -244,7 +244,7 @@ TEST_F(Generate, RefusesWhatItCannotAnswer) {
   EXPECT_EQ(code({"--raw", "--prompt", letters({5})}).code, 3);
 }
 
-// An expression that runs away on many a's, in every place where a text is encoded.
+// A regular expression that backtracks excessively on many a's, everywhere that a text is encoded.
 TEST_F(Generate, SaysWhichTextAnExpressionGivesUpOn) {
   const std::string model = chat_model(), text(2000, 'a'), rows = (folder_ / "rows.jsonl").string();
   Json json = read_json(fs::path(model) / "tokenizer.json");
@@ -265,7 +265,7 @@ TEST_F(Generate, SaysWhichTextAnExpressionGivesUpOn) {
            {"rows.jsonl:2", {.words = {run}}},
            {"the conversation: ", {.words = {"chat", "--model", model}, .input = text + "\n"}}}) {
     const Outcome outcome = qtrain(call);
-    EXPECT_EQ(outcome.code, call.words[0] == "chat" ? 0 : 3) << place << outcome.err;  // a chat goes on
+    EXPECT_EQ(outcome.code, call.words[0] == "chat" ? 0 : 3) << place << outcome.err;  // a chat continues
     EXPECT_THAT(outcome.err, HasSubstr(place));
     EXPECT_THAT(outcome.err, HasSubstr("in tokenizer.json failed on a text")) << place;
   }
@@ -318,7 +318,7 @@ TEST_F(Generate, ChatTakesCommands) {
 TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
   const std::string folder = chat_model();
   Json config = read_json(fs::path(folder) / "config.json");
-  config["max_position_embeddings"] = 32768;  // a long answer, to be stopped
+  config["max_position_embeddings"] = 32768;  // for a long answer that is stopped
   write_file(fs::path(folder) / "config.json", dump_json(config));
   const Launch launch{.argv = {program(), "chat", "--model", folder, "--greedy", "--max_new_tokens", "30000"},
                       .environment = {"XDG_STATE_HOME=" + (folder_ / "state").string(), "TERM=xterm", "NO_COLOR=1"},
@@ -326,7 +326,7 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
   {
     Process chat(launch);
     ASSERT_TRUE(chat.waits_for("Ctrl-D quits.\r\n")) << chat.said();
-    chat.type("/hexp\x7f\x7flp\r");  // a line with a slip, corrected
+    chat.type("/hexp\x7f\x7flp\r");  // a line with a corrected typo
     ASSERT_TRUE(chat.waits_for("start a new conversation")) << chat.said();
     chat.type("\x03");
     ASSERT_TRUE(chat.waits_for("warning: press Ctrl-D to quit\r\n> ")) << "Ctrl-C ended the program: " << chat.said();
@@ -340,7 +340,7 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
       chat.type(std::string(message) + "\r");
       ASSERT_TRUE(seen_within_a_minute([&] { return chat.printed().size() > printed; })) << chat.said();
       const std::size_t said = chat.said().size();
-      chat.type("\x03");  // to the answer, or to the next prompt where the answer is a short one
+      chat.type("\x03");  // interrupts the answer, or the next prompt if the answer was short
       ASSERT_TRUE(seen_within_a_minute([&] { return chat.said().find("> ", said) != std::string::npos; }))
           << chat.said();
       if (stopped()) break;
@@ -348,7 +348,7 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
     ASSERT_TRUE(stopped()) << chat.said();
     chat.type("/reset\r");
     chat.type("/unheard\r");
-    // Ctrl-D means the end where lines are edited, not while one is worked on.
+    // Ctrl-D ends the chat while a line is edited, but not while an answer is generated.
     ASSERT_TRUE(chat.waits_for("no command /unheard; /help lists them\r\n> ")) << chat.said();
     chat.type("\x04");
     const Outcome o = chat.wait();
@@ -359,7 +359,7 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
   Process again(launch);
   ASSERT_TRUE(again.waits_for("Ctrl-D quits.\r\n")) << again.said();
   ASSERT_TRUE(again.waits_for("> ")) << again.said();
-  again.type("\x1b[A\r");  // up: the last line
+  again.type("\x1b[A\r");  // up: recalls the last line
   EXPECT_TRUE(again.waits_for("no command /unheard; /help lists them\r\n> ")) << again.said();
   again.type("\x04");
   EXPECT_EQ(again.wait().code, 0) << again.said();

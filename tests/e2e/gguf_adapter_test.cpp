@@ -1,4 +1,4 @@
-// export --adapter: LoRA adapters as llama.cpp adds them to a model in GGUF, and models with an adapter in them.
+// export --adapter: LoRA adapters as llama.cpp adds them to a GGUF model, and models with a merged adapter.
 #include <cmath>
 #include <cstring>
 
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 const fs::path kSmallModel = source_folder() / "tests/convert/goldens/gguf/smollm.gguf";
 
-/// The values of a matrix in f32, outermost first.
+/// The values of a matrix in f32, outermost dimension first.
 struct GgufMatrix {
   std::int64_t rows, width;
   std::vector<float> values;
@@ -41,7 +41,7 @@ std::vector<double> added_by(const GgufFile& file, const std::string& weight) {
   return sum;
 }
 
-// PEFT's B A of a golden adapter times its scale.
+// PEFT's B A of a golden adapter, times its scale.
 std::vector<double> update_of(const fs::path& adapter, const std::string& module, double scale_times_rank) {
   const auto tensors = tensors_of(adapter);
   const std::string name = "base_model.model." + module;
@@ -59,8 +59,8 @@ std::vector<double> update_of(const fs::path& adapter, const std::string& module
   return d;
 }
 
-// The rows of a query or key projection as convert_hf_to_gguf.py turns them for the llama architecture: the two halves
-// of each head alternate.
+// The rows of a query or key projection in the order of convert_hf_to_gguf.py for the llama architecture: the two
+// halves of each head alternate.
 std::vector<double> alternating(const std::vector<double>& rows, std::size_t heads, std::size_t width) {
   const std::size_t half = rows.size() / width / heads / 2;
   std::vector<double> out;
@@ -75,7 +75,7 @@ std::vector<double> alternating(const std::vector<double>& rows, std::size_t hea
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  for (std::size_t i = 0; i < got.size(); ++i)  // B is rounded once more where a scale goes into it
+  for (std::size_t i = 0; i < got.size(); ++i)  // B is rounded once more if it contains a scale
     ASSERT_NEAR(got[i], want[i], 1e-6 * std::abs(want[i]) + 1e-8) << what << " " << i;
 }
 
@@ -114,7 +114,7 @@ TEST(GgufAdapter, OfLlamaTurnsTheRowsOfQueriesAndKeys) {
   expect_near(added_by(file, "blk.1.ffn_down.weight"), update("mlp.down_proj"), "down");
 }
 
-// Readers divide the one alpha of the file by each rank: the rest of the scale is in B.
+// Readers divide the single alpha of the file by each rank; the rest of the scale is part of B.
 TEST(GgufAdapter, KeepsScalesThatAreNotAlphaOverRank) {
   const TempFolder folder;
   (void)exported({"qwen3_hd8", "lora_qwen3_rs", "qwen3"}, folder / "rs.gguf");
@@ -130,7 +130,7 @@ TEST(GgufAdapter, KeepsScalesThatAreNotAlphaOverRank) {
     expect_near(added_by(patterns, gguf), update_of(adapter, module, alpha), module);
 }
 
-// The rows of an embedding are looked up in A, so that it lies the other way round there.
+// The rows of an embedding are looked up in A, so its A and B have swapped roles in the file.
 TEST(GgufAdapter, HoldsTheFactorsOfEmbeddingAndHead) {
   const TempFolder folder;
   const GoldenAdapter golden{"qwen3_hd8", "lora_embeddings", "qwen3"};
@@ -150,7 +150,7 @@ TEST(GgufAdapter, HoldsTheFactorsOfEmbeddingAndHead) {
   EXPECT_EQ(file.tensor("output.weight.lora_a").shape, (std::vector<std::int64_t>{3, model.at("hidden_size")}));
 }
 
-/// A small model, its exported file, and an adapter that was trained on it.
+/// A small model, its exported file, and an adapter trained on it.
 class TrainedAdapter : public ::testing::Test {
  protected:
   void SetUp() override {

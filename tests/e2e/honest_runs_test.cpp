@@ -1,4 +1,4 @@
-// Runs that nobody has changed hold, however they came about.
+// Unmodified runs pass verification, however they were made.
 #include <fmt/format.h>
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A start of a run: keys that are other than in the config, and flags.
+/// One start of a run: keys that differ from the config, and flags.
 struct Start {
   Json keys = Json::object();
   std::vector<std::string> flags = {};
-  int code = 0;  ///< that it ends with
+  int code = 0;  ///< the exit code that it ends with
 };
 const std::vector<std::string> kAfterThree{"--stop_after", "3"};
 constexpr int kStopped = 75;
@@ -93,7 +93,7 @@ TEST_P(HonestRunOf, Holds) {
   const Outcome o = verify();
   EXPECT_EQ(o.code, 0) << o.out << o.err;
   EXPECT_THAT(o.out, HasSubstr(": verified"));
-  EXPECT_THAT(o.out, HasSubstr("steps ")) << "some were done again";
+  EXPECT_THAT(o.out, HasSubstr("steps ")) << "some steps were repeated";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), [](const auto& info) {
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Each, HonestRunOf, ::testing::ValuesIn(honest_runs()), 
   return name;
 });
 
-// The checkpoint that would say with which values its steps were done was rotated away.
+// The checkpoint that records the values with which its steps were done has been rotated away.
 TEST_F(VerifiedRun, HoldsWithEarlierValuesThatAreNamed) {
   Json c = config();
   c["save_total_limit"] = 1;
@@ -133,10 +133,10 @@ TEST_F(VerifiedRun, HoldsWithEarlierValuesThatAreNamed) {
     EXPECT_EQ(verify({"--earlier", bad}).code, 2) << bad;
 }
 
-/// A run that was moved after it was done.
+/// A run that is moved after it has finished.
 class MovedRun : public VerifiedRun {
  protected:
-  // As users write configs: names about the folder where the run is started.
+  // Users write configs with names relative to the folder in which they start the run.
   Json relative(Json config) const {
     config.update({{"model_name_or_path", "model"}, {"dataset_name", "rows.jsonl"}, {"output_dir", "out"}});
     return config;
@@ -196,7 +196,7 @@ TEST_F(MovedRun, SaysWhatIsNotThere) {
   EXPECT_THAT(o.out + o.err, HasSubstr("no such file"));
   const Outcome r = qtrain({.words = {"reproduce", at("kept").string(), "--output", at("again").string()}});
   EXPECT_EQ(r.code, 3) << r.err;
-  EXPECT_THAT(r.err, HasSubstr("the folder in which the run was started"));
+  EXPECT_THAT(r.err, HasSubstr("the folder where the run was started"));
 }
 
 TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {
@@ -216,17 +216,17 @@ TEST_F(MovedRun, HoldsWhereItIsSaidWhereItsFilesAre) {
   o = verify(of_all);
   EXPECT_EQ(o.code, 0) << o.out << o.err;
   write_file(rows(), "{\"text\": \"others that lie there now\"}\n");
-  EXPECT_EQ(verify(of_all).code, 0) << "they are not asked";
+  EXPECT_EQ(verify(of_all).code, 0) << "these rows are not read";
   std::vector<std::string> again = of_all;
   again.erase(again.begin(), again.begin() + 2);
   again.insert(again.begin(), {"reproduce", output().string(), "--output", at("again").string()});
   EXPECT_THAT(qtrain_ok({.words = again}).err, HasSubstr("bit for bit"));
   change_text(at("store/older.jsonl"), "row 7 of", "row 8 of");
-  EXPECT_EQ(verify(of_all).code, 3) << "other rows there are not those of the run";
+  EXPECT_EQ(verify(of_all).code, 3) << "the rows in that place are not those of the run";
   for (const char* bad : {"model", "=x", "model=", "model=none"}) EXPECT_EQ(verify({"--moved", bad}).code, 2) << bad;
 }
 
-// "link/.." is the folder that what the link leads to is in.
+// "link/.." is the parent of the folder that the link points to.
 TEST_F(MovedRun, HoldsWithNamesAboveLinks) {
   fs::create_directories(at("deep/inner"));
   fs::create_directory_symlink("deep/inner", at("link"));
@@ -244,7 +244,7 @@ TEST_F(MovedRun, HoldsWithNamesAboveLinks) {
   EXPECT_FALSE(fs::exists(at("again"))) << "shortened as text";
 }
 
-/// Ranks that a scheduler started: on two machines, as far as they know.
+/// Ranks started by a scheduler: on two machines, as far as they know.
 class RunOfMachines : public StartedByTorchrun<VerifiedRun> {
  protected:
   static constexpr int kRanks = 2;

@@ -1,4 +1,4 @@
-// Names, keys and texts of files that hold commands for a terminal never reach it as such.
+// Names, keys and texts in files that contain terminal commands never reach a terminal unescaped.
 #include <fmt/format.h>
 
 #include "core/formats/gguf_write.h"
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Sets the title, colors, erases, turns the direction of letters around.
+/// Sets the window title, changes colors, erases, and reverses the writing direction.
 const std::string kHostile = "a\x1b]0;title\x07\x1b[2J\r\xc2\x9b\x33\x31m\xe2\x80\xae\x7f";
 
 void expect_harmless(const std::string& text, const std::string& where) {
@@ -23,7 +23,7 @@ void expect_harmless(const std::string& text, const std::string& where) {
 
 class HostileNames : public ::testing::Test {
  protected:
-  static std::string hostile() { return kHostile + "\xff"; }  // JSON cannot hold the last byte
+  static std::string hostile() { return kHostile + "\xff"; }  // JSON cannot contain the last byte
   std::string config(const Json& json) const {
     write_file(folder_ / "config.json", dump_json(json));
     return (folder_ / "config.json").string();
@@ -146,7 +146,7 @@ TEST_F(HostileNames, OfAnAnswerStayInData) {
   const int size = read_json(folder_ / "model/config.json").at("vocab_size");
   write_letter_tokenizer(folder_ / "model", size);
   Json tokenizer = read_json(folder_ / "model/tokenizer.json");
-  Json vocabulary = Json::object();  // each token begins with a command
+  Json vocabulary = Json::object();  // each token begins with a terminal command
   for (const auto& [letter, id] : tokenizer["model"]["vocab"].items())
     vocabulary[id.get<int>() < 8 ? letter : "\x1b[31m" + letter] = id;
   tokenizer["model"]["vocab"] = vocabulary;

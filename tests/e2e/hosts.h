@@ -1,5 +1,5 @@
 #pragma once
-// Two machines, each a network namespace, with a cable between them that can be cut.
+// Two machines, simulated as network namespaces that are connected by a cable which can be cut.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ inline bool shell(const std::string& command) {
   return std::system(("( " + command + " ) >/dev/null 2>&1").c_str()) == 0;  // NOLINT(cert-env33-c): words of this test
 }
 
-/// Base: Ranks, or what is made of it.
+/// Base: Ranks, or a class derived from it.
 template <class Base>
 class OnTwoHosts : public Base {
  protected:

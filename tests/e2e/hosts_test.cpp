@@ -1,4 +1,4 @@
-// Runs over two machines.
+// Runs on two machines.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -43,9 +43,9 @@ TEST_F(Hosts, TrainOneModel) {
   EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
 }
 
-// States are divided on each machine, and only sums of gradients cross the cable: with two ranks on each the first of
-// both adds one half with its counterpart, the second the other, so a machine sends the gradients once. A division
-// among all four sends more. Bits are those of one rank in either case.
+// State is sharded within each machine, so only sums of gradients cross the cable. With two ranks on each, the first
+// ranks of both add one half, the second ranks the other, so a machine sends the gradients once. Sharding across all
+// four ranks sends more. In either case the bits are those of one rank.
 TEST_F(Hosts, OfGroupsSendGradientsAlone) {
   write_untrained_model(folder_ / "model");
   Json model = read_json(folder_ / "model/config.json");
@@ -78,7 +78,7 @@ TEST_F(Hosts, OfGroupsSendGradientsAlone) {
   const double all = of_an_update(config);
   config["zero_group_size"] = -1;
   const double groups = of_an_update(config);
-  // Headers of TCP, comparisons of what is called, rows that are filled up, packets that either run sends twice.
+  // The bounds allow for TCP headers, comparisons of calls, padding of rows, and retransmitted packets.
   EXPECT_GT(groups, weights * 0.97);
   EXPECT_LT(groups, weights * 1.15);
   EXPECT_GT(all, groups * 1.5);
@@ -101,13 +101,13 @@ TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
   EXPECT_EQ(of_zero.code, 7) << of_zero.err;
   EXPECT_EQ(of_one.code, 7) << of_one.err;
-  EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not come to collective"));
-  EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not come to collective")));
+  EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not reach collective"));
+  EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not reach collective")));
 }
 
-// What an update sends with 2 ranks, by the paper: the bytes of all weights, or half of them twice; with weights
-// divided half of the outer ones once, of the blocks' before each pass but for the two that are still there, and of the
-// gradients. In bfloat16 gradients are half the bytes.
+// The traffic of an update with 2 ranks according to the ZeRO paper: the bytes of all weights, or twice half of them.
+// With sharded weights: once half of those outside blocks, half of the blocks' before each pass except for the two that
+// are still in memory, and half of the gradients. In bfloat16, gradients take half the bytes.
 TEST_F(Hosts, SendWhatTheoryAsksFor) {
   constexpr int kLayers = 6;
   write_untrained_model(folder_ / "model");
@@ -140,8 +140,8 @@ TEST_F(Hosts, SendWhatTheoryAsksFor) {
     const double divided = (outer + blocks) / 2 + (outer + blocks * (2 * kLayers - 2) / kLayers) / 2;
     const double whole = (outer + blocks) * (type == "bf16"s ? 0.75 : 1);
     const double expected = stage == 3 ? divided : whole, found = (bytes[1] - bytes[0]) / 8;
-    // Headers of TCP, what watchdogs say, rows that are filled up; and on a busy machine packets that either
-    // run sends twice.
+    // The bounds allow for TCP headers, messages of watchdogs, padding of rows, and retransmitted packets on a busy
+    // machine.
     EXPECT_GT(found, expected * 0.97) << stage << ", " << type;
     EXPECT_LT(found, expected * 1.08) << stage << ", " << type;
   }

@@ -8,7 +8,7 @@
 
 namespace qtrain::e2e {
 
-// A second is long for an answer and short for the jobs below.
+// Long enough for an answer, and short compared with the jobs below.
 inline constexpr std::chrono::seconds kAtOnce{kThreadSanitizer ? 20 : 8};
 
 inline std::vector<std::string> files_in(const fs::path& folder) {
@@ -28,7 +28,7 @@ inline Launch launch_typed(const std::vector<std::string>& words) {
 class Interrupted : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
-  /// A run whose steps are `batches` micro-batches long.
+  /// A run with `batches` micro-batches per step.
   std::vector<std::string> training(int batches, int steps) {
     Json config = tiny_lora_run(at("out"));
     config.update({{"max_steps", steps}, {"gradient_accumulation_steps", batches}, {"save_strategy", "no"}});
@@ -49,7 +49,7 @@ class Interrupted : public ::testing::Test {
                          {"num_key_value_heads", 8},
                          {"head_dim", 64}});
   }
-  /// The same of the smallest shapes, but for those of `sizes`.
+  /// The same with the smallest shapes, except for those in `sizes`.
   void write_model(const fs::path& folder, const Json& sizes) {
     write_untrained_model(folder);
     Json config = read_json(folder / "config.json");
@@ -66,7 +66,7 @@ class Interrupted : public ::testing::Test {
     qtrain_ok({.words = {at("made.json").string()}});
     fs::rename(at("made/model.safetensors"), folder / "model.safetensors");
   }
-  /// An adapter of about 150 MB for that model; its settings are those of `like` but for the rank.
+  /// An adapter of about 150 MB for that model, with the settings of `like` except for the rank.
   static void write_large_adapter(const fs::path& like, const fs::path& folder) {
     constexpr std::int64_t kRank = 1024, kInner = 512, kOuter = 4096;
     fs::create_directories(folder);
@@ -90,7 +90,7 @@ class Interrupted : public ::testing::Test {
   TempFolder folder_;
 };
 
-/// How a program is stopped at one moment of its work, whatever the machine is busy with.
+/// Stops a program at a precise moment of its work, however busy the machine is.
 struct Moment {
   std::string call, text;  ///< see preload/timed_signal.cpp
   int number = 1;

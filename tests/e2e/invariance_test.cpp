@@ -1,12 +1,12 @@
-// What must not change a result: threads, recomputation, a second run - to the bit; the split of a step into
-// micro-batches - up to the order of sums.
+// Results must not depend on threads, recomputation or repetition, to the bit; nor on how a step is split into
+// micro-batches, up to the order of sums.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {
 namespace {
 
-/// A model large enough for several tasks per op, on packed text; weights start at random.
+/// A model that is large enough for several tasks per op, on packed text; the weights start at random.
 class Invariance : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -45,7 +45,7 @@ class Invariance : public ::testing::Test {
         {{"random_init", false}, {"use_peft", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
     return c;
   }
-  /// The weights that a run ends in, as bytes.
+  /// The final weights of a run, as bytes.
   std::string trained(Json c, const Json& changes = Json::object()) const {
     c.update(changes);
     fs::remove_all(c["output_dir"].get<std::string>());
@@ -76,7 +76,7 @@ TEST_F(Invariance, RecomputationGivesTheSameBits) {
 }
 
 TEST_F(Invariance, ComputeInBfloat16IsTheSameForAnyNumberOfThreads) {
-  ASSERT_EQ(setenv("QTRAIN_CPU_ISA", "avx512_bf16", 1), 0);  // also where it is there, but not the fastest
+  ASSERT_EQ(setenv("QTRAIN_CPU_ISA", "avx512_bf16", 1), 0);  // even if it is not the fastest
   const Json base = config("bf16");
   Json asked = base;
   asked["compute_dtype"] = "bfloat16";
@@ -107,7 +107,7 @@ TEST(Accumulation, OfUnequalRowsIsOneLargeBatch) {
     norms.push_back(column(rows, "grad_norm"));
     ASSERT_EQ(rows.size(), 6u);
   }
-  // Sums of other order in float32, amplified by AdamW over six updates; a mean of means would be off by 1e-2.
+  // float32 sums in a different order, amplified by AdamW over six updates; a mean of means would be off by 1e-2.
   for (std::size_t i = 1; i < losses.size(); ++i)
     for (std::size_t step = 0; step < 6; ++step) {
       EXPECT_NEAR(losses[i][step], losses[0][step], 5e-6) << "split " << i << " step " << step + 1;

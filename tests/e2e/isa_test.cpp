@@ -1,5 +1,5 @@
-// Whole runs on each instruction set of this processor: what must not depend on it, and answers that must not depend on
-// what is answered beside them.
+// Whole runs on each instruction set of this CPU: results that must not depend on it, and answers that must not depend
+// on other answers in the batch.
 #include <cstdlib>
 
 #include "core/os/file.h"
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// An instruction set, and what `qtrain doctor` calls it.
+/// An instruction set, and its name in `qtrain doctor`.
 struct Isa {
   const char *name, *part;
 };
@@ -44,15 +44,15 @@ class EachIsa : public ::testing::TestWithParam<Isa> {
   TempFolder folder_;
 };
 
-/// How a model is answered with.
+/// How answers are generated.
 struct Answering {
   const char* model;
   std::vector<std::string> flags;
-  const char* gemms;  ///< what the log says of them on a processor that multiplies bfloat16
+  const char* gemms;  ///< what the log says about GEMMs on a CPU with bfloat16 dot products
 };
 
-// Sampled at a temperature where the last bit of a logit decides now and then; prompts of 1 to 25 tokens, so that long
-// ones are read beside answers; more prompts than rows, so that neighbors change.
+// Samples at a temperature at which the last bit of a logit sometimes decides. Prompts have 1 to 25 tokens, so that
+// long ones are processed while others are answered, and there are more prompts than rows, so that neighbors change.
 TEST_P(EachIsa, AnswersDoNotDependOnTheBatch) {
   std::vector<Json> prompts;
   for (int i = 0; i < 13; ++i)
@@ -93,13 +93,13 @@ TEST_P(EachIsa, AnswersDoNotDependOnTheBatch) {
   }
 }
 
-// Sums in float32 run in one order on all of them.
+// float32 sums have the same order on all of them.
 TEST_P(EachIsa, ARunInFloat32HasTheBitsOfTheNarrowest) {
   for (const char* curve : {"llama_full", "cosine"}) {
     std::vector<std::string> results;
     for (const char* isa : {GetParam().name, is_here(kIsas[0]) ? "avx2" : "neon"}) {
       ::setenv("QTRAIN_CPU_ISA", isa, 1);
-      // A folder for each: a second run in the first one's would only find it finished.
+      // A separate folder for each, because a second run in the same folder would find it finished.
       const fs::path out = folder_ / curve / std::to_string(results.size());
       qtrain_ok(
           {.words = {"config.json", "output_dir=" + out.string(), "threads=2"}, .folder = kGoldens / "curves" / curve});
@@ -121,7 +121,7 @@ TEST_P(EachIsa, ARunInBfloat16LearnsAsOneInFloat32) {
   }
   ASSERT_EQ(losses[0].size(), losses[1].size());
   EXPECT_LT(losses[0].back(), 0.95 * losses[0].front());
-  // Operands of 8 bits, sums in float32: errors of 2^-9 a factor average out over the tokens of a batch.
+  // Operands of 8 bits, sums in float32: errors of 2^-9 per factor average out over the tokens of a batch.
   for (std::size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 0.01 * losses[0][i]) << i;
 }
 

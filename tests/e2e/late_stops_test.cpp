@@ -1,5 +1,5 @@
-// A stop around the moment when a result takes its place: a command says that it stops, leaves nothing that is half
-// made and ends with 75; or it is done, says nothing of a stop and ends with 0.
+// A stop close to the moment when a result gets its final name. Either the command says that it stops, leaves nothing
+// unfinished and ends with 75, or it is done, does not mention the stop and ends with 0.
 #include "tests/e2e/interrupted.h"
 
 namespace qtrain::e2e {
@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Commands that write one result, of a small model.
+/// Commands that write a single result, on a small model.
 class WritesAResult : public Interrupted {
  protected:
   std::vector<std::vector<std::string>> commands() {
@@ -36,8 +36,7 @@ class WritesAResult : public Interrupted {
   }
 };
 
-// A stop around the moment when the result takes its place: either it comes too late, and nothing speaks of it, or
-// nothing is left.
+// Either the stop comes too late and is not mentioned, or nothing is left of the result.
 TEST_F(WritesAResult, IsStoppedOrDoneButNeverBoth) {
   fs::create_directories(at("outputs"));
   for (const auto& words : commands()) {
@@ -45,7 +44,7 @@ TEST_F(WritesAResult, IsStoppedOrDoneButNeverBoth) {
     for (const char* call : {"fsync", "rename", "renamed"})
       for (int number = 1; number < 40; ++number) {
         const auto launch = launch_stopped(words, {.call = call, .text = {}, .number = number});
-        if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+        if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
         const Outcome outcome = Process(*launch).wait();
         const bool over = outcome.code == 0;
         const std::string about = fmt::format("{} at {} {}: {}", words[0], call, number, outcome.err);
@@ -54,20 +53,20 @@ TEST_F(WritesAResult, IsStoppedOrDoneButNeverBoth) {
         EXPECT_EQ(files_in(at("outputs")).size(), over ? 1u : 0u) << about;
         fs::remove_all(at("outputs/result"));
         ++(over ? done : stopped);
-        if (over) break;  // the first that is too late
+        if (over) break;  // the first stop that is too late
       }
     EXPECT_GT(stopped, 0) << words[0];
     EXPECT_EQ(done, 3) << words[0];
   }
 }
 
-/// How a run ended that was told to stop somewhere.
+/// How a run ended that was told to stop at some point.
 struct StoppedRun {
   int code;
   bool told_stop, told_saving, has_result;
 };
 
-/// A run of two steps that saves after each, told to stop at one moment; then the same command again.
+/// A run of two steps that saves after each is told to stop at one moment; then the same command runs again.
 class LastStep : public Interrupted {
  protected:
   std::optional<StoppedRun> stopped(const Moment& moment) {
@@ -94,20 +93,20 @@ class LastStep : public Interrupted {
 
 TEST_F(LastStep, AStopBehindTheLastStepIsDoneByTheSameCommand) {
   const auto run = stopped({.call = {}, .text = "step 2/2"});
-  if (!run) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  if (!run) GTEST_SKIP() << "no library can be loaded before the sanitizer";
   EXPECT_EQ(run->code, 75);
   EXPECT_TRUE(fs::exists(at("out/checkpoint-2")));
 }
 
-// A stop while the result is written: the run is done, and says so.
+// If the stop comes while the result is written, the run is done and says so.
 TEST_F(LastStep, IsStoppedOrDoneButNeverBoth) {
   for (const char* call : {"fsync", "renamed"}) {
     int stopped_runs = 0, saved = 0;
     for (int number = 1; number < 200; ++number) {
       SCOPED_TRACE(fmt::format("{} {}", call, number));
       const auto run = stopped({.call = call, .text = {}, .number = number});
-      if (!run) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-      EXPECT_FALSE(run->code == 75 && saved > 0) << "it was done before";
+      if (!run) GTEST_SKIP() << "no library can be loaded before the sanitizer";
+      EXPECT_FALSE(run->code == 75 && saved > 0) << "the command was done before the signal";
       if (run->code == 0 && !run->told_saving) break;  // no signal came
       ++(run->code == 75 ? stopped_runs : saved);
     }
@@ -122,7 +121,7 @@ TEST_F(Interrupted, TuningWritesTheFastestWhenItIsStoppedBehindItsLastTrial) {
   write_file(at("run.json"), dump_json(config));
   const auto launch = launch_stopped({"tune", at("run.json").string(), "--steps", "1", "--trials", "1"},
                                      {.call = {}, .text = " tokens/s"});
-  if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
   const Outcome outcome = Process(*launch).wait();
   EXPECT_EQ(outcome.code, 75) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("stopped: wrote the fastest config measured so far"));
@@ -135,7 +134,7 @@ TEST_F(Interrupted, BenchIsStoppedOrDoneButNeverBoth) {
     const auto launch = launch_stopped(
         {"bench", "rms_norm", "--device", "cpu", "--small", "--json", at("bench.json").string(), "--overwrite"},
         {.call = "renamed", .text = {}, .number = number});
-    if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
     const Outcome outcome = Process(*launch).wait();
     const bool over = outcome.code == 0;
     EXPECT_TRUE(over || outcome.code == 75) << outcome.err;

@@ -1,4 +1,4 @@
-// Scripts for schedulers, run with stand-ins for srun and docker that start what they are given.
+// Scripts for schedulers, run with stand-ins for srun and docker that start the given command.
 #include <fmt/format.h>
 
 #include "core/os/file.h"
@@ -15,7 +15,7 @@ class LaunchScript : public ::testing::Test {
   void SetUp() override {
     fs::create_directories(folder_ / "bin");
     fs::create_symlink(program(), folder_ / "bin/qtrain");
-    Json config = tiny_run("it's out");  // in the folder where the script runs
+    Json config = tiny_run("it's out");  // in the folder in which the script runs
     config.update({{"max_steps", 2}, {"device", "cpu"}, {"gradient_accumulation_steps", 1}, {"nproc", 2}});
     write_file(folder_ / "run.json", dump_json(config));
   }
@@ -83,7 +83,7 @@ TEST_F(LaunchScript, KubernetesStartsAPodForEachMachine) {
               AllOf(HasSubstr("kind: Secret"), HasSubstr("name: it-s-out-ranks\nstringData: {secret: \""),
                     HasSubstr("- {name: QTRAIN_RANK_SECRET, valueFrom: {secretKeyRef: {name: it-s-out-ranks, key: "
                               "secret}}}\n")));
-  EXPECT_NE(script_for("--k8s", {"nnodes=3", "device=auto"}), three);  // each run has a secret of its own
+  EXPECT_NE(script_for("--k8s", {"nnodes=3", "device=auto"}), three);  // each run has its own secret
   EXPECT_THAT(three, AllOf(HasSubstr("    Worker:\n      replicas: 2\n"), HasSubstr("limits: {nvidia.com/gpu: 2}")));
   const std::string key = "command: ";
   const std::size_t begin = one.find(key) + key.size();

@@ -1,4 +1,4 @@
-// Merging uses only those parts of an adapter that its config names, whatever else its file holds.
+// Merging uses only the parts of an adapter that its config names, whatever else the file contains.
 #include <fmt/format.h>
 
 #include "core/formats/safetensors.h"
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 const fs::path kBaseOfParts = kGoldens / "llama_gqa3_tied", kWholeAdapter = kGoldens / "lora_llama_all/adapter";
 
-/// The golden adapter with other words in adapter_config.json, and how many layers have an adapter then.
+/// The golden adapter with a changed adapter_config.json, and how many layers then have an adapter.
 struct NamedPart {
   Json keys;
   int layers;
@@ -30,7 +30,7 @@ NamedTensors with_names(const SafetensorsReader& reader, const std::string& from
 
 void write_adapter(const fs::path& to, const Json& keys, const NamedTensors& tensors) {
   fs::create_directories(to);
-  Json config = read_json(kWholeAdapter / "adapter_config.json");  // its targets are whole names
+  Json config = read_json(kWholeAdapter / "adapter_config.json");  // its targets are full names
   config["target_modules"] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   if (!keys.is_null()) config.update(keys);
   write_file(to / "adapter_config.json", dump_json(config));
@@ -44,7 +44,7 @@ int changed_tensors(const fs::path& merged) {
   return changed;
 }
 
-// --data compares with `eval`, which applies the adapter while it computes.
+// --data compares with `eval`, which applies the adapter without merging.
 void expect_part_in_all_commands(const fs::path& folder, const fs::path& adapter, const NamedPart& part) {
   const Outcome merge =
       qtrain_ok({.words = {"merge", "--model", kBaseOfParts, "--adapter", adapter, "--output", folder / "merged",
@@ -75,7 +75,7 @@ TEST(MergeOfParts, AppliesWhatTheConfigNamesAsEvalDoes) {
   }
 }
 
-// As a module's own state_dict names them, and tensors of a layer that the model does not have.
+// Names as in a module's own state_dict, and tensors of a layer that the model does not have.
 TEST(MergeOfParts, ReadsAdaptersWithOtherNames) {
   struct Case {
     const char *from, *to;

@@ -1,4 +1,4 @@
-// Adapters put into the weights of their model.
+// Adapters merged into the weights of their model.
 #include <cmath>
 
 #include "core/formats/safetensors.h"
@@ -32,8 +32,8 @@ struct Share {
   fs::path adapter;
   double weight = 1;
 };
-// Every tensor of `merged` is that of `model` plus all deltas, to half a unit of its type (and the rounding of f32
-// sums of 4 products).
+// Checks that every tensor of `merged` is that of `model` plus all deltas, to half a unit of its type (and the rounding
+// of f32 sums of 4 products).
 void expect_merged(const fs::path& merged, const fs::path& model, const std::vector<Share>& shares, double half_unit) {
   const auto before = tensors_of(model), after = tensors_of(merged);
   ASSERT_EQ(before.size(), after.size());
@@ -59,7 +59,7 @@ TEST(Merge, AddsTheAdapterToEveryWeightItChanges) {
   EXPECT_EQ(bytes_of(out / "config.json"), bytes_of(kModel / "config.json"));
 }
 
-// PEFT's merge_and_unload in float64, of one parameter and of both, with patterns of ranks and alphas.
+// Expected values are PEFT's merge_and_unload in float64, for one parameter and for both, with rank and alpha patterns.
 TEST(Merge, PutsAdaptersOfExpertsAndRoutersWherePeftDoes) {
   for (const char* name : {"lora_qwen3_moe_patterns", "lora_qwen3_moe_gate_up", "lora_mixtral_patterns"}) {
     SCOPED_TRACE(name);
@@ -102,7 +102,7 @@ TEST(Merge, RefusesAdaptersOfExpertsThatDoNotFit) {
   EXPECT_THAT(refused("target_parameters", Json{"gate_up_proj", "gate.weight"}), HasSubstr("gate_up_proj"));
 }
 
-// Factors that adapter_config.json does not name.
+// The file has factors that adapter_config.json does not name.
 TEST(Merge, LeavesOutAdaptersOfExpertsThatAreNotNamed) {
   const TempFolder folder;
   const fs::path golden = kGoldens / "lora_qwen3_moe_patterns", adapter = folder / "adapter";
@@ -139,7 +139,7 @@ TEST(Merge, AddsUpSeveralAdaptersByWeight) {
   expect_merged(out, kModel, {{kAdapter, 0.75}, {second, -0.5}}, 0x1p-24);
 }
 
-/// The golden model in bfloat16, and an adapter that changes it by little.
+/// The golden model in bfloat16, and an adapter that changes it only slightly.
 struct SmallUpdate {
   explicit SmallUpdate(const TempFolder& folder) : model(folder / "bf16"), adapter(folder / "small") {
     qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--weights", "0", "--dtype", "bfloat16",
@@ -151,7 +151,7 @@ struct SmallUpdate {
   fs::path model, adapter;
 };
 
-// How much of the update the merged weights have lost, from the files alone.
+// The share of the update that the merged weights have lost, computed from the files.
 double lost_share(const fs::path& merged, const fs::path& exact, const fs::path& model) {
   const auto rounded = tensors_of(merged), whole = tensors_of(exact), before = tensors_of(model);
   double lost = 0, update = 0;
@@ -208,8 +208,8 @@ TEST(Merge, TheMergedModelHasTheLossOfTheAdapter) {
   EXPECT_EQ(largest_difference(folder / "base", kModel), 0);
 }
 
-/// An adapter of PEFT that changes embedding, head, norms or the lengths of rows, and whether head and embedding are
-/// one afterwards.
+/// A PEFT adapter that changes embedding, head, norms or the lengths of rows, and whether head and embedding are one
+/// weight afterwards.
 struct OuterAdapter {
   const char *model, *name;
   bool tied;
@@ -312,7 +312,7 @@ TEST(Merge, SaysWhatDoesNotFit) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
-// As PEFT, which warns of such layers and computes without them.
+// PEFT only warns of such layers, and computes without them.
 TEST(Merge, RefusesAnAdapterWithoutSomeOfItsLayers) {
   const TempFolder folder;
   const fs::path cut = folder / "cut";

@@ -23,7 +23,7 @@ std::vector<std::string> short_watch(const std::vector<std::string>& more) {
 
 class Monitor : public ::testing::Test {
  protected:
-  /// With two GPUs of the stand-in.
+  /// A call that finds two GPUs of the stand-in.
   Launch with_gpus(const std::vector<std::string>& words) {
     write_file(folder_ / "state",
                "gpus 2\n0.busy 97\n0.traffic 30\n0.used 7e10\n0.total 8e10\n0.clock 1900\n0.max_clock 1980\n"
@@ -54,7 +54,7 @@ TEST_F(Monitor, ReadsGpusThroughNvml) {
   const Outcome outcome = Process(with_gpus(short_watch({"--json", file}))).wait();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 74.5 GiB"), HasSubstr("healthy: 2 GPUs busy 96 %")));
+              AllOf(HasSubstr("GPU 0: NVIDIA Stand-in 80GB, 74.5 GiB"), HasSubstr("healthy: 2 GPUs are busy 96 %")));
   EXPECT_THAT(outcome.err, HasSubstr("GPU 0 busy 97 %"));
   const Json document = read_json(file);
   EXPECT_EQ(document["samples"][0]["gpus"][1]["limited_by"], Json({"power cap"}));
@@ -68,7 +68,7 @@ TEST_F(Monitor, DrawsATableThatGoesWhenItEnds) {
     Launch launch = with_gpus({"monitor", "--interval", "0.05"});
     launch.columns = columns;
     Process process(launch);
-    ASSERT_TRUE(process.waits_for("A\r\r\x1b[J")) << process.said();  // drawn, and about to be drawn again
+    ASSERT_TRUE(process.waits_for("A\r\r\x1b[J")) << process.said();  // has drawn, and is about to redraw
     const std::string said = process.said();
     const auto during = screen_after(said.substr(0, said.rfind("\r\x1b[J")), columns);
     EXPECT_THAT(during, Contains(StartsWith("qtrain monitor")));
@@ -103,7 +103,7 @@ TEST_F(Monitor, EndsWithTheProcessItWatches) {
 TEST_F(Monitor, ARunThatHasEndedIsNotHealthy) {
   train_ok(folder_.path(), tiny_lora_run(folder_ / "done"));
   const auto verdict = [&](const std::vector<std::string>& words) {
-    const Outcome outcome = Process(with_gpus(words)).wait();  // which are busy with something else
+    const Outcome outcome = Process(with_gpus(words)).wait();  // the GPUs are busy with something else
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return Json::parse(outcome.out)["assessment"];
   };

@@ -1,5 +1,5 @@
-// The server behind nginx, whose connections to it many clients share: what one of them sends never becomes a part of
-// another's request or answer.
+// The server behind nginx, whose connections many clients share: what one client sends never becomes part of another's
+// request or answer.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ class BehindNginx : public ::testing::Test {
     ASSERT_TRUE(std::regex_search(said, url, std::regex(R"(ready: http://(127\.0\.0\.1:\d+) )"))) << said;
     start_nginx(url[1]);
   }
-  // One connection to the server, which all clients share.
+  // Starts nginx with a single connection to the server, which all clients share.
   void start_nginx(const std::string& to) {
     port_ = http::Server({}).bind("127.0.0.1", 0);
     const std::string folder = folder_.path().string();
@@ -72,7 +72,8 @@ class BehindNginx : public ::testing::Test {
   int port_ = 0;
 };
 
-// Each leaves something unread in a server that answers before it has read all, or reads less than nginx has sent.
+// Each leaves unread data in a server that answers before it has read everything, or that reads less than nginx has
+// sent.
 std::vector<std::string> attacks() {
   const std::string swallow = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ";
   const std::string take =
@@ -95,7 +96,7 @@ std::vector<std::string> attacks() {
   return all;
 }
 
-// The text of an answer, or what came instead of one.
+// The text of an answer, or whatever came instead.
 std::string answer_in(const std::string& body) {
   const Json json = Json::parse(body, nullptr, false);
   return json.is_object() && json.contains("choices") ? json.at("choices")[0].at("text").get<std::string>() : body;

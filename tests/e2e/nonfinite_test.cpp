@@ -1,4 +1,4 @@
-// Losses that are not finite, of steps and of evaluations: what is told, saved and gone on from.
+// Losses of steps and evaluations that are not finite: what is reported and saved, and how runs continue.
 #include <limits>
 
 #include "core/formats/safetensors.h"
@@ -14,7 +14,7 @@ using ::testing::Not;
 
 const fs::path kUntiedModel = kGoldens / "llama_mha_untied";
 
-/// A golden model in which one value of this tensor is not a number.
+/// A golden model in which one value of this tensor is NaN.
 void write_damaged_model(const fs::path& folder, const std::string& damaged) {
   fs::create_directories(folder);
   fs::copy_file(kUntiedModel / "config.json", folder / "config.json");
@@ -28,7 +28,7 @@ void write_damaged_model(const fs::path& folder, const std::string& damaged) {
   write_safetensors(folder / "model.safetensors", tensors);
 }
 
-/// An adapter for it that is finite, but whose factors come to infinity for token 63.
+/// An adapter that is finite, but whose factors yield infinity for token 63.
 void write_poisonous_adapter(const fs::path& folder) {
   constexpr std::int64_t kRows = 67, kWidth = 16;
   fs::create_directories(folder);
@@ -49,7 +49,7 @@ void write_poisonous_adapter(const fs::path& folder) {
 
 class NonFinite : public RunOver {
  protected:
-  /// Steps of one row each of an adapter for which token 63 is poison, with a checkpoint after each.
+  /// Steps with one row each, for an adapter that token 63 breaks, with a checkpoint after each step.
   Json poisoned(int steps) {
     if (!fs::exists(folder_ / "adapter")) write_poisonous_adapter(folder_ / "adapter");
     return {{"model_name_or_path", kUntiedModel.string()},
@@ -82,7 +82,7 @@ TEST_F(NonFinite, OneBadStepIsSkippedToldAndResumedOver) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 2"), HasSubstr("skipped")));
   const auto log = history(folder_ / "out", "loss");
   ASSERT_EQ(log.size(), 3u);
-  EXPECT_TRUE(log[1].at("loss").is_null());  // not 0 and not an average: there is none
+  EXPECT_TRUE(log[1].at("loss").is_null());  // neither 0 nor an average, because there is none
   EXPECT_TRUE(log[1].at("grad_norm").is_null());
   EXPECT_TRUE(log[2].at("loss").is_number());
   EXPECT_EQ(bytes_of(folder_ / "out/checkpoint-1/adapter_model.safetensors"),
@@ -141,7 +141,7 @@ TEST_F(NonFinite, LossesOfAllStepsAreNoNumber) {
   EXPECT_TRUE(read_json(folder_ / "out/train_results.json").at("train_loss").is_null());
 }
 
-/// A last update that no loss follows: what it leaves is looked at as it is written.
+/// No loss follows the last update, so the weights are checked as they are written.
 TEST_F(NonFinite, WeightsThatTheLastUpdateDestroyedAreNotSaved) {
   const Json sure{{"learning_rate", 1e39}, {"warmup_steps", 0}, {"max_steps", 1}, {"weight_decay", 0.0}};
   struct Case {

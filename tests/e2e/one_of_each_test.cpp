@@ -1,4 +1,4 @@
-// A run of one step over one row with one checkpoint: messages say "1 row", not "1 rows".
+// A run of one step on one row with one checkpoint: messages say "1 row", not "1 rows".
 #include <regex>
 
 #include "core/os/file.h"
@@ -7,7 +7,7 @@
 namespace qtrain::e2e {
 namespace {
 
-/// What is said as one of something, and called by the word for several.
+/// Plurals that follow the number 1.
 std::vector<std::string> wrong_plurals(const std::string& text) {
   static const std::regex kWrong(
       R"([^0-9.,-]1 ([a-z]+ )?(rows|steps|updates|tokens|targets|checkpoints|tensors|messages)"

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""Asks a running server through OpenAI's own client, and holds its answers against each other.
-
-Usage: openai_client.py URL PROMPT    (models "model" and "tuned", token "secret")
-"""
+"""Asks a running server through OpenAI's own client, and compares the answers with each other. Usage: openai_client.py
+URL PROMPT (models "model" and "tuned", token "secret")"""
 import sys
 
 import openai

@@ -1,4 +1,4 @@
-// Where results go: through links, into devices and FIFOs, and never over what the same command has not written.
+// Results go through links, into devices and FIFOs, and never replace what the same command has not written.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -56,13 +56,13 @@ mode_t kind_of(const fs::path& path) {
   return ::lstat(path.c_str(), &info) == 0 ? info.st_mode & S_IFMT : 0;
 }
 
-/// A command, with what it is told to write behind it.
+/// A command, to which the output path is appended.
 struct Writer {
   std::string name;
   std::vector<std::string> words;
 };
 
-/// A run on a model with a tokenizer, and everything that commands take.
+/// A run on a model with a tokenizer, and everything that commands need as input.
 class Outputs : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -176,7 +176,7 @@ TEST_F(Outputs, OfFilesWithoutAFolderAreRefusedBeforeTheWork) {
   }
 }
 
-// A result may come long after its place was looked at.
+// A result may be written long after its place was checked.
 TEST_F(Outputs, LeaveAFileThatWasMadeMeanwhile) {
   const std::string mine = "{\"text\": \"mine\"}\n";
   fs::create_directory(folder_ / "scratch");
@@ -198,7 +198,7 @@ TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
     SCOPED_TRACE(writer.name);
     fs::copy(at("run"), at("taken"));
     const std::string weights = at("taken") + "/model.safetensors", before = bytes_of(weights);
-    // By whatever name: what is not there yet is made, and then it is the same folder.
+    // Whatever the name: the folder is created if it does not exist, and then recognized as the same one.
     for (const char* name : {"taken", "taken/", "none/../taken"}) {
       const Outcome refused = qtrain({.words = with(writer, {at(name)})});
       EXPECT_EQ(refused.code, 2) << name << ": " << refused.err;
@@ -221,7 +221,7 @@ TEST_F(Outputs, OfFoldersReplaceTheirOwnEarlierOnesOnly) {
     EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
     qtrain_ok({.words = with(writer, {at("out")})});
     write_file(folder_ / "out/model-of-another.bin", "weights");
-    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "weights of another program lie there";
+    EXPECT_EQ(qtrain({.words = with(writer, {at("out")})}).code, 2) << "the folder has weights of another program";
     for (const char* name : {"link", "out", "taken", "up", "elsewhere"}) fs::remove_all(folder_ / name);
   }
 }

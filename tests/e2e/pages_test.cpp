@@ -1,4 +1,4 @@
-// README and guides: their commands run, in their order, with a tiny model in the place of a real one.
+// README and guides: their commands run in order, with a tiny model in place of a real one.
 #include <regex>
 
 #include "core/os/file.h"
@@ -10,7 +10,7 @@ namespace {
 
 std::vector<fs::path> pages_with_commands() {
   std::vector<fs::path> pages = test::pages_below(source_folder() / "docs/guides");
-  std::erase(pages, source_folder() / "docs/guides/README.md");  // a list of them
+  std::erase(pages, source_folder() / "docs/guides/README.md");  // only a list of the guides
   pages.push_back(source_folder() / "README.md");
   return pages;
 }
@@ -19,7 +19,7 @@ std::string name_of_page(const ::testing::TestParamInfo<fs::path>& page) {
   return page.param.stem().string();
 }
 
-/// model/, train.jsonl and eval.jsonl, which every guide begins with.
+/// Creates model/, train.jsonl and eval.jsonl, which every guide assumes.
 void write_beginning(const fs::path& folder) {
   std::vector<Json> rows;
   for (int i = 0; i < 24; ++i)
@@ -37,7 +37,8 @@ void write_beginning(const fs::path& folder) {
   train_ok(folder, config);
 }
 
-/// What the quickstart needs besides: the example with a short run, and a GGUF file under the name of the real one.
+/// Also creates what the quickstart needs: the example with a short run, and a GGUF file under the name of the real
+/// one.
 void write_example(const fs::path& folder) {
   fs::create_directories(folder / "examples/cypher");
   const std::string config = read_text(source_folder() / "examples/cypher/config.json");

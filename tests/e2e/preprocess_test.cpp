@@ -1,4 +1,4 @@
-// `qtrain preprocess` and the token cache as a user meets them.
+// `qtrain preprocess` and the token cache as users see them.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -98,7 +98,7 @@ TEST_F(Preprocess, TellsAboutLengths) {
   for (const auto& [key, value] : expected.items()) EXPECT_EQ(told.at(key), value) << key;
   EXPECT_EQ(told.at("first_truncated").size(), 10u);
   EXPECT_EQ(told.at("first_truncated")[0], (Json{{"place", rows + ":91"}, {"tokens", 91}}));
-  // Row n of 100 in one batch is filled up to 90 tokens: 9000 places, 5050 - 55 of them tokens.
+  // Row n of 100 in one batch is padded to 90 tokens: 9000 places, 5050 - 55 of them tokens.
   EXPECT_NEAR(told.at("padding_waste").get<double>(), 1 - 4995.0 / 9000, 1e-12);
   EXPECT_TRUE(told.at("packing_density").is_null());
   std::int64_t in_bars = 0;

@@ -1,4 +1,4 @@
-// From a config.json alone: text rows, wrapped packing, random weights.
+// Training from a config.json without weights: text rows, wrapped packing, random weights.
 #include <cmath>
 #include <numeric>
 
@@ -43,7 +43,7 @@ TEST_F(Pretrain, RandomWeightsLearnAndAreTheSameTwice) {
   const Outcome outcome = train_ok(folder_.path(), config("one"));
   EXPECT_THAT(outcome.err, HasSubstr("random weights"));
   const auto losses = column(history(folder_ / "one", "loss"), "loss");
-  EXPECT_NEAR(losses.front(), std::log(400.0), 0.1);  // nothing known: uniform over the vocabulary
+  EXPECT_NEAR(losses.front(), std::log(400.0), 0.1);  // untrained: uniform over the vocabulary
   EXPECT_LT(losses.back(), 0.4 * losses.front());
   train_ok(folder_.path(), config("two"));
   EXPECT_EQ(bytes_of(folder_ / "one/model.safetensors"), bytes_of(folder_ / "two/model.safetensors"));

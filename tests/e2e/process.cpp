@@ -45,14 +45,14 @@ std::array<int, 2> pipe_ends() {
   return ends;
 }
 
-/// The writing end of a pipe that nobody reads.
+/// The write end of a pipe that nobody reads.
 int broken_pipe() {
   const std::array<int, 2> ends = pipe_ends();
   ::close(ends[0]);
   return ends[1];
 }
 
-/// The writing end of a pipe that holds as much as it can; the other is `unread`.
+/// The write end of a full pipe; `unread` becomes its read end.
 int full_pipe(int& unread) {
   const std::array<int, 2> ends = pipe_ends();
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -88,7 +88,7 @@ int memory_file(const char* name) {
   return fd;
 }
 
-// Without touching the offset at which the program writes.
+// Does not move the offset at which the program writes.
 std::string contents(int fd) {
   std::string text;
   std::array<char, 1 << 16> buffer;
@@ -108,12 +108,12 @@ Process::Process(const Launch& launch) {
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  sigset_t hangup;  // which tests that run under nohup have ignored, and hand on
+  sigset_t hangup;  // tests run under nohup inherit an ignored SIGHUP, and would pass it on
   sigemptyset(&hangup);
   sigaddset(&hangup, SIGHUP);
   posix_spawnattr_setsigdefault(&attributes, &hangup);
   short flags = POSIX_SPAWN_SETSIGDEF;
-  if (launch.columns) {  // a session of its own, whose terminal becomes the first that is opened
+  if (launch.columns) {  // a new session: the first terminal that it opens becomes its controlling terminal
     open_terminal(*launch.columns);
     flags |= POSIX_SPAWN_SETSID;
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, terminal_name_.c_str(), O_RDWR, 0);
@@ -171,7 +171,7 @@ void Process::open_terminal(int columns) {
   });
 }
 
-// What was written before is still read.
+// What was written before can still be read.
 void Process::close_terminal() {
   if (terminal_ < 0) return;
   const std::uint64_t one = 1;

@@ -13,7 +13,7 @@
 
 namespace qtrain::e2e {
 
-/// Longer than any program of a test takes, also with the thread sanitizer.
+/// Longer than any program in a test takes, even with the thread sanitizer.
 inline constexpr std::chrono::seconds kLongest{kThreadSanitizer ? 600 : 60};
 
 /// How a program is started.
@@ -21,35 +21,35 @@ struct Launch {
   std::vector<std::string> argv;  ///< the first is the program's path
   std::filesystem::path folder;   ///< where it runs; empty: here
   std::string input = {};         ///< its standard input
-  /// "NAME=value": in place of or beside what this process has.
+  /// "NAME=value": added to this process's environment, or replacing its variables.
   std::vector<std::string> environment = {};
-  /// Standard input and error are a terminal of its own, of so many columns.
+  /// Standard input and error are a new terminal with this many columns.
   std::optional<int> columns = {};
-  /// What became of whoever read its standard output: it has closed it, or it reads no more and the pipe is full.
+  /// The reader of standard output: has closed it, or no longer reads, so that the pipe is full.
   bool reader_gone = false, reader_waits = false;
 };
 
 /// How it ended.
 struct Outcome {
   int code = -1;              ///< exit code; 128 + signal when a signal ended it
-  std::string out, err;       ///< what it wrote; `err` with the escape sequences of a terminal
+  std::string out, err;       ///< what it wrote; `err` includes the escape sequences for a terminal
   bool timed_out = false;     ///< it was killed for taking too long
-  std::int64_t peak_kib = 0;  ///< most memory that it had
-  double cpu_seconds = 0;     ///< processor time of its own code, of all threads
+  std::int64_t peak_kib = 0;  ///< peak resident memory
+  double cpu_seconds = 0;     ///< processor time in user mode, of all threads
 };
 
-/// An open file in memory, and all that is in it.
+/// Creates an anonymous file in memory; returns the entire contents of a file.
 int memory_file(const char* name);
 std::string contents(int fd);
 
-/// Outcome::code of what waitpid says.
+/// Converts a status from waitpid to Outcome::code.
 int exit_code(int status);
 
-/// A running program. What it writes goes to memory, so that it never waits for a reader.
+/// A running program. Its output goes to memory, so that it never waits for a reader.
 class Process {
  public:
   explicit Process(const Launch& launch);
-  /// Kills it if it still runs.
+  /// Kills the program if it is still running.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -57,18 +57,18 @@ class Process {
   pid_t pid() const { return pid_; }
   void signal(int number) const;
   bool running();
-  /// Whether it has a handler for this signal by now.
+  /// Whether it has installed a handler for this signal.
   bool handles(int number) const;
-  /// Waits until it has ended, and kills it after `limit`.
+  /// Waits until it ends, and kills it after `limit`.
   Outcome wait(std::chrono::seconds limit = kLongest);
 
-  /// What it has written to standard output and to standard error up to now.
+  /// What it has written to standard output, and to standard error, so far.
   std::string printed() const { return contents(out_); }
   std::string said();
-  /// Waits until it has said this. False when it ended without, or after `limit`.
+  /// Waits until it has written this text. Returns false if it ends without that, or after `limit`.
   bool waits_for(const std::string& text, std::chrono::seconds limit = kLongest);
 
-  /// Terminal events: typed text, another width, a closed window.
+  /// Terminal events: typed text, a changed width, a closed window.
   void type(const std::string& text) const;
   void resize(int columns) const;
   void hang_up();
@@ -80,7 +80,7 @@ class Process {
 
   pid_t pid_ = -1;
   int out_ = -1, err_ = -1, status_ = 0;
-  int unread_ = -1;  // the other end of its standard output, where that is a full pipe
+  int unread_ = -1;  // the other end of its standard output if that is a full pipe
   std::int64_t peak_kib_ = 0;
   double cpu_seconds_ = 0;
   bool ended_ = false;

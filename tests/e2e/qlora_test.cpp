@@ -1,4 +1,4 @@
-// Adapters on quantized bases, through the program.
+// Adapters on quantized base models, through the program.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -11,7 +11,7 @@ const fs::path kQuantized = source_folder() / "tests/quant/goldens";
 
 class Qlora : public ::testing::Test {
  protected:
-  /// Over rows of ids on the small model of tests/quant, in 4 bits.
+  /// Trains on rows of ids with the small model of tests/quant, in 4 bits.
   Json config(const Json& changes = Json::object()) const {
     Json c = tiny_lora_run(folder_ / "out");
     c.update({{"model_name_or_path", (kQuantized / "bnb_model").string()},

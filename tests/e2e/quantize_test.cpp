@@ -1,4 +1,4 @@
-// quantize: a folder in, the folder of bitsandbytes out.
+// quantize: turns a model folder into the folder that bitsandbytes would save.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 

@@ -8,7 +8,7 @@
 namespace qtrain::e2e {
 namespace {
 
-constexpr const char* kLibrary = QTRAIN_RANK_FAULTS;  // empty: there is none
+constexpr const char* kLibrary = QTRAIN_RANK_FAULTS;  // empty if it was not built
 
 std::string content(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);

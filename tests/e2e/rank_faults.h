@@ -1,12 +1,12 @@
 #pragma once
-// Runs of several ranks of which one fails at a chosen point, by a library that is loaded into them.
+// Runs of several ranks, one of which fails at a chosen point, by means of a library that is loaded into them.
 #include <string>
 
 #include "tests/e2e/ranks.h"
 
 namespace qtrain::e2e {
 
-/// What happens to which rank of how many, and when.
+/// What happens to which of how many ranks, and when.
 struct RankFault {
   std::string kind;   ///< "kill", "segv", "stop", "exit", "slow", "late", "skip", "unequal", "hold"
   std::string phase;  ///< "start", "rows", "agreement", "step", "evaluation", "saving", "end"
@@ -18,26 +18,26 @@ inline void PrintTo(const RankFault& fault, std::ostream* out) {
   *out << fault.text();
 }
 
-/// Six updates that evaluate after the third and save after every second one.
+/// Six updates, with an evaluation after the third and a checkpoint after every second one.
 class RankFaults : public Ranks {
  protected:
   /// The config of a run on one rank.
   Json config() const;
-  /// The variables that let it happen in the ranks of a run.
+  /// The environment variables that cause the fault in the ranks of a run.
   std::vector<std::string> variables(const RankFault& fault) const;
   bool has_happened() const { return fs::exists(at("once")); }
-  /// The result of the run that nothing happened to.
+  /// The result of an undisturbed run.
   std::string undisturbed() const;
   std::string result() const { return bytes_of(at("out/adapter_model.safetensors")); }
-  /// No process of the run is left.
+  /// Checks that no process of the run is left.
   void expect_nothing_left() const;
-  /// The checkpoints that have their names, the newest last.
+  /// Complete checkpoints with their final names, newest last.
   std::vector<std::string> whole_checkpoints() const;
-  /// The newest checkpoint, if there is one, is whole.
+  /// Checks that the newest checkpoint, if any, is intact.
   void expect_newest_is_whole() const;
 };
 
-/// Whether the library can be loaded here: not beside a sanitizer.
+/// Whether the library can be loaded: it does not work with sanitizers.
 bool faults_can_be_made();
 
 }  // namespace qtrain::e2e

@@ -1,6 +1,5 @@
-// What can happen to a rank, in every phase of a run: the run ends in time with the right code and one message that
-// names the rank, leaves a whole checkpoint, and the same command then comes to the result of the run that nothing
-// happened to.
+// Whatever happens to a rank in any phase, the run ends in time with the right code and one message that names the
+// rank, leaves an intact checkpoint, and the same command then reaches the result of an undisturbed run.
 #include "tests/e2e/rank_faults.h"
 
 #include <fmt/format.h>
@@ -22,22 +21,22 @@ using ::testing::HasSubstr;
 
 constexpr int kPeerLost = 7;
 
-/// How a run ends that this happens to.
+/// How a run ends after this fault.
 struct Expected {
-  std::string said;                  ///< of the rank, "{}"
-  std::chrono::seconds longest{20};  ///< without ddp_timeout: connections break
+  std::string said;                  ///< the message, with "{}" for the rank
+  std::chrono::seconds longest{20};  ///< without ddp_timeout, because connections break
 };
 
-// 6 s of ddp_timeout, 4 s to ask all ranks, 6 s of grace, and as much for a busy machine.
+// 6 s of ddp_timeout, 4 s to ask all ranks, 6 s of grace, and the same again for a busy machine.
 constexpr std::chrono::seconds kAfterTimeout{40};
 
 const std::map<std::string, Expected>& expectations() {
   static const std::map<std::string, Expected> all{
       {"kill", {"rank {} was ended by signal 9"}},
       {"segv", {"rank {} was ended by signal 11"}},
-      {"stop", {"rank {} did not come", kAfterTimeout}},
+      {"stop", {"rank {} did not ", kAfterTimeout}},
       {"exit", {"rank {} ended before the others, with exit code 0", kAfterTimeout}},
-      {"late", {"rank {} did not come to collective", kAfterTimeout}},
+      {"late", {"rank {} did not reach collective", kAfterTimeout}},
       {"skip", {"rank {} ", kAfterTimeout}},
       {"unequal", {"rank {} ", kAfterTimeout}}};
   return all;
@@ -59,7 +58,7 @@ class OneRank : public RankFaults, public ::testing::WithParamInterface<RankFaul
     launch.environment = variables(GetParam());
     return launch;
   }
-  /// The same command without the fault.
+  /// The same command, without the fault.
   void expect_to_go_on() const {
     const bool saved = !whole_checkpoints().empty();
     const Outcome outcome = qtrain_ok({.words = words(divided(config(), GetParam().ranks))});
@@ -80,13 +79,13 @@ TEST_P(LostRankOf, ARunIsNamedAndTheRunGoesOn) {
   EXPECT_THAT(outcome.err, HasSubstr(fmt::format(fmt::runtime(expected.said), GetParam().rank)));
   EXPECT_EQ(count(outcome.err, "error:"), 1) << outcome.err;
   const bool is_wrong = GetParam().kind == "skip" || GetParam().kind == "unequal";
-  EXPECT_EQ(count(outcome.err, "the ranks do different things"), is_wrong ? 1 : 0) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "the ranks make different calls"), is_wrong ? 1 : 0) << outcome.err;
   expect_nothing_left();
   expect_newest_is_whole();
   expect_to_go_on();
 }
 
-// A rank that writes a checkpoint which needs no other rank is let finish it, however slow its disk is.
+// A rank may finish writing a checkpoint that needs no other rank, however slow its disk is.
 TEST_F(RankFaults, ACheckpointIsFinishedWithoutTheLostRank) {
   if (!faults_can_be_made()) GTEST_SKIP() << "no library can be loaded into a program with a sanitizer";
   Json whole = divided(config(), 2);
@@ -139,7 +138,7 @@ TEST_P(StartedRanksOf, ARunWithOtherConfigsAreRefused) {
 
 class HostsOf : public OnTwoHosts<OneRank> {
  protected:
-  /// The outcomes of the run on both, which `meanwhile` may disturb.
+  /// The outcomes of the run on both machines, which `meanwhile` may disturb.
   std::array<Outcome, 2> train(const std::vector<std::string>& variables,
                                const std::function<void(Process&)>& meanwhile) {
     std::vector<std::unique_ptr<Process>> hosts;
@@ -168,20 +167,21 @@ TEST_P(HostsOf, ARunEndBothWhereTheirCableIsCut) {
   for (const Outcome& outcome : ends) {
     EXPECT_EQ(outcome.code, kPeerLost) << outcome.err;
     EXPECT_EQ(count(outcome.err, "error:"), 1) << outcome.err;
-    EXPECT_THAT(outcome.err, AnyOf(HasSubstr("did not come"), HasSubstr("where ranks meet, is gone"),
-                                   HasSubstr("cannot be connected"), HasSubstr("nothing answers at")));
+    EXPECT_THAT(outcome.err,
+                AnyOf(HasSubstr("did not reach"), HasSubstr("did not connect"), HasSubstr("where ranks meet, is gone"),
+                      HasSubstr("cannot be connected"), HasSubstr("nothing answers at")));
   }
-  const bool begins = GetParam().phase == "start";  // and waits for the first that is missing
-  EXPECT_THAT(ends[0].err, HasSubstr(fmt::format("error: {} did not come", GetParam().ranks == 2 ? "rank 1"
-                                                                           : begins              ? "rank 2"
-                                                                                                 : "ranks 2, 3")));
+  const bool begins = GetParam().phase == "start";  // waits for the first rank that is missing
+  EXPECT_THAT(ends[0].err, HasSubstr(fmt::format("error: {} did not ", GetParam().ranks == 2 ? "rank 1"
+                                                                       : begins              ? "rank 2"
+                                                                                             : "ranks 2, 3")));
   expect_nothing_left();
   expect_newest_is_whole();
   mend();
   expect_to_go_on_there();
 }
 
-// Two launchers on this machine, and a port that somebody has.
+// Two launchers on this machine, with a port that is already in use.
 class PortOf : public OneRank {
  protected:
   std::vector<Outcome> train(std::uint16_t port) {
@@ -215,7 +215,8 @@ TEST_P(PortOf, ARunMayBeInUse) {
 
 const std::array<std::string, 7> kPhases{"start", "rows", "step", "evaluation", "saving", "end", "agreement"};
 
-// Every way to end in every phase of every number of ranks, each rank in turn; then what ranks do wrong together.
+// Every kind of fault in every phase with every number of ranks, affecting each rank in turn; then faults that involve
+// several ranks.
 std::vector<RankFault> lost_ranks() {
   std::vector<RankFault> all;
   for (const char* kind : {"kill", "segv", "stop", "exit"})
@@ -237,7 +238,7 @@ std::vector<RankFault> slow_ranks() {
   return all;
 }
 
-// A few of them for every run of the tests.
+// A few of these for every run of the tests.
 std::vector<RankFault> some_ranks() {
   return {{"kill", "saving", 3, 0},
           {"segv", "evaluation", 2, 1},

@@ -12,7 +12,7 @@
 
 namespace qtrain::e2e {
 
-/// The optimizer steps of `config` by so many ranks: each has its share of the micro-batches.
+/// The steps of `config` divided among several ranks: each does its share of the micro-batches.
 inline Json divided(Json config, int ranks) {
   const int batches = config.at("gradient_accumulation_steps");
   EXPECT_EQ(batches % ranks, 0);
@@ -20,7 +20,7 @@ inline Json divided(Json config, int ranks) {
   return config;
 }
 
-/// The processes that this one has started, in that order.
+/// The processes that `parent` has started, in that order.
 inline std::vector<pid_t> children_of(pid_t parent) {
   std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
   return {std::istream_iterator<pid_t>(file), {}};
@@ -29,7 +29,7 @@ inline std::vector<pid_t> children_of(pid_t parent) {
 class Ranks : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
-  /// Six micro-batches of one row an update, of 21 rows: the last update of an epoch has three.
+  /// Six micro-batches of one row per update, with 21 rows: the last update of an epoch has three.
   Json base() const {
     Json config = tiny_lora_run(at("out"));
     config.update({{"per_device_train_batch_size", 1},
@@ -42,7 +42,7 @@ class Ranks : public ::testing::Test {
     write_file(at("run.json"), dump_json(config));
     return {at("run.json").string()};
   }
-  /// A run of many steps that saves every second one, with so many ranks.
+  /// A run of many steps on `ranks` ranks that saves every second one.
   Json long_run(int ranks) const {
     Json config = divided(base(), ranks);
     config.update({{"max_steps", 100000},

@@ -1,4 +1,4 @@
-// Training on several ranks: the same result as on one, and no run that hangs where one of them is lost.
+// Training on several ranks gives the same result as on one, and no run hangs if a rank is lost.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// log_history without what differs from run to run, and what counts micro-batches of one rank.
+/// log_history without values that differ between runs or count one rank's micro-batches.
 Json history_of_updates(const fs::path& output) {
   Json rows = history_without_times(output);
   for (Json& row : rows) row.erase("epoch");
@@ -25,7 +25,7 @@ std::vector<double> losses(const fs::path& output) {
 
 class RanksOnACurve : public ::testing::TestWithParam<std::string> {};
 
-// Two ranks with half of the micro-batches each: transformers' curve of one process, as exactly as one rank has it.
+// Two ranks with half of the micro-batches each match transformers' curve of one process as closely as one rank does.
 TEST_P(RanksOnACurve, TwoHaveThatOfTransformers) {
   const fs::path folder = kGoldens / "curves" / GetParam();
   const TempFolder output;
@@ -66,7 +66,7 @@ TEST_F(Ranks, WithoutThatOnlyTheLastBitsDiffer) {
   const std::vector<double> shared = losses(at("out"));
   ASSERT_EQ(alone.size(), 9u);
   ASSERT_EQ(shared.size(), alone.size());
-  // Float32 sums of gradients in another order, over nine updates of a learning rate of 0.005.
+  // float32 sums of gradients in a different order, over nine updates with a learning rate of 0.005.
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "step " << i + 1;
 }
 
@@ -84,7 +84,7 @@ TEST_F(Ranks, EvaluateEachRowOnce) {
   const std::vector<double> shared = column(history(at("out"), "eval_loss"), "eval_loss");
   ASSERT_EQ(alone.size(), 1u);
   ASSERT_EQ(shared.size(), 1u);
-  EXPECT_NEAR(shared[0], alone[0], 1e-12);  // the same losses in f64, added in another order
+  EXPECT_NEAR(shared[0], alone[0], 1e-12);  // the same losses in f64, added in a different order
 }
 
 TEST_F(Ranks, AnotherNumberGoesOnWithTheSameBits) {
@@ -102,14 +102,14 @@ TEST_F(Ranks, AnotherNumberGoesOnWithTheSameBits) {
     EXPECT_EQ(bytes_of(at("more/adapter_model.safetensors")), whole) << ranks;
     fs::remove_all(at("more"));
   }
-  // Without the share of the others an update would see fewer rows.
+  // Without the other rank's share, an update would see fewer rows.
   const Outcome outcome = qtrain({.words = {at("config.json").string(), "--resume", at("out/checkpoint-4").string(),
                                             "nproc=1", "output_dir=" + at("more").string()}});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("nproc = 3, the config says 1"));
 }
 
-/// A run of several ranks that is under way.
+/// A running run of several ranks.
 class RunningRanks {
  public:
   RunningRanks(const std::vector<std::string>& words, int ranks)
@@ -120,7 +120,7 @@ class RunningRanks {
   }
   Process& process() { return process_; }
   pid_t of(int rank) const { return pids_.at(static_cast<std::size_t>(rank)); }
-  /// Nothing is left of it.
+  /// Checks that none of its processes is left.
   void expect_gone() const {
     for (const pid_t pid : pids_) EXPECT_NE(::kill(pid, 0), 0) << pid;
   }
@@ -150,7 +150,7 @@ TEST_F(Ranks, AStoppedRankEndsTheRunInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: rank 1 did not come to collective"), HasSubstr("no sign of life")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: rank 1 did not reach collective"), HasSubstr("no sign of life")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));  // 4 s of ddp_timeout, 10 s of grace
   run.expect_gone();
 }
@@ -167,7 +167,7 @@ TEST_F(Ranks, AStopIsForAll) {
   }
 }
 
-/// Stopped while all evaluate together after the second of four steps.
+/// The run is stopped while all ranks evaluate together, after the second of four steps.
 class StopInAnEvaluation : public Ranks, public ::testing::WithParamInterface<int> {
  protected:
   Json config() const {
@@ -266,7 +266,7 @@ TEST_F(Ranks, TheSlowestIsTold) {
   }
 }
 
-// Signals that come before the ranks can handle them wait until they do.
+// Signals that arrive before the ranks can handle them are deferred.
 TEST_F(Ranks, AStopAtTheVeryBeginningIsNoLoss) {
   for (const int milliseconds : {0, 20, 60}) {
     Process process(launch_of({.words = words(long_run(3))}));
@@ -281,7 +281,7 @@ TEST_F(Ranks, AStopAtTheVeryBeginningIsNoLoss) {
 
 TEST_F(Ranks, ASecondInterruptLeavesAtOnce) {
   RunningRanks run(words(long_run(3)), 3);
-  ::kill(run.of(1), SIGSTOP);  // so that the first one takes long
+  ::kill(run.of(1), SIGSTOP);  // so that the first rank takes long
   run.process().signal(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   run.process().signal(SIGINT);

@@ -70,7 +70,7 @@ TEST(Report, GoesToTheToolsThatAreNamed) {
   EXPECT_EQ(bytes_of(files.at("mlflow.runName")), "out");
 }
 
-// Every tool is told of each row once, by the rank that leads.
+// Only the leading rank reports rows, and each tool gets every row once.
 TEST(Report, OfSeveralRanksIsWrittenByTheFirst) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");

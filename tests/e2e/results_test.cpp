@@ -1,4 +1,4 @@
-// What commands found out goes to stdout: lines for people, also with --quiet, or one document with --json.
+// Results of commands go to stdout: as lines of text, also with --quiet, or as one JSON document with --json.
 #include <sstream>
 
 #include "core/os/file.h"
@@ -10,7 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Files that commands are tried on.
+/// Files that the commands are tried on.
 class World {
  public:
   World() {
@@ -38,12 +38,12 @@ class World {
   TempFolder folder_;
 };
 
-/// A command as it is used, what a person reads on stdout, and what a program reads there.
+/// A typical call of a command, the text that it prints on stdout, and the keys of its JSON document.
 struct Example {
   std::string name;
   std::vector<std::string> words;
   std::string says;
-  std::vector<std::string> keys;  ///< of the document; empty: it is a list
+  std::vector<std::string> keys;  ///< of the document; empty if it is a list
 };
 
 std::vector<Example> examples(const World& w) {
@@ -186,7 +186,7 @@ TEST(Results, OfTheDataAreToldBeforeAndAfterPacking) {
               HasSubstr("data: 3 rows, 2 after filtering and packing (15 tokens, "));
 }
 
-// An evaluation of many rows in front of 100 short steps.
+// An evaluation of many rows, before 100 short steps.
 TEST(Results, TheTimeLeftDoesNotCountTheEvaluationBeforeTheFirstStep) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");

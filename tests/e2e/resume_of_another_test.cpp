@@ -1,4 +1,4 @@
-// Checkpoints of another run: what is refused by name, what is told, and what is the same after all.
+// Checkpoints of a different run: which differences are refused, which are reported, and which do not matter.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A finished LoRA run on a model, rows and a tokenizer of its own.
+/// A finished LoRA run with its own model, rows and tokenizer.
 class ResumeOfAnother : public ::testing::Test {
  protected:
   ResumeOfAnother() {

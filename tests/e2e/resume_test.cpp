@@ -1,5 +1,5 @@
-// A run that was stopped and goes on must end as the run that was not: the same bits of weights and optimizer state,
-// the same history, each step logged once.
+// A run that was stopped and resumed must end like an uninterrupted one: with the same bits in weights and optimizer
+// state, the same history, and each step logged once.
 #include <signal.h>
 
 #include <thread>
@@ -16,7 +16,7 @@ using ::testing::Not;
 struct Scenario {
   std::string name;
   bool lora = false;
-  Json changes = Json::object();  ///< to the tiny run
+  Json changes = Json::object();  ///< changes to the tiny run
   friend std::ostream& operator<<(std::ostream& out, const Scenario& s) { return out << s.name; }
 };
 
@@ -63,7 +63,7 @@ std::string checkpoint(int step) {
   return "checkpoint-" + std::to_string(step);
 }
 
-/// Every row once, in order of the steps.
+/// Checks that every row occurs once, in order of steps.
 void expect_each_step_once(const fs::path& metrics, int logging_steps, int steps = kSteps) {
   std::vector<int> seen, expected;
   for (const Json& row : read_jsonl(metrics))
@@ -90,7 +90,7 @@ TEST_P(Resume, FromAnyStepEndsInTheSameBits) {
     const fs::path part = folder / ("part" + std::to_string(k));
     fs::create_directories(part);
     fs::copy(whole / checkpoint(k), part / checkpoint(k));
-    // A killed run may have logged more than it saved, the last line torn.
+    // A killed run may have logged more than it saved, and its last line may be incomplete.
     write_file(part / "metrics.jsonl", rows.substr(0, rows.size() - 3));
     Json again = config;
     again["output_dir"] = part.string();
@@ -108,7 +108,7 @@ TEST_P(Resume, FromAnyStepEndsInTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(scenarios()),
                          [](const auto& info) { return info.param.name; });
 
-// Matrices of this model are large enough for state in 8 bits.
+// The matrices of this model are large enough for 8-bit state.
 TEST(Resume8bit, EndsInTheSameBits) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
@@ -219,7 +219,7 @@ TEST(Killed, ARunGoesOnFromItsLastCheckpointToTheSameBits) {
 
 TEST(Stopped, ASecondSignalLeavesAtOnce) {
   const TempFolder folder;
-  constexpr int kRows = 100'000;  // of one step, which takes many seconds
+  constexpr int kRows = 100'000;  // in one step, which takes many seconds
   std::string rows;
   for (int i = 0; i < kRows; ++i) rows += "{\"input_ids\": [1, 2, 3]}\n";
   write_file(folder / "rows.jsonl", rows);
@@ -243,7 +243,7 @@ TEST(Resume, AMovedOutputFolderKeepsItsBestCheckpoint) {
   train_ok(folder.path(), config);
   const std::string best = read_json(folder / "first/trainer_state.json").at("best_model_checkpoint");
   fs::rename(folder / "first", folder / "second");
-  // From here on the loss only rises, so the best stays the one of the first part.
+  // From here on the loss only rises, so the best checkpoint remains that of the first part.
   config.update({{"output_dir", (folder / "second").string()}, {"max_steps", 6}, {"learning_rate", 3.0}});
   train_ok(folder.path(), config);
   const fs::path kept = folder / "second" / fs::path(best).filename();
@@ -296,14 +296,14 @@ TEST(Resume, FromANamedCheckpointOfItsOwnSetsLaterOnesAside) {
   Json config = config_of(s, folder / "output");
   train_ok(folder.path(), config);
   config["learning_rate"] = 0.02;
-  config["max_steps"] = kSteps - 1;  // as far as a signal lets it come
+  config["max_steps"] = kSteps - 1;  // as far as the signal lets it get
   const fs::path named = folder / "output" / checkpoint(2);
   const Outcome outcome = train_ok(folder.path(), config, {"--resume", named.string()});
   EXPECT_THAT(outcome.err, HasSubstr("of later steps"));
   for (int step = 3; step <= kSteps; ++step)
     EXPECT_TRUE(fs::exists((folder / "output" / checkpoint(step)).string() + ".superseded")) << step;
   EXPECT_FALSE(fs::exists(folder / "output" / checkpoint(kSteps)));
-  // What goes on by itself goes on from the new steps.
+  // A run that resumes automatically uses the new steps.
   config["max_steps"] = kSteps;
   EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("at step " + std::to_string(kSteps - 1)));
   EXPECT_GT(largest_difference(folder / "output" / checkpoint(kSteps),
@@ -335,7 +335,7 @@ TEST(Resume, GoesBackToTheNewestWholeCheckpoint) {
   expect_same_end(folder / "output", folder / "whole", s);
 }
 
-// Without an update the losses of the steps show which rows each of them had.
+// Without updates, the losses of the steps show which rows each had.
 TEST(DataSeed, OrdersTheRowsAndNothingElse) {
   const TempFolder folder;
   const auto losses = [&](const Json& seeds) {
@@ -348,7 +348,7 @@ TEST(DataSeed, OrdersTheRowsAndNothingElse) {
   };
   const auto usual = losses({{"seed", 42}}), other = losses({{"seed", 42}, {"data_seed", 7}});
   EXPECT_NE(other, usual);
-  EXPECT_EQ(losses({{"seed", 7}}), other) << "the seed of the order, where there is no other";
+  EXPECT_EQ(losses({{"seed", 7}}), other) << "data_seed is the seed if it is not given";
   EXPECT_EQ(losses({{"seed", 7}, {"data_seed", 42}}), usual);
 }
 

@@ -1,4 +1,4 @@
-// What a run tells beside its steps: how it started, events for programs, what it left, and Prometheus' endpoint.
+// What a run reports besides its steps: how it started, events for programs, what is left, and Prometheus' endpoint.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ TEST(ToldRun, AnErrorIsAnEventToo) {
   EXPECT_EQ(qtrain({.words = {(folder / "run.json").string(), "--events", (folder / "no/e").string()}}).code, 6);
 }
 
-/// A listening socket on loopback, at a port that nobody else has.
+/// A listening socket on loopback that occupies its port.
 struct Taken {
   Descriptor socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   int port = 0;
@@ -79,7 +79,7 @@ struct Taken {
   }
 };
 
-/// What comes back on a connection to the port; empty where nobody is there.
+/// The reply on a connection to the port; empty if nobody listens.
 std::string answer_of(int port, const std::string& request) {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in at{

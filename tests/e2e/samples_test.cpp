@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A run with evaluations over the letters of a tiny model.
+/// A run with evaluations on the letters of a tiny model.
 class Samples : public ::testing::Test {
  protected:
   Samples() {
@@ -86,14 +86,14 @@ TEST_F(Samples, GoOnWithAResumedRun) {
   EXPECT_EQ(without_times(folder_ / "out/samples.jsonl"), whole);
 }
 
-/// The runs of a page: its data is one JSON document.
+/// The runs on a page, whose data is one JSON document.
 Json data_of(const fs::path& page) {
   const std::string text = bytes_of(page), begin = R"(<script type="application/json" id="data">)";
   const std::size_t at = text.find(begin) + begin.size();
   return Json::parse(text.substr(at, text.find("</script>", at) - at)).at("runs");
 }
 
-// A stop comes at any moment, most likely during an evaluation or its samples.
+// The stop comes at any moment, most likely during an evaluation or its samples.
 TEST_F(Samples, OfARunThatWasStoppedAndGoesOnAreThereOnce) {
   constexpr int kSteps = 30;
   const Json often{{"max_steps", kSteps}, {"eval_steps", 1}, {"save_strategy", "no"}};
@@ -107,7 +107,7 @@ TEST_F(Samples, OfARunThatWasStoppedAndGoesOnAreThereOnce) {
   first.signal(SIGTERM);
   ASSERT_EQ(first.wait().code, 75);
   const std::vector<Json> of_first = without_times(folder_ / "parts/samples.jsonl");
-  ASSERT_LT(of_first.size(), 2u * kSteps) << "it was to be stopped before its end";
+  ASSERT_LT(of_first.size(), 2u * kSteps) << "the run should have been stopped before its end";
   train_ok(folder_.path(), parts);
 
   const std::vector<Json> all = without_times(folder_ / "whole/samples.jsonl");

@@ -1,4 +1,5 @@
-// What a run leaves behind: files, layouts, which checkpoints stay, and that others can go on from them.
+// What a run leaves behind: files and their layout, the checkpoints that are kept, and whether other programs can
+// continue from them.
 #include <fmt/format.h>
 
 #include "core/formats/safetensors.h"
@@ -30,7 +31,7 @@ TEST(Saving, AFullRunLeavesAModelFolder) {
   EXPECT_EQ(SafetensorsReader(folder / "out").metadata().at("format"), "pt");
 }
 
-/// Rows with and without tools as the templates of a folder render them.
+/// Renders rows with and without tools by the templates of a folder.
 Outcome rendered(const fs::path& model, const fs::path& scratch) {
   const Json messages{{{"role", "user"}, {"content", "hi"}}};
   const Json tools{{{"type", "function"}, {"function", {{"name", "f"}}}}};
@@ -97,7 +98,8 @@ Json answer_to_x(const fs::path& scratch, std::vector<std::string> model) {
   return read_jsonl(output).at(0);
 }
 
-// The second run teaches an adapter another end than the base model has, which only its own tokenizer files name.
+// The second run teaches an adapter a different end token than the base model's, which only its own tokenizer files
+// name.
 TEST(Saving, AnswersOfARunEndAtTheEndTokenOfItsConfig) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
@@ -129,7 +131,7 @@ TEST(Saving, AnswersOfARunEndAtTheEndTokenOfItsConfig) {
   EXPECT_EQ(answer.at("finish_reason"), "stop") << answer;
 }
 
-// A base model learns ChatML, whose turns end with another token than its texts.
+// A base model learns ChatML, whose turns end with a different token than its texts.
 TEST(Saving, AnAutomaticEndTokenIsTheOneThatEndsAnswersOfTheTemplate) {
   const TempFolder folder;
   const fs::path model = folder / "model";
@@ -165,8 +167,8 @@ TEST(Saving, AnAutomaticEndTokenIsTheOneThatEndsAnswersOfTheTemplate) {
   }
 }
 
-// 6 operations for each token and each weight that transformers counts with num_parameters(exclude_embeddings=True),
-// on this model and with peft's adapters of rank 4 on it: transformers 5.23, peft 0.21.
+// 6 operations per token and weight, as transformers counts weights with num_parameters(exclude_embeddings=True), on
+// this model and with peft's adapters of rank 4 on it: transformers 5.23, peft 0.21.
 TEST(Saving, OperationsAreCountedAsTransformersDoes) {
   struct Case {
     Json changes;
@@ -187,7 +189,7 @@ TEST(Saving, OperationsAreCountedAsTransformersDoes) {
     Json config = tiny_run(folder / "out");
     config.update({{"save_strategy", "steps"}, {"save_steps", 3}, {"max_steps", 3}});
     config.update(c.changes);
-    for (const int steps : {3, 5}) {  // the second goes on from the first
+    for (const int steps : {3, 5}) {  // the second run continues from the first
       config["max_steps"] = steps;
       train_ok(folder.path(), config);
       const Json state = read_json(folder / "out/trainer_state.json");
@@ -317,14 +319,14 @@ TEST(Saving, TheResolvedConfigHasHashesOfAllFilesThatWereRead) {
 
 TEST(Saving, TrainerStateCountsWholeStepsAndEpochs) {
   const TempFolder folder;
-  Json config = tiny_run(folder / "out");  // 8 steps of 6 an epoch
+  Json config = tiny_run(folder / "out");  // 8 steps, 6 per epoch
   config.update({{"save_steps", 0.3}, {"logging_steps", 0.25}, {"num_train_epochs", 7}});
   train_ok(folder.path(), config);
   const Json state = read_json(folder / "out/trainer_state.json");
   EXPECT_EQ(state.at("num_train_epochs").dump(), "2");
   EXPECT_EQ(state.at("logging_steps").dump(), "2");
   EXPECT_EQ(state.at("save_steps").dump(), "3");
-  EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default where eval_strategy is not steps";
+  EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default if eval_strategy is not steps";
 }
 
 TEST(Saving, EvaluationWaitsForEvalDelayInTheUnitOfItsStrategy) {
@@ -351,7 +353,7 @@ TEST(Saving, StepsSavesAlsoAtTheLastStep) {
 
 TEST(Saving, EpochSavesAtTheEndOfEachEpochAndOfTheRun) {
   const TempFolder folder;
-  Json config = tiny_run(folder / "out");  // 21 rows, two of two to a step: 6 steps an epoch
+  Json config = tiny_run(folder / "out");  // 21 rows, four per step: 6 steps per epoch
   config.update({{"save_strategy", "epoch"}});
   train_ok(folder.path(), config);
   EXPECT_THAT(checkpoint_names(folder / "out"), ElementsAre("checkpoint-6", "checkpoint-8"));

@@ -6,7 +6,7 @@
 namespace qtrain::e2e {
 namespace {
 
-/// A terminal that is as high as it has to be.
+/// A terminal with as many rows as needed.
 class Screen {
  public:
   explicit Screen(int columns) : columns_(static_cast<std::size_t>(columns)) {}
@@ -60,7 +60,7 @@ std::vector<std::string> screen_after(std::string_view bytes, int columns) {
     else if (sequence.ends_with('A'))
       screen.up(static_cast<std::size_t>(std::atoi(std::string(sequence.substr(2)).c_str())));
     else if (!sequence.ends_with('m'))
-      for (const char c : sequence.substr(1)) screen.put(c);  // shows what is not known
+      for (const char c : sequence.substr(1)) screen.put(c);  // shows unknown sequences
   }
   return std::move(screen).lines();
 }

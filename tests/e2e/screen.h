@@ -5,8 +5,8 @@
 
 namespace qtrain::e2e {
 
-/// What a terminal shows after these bytes: its lines, without blanks behind them. Knows line ends, wrapping, going
-/// up, erasing from the cursor on, and colors, which it leaves out.
+/// The lines that a terminal shows after these bytes, without trailing blanks. Supports line ends, wrapping, moving up,
+/// erasing from the cursor on, and colors, which are ignored.
 std::vector<std::string> screen_after(std::string_view bytes, int columns);
 
 }  // namespace qtrain::e2e

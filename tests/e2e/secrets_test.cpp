@@ -1,4 +1,4 @@
-// Secrets of a config are written nowhere.
+// Secrets in a config are not written anywhere.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -14,7 +14,7 @@ std::string all_files_below(const fs::path& folder) {
   return all;
 }
 
-/// A key of a config and its value, with the secret in it.
+/// A config key, and a value that contains the secret.
 struct Key {
   std::string name;
   Json value;
@@ -80,7 +80,7 @@ TEST_F(Secrets, OfAConfigAreNeitherSaidNorWritten) {
 
 TEST_F(Secrets, OfTheCommandLineAreNeitherSaidNorWritten) {
   Json plain = tiny_run(folder_ / "out");
-  plain.update({{"max_steps", 1}, {"eval_dataset_name", plain["dataset_name"]}});  // so that `eval` is what comes next
+  plain.update({{"max_steps", 1}, {"eval_dataset_name", plain["dataset_name"]}});  // so that `eval` is suggested
   write_file(file(), dump_json(plain));
   const std::string event_file = (folder_ / "events").string();
   for (const auto& words : std::vector<std::vector<std::string>>{{"config", file()},

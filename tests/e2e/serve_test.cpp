@@ -1,4 +1,4 @@
-// The server as a program: how it begins, what it refuses, how it ends. Its answers: tests/app/serve.
+// The server as a program: how it starts, what it refuses, how it ends. Its answers are tested in tests/app/serve.
 #include <signal.h>
 
 #include <cstdlib>
@@ -57,7 +57,7 @@ TEST_F(Serve, SaysWhereItIsAndEndsWithASignal) {
   }
 }
 
-// Names of folders may be anybody's.
+// Folder names may come from strangers.
 TEST_F(Serve, NamesOfModelsStayWithinTheirLine) {
   const fs::path base = model(), odd = folder_ / "m\nready: elsewhere (";
   fs::rename(base, odd);
@@ -67,7 +67,7 @@ TEST_F(Serve, NamesOfModelsStayWithinTheirLine) {
   EXPECT_THAT(server.said(), HasSubstr("m\\nready"));
 }
 
-// On the slow list: QTRAIN_PYTHON names a Python with the package openai.
+// A slow test: QTRAIN_PYTHON names a Python with the package openai.
 TEST_F(Serve, AnswersTheClientOfOpenAi) {
   const char* python = std::getenv("QTRAIN_PYTHON");
   const std::string interpreter = python ? python : "python3";
@@ -130,7 +130,7 @@ TEST_F(Serve, APortInUseIsSaid) {
   EXPECT_THAT(outcome.err, HasSubstr("the port is in use"));
 }
 
-// A tokenizer with tokens that the model has no embeddings of, as after tokens were added to it.
+// A tokenizer with tokens for which the model has no embeddings, as after adding tokens to it.
 TEST_F(Serve, TokensThatTheModelDoesNotHaveAreRefused) {
   const std::string folder = model();
   const int size = read_json(folder_ / "model/config.json").at("vocab_size");

@@ -1,4 +1,4 @@
-// Ctrl-C, a closed window and a closed pipe, in every command.
+// Ctrl-C, a closed window and a closed pipe, for every command.
 #include <signal.h>
 
 #include "tests/e2e/interrupted.h"
@@ -15,7 +15,7 @@ TEST_F(Interrupted, TrainingAnswersAtOnceAndAgainLeavesWithoutSaving) {
   write_rows(200'000);
   std::vector<std::string> words = training(100'000, 5);
   words.push_back("dataset_name=" + at("rows.jsonl").string());
-  Process process(launch_typed(words));  // in a step of half a minute
+  Process process(launch_typed(words));  // now in a step of half a minute
   ASSERT_TRUE(process.waits_for("training:"));
   process.type("\x03");
   ASSERT_TRUE(process.waits_for("Stopping after this step and saving a checkpoint.", kAtOnce)) << process.said();
@@ -95,7 +95,7 @@ TEST_F(Interrupted, EveryCommandEndsAtOnceAndLeavesNothing) {
              out}},
            {"importing", {"import", gguf, "--output", out, "--dtype", "bfloat16"}}}) {
     const auto launch = launch_stopped(job.words, {.call = {}, .text = job.bar});
-    if (!launch) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
     const Outcome outcome = Process(*launch).wait(kAtOnce);
     EXPECT_EQ(outcome.code, 75) << job.bar << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal")) << job.bar;
@@ -117,7 +117,7 @@ TEST_F(Interrupted, WhatAKilledCommandLeftGoesWhenItRunsAgain) {
     process.signal(SIGKILL);
     ASSERT_EQ(process.wait().code, 128 + SIGKILL);
     EXPECT_THAT(files_in(at("outputs")), ::testing::ElementsAre(::testing::StartsWith(".result"))) << bar;
-    std::vector<std::string> again = words;  // of a model that takes no time
+    std::vector<std::string> again = words;  // the same command with a tiny model
     again.at(2) = at("small").string();
     qtrain_ok({.words = again});
     EXPECT_THAT(files_in(at("outputs")), ::testing::ElementsAre(fs::path(words.at(4)).filename().string())) << bar;
@@ -147,7 +147,7 @@ TEST_F(Interrupted, TokenizingLeavesNoCacheAndNoDump) {
         << entry.path();
 }
 
-/// Ctrl-C once it can be answered and has been given the time to begin.
+/// Sends Ctrl-C once the program handles it and has had some time to begin.
 Outcome interrupted(Process& process, std::chrono::milliseconds after) {
   const auto deadline = std::chrono::steady_clock::now() + kLongest;
   while (process.running() && !process.handles(SIGINT) && std::chrono::steady_clock::now() < deadline)
@@ -177,7 +177,7 @@ TEST_F(Interrupted, CommandsThatOnlyReadEndAtOnce) {
   }
 }
 
-// Files that nobody reads to their end in time, and that take no room on the disk.
+// Sparse files that take no disk space, and that no command can read to the end in time.
 TEST_F(Interrupted, ReadingAnEndlessFileEndsAtOnce) {
   constexpr std::uint64_t kEndless = std::uint64_t{1} << 38;
   const auto run_of = [&](const std::string& output) {
@@ -231,7 +231,7 @@ TEST_F(Interrupted, AStopIsADocumentWithJson) {
   EXPECT_EQ(parse_json(outcome.out, "stdout").at("error").at("kind"), "stopped");
 }
 
-/// Commands that print to stdout: where nobody reads, they can neither go on nor end by themselves.
+/// Commands that print to stdout: if nobody reads, they can neither continue nor end by themselves.
 class Unread : public Interrupted {
  protected:
   std::vector<std::vector<std::string>> commands() {

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that somebody else starts.
+// Ranks that another program starts.
 #include <fmt/format.h>
 
 #include "core/os/file.h"
@@ -8,7 +8,7 @@
 
 namespace qtrain::e2e {
 
-/// Started by somebody else, as torchrun does it.
+/// A test whose ranks are started as torchrun starts them.
 template <class Base>
 class StartedByTorchrun : public Base {
  protected:
@@ -28,7 +28,7 @@ class StartedByTorchrun : public Base {
                           fmt::format("MASTER_PORT={}", port_)};
     return launch;
   }
-  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
+  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // was free a moment ago
 };
 
 using StartedRanks = StartedByTorchrun<Ranks>;

@@ -1,4 +1,4 @@
-// Ranks that somebody else starts, as torchrun and the launchers of several machines do.
+// Ranks that another program starts, as torchrun and the launchers of several machines do.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -28,7 +28,7 @@ TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
-// However many the config says.
+// The number of ranks in the config does not matter.
 TEST_F(StartedRanks, DivideAmongThoseThatThereAre) {
   train_ok(folder_.path(), base());
   const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
@@ -77,7 +77,7 @@ TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
-// The config has the ranks of one machine, or none.
+// The config states the number of ranks on one machine, or none.
 TEST_F(StartedRanks, ShareTokensOverMachines) {
   Json config = base();
   config.update({{"lora_dropout", 0}, {"context_parallel_size", 4}, {"device", "cpu"}, {"max_steps", 2}});
@@ -130,10 +130,10 @@ TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
   config["ddp_timeout"] = 2;
   const Outcome outcome = Process(rank(0, 2, config)).wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come within 2 s"), Not(HasSubstr("rank rank"))));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not connect within 2 s"), Not(HasSubstr("rank rank"))));
 }
 
-/// A run of three under way.
+/// A running run of three ranks.
 class LostStartedRank : public StartedRanks {
  protected:
   Json config(int steps) const {
@@ -142,7 +142,7 @@ class LostStartedRank : public StartedRanks {
     config.update({{"max_steps", steps}, {"zero_stage", 3}, {"max_restarts", 2}});
     return config;
   }
-  /// Ends one of them, and expects all others to say this of it.
+  /// Kills one of them, and expects this message from all others.
   void expect_said(int lost, const std::string& said) {
     std::list<Process> ranks;
     for (int r = 0; r < 3; ++r) ranks.emplace_back(rank(r, 3, config(100000)));
@@ -152,18 +152,18 @@ class LostStartedRank : public StartedRanks {
       const Outcome outcome = p.wait();
       if (r++ == lost) continue;
       EXPECT_EQ(outcome.code, 7) << outcome.err;
-      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command to ")));
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command again")));
     }
   }
 };
 
-// With where the ranks meet.
+// The message includes where the ranks meet.
 TEST_F(LostStartedRank, IsNamedWhereItIsTheFirst) {
   expect_said(0, fmt::format("rank 0 at 127.0.0.1:{}, where ranks meet, is gone", port_));
 }
 
 TEST_F(LostStartedRank, IsNamedByAllOthers) {
-  expect_said(2, "error: rank 2 did not come to collective");
+  expect_said(2, "error: rank 2 did not reach collective");
 }
 
 TEST_F(LostStartedRank, IsStartedAgainByWhoStartedIt) {

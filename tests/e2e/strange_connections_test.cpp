@@ -1,5 +1,4 @@
-// What strangers do at the ports of ranks, by sockets alone: the ranks meet, train and come to the bits of a run that
-// nobody disturbed.
+// Strangers connect to the ports of ranks: the ranks still meet, train, and get the bits of an undisturbed run.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -31,7 +30,7 @@ void connect_to(std::uint16_t port, const std::string& text, Open& open) {
   open.push_back(std::move(*socket));
 }
 
-/// The ports of IPv4 at which a process listens, by the numbers of its sockets.
+/// The IPv4 ports at which a process listens, found by its sockets' inodes.
 std::set<std::uint16_t> ports_of(pid_t pid) {
   std::map<std::string, std::uint16_t> listening;
   std::ifstream table(fmt::format("/proc/{}/net/tcp", pid));
@@ -58,14 +57,14 @@ std::string limits_of(pid_t pid) {
   return {std::istreambuf_iterator<char>(limits), {}};
 }
 
-/// A request of the store: set a key (1), or wait for one (2).
+/// A request to the store: set a key (1), or wait for one (2).
 std::string request(std::uint32_t verb, const std::string& key, const std::string& value) {
   const std::array<std::uint32_t, 4> head{verb, 0, static_cast<std::uint32_t>(key.size()),
                                           static_cast<std::uint32_t>(value.size())};
   return std::string(reinterpret_cast<const char*>(head.data()), sizeof head) + key + value;
 }
 
-/// What is done while rank 0 waits for rank 1.
+/// What strangers do while rank 0 waits for rank 1.
 struct Strangers {
   std::string name;
   std::function<void(std::uint16_t port, pid_t zero, Open& open)> act;
@@ -94,11 +93,11 @@ std::vector<Strangers> all_strangers() {
            }}};
 }
 
-// Waits until rank 0 can be met there.
+// Waits until rank 0 listens at the port.
 bool is_there(Process& zero, std::uint16_t port) {
   while (zero.running() && !ports_of(zero.pid()).contains(port))
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it waits for the others then
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // by then it waits for the others
   return zero.running();
 }
 
@@ -190,7 +189,7 @@ TEST_F(StartedRanks, NeedTheSameSecret) {
   EXPECT_THAT(other[0].err, HasSubstr("it does not know the secret of this run"));
 }
 
-// At once, with the key and both values.
+// Immediately, with the key and both values.
 TEST_F(StartedRanks, NameAKeyThatDiffers) {
   const std::vector<std::pair<std::string, Json>> keys{{"zero_stage", 2},
                                                        {"overlap_comm", false},
@@ -217,12 +216,12 @@ TEST_F(StartedRanks, TellOfANameWithoutAnAddressAtOnce) {
   Json config = divided(base(), 2);
   Process one(at_address("no.such.host.invalid", rank(1, {2, 1}, config)));
   EXPECT_TRUE(one.waits_for("warning: the name no.such.host.invalid has no address (", std::chrono::seconds(20)));
-  EXPECT_THAT(one.said(), HasSubstr("tries for 1"));  // 120 s, not ddp_timeout
+  EXPECT_THAT(one.said(), HasSubstr("retrying for 1"));  // 120 s, not ddp_timeout
   one.signal(SIGTERM);
   EXPECT_EQ(one.wait().code, 75);
 }
 
-/// Under a limit of open files.
+/// Runs with a limit on open files.
 class FewFilesOf : public Ranks {
  protected:
   Launch limited(const char* limit, const Json& config) const {

@@ -12,7 +12,7 @@
 namespace qtrain::e2e {
 namespace {
 
-/// U+0100 + id in UTF-8; enough for ids below 1,792.
+/// The character U+0100 + id in UTF-8; there are enough for ids below 1,792.
 std::string letter(int id) {
   const int code = 0x100 + id;
   return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
@@ -29,7 +29,7 @@ std::vector<double> values_of(const ConstTensor& t) {
   return values;
 }
 
-/// A token cache of this program's own, so that nothing comes from another build and nothing stays.
+/// A token cache that only this program uses, so that no rows come from another build and none remain.
 class OwnCaches {
  public:
   OwnCaches() : folder_(fs::temp_directory_path() / ("qtrain_caches_" + std::to_string(::getpid()))) {

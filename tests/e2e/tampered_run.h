@@ -1,5 +1,5 @@
 #pragma once
-// Runs that somebody changes after they were done.
+// Runs that are modified after they have finished.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace qtrain::e2e {
 
-/// One thing that somebody does to the files of a run.
+/// A modification of a run's files.
 struct Tampering {
-  enum class Seal : std::uint8_t { kept, anew };  ///< whether manifests are made anew then
+  enum class Seal : std::uint8_t { kept, anew };  ///< whether manifests are regenerated afterwards
   std::string name;
   std::string folder, file;  ///< in the output directory
   std::function<void(const fs::path& file)> change;
   Seal seal = Seal::anew;
-  std::string says = {};  ///< beside the name of the file
+  std::string says = {};  ///< expected in the message, besides the name of the file
 };
 
 class TamperedRun : public VerifiedRun {
@@ -27,7 +27,7 @@ class TamperedRun : public VerifiedRun {
     t.change(folder / t.file);
     if (t.seal == Tampering::Seal::anew) seal(folder);
   }
-  /// Lets the result say what lies beside it now.
+  /// Updates the hashes in the result to the current files next to it.
   void seal_what_lies_beside() const {
     Json results = read_json(output() / "train_results.json");
     const std::string metrics = bytes_of(output() / "metrics.jsonl");
@@ -36,14 +36,14 @@ class TamperedRun : public VerifiedRun {
     write_document(output() / "train_results.json", results);
     seal(output());
   }
-  // Whatever is done again: all of it.
+  // The modification is named whether or not the steps are repeated.
   void expect_named(const Tampering& t, const Outcome& o) const {
     EXPECT_EQ(o.code, 3) << o.out << o.err;
     EXPECT_THAT(o.out, ::testing::HasSubstr("does not match its records"));
     EXPECT_THAT(o.out, ::testing::HasSubstr(fs::path(t.file).filename().string())) << o.err;
     EXPECT_THAT(o.out, ::testing::HasSubstr(t.says)) << o.err;
   }
-  /// Each change on the same run, whose files come back then.
+  /// Applies each change to the same run, restoring its files afterwards.
   void expect_all_found(const std::vector<Tampering>& all) {
     fs::copy(output(), at("kept"), fs::copy_options::recursive);
     for (const Tampering& t : all) {

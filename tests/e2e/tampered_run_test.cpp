@@ -1,4 +1,4 @@
-// What is changed in a run after it was done: each change is found and named.
+// Every modification of a finished run is found and named.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -44,7 +44,7 @@ void remove(const fs::path& file) {
   fs::remove(file);
 }
 
-/// The tamperings that apply to every state, of full runs and of adapters.
+/// The modifications that apply to every state, of full runs and of adapters.
 std::vector<Tampering> of_each(const std::string& folder) {
   const std::string about = folder.empty() ? "Result" : "Checkpoint";
   return {{about + "Weights", folder, "model.safetensors", flip_last_bit},
@@ -146,7 +146,7 @@ TEST_F(TamperedRun, GarbageInThePlaceOfWeightsIsRefused) {
   }
 }
 
-// A file that was sealed beside the others, or taken from them.
+// A file is added to the sealed ones, or removed.
 TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   train_ok(folder_.path(), config());
   Json manifest = read_json(output() / "manifest.json");
@@ -168,7 +168,7 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing from the sealed files"));
 }
 
-// The result is done again whichever other steps are chosen, so nothing is attested that was not.
+// The result is always recomputed, whichever other steps are chosen, so nothing is attested without that.
 TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   train_ok(folder_.path(), config());
   change_text(output() / "tokenizer_config.json", "{", "{ ");
@@ -179,11 +179,11 @@ TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   for (const char* folder : {"", "checkpoint-2", "checkpoint-4"}) seal(output() / folder);
   const Outcome o = verify({"--steps", "1", "--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 3) << o.out;
-  EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has other contents"));
+  EXPECT_THAT(o.out, HasSubstr("the result: tokenizer_config.json has different contents"));
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
-// The result comes first; it is changed while the steps before it are done.
+// The result is compared first; then it is changed while earlier steps are repeated.
 TEST_F(TamperedRun, AStatementIsAboutTheFilesThatWereCompared) {
   train_ok(folder_.path(), config());
   const std::string honest = sha256_of_file(output() / "model.safetensors");
@@ -214,7 +214,7 @@ TEST_F(TamperedRun, AStatementIsAboutTheFilesThatWereCompared) {
   EXPECT_EQ(verify().code, 3);
 }
 
-// Everything that could say otherwise is made anew: only doing the steps again shows it.
+// Everything that could contradict the change is regenerated, so only repeating the steps reveals it.
 TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -227,7 +227,7 @@ TEST_F(TamperedRun, AnotherDeviceIsNotAttested) {
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
-// A statement names these, so that none may be left out and none invented.
+// A statement lists these, so none may be omitted and none invented.
 TEST_F(TamperedRun, WhatItWasMadeOfIsNotLeftOut) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -268,10 +268,10 @@ TEST_F(TamperedRun, AKeyThatOtherStepsWereMadeWithIsNamed) {
   seal_what_lies_beside();
   const Outcome o = verify();
   EXPECT_EQ(o.code, 3) << o.out;
-  EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 there and 8 here"));
+  EXPECT_THAT(o.out, HasSubstr("per_device_eval_batch_size is 3 in the former and 8 in the latter"));
 }
 
-// A fault of the run, not of how this command was called.
+// The fault is in the run, not in how this command was called.
 TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
@@ -281,7 +281,7 @@ TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   seal_what_lies_beside();
   const Outcome o = verify({"--statement", at("s.json").string()});
   EXPECT_EQ(o.code, 3) << o.out << o.err;
-  EXPECT_THAT(o.out, HasSubstr("resolved_config.json holds a config that does not run"));
+  EXPECT_THAT(o.out, HasSubstr("the config in resolved_config.json is invalid"));
   EXPECT_THAT(o.out, HasSubstr("threads"));
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
@@ -292,13 +292,13 @@ TEST_F(TamperedRun, OtherInputsAreRefused) {
   change_text(rows(), "row 7 of", "row 8 of");
   Outcome o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("cannot be done again"));
+  EXPECT_THAT(o.out, HasSubstr("cannot be repeated"));
   EXPECT_THAT(o.out, HasSubstr("different rows"));
   write_file(rows(), row);
   change_text(model() / "tokenizer_config.json", "{", "{ ");
   o = verify();
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("has other contents than in the run"));
+  EXPECT_THAT(o.out, HasSubstr("its contents have changed since the run"));
 }
 
 TEST_F(TamperedRun, CheckpointsOfOtherRunsAndPlacesAreRefused) {
@@ -310,7 +310,7 @@ TEST_F(TamperedRun, CheckpointsOfOtherRunsAndPlacesAreRefused) {
   fs::copy(at("other/checkpoint-4"), output() / "checkpoint-4", fs::copy_options::recursive);
   Outcome o = verify({"--steps", "0"});
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.out, HasSubstr("its config is not that of checkpoint-2: seed = 42, the config says 43"));
+  EXPECT_THAT(o.out, HasSubstr("its config does not match that of checkpoint-2: seed = 42, the config says 43"));
   fs::remove_all(output() / "checkpoint-4");
   fs::rename(output() / "checkpoint-2", output() / "checkpoint-4");
   fs::rename(at("kept"), output() / "checkpoint-2");

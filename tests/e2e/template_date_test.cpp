@@ -1,4 +1,4 @@
-// Chat templates that write the date: one day for a whole run, also where it goes on later.
+// Chat templates that write the date see the same date during a whole run, even if it is resumed later.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -47,7 +47,7 @@ class TemplateDate : public ::testing::Test {
   TempFolder folder_;
 };
 
-// Between these two is more than a day, so that it is another day whenever the test runs.
+// These time zones differ by more than a day, so the dates differ whenever the test runs.
 const std::vector<std::string> kInTheEast{"TZ=EAST-14"}, kInTheWest{"TZ=WEST+12"};
 
 TEST_F(TemplateDate, ARunIsTheSameOnAnotherDay) {
@@ -89,7 +89,7 @@ TEST_F(TemplateDate, ARunThatGoesOnKeepsItsDay) {
   EXPECT_THAT(other.err, HasSubstr("template_date = \"2024-02-29\", the config says \"2024-03-01\""));
 }
 
-// The run goes on from the checkpoint before, whose day counts.
+// The run resumes from an earlier checkpoint, whose date applies.
 TEST_F(TemplateDate, ADamagedCheckpointHasNoSay) {
   const Json run = config("out", {{"template_date", "2024-02-29"}});
   const fs::path state = folder_ / "out/checkpoint-4/training_state.json";

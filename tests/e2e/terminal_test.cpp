@@ -1,4 +1,4 @@
-// What a user sees on a terminal while the program works, and what is written where there is none.
+// What a user sees on a terminal while the program works, and what is written without a terminal.
 #include <signal.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::vector<std::string> that_start(const std::vector<std::string>& lines, const
   return found;
 }
 
-/// The states that the live line had.
+/// The states that the live line showed.
 std::vector<std::string> live_lines(const std::string& bytes) {
   std::vector<std::string> lines;
   constexpr std::string_view kErase = "\r\x1b[J";
@@ -65,7 +65,7 @@ std::size_t longest(const std::vector<std::string>& lines) {
 
 class OnATerminal : public ::testing::Test {
  protected:
-  /// The words of a run of `steps`, a row every second one.
+  /// The command of a run with `steps` steps that logs every second one.
   std::vector<std::string> run(int steps, const Json& change = Json::object()) {
     Json config = tiny_lora_run(folder_ / "out");
     config.update({{"max_steps", steps}, {"logging_steps", 2}, {"save_strategy", "no"}});
@@ -81,7 +81,7 @@ TEST_F(OnATerminal, RowsStayAboveALineThatFits) {
     const Outcome outcome = seen(run(6), {.columns = columns});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const auto rows = that_start(screen_after(outcome.err, columns), "step ");
-    ASSERT_EQ(rows.size(), 3u) << outcome.err;  // the live line is gone
+    ASSERT_EQ(rows.size(), 3u) << outcome.err;  // the live line has been erased
     for (std::size_t i = 0; i < rows.size(); ++i)
       EXPECT_THAT(rows[i], AllOf(StartsWith("step " + std::to_string(2 * i + 2) + "/6"), HasSubstr("loss ")));
     EXPECT_LT(longest(rows), static_cast<std::size_t>(columns));
@@ -91,7 +91,7 @@ TEST_F(OnATerminal, RowsStayAboveALineThatFits) {
   }
 }
 
-// Rank 0 draws the live line, the launcher says what happens to another rank.
+// Rank 0 draws the live line, and the launcher reports what happens to another rank.
 TEST_F(OnATerminal, WhatTheLauncherSaysStandsByItself) {
   for (const int columns : {60, 80, 120}) {
     Process process(launch_seen(run(1'000'000, {{"nproc", 2}, {"device", "cpu"}, {"logging_steps", 1'000'000}}),
@@ -121,7 +121,7 @@ TEST_F(OnATerminal, AnotherWidthCountsFromTheNextLineOn) {
   ASSERT_TRUE(process.waits_for("step 1000/"));
   process.signal(SIGINT);
   const std::string after = process.wait().err.substr(before);
-  const std::size_t settled = after.find('\n', after.find('\n') + 1);  // what was on its way
+  const std::size_t settled = after.find('\n', after.find('\n') + 1);  // skips output that was still on its way
   const auto lines = live_lines(after.substr(settled));
   EXPECT_GE(lines.size(), 1u);
   EXPECT_LT(longest(lines), 40u);
@@ -142,7 +142,7 @@ TEST_F(OnATerminal, ADumbOneGetsPlainLines) {
     const auto lines = screen_after(outcome.err, 1000);
     EXPECT_EQ(that_start(lines, "step ").size(), 3u) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\r'),
-              std::count(outcome.err.begin(), outcome.err.end(), '\n'));  // those that a terminal adds
+              std::count(outcome.err.begin(), outcome.err.end(), '\n'));  // the terminal adds carriage returns
   }
 }
 

@@ -43,7 +43,7 @@ TEST(Tokenize, RefusesBadLinesAndIds) {
   EXPECT_EQ(qtrain({.words = {"tokenize", "--model", kGoldens.string()}}).code, 3);
 }
 
-/// Encodes the last of so many added tokens.
+/// Encodes the last of `count` added tokens.
 Outcome with_added_tokens(const fs::path& folder, int count) {
   std::string json = read_text(kChatml / "tokenizer.json"), tokens;
   const auto list = json.find('[', json.find("\"added_tokens\""));
@@ -62,7 +62,7 @@ TEST(Tokenize, HoldsManyAddedTokensInLittleMemoryAndLinearTime) {
   const TempFolder folder;
   constexpr int kFew = 50'000, kTimes = 8;
   const Outcome few = with_added_tokens(folder.path(), kFew), many = with_added_tokens(folder.path(), kFew * kTimes);
-  const bool counts = !kAddressSanitizer && !kThreadSanitizer;  // which take memory of their own
+  const bool counts = !kAddressSanitizer && !kThreadSanitizer;  // sanitizers take memory of their own
   EXPECT_LT(counts ? many.peak_kib : 0, 200 * 1024);            // 121 MiB; with the file as a document: 500 MiB
   EXPECT_LT(many.cpu_seconds, 3 * kTimes * few.cpu_seconds) << few.cpu_seconds << " s for the few";
 }

@@ -1,4 +1,4 @@
-// Config and files that disagree about whether head and embedding are one weight: as transformers 5, the files decide.
+// If config and files disagree about whether head and embedding are tied, the files decide, as in transformers 5.
 #include "core/formats/safetensors.h"
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
@@ -9,7 +9,7 @@ namespace {
 const fs::path kTied = kGoldens / "llama_gqa3_tied", kLora = kGoldens / "lora_llama_all/adapter";
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
-/// What a model folder holds of the two, and whether its config says that they are one.
+/// Which of the two weights a model folder contains, and whether its config ties them.
 struct HeadFiles {
   enum class Head { none, same, other };
   bool tied = true, embedding = true;
@@ -34,7 +34,7 @@ void write_model(const fs::path& to, const HeadFiles& files) {
   write_safetensors(to / "model.safetensors", tensors);
 }
 
-/// Results of the commands that read models, and what they say of the head.
+/// Results of the commands that read models, and their remarks about the head.
 struct Results {
   std::map<std::string, std::string> bytes;
   std::map<std::string, bool> warned;
@@ -87,7 +87,7 @@ TEST(TiedHead, IsWhatTheFilesHold) {
   }
 }
 
-// A head is no embedding of a model that has two weights.
+// In a model with separate weights, the head does not replace a missing embedding.
 TEST(TiedHead, DoesNotStandInForAnEmbeddingOfItsOwn) {
   const TempFolder folder;
   write_model(folder / "model", {.tied = false, .embedding = false, .head = HeadFiles::Head::same});

@@ -23,13 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the arguments of a call have what it is about; below 0: nowhere.
+/// Where a call's arguments name the file that it is about; below 0: nowhere.
 struct CallKind {
   const char* name;
-  int path = -1, folder = -1;           ///< a text, relative to the folder of a descriptor
-  int target = -1, target_folder = -1;  ///< the same of a rename
+  int path = -1, folder = -1;           ///< a path, and the descriptor of the folder that it is relative to
+  int target = -1, target_folder = -1;  ///< the same for the target of a rename
   int descriptor = -1;
-  int flags = -1;  ///< of open: only where it may write
+  int flags = -1;  ///< of open: counts only if the file is opened for writing
 };
 
 const std::map<std::uint64_t, CallKind>& kinds() {
@@ -53,7 +53,7 @@ const std::map<std::uint64_t, CallKind>& kinds() {
   return table;
 }
 
-/// A thread of a traced program that has stopped at a call.
+/// A thread of the traced program that has stopped at a system call.
 class StoppedThread {
  public:
   StoppedThread(pid_t id, const __ptrace_syscall_info& info) : id_(id), info_(info) {}
@@ -106,7 +106,7 @@ class Tracer {
  public:
   Tracer(pid_t program, const std::function<int(const FileCall&)>& before) : program_(program), before_(before) {}
 
-  /// The status that the program ends with.
+  /// Returns the status with which the program ends.
   int run() {
     int status = 0;
     check(::waitpid(program_, &status, 0) == program_ && WIFSTOPPED(status), "the program cannot be traced");
@@ -126,7 +126,7 @@ class Tracer {
 
   static void resume(pid_t thread, int signal) { ::ptrace(PTRACE_SYSCALL, thread, nullptr, signal); }
 
-  // The signal to hand on.
+  // Returns the signal to pass on.
   int stopped(pid_t thread, int signal) {
     if (signal == kAtCall) at_call(thread);
     return signal == kAtCall || signal == SIGTRAP || signal == SIGSTOP ? 0 : signal;
@@ -142,14 +142,14 @@ class Tracer {
       const auto call = StoppedThread(thread, info).file_call();
       const int error = call ? before_(*call) : 0;
       if (error == 0) return;
-      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user_regs_struct, orig_rax), -1L);  // no call at all
+      ::ptrace(PTRACE_POKEUSER, thread, offsetof(user_regs_struct, orig_rax), -1L);  // skips the call
       failing_[thread] = error;
     }
   }
 
   pid_t program_;
   const std::function<int(const FileCall&)>& before_;
-  std::map<pid_t, int> failing_;  // what calls return that were not made
+  std::map<pid_t, int> failing_;  // the errors of skipped calls, by thread
 };
 
 }  // namespace

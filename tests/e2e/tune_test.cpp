@@ -1,4 +1,4 @@
-// `qtrain tune`: what it tries, what it writes, and what it leaves alone.
+// `qtrain tune`: what it tries, what it writes, and what it leaves unchanged.
 #include <signal.h>
 
 #include "core/os/file.h"
@@ -55,7 +55,7 @@ TEST_F(TuneOf, WritesTheConfigWithWhatIsFastest) {
   EXPECT_EQ(qtrain({.words = {"estimate", (folder_ / "run.tuned.json").string()}, .folder = kGoldens}).code, 0);
 }
 
-// The plan of each trial is what `estimate` says and what was taken, and rows of an update stay as many.
+// The plan of each trial is that of `estimate`, the allocated memory matches it, and the rows per update stay the same.
 TEST_F(TuneOf, TriesWhatFits) {
   const Json c = config(), t = json(c);
   std::int64_t best = 0, tried = 0;
@@ -100,7 +100,7 @@ TEST_F(TuneOf, WritesOverItsInputOnlyWhereItIsAsked) {
   EXPECT_EQ(read_json(file()).at("learning_rate"), 0.25);
 }
 
-// Keys keep the names that the file has for them.
+// Keys keep the names that the config file uses.
 TEST_F(TuneOf, KeepsTheNamesOfKeys) {
   Json c = config({{"device", "cpu"}});
   for (const char* key : {"per_device_train_batch_size", "bf16"}) c.erase(key);

@@ -56,11 +56,11 @@ TEST_F(Validate, TriesTheOutputFolder) {
   Json config = tiny_lora_run(folder_ / "taken" / "out");
   write(config);
   EXPECT_EQ(validate().code, 0);
-  EXPECT_FALSE(fs::exists(folder_ / "taken")) << "nothing is left behind";
+  EXPECT_FALSE(fs::exists(folder_ / "taken")) << "no file is left behind";
   write_file(folder_ / "taken", "a file");
   EXPECT_EQ(validate().code, 6);
   EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("taken is a file")));
-  config["output_dir"] = "/proc/qtrain/out";  // where nobody makes folders, whoever it is
+  config["output_dir"] = "/proc/qtrain/out";  // nobody, not even root, can create folders there
   write(config);
   EXPECT_EQ(validate().code, 6);
   EXPECT_THAT(problems(),
@@ -72,7 +72,7 @@ TEST_F(Validate, AnOutputFolderWithoutPermissionIsTold) {
   fs::permissions(folder_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
   write(tiny_lora_run(folder_ / "locked/out"));
   Launch launch = launch_of({.words = {"validate", (folder_ / "run.json").string(), "--json"}});
-  if (::geteuid() == 0) {  // whom permissions do not bind, unless it gives that up
+  if (::geteuid() == 0) {  // root ignores permissions unless it drops that privilege
     const std::string setpriv = "/usr/bin/setpriv";
     if (!fs::exists(setpriv)) GTEST_SKIP() << "runs as root, and setpriv is not installed";
     launch.argv.insert(launch.argv.begin(), {setpriv, "--bounding-set", "-dac_override"});

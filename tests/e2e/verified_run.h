@@ -10,7 +10,7 @@
 
 namespace qtrain::e2e {
 
-/// A folder with rows and a model without weights, whose tokenizer and template are saved with what is trained.
+/// A folder with rows and a model without weights, whose tokenizer and template are saved with the result.
 class VerifiedRun : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
@@ -25,7 +25,7 @@ class VerifiedRun : public ::testing::Test {
       lines += jsonl({{{"text", "row " + std::to_string(i) + " of some that are told apart"}}});
     write_file(rows(), lines);
   }
-  /// Four steps of all weights, with checkpoints after two and four, and evaluations.
+  /// Trains all weights for four steps, with checkpoints after steps two and four, and evaluations.
   Json config() const {
     Json c = tiny_run(output());
     c.update({{"model_name_or_path", model().string()},
@@ -41,7 +41,7 @@ class VerifiedRun : public ::testing::Test {
               {"save_steps", 2}});
     return c;
   }
-  /// The same of an adapter on a model with weights.
+  /// The same with an adapter on a model with weights.
   Json adapter_config() {
     if (!fs::exists(at("base"))) {
       Json c = config();
@@ -63,7 +63,7 @@ class VerifiedRun : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return qtrain({.words = words, .folder = folder_.path()});
   }
-  /// As docs/files.md says that manifests are made.
+  /// Regenerates a manifest as docs/files.md describes.
   static void seal(const fs::path& folder) {
     Json manifest = read_json(folder / "manifest.json");
     for (const auto& [name, file] : manifest["files"].items())
@@ -75,14 +75,14 @@ class VerifiedRun : public ::testing::Test {
   TempFolder folder_;
 };
 
-/// Puts `to` in the place of the first `from` in a file.
+/// Replaces the first `from` in a file by `to`.
 inline void change_text(const fs::path& file, const std::string& from, const std::string& to) {
   std::string text = bytes_of(file);
   ASSERT_NE(text.find(from), text.npos) << from << " in " << file;
   write_file(file, text.replace(text.find(from), from.size(), to));
 }
 
-/// Writes a document as the program does.
+/// Writes a document in the program's format.
 inline void write_document(const fs::path& file, const Json& json) {
   write_file(file, dump_json(json, 2) + "\n");
 }

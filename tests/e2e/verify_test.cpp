@@ -41,12 +41,12 @@ TEST_F(Verify, OnlyHashesWithoutSteps) {
 
 TEST_F(Verify, TheStepsThatLeadToTheResultAreAmongThem) {
   const Json found = parse_json(verify({"--steps", "1", "--json"}).out, "stdout");
-  ASSERT_EQ(found["redone"].size(), 2u) << "and one that was chosen";
+  ASSERT_EQ(found["redone"].size(), 2u) << "those that lead to the result, and a stretch that was chosen";
   EXPECT_EQ(found["redone"][0], Json({{"first", 3}, {"last", 4}}));
 }
 
-/// Members of the messages of in-toto and SLSA, in the names of their JSON form (protos/in_toto_attestation of
-/// github.com/in-toto/attestation): a strict reader takes no others.
+/// Members of the in-toto and SLSA messages, by their JSON names (protos/in_toto_attestation of
+/// github.com/in-toto/attestation): a strict reader accepts no others.
 const std::map<std::string, std::set<std::string>> kMembers{
     {"", {"_type", "subject", "predicateType", "predicate"}},
     {"/subject/*", {"name", "uri", "digest", "content", "downloadLocation", "mediaType", "annotations"}},
@@ -112,7 +112,7 @@ TEST_F(Verify, AStatementNamesTheProgramOfTheRun) {
   const Json details = statement()["predicate"]["runDetails"];
   by = details["builder"]["builderDependencies"][0];
   EXPECT_EQ(by["digest"]["sha256"], other);
-  EXPECT_EQ(by["annotations"]["qtrain_isProgramOfVerification"], false) << "so nothing says that it is true";
+  EXPECT_EQ(by["annotations"]["qtrain_isProgramOfVerification"], false) << "so its hash is only claimed";
   EXPECT_EQ(details["byproducts"][0]["digest"]["sha256"], own);
 }
 
@@ -130,7 +130,7 @@ TEST_F(Verify, AStatementNamesTheValuesOfEarlierSteps) {
   for (const Json& e : earlier) EXPECT_EQ(e["values"]["learning_rate"], 0.005) << e;
 }
 
-// The config that the result was made with was replaced by that of the later start, in which anything can stand.
+// A later start has replaced the config with which the result was made by its own, which may contain anything.
 TEST_F(Verify, NoStatementIsAboutAResultThatARunHasGoneOnBehind) {
   Json longer = config();
   longer.update({{"max_steps", 8}, {"learning_rate", 0.001}});
@@ -143,7 +143,7 @@ TEST_F(Verify, NoStatementIsAboutAResultThatARunHasGoneOnBehind) {
   EXPECT_FALSE(fs::exists(at("s.json")));
 }
 
-// As in a pod or a step of a job: the steps that are done again are no rank of what runs there.
+// The environment is that of a pod or a job step; the repeated steps must not become a rank of what runs there.
 TEST_F(Verify, AVerificationTakesNoPlaceAmongRanks) {
   const std::string port = "MASTER_PORT=1", address = "MASTER_ADDR=127.0.0.1";
   for (const std::vector<std::string>& there :
@@ -158,7 +158,7 @@ TEST_F(Verify, AVerificationTakesNoPlaceAmongRanks) {
   }
 }
 
-// Exit code 3 is that of a run that does not hold.
+// Exit code 3 means that a run does not pass.
 TEST_F(Verify, TheFolderForTemporaryFilesIsAboutTheFolderOfTheUser) {
   fs::create_directory(at("tmp"));
   const auto verify_in = [&](const char* temporary) {
@@ -183,7 +183,7 @@ TEST_F(Verify, WhatIsNoRunIsRefused) {
   write_file(model() / "resolved_config.json", R"({"run": 7})");
   const Outcome o = qtrain({.words = {"verify", model().string()}});
   EXPECT_EQ(o.code, 3);
-  EXPECT_THAT(o.err, HasSubstr("\"run\" is missing or of another type"));
+  EXPECT_THAT(o.err, HasSubstr("\"run\" is missing or has the wrong type"));
 }
 
 TEST_F(Verify, AReproducedRunHasTheSameWeights) {
@@ -199,7 +199,7 @@ TEST_F(Verify, AReproducedRunHasTheSameWeights) {
   EXPECT_THAT(changed.err, HasSubstr("config.json"));
 }
 
-// Whoever made the run does not choose where it writes.
+// The author of a run must not decide where it writes.
 TEST_F(Verify, AReproducedRunWritesIntoItsFolderAlone) {
   const fs::path resolved = output() / "resolved_config.json", elsewhere = at("elsewhere");
   Json json = read_json(resolved);
@@ -211,7 +211,7 @@ TEST_F(Verify, AReproducedRunWritesIntoItsFolderAlone) {
   EXPECT_FALSE(fs::exists(elsewhere));
 }
 
-// A start that was interrupted has left its own, which the next one replaces.
+// An interrupted start leaves a file of this name, which the next start replaces.
 TEST_F(Verify, AReproducedRunKeepsNotesOfTheUser) {
   const auto reproduce = [&] {
     return qtrain({.words = {"reproduce", output().string(), "--output", at("again").string()}});

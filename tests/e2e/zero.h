@@ -1,5 +1,5 @@
 #pragma once
-// Runs whose states are divided among ranks.
+// Runs whose training state is sharded among ranks.
 #include <fmt/format.h>
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace qtrain::e2e {
 
-/// Files of a checkpoint that do not hold times.
+/// Files of a checkpoint that contain no times.
 inline constexpr const char* kTensorFiles[] = {"optimizer.safetensors", "model.safetensors",
                                                "adapter_model.safetensors", "master_weights.safetensors"};
 
-/// By name, those that are there.
+/// The contents of the existing ones, by name.
 inline std::map<std::string, std::string> tensor_files(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const char* name : kTensorFiles)
@@ -28,7 +28,7 @@ class Zero : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
 
-  /// Five blocks take turns in the memory of two.
+  /// A model with five blocks, which take turns in memory for two.
   void write_model() const {
     if (fs::exists(at("model"))) return;
     write_untrained_model(at("model"));
@@ -37,7 +37,7 @@ class Zero : public ::testing::Test {
     write_file(at("model/config.json"), dump_json(config));
     give_random_weights(at("model"));
   }
-  /// All weights of a model whose embedding, head and MLP are cut, six micro-batches an update.
+  /// Trains all weights of a model whose embedding, head and MLP are cut, with six micro-batches per update.
   Json base() const {
     write_model();
     Json config = tiny_run(at("out"));
@@ -59,7 +59,7 @@ class Zero : public ::testing::Test {
             {"lora_dropout", 0.1},
             {"lora_target_modules", "all-linear"}};
   }
-  /// Weights that are read from files, of two blocks.
+  /// A model of two blocks whose weights are read from files.
   static Json golden() {
     return {{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()}, {"random_init", false}};
   }
@@ -68,7 +68,7 @@ class Zero : public ::testing::Test {
         {{"nproc", ranks}, {"gradient_accumulation_steps", 6 / ranks}, {"zero_stage", stage}, {"ddp_timeout", 20}});
     return config;
   }
-  /// What a run comes to: checkpoints and model, and the losses.
+  /// The results of a run: checkpoints, final model, and losses.
   std::vector<std::map<std::string, std::string>> results(const Json& config) const {
     fs::remove_all(at("out"));
     train_ok(folder_.path(), config);
@@ -78,7 +78,7 @@ class Zero : public ::testing::Test {
     all.push_back({{"history", rows.dump()}});
     return all;
   }
-  /// The planned memory of a run, which must use exactly that many bytes.
+  /// The planned memory of a run; checks that the run uses exactly that many bytes.
   Json planned_memory(const Json& config) const {
     fs::remove_all(at("out"));
     train_ok(folder_.path(), config);
@@ -88,7 +88,7 @@ class Zero : public ::testing::Test {
     EXPECT_EQ(memory.at("allocated"), memory.at("planned").at("total")) << config;
     return memory.at("planned");
   }
-  /// One rank without any of it, and every stage with several.
+  /// Compares one rank without sharding with every stage on several ranks.
   void expect_the_same(const Json& config) const {
     const auto alone = results(config);
     EXPECT_FALSE(alone[1].at("optimizer.safetensors").empty());

@@ -1,4 +1,4 @@
-// States that are divided among the ranks of a group, while other groups have them too.
+// Training state that is sharded among the ranks of a group and replicated across groups.
 #include "tests/e2e/zero.h"
 
 namespace qtrain::e2e {
@@ -8,7 +8,8 @@ using ::testing::HasSubstr;
 
 class ZeroGroups : public Zero {
  protected:
-  /// Of 12 rows in an update the last one of an epoch has 9: the last two ranks of the second group have less to do.
+  /// With 12 rows per update, the last update of an epoch has 9, so the last two ranks of the second group have less
+  /// work.
   Json base() const {
     Json config = Zero::base();
     config["gradient_accumulation_steps"] = 12;
@@ -33,7 +34,7 @@ TEST_F(ZeroGroups, AllWeightsHaveTheSameBits) {
   expect_the_same_in_groups(base());
 }
 
-// Pieces of rows that are no multiple of the groups; and each rank alone is as without division.
+// Rows are cut into pieces that are not a multiple of the number of groups; groups of one rank are like no sharding.
 TEST_F(ZeroGroups, ThreeGroupsAndOptimizerStatesHaveTheSameBits) {
   Json config = base();
   config["save_steps"] = 4;
@@ -62,7 +63,7 @@ TEST_F(ZeroGroups, AdaptersOfQuantizedWeightsHaveTheSameBits) {
   expect_the_same_in_groups(config);
 }
 
-// Norms are clipped: a norm of one group, or of all of them, would be another curve.
+// Gradients are clipped by their norm: the norm of only one group would change the curve.
 TEST_F(ZeroGroups, WithoutAnOrderOnlyTheLastBitsDiffer) {
   Json config = base();
   config.update({{"deterministic_reduce", false}, {"save_strategy", "no"}, {"max_grad_norm", 0.05}});
@@ -73,7 +74,7 @@ TEST_F(ZeroGroups, WithoutAnOrderOnlyTheLastBitsDiffer) {
     fs::remove_all(at("out"));
     train_ok(folder_.path(), grouped(config, 4, 2, stage));
     ASSERT_EQ(numbers("loss").size(), losses.size());
-    // Float32 sums of gradients in another order, over four updates.
+    // float32 sums of gradients in a different order, over four updates.
     for (std::size_t i = 0; i < losses.size(); ++i) {
       EXPECT_NEAR(numbers("loss")[i], losses[i], 1e-4) << "stage " << stage;
       EXPECT_NEAR(numbers("grad_norm")[i], norms[i], 1e-4 * norms[i]) << "stage " << stage;
@@ -105,7 +106,7 @@ TEST_F(ZeroGroups, ARunGoesOnWithAnotherDivision) {
   }
 }
 
-// A rank has a half of everything, as with two ranks in all.
+// Each rank has half of everything, as with two ranks in total.
 TEST_F(ZeroGroups, MemoryIsThatOfThePlan) {
   Json config = base();
   config.update({{"save_strategy", "no"}, {"max_steps", 1}});

@@ -1,4 +1,4 @@
-// States that are divided among ranks: the same run in less memory.
+// Training state that is sharded among ranks: the same run in less memory.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -16,7 +16,7 @@ TEST_F(Zero, AllWeightsHaveTheSameBits) {
   expect_the_same(base());
 }
 
-// More ranks than some units have parts.
+// There are more ranks than parts of some units.
 TEST_F(Zero, ManyRanksHaveTheSameBits) {
   const auto alone = results(base());
   for (const int stage : {1, 3}) EXPECT_EQ(results(divided(base(), 6, stage)), alone) << stage;
@@ -34,7 +34,7 @@ TEST_F(Zero, OneBlockAtATimeHasTheSameBitsInLessMemory) {
   EXPECT_LT(gathered(), whole);
 }
 
-/// How often something is exchanged while a block is computed.
+/// How many exchanges overlap with the computation of a block.
 int exchanged_beside(const Json& trace) {
   std::vector<std::pair<double, double>> blocks, exchanges;
   for (const Json& e : trace.at("traceEvents")) {
@@ -52,7 +52,7 @@ int exchanged_beside(const Json& trace) {
   return beside;
 }
 
-// Gradients of a block are more than a bucket.
+// The gradients of a block are larger than a bucket.
 TEST_F(Zero, TheTimelineShowsWhatRunsBesideTheComputation) {
   Json config = base();
   Json model = read_json(at("model/config.json"));
@@ -84,7 +84,7 @@ TEST_F(Zero, TheTimelineShowsWhatRunsBesideTheComputation) {
   }
 }
 
-// Without a fixed order of the micro-batches there is still one of the ranks.
+// Without a fixed order of micro-batches, sums still have a fixed order of ranks.
 TEST_F(Zero, BucketsAndOverlapDoNotChangeTheBits) {
   for (const int stage : {0, 1}) {
     Json config = divided(base(), 3, stage);
@@ -97,21 +97,21 @@ TEST_F(Zero, BucketsAndOverlapDoNotChangeTheBits) {
   }
 }
 
-// Weights that are saved in bfloat16 have exact ones beside them.
+// Weights that are saved in bfloat16 have exact float32 masters.
 TEST_F(Zero, MasterWeightsHaveTheSameBits) {
   Json config = base();
   config.update({{"dtype", "bfloat16"}, {"optim", "adamw_8bit"}, {"gradient_checkpointing", "blocks:2"}});
   expect_the_same(config);
 }
 
-// Random numbers of an element are its own, whoever updates it.
+// The random numbers of an element do not depend on the rank that updates it.
 TEST_F(Zero, StochasticRoundingHasTheSameBits) {
   Json config = base();
   config.update({{"dtype", "bfloat16"}, {"optim_args", "stochastic_rounding=true"}});
   expect_the_same(config);
 }
 
-// No part of a matrix can be updated by itself.
+// Parts of a matrix cannot be updated separately.
 TEST_F(Zero, WholeMatricesHaveTheSameBits) {
   for (const char* optimizer : {"muon", "adafactor"}) {
     Json config = base();
@@ -136,7 +136,7 @@ TEST_F(Zero, AdaptersOfQuantizedWeightsHaveTheSameBits) {
   expect_the_same(config);
 }
 
-// Experts: slices of files, and factors that files hold in another order.
+// Experts: parameters from slices of files, and factors that files store in another order.
 TEST_F(Zero, ExpertsHaveTheSameBits) {
   for (const char* curve : {"qwen3_moe_full", "gpt_oss_lora"}) {
     const fs::path folder = kGoldens / "curves" / curve;
@@ -154,7 +154,7 @@ TEST_F(Zero, ExpertsHaveTheSameBits) {
   }
 }
 
-// Without a fixed order of sums only their last bits differ.
+// Without a fixed order, only the last bits of sums differ.
 TEST_F(Zero, WithoutAnOrderOnlyTheLastBitsDiffer) {
   Json config = base();
   config.update({{"deterministic_reduce", false}, {"save_strategy", "no"}});
@@ -165,13 +165,13 @@ TEST_F(Zero, WithoutAnOrderOnlyTheLastBitsDiffer) {
     train_ok(folder_.path(), divided(config, 3, stage));
     const std::vector<double> shared = column(history(at("out"), "loss"), "loss");
     ASSERT_EQ(shared.size(), alone.size());
-    // Float32 sums of gradients in another order, over four updates.
+    // float32 sums of gradients in a different order, over four updates.
     for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "stage " << stage;
   }
 }
 
-// Those of two ranks to 8 bits, each by up to 2^-9 of it, and with stage 0 so are their sums: what updates by plain
-// descent take off the loss differs by about as much. It needs the memory that is planned.
+// The gradients of two ranks are rounded to 8 bits, each by up to 2^-9, and with stage 0 their sums are too: the loss
+// decrease of updates by plain gradient descent differs by about the same factor. Memory is as planned.
 TEST_F(Zero, RoundedGradientsGiveANearCurve) {
   Json config = divided(base(), 2, 0);
   config.update({{"deterministic_reduce", false}, {"optim", "sgd"}, {"warmup_steps", 0}, {"save_strategy", "no"}});
@@ -240,8 +240,8 @@ TEST_F(Zero, AnAdapterThatGoesOnFromAnotherOneIsResumed) {
   }
 }
 
-// Evaluation rows are shared unevenly, and one rank may have none. The best model is that of the first checkpoint: the
-// one with the larger loss.
+// Evaluation rows are divided unevenly, and one rank may have none. The best model is that of the first checkpoint,
+// which has the larger loss.
 TEST_F(Zero, EvaluationAndTheBestModelAreThoseOfOneRank) {
   Json config = base();
   config.update({{"eval_dataset_name", config.at("dataset_name")},
@@ -264,7 +264,7 @@ TEST_F(Zero, EvaluationAndTheBestModelAreThoseOfOneRank) {
     results(divided(config, ranks, stage));
     const std::vector<double> shared = losses();
     ASSERT_EQ(shared.size(), 2U);
-    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(shared[i], alone[i], 1e-12);  // f64 sums in another order
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(shared[i], alone[i], 1e-12);  // f64 sums in a different order
     EXPECT_EQ(model("out"), best);
   }
 }
@@ -314,7 +314,7 @@ TEST_F(Zero, ALostRankEndsTheRun) {
   EXPECT_FALSE(checkpoint_names(at("out")).empty());
 }
 
-// Ranks that share weights leave an evaluation together.
+// Ranks that share weights stop an evaluation together.
 TEST_F(Zero, AStopOfOneRankEndsAnEvaluation) {
   std::string rows;
   for (int i = 0; i < 20'000; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11]}\n";

@@ -113,7 +113,7 @@ void train_whole() {
   synchronize(kCuda);
 }
 
-/// Waits, numbered from 1, whose absence has no effect but lower cost.
+/// Waits, numbered from 1, that could be skipped without any error.
 std::vector<std::uint64_t> waits_without_need(const std::function<void()>& program) {
   const std::uint64_t count = waits_of(program);
   std::vector<std::uint64_t> found;
@@ -127,10 +127,9 @@ std::vector<std::uint64_t> waits_without_need(const std::function<void()>& progr
   return found;
 }
 
-// Behind the first of several exchanges that begin at one point the others need not wait again for it: the second unit
-// that a pass begins with, and the third, which comes where only the embedding was computed since; in the backward pass
-// the units that are gathered where gradients of another have just been given to be added. The first wait of all is for
-// weights that the host has waited for.
+// If several exchanges begin at one point, only the first has to wait: the second unit at the beginning of a pass does
+// not, nor the third, because only the embedding is computed in between; nor, in the backward pass, units whose gather
+// follows the start of a reduction. The very first wait is for weights that the host has already waited for.
 TEST(ExchangesBesideTheComputation, OfWeightsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
   EXPECT_THAT(waits_without_need([] { train({.stage = ZeroStage::weights}); }),
@@ -154,7 +153,8 @@ TEST(ExchangesBesideTheComputation, OfWholeGradientsNeedTheirWaits) {
   EXPECT_THAT(waits_without_need(train_whole), IsEmpty());
 }
 
-// Sums over groups come at once behind those within them, in the last micro-batch; gathers after the update as above.
+// Sums across groups immediately follow those within groups, in the last micro-batch; gathers after the update are as
+// above.
 TEST(ExchangesBesideTheComputation, OfGroupsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
   const Training groups{

@@ -1,4 +1,4 @@
-// Captured work, and what must not happen during a capture.
+// Captured work, and operations that are not allowed during a capture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,8 +87,8 @@ TEST_F(Recorded, MistakesAreNamed) {
       {"page-locked memory is freed", [&] { pinned = {}; }},
       {"the host waits for a stream", [&] { ctx_.synchronize(); }},
       {"the host waits for the device", [] { synchronize(kCuda); }},
-      {"an event is asked for", [&] { static_cast<void>(before.done()); }},
-      {"an event is asked for", [&] { before.synchronize(); }},
+      {"an event is queried", [&] { static_cast<void>(before.done()); }},
+      {"an event is queried", [&] { before.synchronize(); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(host, x_.data, sizeof host); }},
       {"memory that is not page-locked is copied", [&] { ctx_.stream().copy(x_.data, host, sizeof host); }},
       {"a stream waits for work from before the recording", [&] { ctx_.stream().wait(before); }},
@@ -140,9 +140,9 @@ TEST_F(Recorded, PartsThatAreMoreOrFewerAreNamed) {
   step();
   step();
   parts = 3;
-  EXPECT_THAT(test::error_of(step).what(), HasSubstr("of more or fewer parts"));
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("the number of parts differs"));
   parts = 2;
-  step();  // the record has not changed
+  step();  // the same record again
   EXPECT_EQ(cache.replays(), 2);
 }
 

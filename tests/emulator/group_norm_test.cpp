@@ -1,4 +1,4 @@
-// Groups of GPUs clip gradients by the same norm, in whichever order NCCL has summed it in each group.
+// Groups of GPUs clip gradients by the same norm, whatever NCCL's summation order in each group.
 #include <gtest/gtest.h>
 
 #include "core/transfer.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kOfFirst = 0.75;
 
-/// The second of two replicas; the first has its own sum.
+/// The second of two replicas; the first has a different sum.
 struct Second : Solo {
   int rank() const override { return 1; }
   int size() const override { return 2; }
@@ -41,7 +41,7 @@ TEST(GroupNorm, IsThatOfTheFirst) {
   EXPECT_EQ(norm_of_second(ReductionOrder::ranks), kOfFirst);
 }
 
-// All have the same bits already.
+// With a fixed order, all replicas already have the same bits.
 TEST(GroupNorm, InOrderIsEachOnesOwn) {
   EXPECT_EQ(norm_of_second(ReductionOrder::micro_batches), 0);
 }

@@ -14,7 +14,7 @@ using emulation::Order;
 using emulation::Settings;
 using emulation::Timing;
 
-/// Settings for one test; kernels stay those of the C++ compiler or nvcc.
+/// Settings for one test; whether kernels come from the C++ compiler or nvcc stays the same.
 class Schedule {
  public:
   explicit Schedule(const Settings& s) : before_(emulation::settings()) {
@@ -27,7 +27,8 @@ class Schedule {
   Settings before_;
 };
 
-/// The orders under which every program runs. Early copies hide mistakes and are only for programs without one.
+/// The orders in which every program runs. Copies that happen early hide mistakes, so they are only for correct
+/// programs.
 std::vector<Settings> schedules() {
   std::vector<Settings> list;
   for (const Order order : {Order::forward, Order::reverse}) list.push_back({.order = order, .host_threads = 1});
@@ -98,7 +99,7 @@ TEST_P(Harness, MistakesAreNamed) {
       continue;
     }
     const std::string complaint = test::error_of([&] { GetParam().run(ctx, Variant::wrong); }).what();
-    // An alternative in the expectation: which of two consequences comes first is a matter of the order.
+    // The expectation lists alternatives, because the order decides which of two consequences comes first.
     bool found = false;
     for (std::size_t begin = 0; begin <= GetParam().complaint.size();) {
       const std::size_t end = std::min(GetParam().complaint.find('|', begin), GetParam().complaint.size());
@@ -141,7 +142,7 @@ TEST(OldDevice, RefusesWhatItsInstructionsAndMemoryCannotDo) {
 }
 
 TEST(OldDevice, IsTooOldBelowTuring) {
-  for (const auto& [capability, problem] : {std::pair{70, "needed is 7.5"}, {75, ""}}) {
+  for (const auto& [capability, problem] : {std::pair{70, "7.5 (Turing) or newer is needed"}, {75, ""}}) {
     const Schedule schedule({.capability = capability});
     EXPECT_THAT(cuda_problem(), ::testing::HasSubstr(problem));
     EXPECT_EQ(cuda_problem().empty(), capability == 75);

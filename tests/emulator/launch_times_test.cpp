@@ -1,4 +1,4 @@
-// Times of single launches of a device, and the ranges that a profiler gets.
+// The times of a device's single launches, and the ranges that a profiler gets.
 #include "core/launch_times.h"
 
 #include <gmock/gmock.h>

@@ -18,7 +18,7 @@ inline std::uint64_t waits_of(const std::function<void()>& program) {
   return emulation::Driver::instance().waits().asked_for - before;
 }
 
-/// The error of a program without one of its waits, numbered from 1; "none" without an error.
+/// The error of a program with one of its waits skipped, numbered from 1; "none" without an error.
 inline std::string complaint_without(std::uint64_t wait, const std::function<void()>& program) {
   emulation::Waits& waits = emulation::Driver::instance().waits();
   waits.left_out = waits.asked_for + wait;

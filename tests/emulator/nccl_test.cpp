@@ -1,5 +1,5 @@
-// The stand-in for NCCL: what NCCL would answer with a hang or wrong values must end with an error. Also, what the
-// program does about calls that wait on a device forever.
+// The stand-in for NCCL: where NCCL would hang or compute wrong values, the stand-in must report an error. Also, what
+// the program does about calls that wait on a device forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr Device kFirst{DeviceKind::cuda, 0};
 
-/// A rank that calls the library itself.
+/// A rank that calls the library directly.
 class Direct {
  public:
   Direct(int rank, int size, Store& store) {
@@ -73,7 +73,7 @@ class Direct {
   Result begun_ = nccl::success;
 };
 
-// The errors of ranks that each make other calls.
+// The errors of two ranks that make different calls.
 std::vector<RankEnd> two(const std::function<void(Direct&, int rank)>& calls) {
   return test::on_bare_processes({}, [&](int rank, Store& store) {
     Direct d(rank, 2, store);
@@ -85,7 +85,7 @@ std::vector<RankEnd> two(const std::function<void(Direct&, int rank)>& calls) {
 }
 
 const auto kWell = Each(AllOf(Field(&RankEnd::error, ""), Field(&RankEnd::killed, false)));
-const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks do different things")));
+const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks make different calls")));
 
 TEST(NcclStandIn, EachHasItsShareOfASum) {
   const auto ends = two([](Direct& d, int rank) {
@@ -174,7 +174,7 @@ TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
 
 enum class Wait : std::uint8_t { yes, no };
 
-// A sum on one stream, then one of other numbers on another stream.
+// A sum on one stream, then a sum of other numbers on another stream.
 std::vector<RankEnd> on_two_streams(Wait wait) {
   return test::on_bare_processes({.size = 1}, [&](int, Store& store) {
     Direct d(0, 1, store);
@@ -196,13 +196,13 @@ TEST(NcclStandIn, CallsMayBeOnStreamsThatWaitForEachOther) {
   EXPECT_THAT(on_two_streams(Wait::yes), kWell);
 }
 
-// NCCL itself lets them wait for each other, but in an order that two ranks need not share.
+// NCCL itself makes such calls wait for each other, but the order may differ between two ranks.
 TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
   EXPECT_THAT(on_two_streams(Wait::no),
               Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
 }
 
-// Other ranks may call them in another order, and two ranks would wait for each other.
+// Other ranks may make the calls in a different order, and then two ranks would wait for each other.
 TEST(NcclStandIn, TellsOfTwoCommunicatorsOnStreamsThatDoNot) {
   const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
     const auto part = ranks.part(ranks.rank(), 1);
@@ -258,7 +258,7 @@ TEST(NcclStandIn, UnlessTheySayThatTheyAreOnOtherMachines) {
   EXPECT_THAT(ends, kWell);
 }
 
-// The other one is gone while the stream waits for it.
+// A rank is lost while the stream of the other one waits for it.
 TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
   const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
     const DeviceMemory memory(ctx.device(), 32);
@@ -270,10 +270,10 @@ TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
     ctx.synchronize();
   });
   EXPECT_THAT(ends[0].error,
-              AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
+              AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
 }
 
-// Nothing that was computed without a missing rank's data is shared.
+// The ranks agree on nothing that was computed without a missing rank's data.
 TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
   const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
     const DeviceMemory memory(ctx.device(), 32);
@@ -282,7 +282,7 @@ TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
     ranks.all_reduce(ctx, values, Reduction::sum);
     Event behind(ctx.device());
     ctx.stream().record(behind);
-    if (ranks.rank() == 0) behind.synchronize();                     // which does not tell
+    if (ranks.rank() == 0) behind.synchronize();                     // this does not report the error
     if (ranks.rank() == 1) std::this_thread::sleep_for(seconds(3));  // not too late for the hosts
     EXPECT_THROW(ranks.barrier(ctx), Error);
   });
@@ -298,14 +298,15 @@ TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
     if (ranks.rank() == 1) return std::this_thread::sleep_for(seconds(8));
     ctx.synchronize();
   });
-  // The one that says so first is the other one's message.
-  const auto named = AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("still computes"));
+  // The message of either rank may come first; the other one then refers to it.
+  const auto named = AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of 8 float32"), HasSubstr("still computing"));
   const auto pointed = HasSubstr("ended with an error, as its own message says");
   EXPECT_TRUE(::testing::Matches(named)(ends[0].error) || ::testing::Matches(named)(ends[2].error));
   for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
 }
 
-// Rank 0 waits for rank 1 in their part; what is queued of all behind that is not to be waited for either.
+// Rank 0 waits for rank 1 in a collective of their part; the collective of all ranks that is queued after it must not
+// be waited for either.
 TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
   const auto ends = test::on_processes({.size = 3, .timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
     const auto part = ranks.part(ranks.rank() < 2 ? 0 : 2, ranks.rank() < 2 ? 2 : 1);
@@ -320,7 +321,7 @@ TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
   });
   const auto pointed = HasSubstr("ended with an error, as its own message says");
   const auto named = [](int elements) {
-    return AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of " + std::to_string(elements) + " float32"),
+    return AllOf(HasSubstr("rank 1 did not reach ncclAllReduce of " + std::to_string(elements) + " float32"),
                  HasSubstr("no sign of life"));
   };
   EXPECT_THAT(ends[0].error, AnyOf(named(8), pointed));
@@ -328,7 +329,7 @@ TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
   EXPECT_TRUE(::testing::Matches(named(8))(ends[0].error) || ::testing::Matches(named(16))(ends[2].error));
 }
 
-// No rank is to blame for it.
+// No rank is blamed for this.
 TEST(NcclOnTheDevice, NothingIsWaitedForAfterAnEnd) {
   const auto ends = test::on_processes({.timeout = seconds(60)}, [](Ctx& ctx, Collective& ranks) {
     const auto part = ranks.part(0, 2);
@@ -341,7 +342,7 @@ TEST(NcclOnTheDevice, NothingIsWaitedForAfterAnEnd) {
     const std::string error = test::error_of(ErrorKind::peer, [&] {
       ranks.rank() == 0 ? ctx.synchronize() : part->all_reduce(ctx, values, Reduction::sum);
     });
-    EXPECT_THAT(error, HasSubstr("failed: the ranks have parted"));
+    EXPECT_THAT(error, HasSubstr("failed: the ranks have disconnected"));
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -360,7 +361,7 @@ TEST(NcclStandIn, TellsOfTwoThatAreTheSameRank) {
     Comm* comm = nullptr;
     nccl::Config config;
     Result result = library->comm_init_rank_config(&comm, 2, id, 1, &config);
-    const auto end = std::chrono::steady_clock::now() + seconds(3);  // whoever is the first waits for rank 0
+    const auto end = std::chrono::steady_clock::now() + seconds(3);  // the rank that comes first waits for rank 0
     while (result == nccl::in_progress && std::chrono::steady_clock::now() < end)
       library->comm_get_async_error(comm, &result);
     store.set("refused " + std::to_string(rank), result == nccl::invalid_usage ? "yes" : "no");
@@ -371,7 +372,7 @@ TEST(NcclStandIn, TellsOfTwoThatAreTheSameRank) {
   EXPECT_THAT(ends, kWell);
 }
 
-// The stream waits there; ranks that are well are not blamed.
+// The stream waits at the failed call; healthy ranks are not blamed.
 TEST(NcclOnTheDevice, AnErrorOfTheNetworkIsToldAsWhatItIs) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ends = test::on_processes({.timeout = seconds(60), .variables = {"QTRAIN_STAND_IN_NCCL_FAILS=8"}},
@@ -395,7 +396,7 @@ TEST(NcclOnTheDevice, CallsAreNotRecorded) {
     const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
     const Graph graph(ctx.stream(), "exchange", [&] { ranks.all_reduce(ctx, values, Reduction::sum); });
   });
-  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("a call that waits for other ranks is recorded"))));
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("a call that waits for other ranks cannot be recorded"))));
 }
 
 TEST(NcclLibrary, AnOldOneIsRefused) {
@@ -405,7 +406,7 @@ TEST(NcclLibrary, AnOldOneIsRefused) {
         const NcclLibrary library;
       });
   EXPECT_THAT(ends[0].error, AllOf(HasSubstr("NCCL 2.7.8"), HasSubstr("nccl_stand_in/libnccl.so.2"),
-                                   HasSubstr("needed is 2.18.0"), HasSubstr("LD_LIBRARY_PATH")));
+                                   HasSubstr("2.18.0 or newer is needed"), HasSubstr("LD_LIBRARY_PATH")));
 }
 
 }  // namespace

@@ -49,13 +49,14 @@ class UpdatedState {
 
 TEST(OptimizerStateOnTheHost, NeedsEachOfItsWaits) {
   UpdatedState state;
-  // Each time: what was queued before, the last chunk's way back, and per chunk its coming and the work on it.
+  // In each run: a wait for earlier work, one for the last chunk's copy back, and per chunk one for its copy and one
+  // for the work on it.
   expect_to_need_each_wait(2 * (2 + 2 * 3), [&] { state.run(); });
   if (emulation::kStates) state.run();
   for (const std::size_t chunk : {0, 1, 2}) EXPECT_EQ(state.first_of(chunk), 2.0f * static_cast<float>(chunk + 1));
 }
 
-/// Two training passes of a model whose blocks' inputs wait on the host.
+/// Trains a model twice whose block inputs are kept on the host.
 void train_twice(const std::string& recompute) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Transformer model(kCuda, {.config = small_model(5)});

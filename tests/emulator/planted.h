@@ -10,14 +10,14 @@ namespace qtrain::testing {
 
 enum class Variant : std::uint8_t { right, wrong };
 
-/// A small program with a mistake of the kind that kernels have, and its twin without it.
+/// A small program with a mistake that is typical of kernels, and the correct version.
 struct Planted {
   std::string name;
-  /// Queues the program, synchronizes and returns what it computed.
+  /// Queues the program, synchronizes and returns the results.
   std::function<std::vector<float>(Ctx&, Variant)> run;
-  std::vector<float> result;   ///< of the right variant
-  std::string complaint;       ///< part of the error of the wrong one; empty: its result differs instead
-  bool compiled_away = false;  ///< the wrong one's PTX does not show the mistake
+  std::vector<float> result;   ///< result of the correct variant
+  std::string complaint;       ///< part of the wrong variant's error; empty: its result differs instead
+  bool compiled_away = false;  ///< nvcc's optimization removes the mistake
 };
 inline void PrintTo(const Planted& p, std::ostream* out) {
   *out << p.name;

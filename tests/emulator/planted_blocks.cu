@@ -2,7 +2,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "tests/emulator/planted.h"
 
-/// Mistakes in how the threads of a block work together.
+/// Mistakes in how the threads of a block cooperate.
 namespace qtrain::testing {
 namespace {
 

@@ -5,7 +5,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "tests/emulator/planted.h"
 
-/// Mistakes in what kernels, copies and streams do to memory.
+/// Mistakes of kernels, copies and streams in accessing memory.
 namespace qtrain::testing {
 namespace {
 
@@ -20,7 +20,7 @@ __global__ void add_one_tail(float* y, const float* x, int n) {
   if (i <= n) y[i] = x[i] + 1;
 }
 
-/// Moves packs of four from an odd beginning in the wrong variant.
+/// Moves packs of four, from a misaligned start in the wrong variant.
 template <Variant V>
 __global__ void copy_packs(float* y, const float* x) {
   const int i = 4 * static_cast<int>(threadIdx.x) + (V == Variant::right ? 0 : 1);
@@ -152,7 +152,7 @@ std::vector<float> shared_too_small(Ctx& ctx, Variant v) {
   return y.values();
 }
 
-/// The second stream doubles what the first one has computed.
+/// The second stream doubles the result of the first one.
 std::vector<float> stream_wait(Ctx& ctx, Variant v) {
   Floats x(ctx, counting(kThreads)), y(ctx, std::vector<float>(kThreads)), z(ctx, kThreads);
   ctx.synchronize();
@@ -166,7 +166,7 @@ std::vector<float> stream_wait(Ctx& ctx, Variant v) {
   return z.values();
 }
 
-/// Page-locked memory that is written again while a copy may still read it.
+/// Page-locked memory is overwritten while a copy may still read it.
 std::vector<float> pinned_source(Ctx& ctx, Variant v) {
   Floats y(ctx, kThreads);
   PinnedMemory pinned(ctx.device(), kThreads * sizeof(float));
@@ -190,7 +190,7 @@ std::vector<float> early_result(Ctx& ctx, Variant v) {
   return result;
 }
 
-/// An op that reads scratch of the op before.
+/// An op reads the scratch memory of the previous op.
 std::vector<float> stale_scratch(Ctx& ctx, Variant v) {
   Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
   auto* scratch = reinterpret_cast<float*>(ctx.scratch(kThreads * sizeof(float)));
@@ -200,7 +200,7 @@ std::vector<float> stale_scratch(Ctx& ctx, Variant v) {
   return y.values();
 }
 
-/// Shapes that a GPU refuses.
+/// Launch shapes that a GPU refuses.
 template <class Wrong>
 std::vector<float> shaped(Ctx& ctx, Variant v, const Wrong& wrong) {
   Floats x(ctx, counting(1)), y(ctx, std::vector<float>(1));

@@ -4,7 +4,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "tests/emulator/planted.h"
 
-/// Missing waits where a second stream copies memory to the host and back concurrently, as for block inputs and
+/// Missing waits when a second stream copies memory to the host and back concurrently, as for block inputs and
 /// optimizer state that are kept on the host.
 namespace qtrain::testing {
 namespace {
@@ -55,7 +55,7 @@ struct Offload {
   Event event;
 };
 
-/// The copy to the host has to wait until what it takes is computed.
+/// The copy to the host must wait until its source is computed.
 std::vector<float> leaves_too_early(Ctx& ctx, Variant v) {
   Offload o(ctx);
   o.compute(o.buffer.data(), o.x.data());
@@ -91,7 +91,7 @@ std::vector<float> comes_back_too_early(Ctx& ctx, Variant v) {
   return o.y.values();
 }
 
-/// Two streams that carry the same page-locked memory.
+/// Two streams that use the same page-locked memory.
 std::vector<float> fetched_before_it_left(Ctx& ctx, Variant v) {
   Offload o(ctx);
   ctx.stream().copy(o.host.data(), o.x.data(), o.host.bytes());

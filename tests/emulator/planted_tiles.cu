@@ -14,7 +14,7 @@ struct alignas(16) Stages {
 
 enum class Wait : std::uint8_t { all, too_few, none, never };
 
-/// Adds up the stages of x, one of which is copied while the one before is added.
+/// Adds up the stages of x, copying one while the previous one is added.
 template <Wait W>
 __global__ void add_stages(float* y, const float* x, int stages) {
   Stages& s = shared_memory<Stages>();
@@ -61,8 +61,8 @@ struct alignas(16) Operands {
   Bf16 a[16][16], b[8][16];  // b as [n][k]
 };
 
-/// y [16, 8] = a [16, 16] b; the wrong variant loads the fragments of b transposed, or a from addresses that are no
-/// multiple of 16.
+/// y [16, 8] = a [16, 16] b; the wrong variant loads the fragments of b transposed, or a from addresses that are not
+/// multiples of 16.
 template <Variant V, int Shift>
 __global__ void multiply(float* y, const float* a, const float* b) {
   Operands& s = shared_memory<Operands>();

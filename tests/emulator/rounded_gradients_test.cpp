@@ -33,7 +33,7 @@ class Twin : public Solo {
     for (const std::size_t at : {std::size_t{0}, row}) ctx.stream().copy(received.data + at, sent.data, row);
   }
   std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
-  std::vector<DType> types;  ///< of what was added
+  std::vector<DType> types;  ///< dtypes of the gradients that were added
 
  private:
   void add_twin(Ctx& ctx, const Tensor& values) {
@@ -106,7 +106,7 @@ TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
     ASSERT_EQ(found[i], 4 * static_cast<float>(Bf16(value_of(static_cast<std::int64_t>(i))))) << i;
 }
 
-/// Two ranks, each of which has all states.
+/// Two ranks that each have the full state.
 struct LoneTwins : Solo {
   explicit LoneTwins(Twin& t) : twin(t) {}
   int size() const override { return 2; }
@@ -119,14 +119,14 @@ struct LoneTwins : Solo {
     void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override { twin.all_to_all(ctx, sent, received); }
     void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override {
       twin.types.push_back(mine.dtype);
-      ctx.stream().copy(all.data, mine.data, mine.bytes());  // the other half is another rank's
+      ctx.stream().copy(all.data, mine.data, mine.bytes());  // the other half belongs to the other rank
     }
     Twin& twin;
   };
   Twin& twin;
 };
 
-// No data is sent within them.
+// Nothing is sent within such groups.
 TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   Weights w({.stage = ZeroStage::gradients, .ranks = 1, .replicas = 2});
   LoneTwins ranks(w.ranks);
@@ -140,7 +140,7 @@ TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   exchange.reduce(w.ctx, group, Sink::Mode::accumulate).wait();
   EXPECT_EQ(w.host(group.own_grads)[1], value_of(1)) << "not rounded yet";
   exchange.settle(w.ctx, group).wait();
-  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "to the rank that adds, and back";
+  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "sent to the rank that adds, and back";
   const std::vector<float> found = w.host(group.own_grads);
   for (std::int64_t i = 0; i < kElements / 2; ++i)
     ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;

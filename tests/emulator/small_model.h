@@ -4,7 +4,7 @@
 
 #include "model/runner.h"
 
-/// A model and a micro-batch for programs whose order of work is looked at.
+/// A model and a micro-batch for programs whose order of work is checked.
 namespace qtrain::testing {
 
 inline constexpr Device kCuda{DeviceKind::cuda, 0};
@@ -23,7 +23,7 @@ class Integers {
   Tensor view_;
 };
 
-/// A model of so many blocks.
+/// A model with this many blocks.
 inline ModelConfig small_model(int blocks) {
   return parse_model_config({{"model_type", "llama"},
                              {"vocab_size", 16},
@@ -39,7 +39,7 @@ inline ModelConfig small_model(int blocks) {
                             "small");
 }
 
-/// One document of three tokens, two of which predict one.
+/// One document of three tokens, two of which predict a target.
 class SmallBatch {
  public:
   static constexpr BatchSize kSize{.tokens = 3, .positions = 3, .targets = 2};

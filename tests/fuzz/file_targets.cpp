@@ -18,7 +18,7 @@
 #include "core/os/file.h"
 #include "core/parallel.h"
 #include "data/source/files.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "data/token_cache.h"
 #include "data/token_file.h"
 #include "kernels/gemm_choices.h"
@@ -49,14 +49,14 @@ const fs::path kGoodRun = kSource / "tests/fuzz/goldens/run";
 const fs::path kGoodText = kSource / "tests/data/golden/chatml";
 constexpr std::string_view kCheckpoint = "checkpoint-4";
 
-/// A folder with copies of good files, of which one has other bytes.
+/// A folder with copies of valid files, one of which has other bytes.
 class Folder {
  public:
   Folder() = default;
   explicit Folder(const fs::path& good) { fs::copy(good, folder_.path(), fs::copy_options::recursive); }
 
   fs::path put(const fs::path& name, std::string_view bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary | std::ios::trunc) << bytes;  // which does not wait for the disk
+    std::ofstream(folder_ / name, std::ios::binary | std::ios::trunc) << bytes;  // does not wait for the disk
     return folder_ / name;
   }
   fs::path copy(const fs::path& good) const {
@@ -74,7 +74,7 @@ Log& silent_log() {
   return log;
 }
 
-/// A part that may refuse what another one reads.
+/// Reads a part that may be refused although other parts can be read.
 template <class Read>
 void attempt(const Read& read) {
   try {
@@ -99,7 +99,7 @@ void rows_of(std::string_view bytes) {
 constexpr char kGzipName[] = "rows.jsonl.gz", kZstandardName[] = "rows.jsonl.zst", kTabsName[] = "rows.tsv",
                kTextName[] = "rows.txt", kListName[] = "rows.json";
 
-/// What Dataset.save_to_disk writes beside its Arrow files.
+/// The files that Dataset.save_to_disk writes next to its Arrow files.
 void saved_rows(std::string_view bytes) {
   const Folder folder;
   folder.copy(kSource / "tests/data/golden/sources/saved/data-00000-of-00002.arrow");
@@ -119,13 +119,13 @@ void saved_splits(std::string_view bytes) {
 
 void token_rows(std::string_view bytes) {
   const Folder folder;
-  constexpr Digest kKey{0x1d90b612d4f4d93c, 0x988c9b250a50528c};  // which the good file was made with
+  constexpr Digest kKey{0x1d90b612d4f4d93c, 0x988c9b250a50528c};  // the key of the valid file
   const std::optional<Dataset> rows = open_token_file(folder.put("rows.tokens", bytes), kKey);
   for (std::int64_t i = 0; rows && i < rows->size(); ++i)
     check(!rows->row(i).input_ids.empty(), "a row without tokens");
 }
 
-/// What the cache remembers of a file: nothing in it ends a run.
+/// What the cache has recorded about a file; no content may end a run.
 void token_digest(std::string_view bytes) {
   const Folder folder;
   static ThreadPool pool(1);
@@ -201,7 +201,7 @@ void deepspeed_config(std::string_view bytes) {
   resolved_json(load_config(folder.put("run.json", R"({"model_name_or_path": "m", "deepspeed": "deepspeed.json"})")));
 }
 
-/// dataset_info.json of LLaMA-Factory.
+/// LLaMA-Factory's dataset_info.json.
 void dataset_registry(std::string_view bytes) {
   const Folder folder;
   folder.put("dataset_info.json", bytes);
@@ -213,7 +213,7 @@ void dataset_registry(std::string_view bytes) {
 
 // Files of a run
 
-/// All that reads an output directory without training.
+/// Reads everything in an output directory that is read without training.
 void read_all_of(const fs::path& output) {
   const RunRecord run = read_run(output);
   report_page({run});
@@ -257,7 +257,7 @@ void manifest(std::string_view bytes) {
   check_manifest(checkpoint, ManifestCheck::hashes);
 }
 
-/// A file of a checkpoint, sealed anew: what a manifest protects from chance, but not from intent.
+/// A file of a checkpoint, with a regenerated manifest: it protects from accidents, but not from intent.
 void checkpoint_with(const fs::path& name, std::string_view bytes) {
   const Folder folder(kGoodRun);
   folder.put(fs::path(kCheckpoint) / name, bytes);

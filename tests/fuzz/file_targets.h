@@ -5,7 +5,7 @@
 
 namespace qtrain::fuzz {
 
-/// One file of a folder, given arbitrary bytes; the others are good.
+/// Targets for one file of a folder with arbitrary bytes; the other files are valid.
 std::vector<Target> file_targets();
 
 }  // namespace qtrain::fuzz

@@ -1,5 +1,5 @@
-// The entry points of libFuzzer. One program; the target is what follows the underscore in the name it is called by
-// (build/fuzz/bin/fuzz_gguf).
+// The entry points for libFuzzer. A single program; its target is what follows the underscore in the name by which it
+// is called (build/fuzz/bin/fuzz_gguf).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

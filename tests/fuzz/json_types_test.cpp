@@ -1,5 +1,5 @@
-// Each value of each JSON file that a run reads, replaced in turn by a value of every other type: the file is read, or
-// refused by an error that names it.
+// Replaces each value of each JSON file that a run reads by a value of every other type, one at a time: the file is
+// read, or refused by an error that names it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,12 +59,12 @@ constexpr std::string_view kSpecialTokens =
 constexpr std::string_view kGeneration = R"({"eos_token_id": [1, 2], "do_sample": true, "temperature": 0.6, "top_k": 20,
   "top_p": 0.95, "min_p": 0, "repetition_penalty": 1.0})";
 
-/// A JSON file: what it is called, its good content, and what reads it in a folder.
+/// A JSON file: its name, its valid contents, and what reads it in a folder.
 struct JsonFile {
   std::string name, good;
   std::function<void(const fs::path& folder)> read;
   ErrorKind blame = ErrorKind::input;
-  std::string beside = {};  ///< a tokenizer.json that has to be there
+  std::string beside = {};  ///< a tokenizer.json that the file requires
 };
 
 std::string repository_file(const std::string& path) {
@@ -77,7 +77,7 @@ void read_tokenizer(const fs::path& folder) {
   special_tokens(folder);
   try {
     tokenizer->decode(tokenizer->encode("a b-ab5 <s>"));
-  } catch (const Error& e) {  // about the text, which a tokenizer without an unknown token refuses
+  } catch (const Error& e) {  // an error about the text, which a tokenizer without an unknown token refuses
     if (e.kind() != ErrorKind::input) throw;
   }
 }
@@ -137,7 +137,7 @@ std::vector<JsonFile> json_files() {
   };
 }
 
-/// Values of every type, some of them such as no file has.
+/// Values of every type, including some that no file contains.
 const std::vector<std::string> kOthers = {"null",
                                           "true",
                                           "-1",
@@ -151,7 +151,7 @@ const std::vector<std::string> kOthers = {"null",
                                           "[[[{\"a\": [5]}]]]",
                                           "{\"content\": 5, \"type\": []}"};
 
-/// The places of a document and, of long lists, of their first entries.
+/// The JSON pointers to all values of a document; for long lists, only to the first entries.
 std::vector<Json::json_pointer> places(const Json& json) {
   std::vector<Json::json_pointer> all{Json::json_pointer()};
   for (std::size_t i = 0; i < all.size(); ++i) {

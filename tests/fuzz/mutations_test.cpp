@@ -1,4 +1,5 @@
-// Every target on damaged good files: a short, repeatable stand-in for the fuzzers of the preset `fuzz`.
+// Runs every target on damaged versions of valid files: a short, repeatable substitute for the fuzzers of the preset
+// `fuzz`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ class Damage {
 
  private:
   std::size_t below(std::size_t n) { return random_() % std::max<std::size_t>(n, 1); }
-  /// Near the beginning half of the time: there are the lengths of binary files.
+  /// Half of the positions are near the beginning, where binary files have their lengths.
   std::size_t place_in(const std::string& bytes) {
     return below(below(2) ? std::min<std::size_t>(bytes.size(), 64) : bytes.size());
   }
@@ -48,7 +49,7 @@ class Damage {
   std::mt19937 random_;
 };
 
-/// Damages `begin` to `end` of every seed of a target.
+/// Damages seeds `begin` to `end` of a target.
 struct Range {
   unsigned begin, end;
 };

@@ -11,7 +11,7 @@
 namespace qtrain::fuzz {
 namespace {
 
-/// A connection that ends behind these bytes.
+/// Reads from a connection that ends after these bytes.
 ReadBytes reading(std::string_view& bytes) {
   return [&bytes](std::span<std::byte> into) {
     if (bytes.size() < into.size()) return false;
@@ -23,7 +23,7 @@ ReadBytes reading(std::string_view& bytes) {
 
 }  // namespace
 
-// What is read as a request is written as the bytes that it was.
+// A request that can be read is written as the same bytes.
 void store_request(std::string_view bytes) {
   const ReadBytes read = reading(bytes);
   for (std::string_view before = bytes; const auto request = StoreRequest::from(read); before = bytes) {
@@ -42,7 +42,7 @@ void store_answer(std::string_view bytes) {
     check(before.substr(0, before.size() - bytes.size()) == answer->bytes(), "another answer");
 }
 
-// Nobody comes by bytes that were there before the handshake began.
+// No one gets in with bytes that existed before the handshake began.
 void rank_handshake(std::string_view bytes) {
   static const RankSecret secret = RankSecret::random();
   for (const auto side : {Handshake::Side::called, Handshake::Side::caller}) {

@@ -3,7 +3,7 @@
 
 namespace qtrain::fuzz {
 
-/// What ranks read from connections, given arbitrary bytes; as Target::run.
+/// What ranks read from connections, as arbitrary bytes; see Target::run.
 void store_request(std::string_view bytes);
 void store_answer(std::string_view bytes);
 void rank_handshake(std::string_view bytes);

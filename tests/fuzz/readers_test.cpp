@@ -1,4 +1,5 @@
-// SECURITY.md says that each reader has a fuzzer: readers.txt names them, and this holds it against the sources.
+// SECURITY.md says that every reader has a fuzzer. readers.txt lists them, and this test compares the list with the
+// sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace qtrain::fuzz {
 namespace {
 
-/// By source, the targets that reach it; none where the list says why.
+/// For each source, the targets that reach it; none if the list gives a reason.
 std::map<std::string, std::set<std::string>> listed_readers() {
   std::map<std::string, std::set<std::string>> readers;
   std::istringstream lines(read_text(std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/fuzz/readers.txt"));
@@ -36,7 +37,7 @@ bool reads(const std::string& source) {
   return std::ranges::any_of(kWords, [&](const char* word) { return source.find(word) != source.npos; });
 }
 
-/// The sources that open files, or take text apart that may come from one.
+/// The sources that open files, or parse text that may come from one.
 std::set<std::string> found_readers() {
   const std::filesystem::path root = QTRAIN_SOURCE_DIR;
   std::set<std::string> found;

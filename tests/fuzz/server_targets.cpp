@@ -15,7 +15,7 @@
 namespace qtrain::fuzz {
 namespace {
 
-/// Bytes that come in pieces.
+/// Bytes that arrive in pieces.
 class Pieces final : public http::Source {
  public:
   Pieces(std::string_view bytes, std::size_t size) : bytes_(bytes), size_(size) {}
@@ -44,7 +44,7 @@ void require_clean(const http::Request& request, const http::RequestReader::Limi
   check(!request.has("content-length") || !request.has("transfer-encoding"), "two lengths");
 }
 
-/// All requests up to the first that is refused, as a text.
+/// All requests up to the first one that is refused, as text.
 std::string requests_of(http::Source& source) {
   const http::RequestReader::Limits limits{.head = {}, .body = 4096};
   http::RequestReader reader(source, limits);
@@ -72,7 +72,7 @@ std::string requests_of(http::Source& source) {
   return all;
 }
 
-/// A declared model; no weight is read.
+/// A declared model, whose weights are not read.
 struct Served {
   Served() {
     testing::write_noise_model(folder / "model", folder / "adapter");

@@ -3,13 +3,13 @@
 
 namespace qtrain::fuzz {
 
-/// What a client sends over one connection: requests, one after the other. However the bytes are cut, they are the same
-/// requests, and none has what the rules of HTTP exclude.
+/// What a client sends over one connection: several requests. They are the same however the bytes are split, and none
+/// contains anything that HTTP forbids.
 void http_requests(std::string_view bytes);
-/// Bodies of the requests that are answered by a model.
+/// Bodies of requests that a model answers.
 void chat_body(std::string_view bytes);
 void completion_body(std::string_view bytes);
-/// The answer of a model, in which calls of tools are looked for.
+/// A model's answer, which is searched for tool calls.
 void tool_calls(std::string_view bytes);
 
 }  // namespace qtrain::fuzz

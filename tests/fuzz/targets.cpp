@@ -12,8 +12,8 @@
 #include "core/formats/gguf.h"
 #include "core/formats/json.h"
 #include "core/formats/safetensors.h"
-#include "data/shapes.h"
-#include "data/source/reader.h"
+#include "data/row_shapes.h"
+#include "data/source/raw_rows.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "quant/gguf_blocks.h"
@@ -31,11 +31,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bytes as a file of that name, alone in a folder.
+/// The bytes as a file with that name, alone in a folder.
 class OneFile {
  public:
   OneFile(const char* name, std::string_view bytes) : path_(folder_ / name) {
-    std::ofstream(path_, std::ios::binary) << bytes;  // which does not wait for the disk
+    std::ofstream(path_, std::ios::binary) << bytes;  // does not wait for the disk
   }
   const fs::path& path() const { return path_; }
   const fs::path& folder() const { return folder_.path(); }
@@ -65,18 +65,18 @@ void model_config(std::string_view bytes) {
 void safetensors(std::string_view bytes) {
   const OneFile file("model.safetensors", bytes);
   const SafetensorsReader reader(file.path());
-  std::uint64_t sum = 0;  // every byte that a tensor claims is there
+  std::uint64_t sum = 0;  // every byte that a tensor claims must exist
   for (const auto& [name, tensor] : reader.tensors())
     sum += crc32(0, reinterpret_cast<const Bytef*>(tensor.data), static_cast<uInt>(tensor.bytes()));
   check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
 }
 
-/// Every matrix that claims to be quantized, to its last value.
+/// Reads every matrix that claims to be quantized, up to its last value.
 void quantized(std::string_view bytes) {
   const OneFile file("model.safetensors", bytes);
   const SafetensorsReader reader(file.path());
   static Ctx ctx({}, MatmulPrecision::storage, 1);
-  constexpr std::int64_t kMax = 1 << 20;  // codes are half a byte: a file of this test has fewer values
+  constexpr std::int64_t kMax = 1 << 20;  // codes take half a byte, so a file in this test has fewer values
   for (const auto& [name, tensor] : reader.tensors()) {
     const bool four = has_matrix4(reader, name), eight = !four && has_matrix8(reader, name);
     if (!four && !eight) continue;
@@ -95,7 +95,7 @@ void quantized_config(std::string_view bytes) {
   if (const auto config = bnb_config(parse_json(bytes, "fuzz.json"), "fuzz.json")) bnb_config_json(*config);
 }
 
-/// What an import reads before it writes.
+/// What an import reads before it writes anything.
 void gguf(std::string_view bytes) {
   const OneFile file("model.gguf", bytes);
   const GgufFile reader(file.path());
@@ -144,7 +144,7 @@ void rows(std::string_view bytes) {
   for (std::int64_t i = 0; i < raw.size(); ++i) read_sample(raw.parse(i), {});
 }
 
-/// A file of rows, to its last value.
+/// Reads a file of rows, up to its last value.
 void all_rows(const char* name, std::string_view bytes) {
   const OneFile file(name, bytes);
   const RowSourcePtr rows = open_rows(file.path());

@@ -41,7 +41,7 @@ def encode(tokenizer, text):
 
 
 def chat_labels(tokenizer, messages, ids):
-    """Targets in assistant turns only: what each turn adds to the text before it and its header."""
+    """Targets in assistant turns only: the tokens that each turn adds to the text before it and its header."""
     labels = [-100] * len(ids)
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
@@ -116,7 +116,7 @@ def write_lines(path, rows):
 
 
 def ours(args, rows, folder):
-    """The same by the program under test."""
+    """The same results from the program under test."""
     config = dict(model_name_or_path=str(Path(args.model).resolve()), bf16=False, dtype="float32", packing=False,
                   dataset_name=str(write_lines(folder / "rows.jsonl", rows)), output_dir=str(folder / "out"),
                   eval_dataset_name=str(folder / "rows.jsonl"), assistant_only_loss=args.assistant_only_loss,
@@ -135,7 +135,7 @@ def ours(args, rows, folder):
 
 
 def compare(args, want, got):
-    """Prints each difference; the number of them."""
+    """Prints each difference, and returns their number."""
     wrong = [f"{key}: {got.get(key)} here, {want[key]} by transformers"
              for key in ("tokens", "target_tokens", "rows") if got.get(key) != want[key]]
     if abs(got["eval_loss"] - want["eval_loss"]) > args.tolerance:

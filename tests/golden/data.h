@@ -3,7 +3,7 @@
 
 namespace qtrain::testing {
 
-/// Small random models and what transformers computes with them, one folder each.
+/// Small random models and the results of transformers for them, in one folder each.
 inline const std::filesystem::path kData = QTRAIN_SOURCE_DIR "/tests/golden/data";
 
 }  // namespace qtrain::testing

@@ -71,7 +71,7 @@ class GenerationGolden : public ::testing::TestWithParam<const char*> {
  protected:
   const Goldens goldens_{GetParam()};
 
-  // LongRoPE turns all rows of a batch by the angles of the longest.
+  // LongRoPE rotates all rows of a batch by the angles for the longest one.
   bool depends_on_the_longest() const { return goldens_.config.ropes.front().type == RopeConfig::Type::longrope; }
 };
 
@@ -82,7 +82,7 @@ TEST_P(GenerationGolden, GreedyAnswersAreThoseOfTransformers) {
     ASSERT_EQ(rows.size(), 4u);
     if (!depends_on_the_longest()) {
       expect_answers(answer(goldens_, rows, {}), rows);
-      // A finished answer hands its place to the next prompt.
+      // When an answer is finished, the next prompt takes its place.
       expect_answers(answer(goldens_, rows, {.batch = 2}), rows);
     }
     for (const Row& row : rows) expect_answers(answer(goldens_, {row}, {.batch = 1}), {row});

@@ -1,4 +1,4 @@
-"""Compares two data folders: the committed one and one made just now."""
+"""Compares two data folders: the committed one and a new one."""
 
 import json
 import math
@@ -16,7 +16,7 @@ def files(root):
 
 
 def differ(a, b, tolerance):
-    """Why two JSON values are not the same, or nothing."""
+    """Why two JSON values differ, or nothing."""
     if isinstance(a, dict) and isinstance(b, dict):
         keys = (a.keys() | b.keys()) - set(IGNORED)
         return next((f"{k}: {why}" for k in sorted(keys) if (why := differ(a.get(k), b.get(k), tolerance))), "")
@@ -54,7 +54,7 @@ def tolerance_of(name):
 
 
 def report(made, kept):
-    """Prints each difference; 0 when there is none."""
+    """Prints each difference; returns 0 if there is none."""
     mine, theirs = files(made), files(kept)
     wrong = [f"{n}: only in one of them" for n in sorted(mine ^ theirs)]
     for name in sorted(mine & theirs):

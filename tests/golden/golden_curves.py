@@ -85,7 +85,7 @@ CURVES = [
 
 
 def make_data(curve, vocab):
-    """21 rows that count upwards by a step of their own: something that can be learned."""
+    """21 rows that each count upward by a different step, so that there is something to learn."""
     rng, rows = np.random.default_rng(7), []
     for i in range(21):
         n = 1 if i == 5 else int(rng.integers(2, 15))
@@ -114,7 +114,7 @@ def load(folder, config, precision="f32"):
 
 
 def sft_trainer(args, rows, config, how):
-    """TRL's, which adds the loss of routers by itself. It wants a tokenizer and does not use it."""
+    """TRL's trainer, which adds the router loss itself. It requires a tokenizer, but does not use it."""
     values = {k: v for k, v in config.items() if k in {f.name for f in fields(TrainingArguments)}}
     args = SFTConfig(**(values | DATA_KEYS | dict(output_dir=args.output_dir, use_cpu=True, disable_tqdm=True)),
                      dataset_kwargs=dict(skip_prepare_dataset=True), router_aux_loss_coef=config["router_aux_loss_coef"])
@@ -124,7 +124,7 @@ def sft_trainer(args, rows, config, how):
 
 
 def set_router_loss(model, config):
-    """config.json as the run has it, and what the loss of routers in a micro-batch of a window counts."""
+    """config.json as the run uses it, and the weight of a micro-batch's router loss in a window."""
     averaged = bool(config.get("router_aux_loss_coef"))
     if averaged:
         model.config.output_router_logits, model.config.router_aux_loss_coef = True, config["router_aux_loss_coef"]
@@ -132,7 +132,7 @@ def set_router_loss(model, config):
 
 
 def trainer_steps(model, rows, config):
-    """What Trainer logs at each step."""
+    """The values that Trainer logs at each step."""
     with tempfile.TemporaryDirectory() as output:
         args = arguments(config, output)
         own = (optimizer_of(model, args, config), None) if "loraplus_lr_ratio" in config else (None, None)
@@ -148,7 +148,8 @@ def trainer_steps(model, rows, config):
 
 
 def windows(rows, args):
-    """(epoch, the micro-batches of a window) for ever: the last window and the last batch may be short."""
+    """Endlessly yields (epoch, the micro-batches of a window); the last window and the last batch of an epoch may be
+    short."""
     size, per_window = args.per_device_train_batch_size, args.gradient_accumulation_steps
     batches = [rows[i : i + size] for i in range(0, len(rows), size)]
     for epoch in itertools.count():
@@ -158,7 +159,7 @@ def windows(rows, args):
 
 
 def groups(model, args):
-    """Weight decay for all but biases and norms."""
+    """Parameter groups: weight decay for all parameters except biases and norms."""
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     bare = lambda n: "bias" in n or "norm" in n
     return [dict(params=[p for n, p in trained if not bare(n)], weight_decay=args.weight_decay),
@@ -174,7 +175,8 @@ def optimizer_of(model, args, config):
 
 
 def plain_steps(model, rows, config, precision):
-    """The loop that Trainer stands for: loss of a window = sum over its targets / their number."""
+    """The loop that Trainer is equivalent to: the loss of a window is the sum over its targets divided by their
+    number."""
     args = arguments(config, "unused")
     optimizer = optimizer_of(model, args, config)
     schedule = get_scheduler(args.lr_scheduler_type, optimizer, num_warmup_steps=int(args.warmup_steps),
@@ -256,7 +258,7 @@ def write_curve(curve, root):
 
 
 def agree(curve, trainer, plain, distance):
-    """Trainer's loss is the token-weighted one, and its rates, epochs and norms are what we take them for."""
+    """Checks that Trainer's loss is the token-weighted one, and that its rates, epochs and norms are as assumed."""
     for a, b in zip(trainer, plain, strict=True):
         for key in b:
             assert abs(a[key] - b[key]) <= 1e-4 * max(1, abs(b[key])), (curve.name, key, a, b)

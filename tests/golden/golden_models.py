@@ -1,4 +1,4 @@
-"""The small models of the goldens: what each case is, and how its folder is written."""
+"""The small models of the goldens: the definition of each case, and how its folder is written."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ DEFAULT_ROPE = dict(rope_type="default", rope_theta=10000.0)
 
 @dataclass
 class Case:
-    """One folder of data/. `config` is what config.json means; `link` takes the weights of another case."""
+    """A folder in data/. `config` is the meaning of config.json; `link` uses the weights of another case."""
 
     name: str
     config: dict = field(default_factory=dict)
@@ -51,18 +51,18 @@ QWEN3 = dict(model_type="qwen3", vocab_size=64, hidden_size=16, intermediate_siz
              rope_parameters=dict(rope_type="default", rope_theta=1000000.0), **SMALL)
 QWEN3_GQA7 = dict(QWEN3, vocab_size=97, num_attention_heads=7, head_dim=4, tie_word_embeddings=True)
 
-# Caps so low that they bend, and a window that rows exceed.
+# Softcaps so low that they matter, and a window shorter than some rows.
 GEMMA2 = dict(model_type="gemma2", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
               num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=6, sliding_window=4, attn_logit_softcapping=1.5,
               final_logit_softcapping=2.5, tie_word_embeddings=True, rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE,
               hidden_activation="gelu_pytorch_tanh", **SMALL)
-# One layer without experts; fewer rows than experts in some batches.
+# One layer has no experts; some batches have fewer rows than experts.
 QWEN3_MOE = dict(model_type="qwen3_moe", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=3,
                  num_key_value_heads=1, head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10,
                  norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1, tie_word_embeddings=False,
                  rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
 
-# The layer in the middle has no rotary embedding, and the window in one of the cases.
+# The middle layer has no rotary embedding; one of the cases has a window.
 SMOLLM3 = dict(model_type="smollm3", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
                num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, rms_norm_eps=1e-6,
                rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
@@ -71,7 +71,7 @@ OLMO2 = dict(model_type="olmo2", vocab_size=64, hidden_size=18, intermediate_siz
 GRANITE = dict(model_type="granite", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=4,
                num_key_value_heads=2, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4,
                logits_scaling=1.7, tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
-# Two layers that slide and one that does not, each kind with a base and a scaling that show within few positions.
+# Two layers with sliding windows and one without, with different bases and scalings that matter within few positions.
 GEMMA3 = dict(model_type="gemma3_text", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
               num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=6, sliding_window=4, sliding_window_pattern=3,
               tie_word_embeddings=True, rms_norm_eps=1e-6, hidden_activation="gelu_pytorch_tanh",
@@ -81,7 +81,7 @@ GEMMA3 = dict(model_type="gemma3_text", vocab_size=64, hidden_size=18, intermedi
 MIXTRAL = dict(model_type="mixtral", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=4,
                num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, sliding_window=None,
                tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
-# Three quarters of a head are turned; a window that rows exceed.
+# Three quarters of a head are rotated; a window shorter than some rows.
 PHI3 = dict(model_type="phi3", vocab_size=67, hidden_size=24, intermediate_size=20, num_attention_heads=3,
             num_key_value_heads=1, sliding_window=4, tie_word_embeddings=False, rms_norm_eps=1e-5,
             rope_parameters=DEFAULT_ROPE | dict(partial_rotary_factor=0.75), **SMALL)
@@ -90,13 +90,13 @@ PHI4_MINI = dict(PHI3, vocab_size=64, hidden_size=32, num_attention_heads=4, num
 LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.5], long_factor=[1.2, 2.5, 7.0])
 PHI3_LONG = dict(PHI3, original_max_position_embeddings=16, sliding_window=None,
                  rope_parameters=PHI3["rope_parameters"] | LONGROPE | dict(original_max_position_embeddings=16))
-# A limit that cuts gates and ups; windows in turns.
+# A limit that clamps gates and ups; every other layer has a window.
 GPT_OSS = dict(model_type="gpt_oss", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=3,
                num_key_value_heads=1, head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=4,
                swiglu_limit=0.9, tie_word_embeddings=False, rms_norm_eps=1e-5,
                rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
                                     truncate=False, original_max_position_embeddings=16), **SMALL)
-# The loss of routers with a coefficient that weighs as much as the cross-entropy.
+# The router loss with a coefficient that makes it as important as the cross-entropy.
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -111,7 +111,7 @@ ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen
 
 
 def v4(config, rope_scaling=None, **extra):
-    """The same model as transformers 4 wrote it: rope_theta and rope_scaling apart, torch_dtype."""
+    """The same config as transformers 4 wrote it: separate rope_theta and rope_scaling, torch_dtype."""
     out = {k: v for k, v in config.items() if k != "rope_parameters"}
     out |= dict(architectures=[ARCHITECTURE[config["model_type"]]], hidden_act="silu", attention_dropout=0.0,
                 initializer_range=0.02, use_cache=True, rope_theta=config["rope_parameters"]["rope_theta"],
@@ -124,7 +124,7 @@ def without(config, *keys):
 
 
 def gemma3_v4():
-    """As version 4 wrote it, and as published configs leave keys out."""
+    """The config as version 4 wrote it, without the keys that published configs omit."""
     config = without(GEMMA3, "rope_parameters", "hidden_activation", "tie_word_embeddings", "rms_norm_eps")
     full, sliding = (GEMMA3["rope_parameters"][kind] for kind in ("full_attention", "sliding_attention"))
     return config | dict(architectures=["Gemma3ForCausalLM"], rope_theta=full["rope_theta"], torch_dtype="float32",
@@ -141,7 +141,7 @@ LORA_EXPERTS = dict(LORA_ALL, target_parameters=["router.weight", "gate_up_proj"
 LORA_RS = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], use_rslora=True)
 
 
-# Patterns of parameters go by the names that transformers has for them.
+# Patterns for parameters use transformers' names.
 EXPERTS_PATTERNS = dict(LORA_ALL, target_modules=["q_proj"], target_parameters=["gate_up_proj", "down_proj", "gate.weight"],
                         rank_pattern={r"layers.0.mlp.experts.gate_up_proj": 3, r"mlp.gate.weight": 2},
                         alpha_pattern={"down_proj": 12, r"layers\.2\.mlp\.gate\.weight": 5})
@@ -264,14 +264,15 @@ CASES = [
 
 
 def numbers(name, shape):
-    """Standard normal numbers that depend on the name and the shape only."""
+    """Standard normal numbers that depend only on the name and the shape."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(tuple(shape)).astype(np.float32))
 
 
 @torch.no_grad()
 def fill(model, salt, tied=False):
-    """Weights large enough that every part of the model matters: activations, scores and logits of order one."""
+    """Weights that are large enough for every part of the model to matter: activations, scores and logits are of order
+    one."""
     for name, p in model.named_parameters():
         z = numbers(f"{salt}/{name}", p.shape)
         if name.endswith("bias"):
@@ -290,7 +291,7 @@ def write_json(path, value, **how):
 
 
 def write_rows(path, head, rows):
-    """A JSON object whose `rows` are one to a line."""
+    """A JSON object with each entry of `rows` on its own line."""
     lines = ",\n  ".join(json.dumps(r) for r in rows)
     front = "".join(f"{json.dumps(k)}: {json.dumps(v)},\n " for k, v in head.items())
     Path(path).write_text("{" + front + f'"rows": [\n  {lines}]}}\n')
@@ -301,7 +302,7 @@ def link(path, target):
 
 
 def write_model(case, root):
-    """config.json and model*.safetensors of a case."""
+    """Writes config.json and model*.safetensors of a case."""
     folder = root / case.name
     folder.mkdir(parents=True)
     config = AutoConfig.for_model(**{k: deepcopy(v) for k, v in case.config.items() if k != "torch_dtype"})
@@ -323,7 +324,7 @@ def write_model(case, root):
 
 
 def quantize_experts(folder):
-    """Blocks and scales in place of the matrices of experts, drawn at random: any bits are a matrix."""
+    """Random blocks and scales in place of the experts' matrices: any bits are a valid matrix."""
     path = folder / "model.safetensors"
     tensors, rng = load_file(path), np.random.default_rng(4)
     for name in [n for n in tensors if n.endswith("_proj") and ".experts." in n]:
@@ -339,7 +340,8 @@ def quantize_experts(folder):
 
 
 def labels_for(kind, ids):
-    """Rows take turns: loss on all (also position 0), on the tail, on nothing, on alternating runs."""
+    """Rows in turn have the loss on all tokens (including position 0), on the tail, on none, and on alternating
+    runs."""
     if kind == 0:
         return list(ids)
     if kind == 1:
@@ -351,7 +353,7 @@ def labels_for(kind, ids):
 
 
 def make_rows(case):
-    """Ragged rows; the last of a batch with more than three has no target at all."""
+    """Rows of different lengths; in batches of more than three, the last row has no targets."""
     rng = np.random.default_rng(len(case.name) * 1000 + sum(case.lengths))
     rows = []
     for i, n in enumerate(case.lengths):

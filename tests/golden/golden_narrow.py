@@ -1,4 +1,4 @@
-"""How far transformers in 16 bits is from float64 on a training curve: what the tolerance of such runs is calibrated on."""
+"""How far transformers in 16 bits is from float64 on a training curve, for calibrating the tolerance of such runs."""
 
 import copy
 import json
@@ -13,14 +13,13 @@ import golden_reference as gr
 
 CURVES = ("llama_bias_full", "qwen3_lora_rs")
 TYPES = dict(bf16=torch.bfloat16, f16=torch.float16)
-# Gradients of these models are in the range of float16 with such factors of the loss; each rounds them otherwise.
+# With these loss scales, gradients of the models are in the range of float16; each scale rounds them differently.
 LOSS_SCALES = (512.0, 1000.0, 3000.0)
 
 
 def narrow_steps(model, rows, config, dtype, scale, autocast):
-    """The loop of plain_steps with weights, activations and gradients of a micro-batch in 16 bits, or with GEMMs in
-    16 bits only (`autocast`); the weights that the optimizer updates, its state and the sums of gradients are in
-    float32."""
+    """The loop of plain_steps with 16-bit weights, activations and micro-batch gradients, or with 16-bit GEMMs only
+    (`autocast`); the weights that the optimizer updates, its state and the sums of gradients are float32."""
     args = gc.arguments(config, "unused")
     optimizer = torch.optim.AdamW(gc.groups(model, args), lr=args.learning_rate, betas=(args.adam_beta1, args.adam_beta2),
                                   eps=args.adam_epsilon)
@@ -56,7 +55,7 @@ def narrow_steps(model, rows, config, dtype, scale, autocast):
 
 
 def make(root):
-    """spread_16bit.json beside expected.json, for the curves that are run in 16 bits too."""
+    """Writes spread_16bit.json next to expected.json, for the curves that also run in 16 bits."""
     for name in CURVES:
         folder = root / "curves" / name
         config = json.loads((folder / "config.json").read_text())

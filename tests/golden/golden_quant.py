@@ -41,12 +41,12 @@ def dequantized(model):
 
 
 def load(folder, config, precision):
-    """With the adapter of the run, as PEFT trains it on a 4-bit base; in float64 on the dense one."""
+    """Adds the run's adapter, as PEFT trains it on a 4-bit base, or in float64 on the dense one."""
     model = load_base(folder, config)
     adapter = folder / config["adapter_name_or_path"]
     if precision == "f32":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval it packs weights anew
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval mode it packs weights again
     model = dequantized(model)
     gr.widen(model)
     model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)
@@ -54,7 +54,7 @@ def load(folder, config, precision):
 
 
 def serialize(folder, keys):
-    """Quantizes the model of a run in its folder, as save_pretrained writes it."""
+    """Quantizes a run's model in its folder, as save_pretrained writes it."""
     model = load_base(folder, keys | dict(load_in_4bit=True))
     for name in ("config.json", "model.safetensors"):
         (folder / "model" / name).unlink()

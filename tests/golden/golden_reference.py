@@ -1,4 +1,4 @@
-"""Loss, gradients, logits and greedy continuations as the reference libraries compute them."""
+"""Loss, gradients, logits and greedy continuations according to the reference libraries."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ WIDE = ("f64", "bf16_gemms")  # float64, but for the operands of GEMMs in the se
 
 @contextlib.contextmanager
 def wide():
-    """transformers computes norms, rotary phases, softmax and loss in float32 whatever the model's type is.
-    Inside this context those places compute in float64, so that a float64 model is float64 throughout."""
+    """transformers computes norms, rotary phases, softmax and loss in float32, whatever the model's type. In this
+    context these computations use float64, so that a float64 model is float64 throughout."""
     saved = torch.float32, torch.float, torch.Tensor.float
     torch.float32 = torch.float = torch.float64
     torch.Tensor.float = torch.Tensor.double
@@ -61,7 +61,7 @@ def arithmetic(precision):
 
 
 def pad(rows):
-    """Right padding as the collators do it: ids 0, labels -100, and the attention mask."""
+    """Pads on the right as the collators do: ids 0, labels -100, and the attention mask."""
     width = max(len(r["input_ids"]) for r in rows)
     fill = lambda key, value: torch.tensor([r[key] + [value] * (width - len(r[key])) for r in rows])
     mask = torch.tensor([[1] * len(r["input_ids"]) + [0] * (width - len(r["input_ids"])) for r in rows])
@@ -69,25 +69,25 @@ def pad(rows):
 
 
 def loss_sum(logits, labels):
-    """Sum of the cross-entropy over shifted labels that are not -100, and their number."""
+    """The sum of the cross-entropy over shifted labels other than -100, and their number."""
     targets = labels[:, 1:]
     flat = logits[:, :-1].float().reshape(-1, logits.shape[-1])
     return F.cross_entropy(flat, targets.reshape(-1), reduction="sum"), int((targets != -100).sum())
 
 
 def plain(name):
-    """A parameter's name as the files have it."""
+    """The name of a parameter in files."""
     name = name.replace("modules_to_save.default.", "").replace(".default", "")
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
-# What files call a mixture of experts, its gate, up and down matrices.
+# Names in files of a mixture of experts and its gate, up and down matrices.
 EXPERTS = dict(mixtral=("block_sparse_moe", "w1", "w3", "w2"))
 
 
 def in_files(name, grad, model_type):
-    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart. gpt-oss has
-    those of all experts in one."""
+    """A gradient under its names in files: each expert's matrices separately, gate and up separately. In gpt-oss, all
+    experts are one tensor."""
     mlp, gate, up, down = EXPERTS.get(model_type, ("mlp", "gate_proj", "up_proj", "down_proj"))
     if "lora" in name or model_type == "gpt_oss":
         return {name: grad}
@@ -101,14 +101,14 @@ def in_files(name, grad, model_type):
 
 
 def router_loss(model, out):
-    """(the loss of routers without its coefficient, and with it), both 0 where config.json does not turn it on."""
+    """The router loss without its coefficient, and with it; both 0 unless config.json enables it."""
     if getattr(out, "aux_loss", None) is None:
         return 0.0, 0.0
     return out.aux_loss.item(), model.config.router_aux_loss_coef * out.aux_loss
 
 
 def run(model, rows, precision):
-    """{loss_sum, count, grads of loss_sum / count and what routers add, logits} of one padded batch."""
+    """{loss_sum, count, gradients of loss_sum / count plus the router loss, logits} of one padded batch."""
     inputs, labels = pad(rows)
     model.zero_grad()
     with arithmetic(precision):
@@ -135,7 +135,7 @@ def short(x):
 
 
 def compare(runs):
-    """How far each precision is from float64: what a tolerance has to allow."""
+    """How far each precision is from float64, which a tolerance has to allow for."""
     truth, others = runs["f64"], PRECISIONS[1:]
     loss = {p: short(abs(runs[p]["loss_sum"] - truth["loss_sum"]) / truth["count"]) for p in others}
     out = dict(loss_mean=loss, logits={p: spread(runs[p]["logits"], truth["logits"]) for p in others})
@@ -145,7 +145,7 @@ def compare(runs):
 
 
 def write_expectations(path, values):
-    """One entry of `spread` to a line."""
+    """Each entry of `spread` on its own line."""
     entry = lambda k, v: f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}"
     lines = ",\n  ".join(entry(k, v) for k, v in values["spread"].items())
     front = "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in values.items() if k != "spread")
@@ -157,13 +157,14 @@ KEPT = ("mlp.gate.", "block_sparse_moe.gate.", "qkv_proj", "sinks", "router", "q
 
 
 def kept(case, grads):
-    """Variations of a model keep the gradients that the variation touches: queries, keys, norms and biases."""
+    """For variations of a model, only the gradients that the variation affects are kept: queries, keys, norms and
+    biases."""
     return {f"grad.{n}": g.to(torch.float32).contiguous() for n, g in grads.items()
             if case.every_gradient or any(part in n for part in KEPT)}
 
 
 def write_adapter(case, folder):
-    """adapter/ as PEFT writes it, with a B that is not zero."""
+    """Writes adapter/ as PEFT does, with a B that is not zero."""
     base = AutoModelForCausalLM.from_pretrained(folder)
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **case.lora))
     fill_adapter(model, case.name)
@@ -193,7 +194,7 @@ def save_adapter(model, folder):
 
 
 def write_merged(folder):
-    """What merge_and_unload makes of the weights that the adapter changes, as files have them."""
+    """The weights that the adapter changes after merge_and_unload, under their names in files."""
     model = load(folder, "f64")
     kind = model.config.model_type
     base = {n: t for name, whole in model.state_dict().items() for n, t in in_files(name, whole, kind).items()}
@@ -204,7 +205,7 @@ def write_merged(folder):
 
 
 def write_expected(case, root):
-    """batch.json, expected.json, expected.safetensors (and adapter/) of a case."""
+    """Writes batch.json, expected.json, expected.safetensors (and adapter/) of a case."""
     folder = root / case.name
     if case.same_as:
         check_same(case, root)
@@ -233,7 +234,7 @@ def write_expected(case, root):
 
 
 def check_same(case, root):
-    """Both forms of a config.json mean the same to transformers."""
+    """Checks that both forms of a config.json mean the same to transformers."""
     rows = json.loads((root / case.same_as / "batch.json").read_text())["rows"]
     got = [run(load(root / name, "f64"), rows, "f64")["loss_sum"] for name in (case.name, case.same_as)]
     assert got[0] == got[1], (case.name, got)
@@ -245,7 +246,8 @@ GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", 
 
 
 def greedy(model, prompt, penalty):
-    """Up to 12 ids (an end token is kept and ends), and the smallest lead of a chosen id over the second."""
+    """Up to 12 ids (an end token is included and ends the answer), and the smallest margin of a chosen id over the
+    second best."""
     with wide(), torch.no_grad():
         out = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False, repetition_penalty=penalty,
                              eos_token_id=2, pad_token_id=0, return_dict_in_generate=True, output_scores=True)

@@ -1,4 +1,4 @@
-"""GEMMs as qtrain computes them in bf16: operands rounded, sums not."""
+"""GEMMs as qtrain computes them in bf16: operands are rounded, sums are not."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ def to_bf16(x):
 
 
 class RoundedLinear(torch.autograd.Function):
-    """x W^T and its gradients, each a GEMM of operands that are rounded to bf16."""
+    """x W^T and its gradients, all GEMMs with operands that are rounded to bf16."""
 
     @staticmethod
     def forward(ctx, x, w):
@@ -29,7 +29,7 @@ class RoundedLinear(torch.autograd.Function):
 
 @contextlib.contextmanager
 def rounded_gemms():
-    """Inside this context F.linear and `@` of two matrices (experts of gpt-oss) round their operands. Attention, whose
+    """In this context F.linear and `@` of two matrices (experts of gpt-oss) round their operands. Attention, whose
     operands have more dimensions, and torch.matmul do not."""
     linear, matmul = F.linear, torch.Tensor.__matmul__
 

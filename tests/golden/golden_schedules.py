@@ -1,4 +1,4 @@
-"""Learning rates of every schedule, as Trainer asks transformers for them."""
+"""Learning rates of every schedule, obtained from transformers as Trainer does."""
 
 import torch
 from transformers import get_scheduler
@@ -39,7 +39,7 @@ SCHEDULES = [
 
 
 def learning_rates(config):
-    """The rate of each update, the one that Trainer logs with it."""
+    """The rate of each update, as Trainer logs it."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config["learning_rate"])
     schedule = get_scheduler(config["lr_scheduler_type"], optimizer, num_warmup_steps=config["warmup_steps"],
                              num_training_steps=config["max_steps"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/data with the reference libraries (requirements.txt), or checks that it would be the same.
 
-    python make_goldens.py            # writes data/ anew
+    python make_goldens.py            # writes data/ again
     python make_goldens.py --check    # makes it in a temporary folder and compares
     python make_goldens.py --only cases|generation|schedules|curves|narrow   # a part
     python make_goldens.py --match granite   # cases, answers and curves whose name has it

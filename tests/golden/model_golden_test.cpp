@@ -27,20 +27,21 @@ struct Precision {
   double loss_floor, grad_floor, spread_factor;
 };
 constexpr Precision kF64{
-    // Both are float64; losses are stored in full (1e-13 apart, but 4e-11 with dynamic NTK, whose base transformers
-    // computes in f32), gradients are rounded to f32 (6e-8 relative, less in the mean).
+    // Both are float64. Losses are stored in full (1e-13 apart, but 4e-11 with dynamic NTK, whose base transformers
+    // computes in f32); gradients are rounded to f32 (6e-8 relative, less on average).
     "f64", DType::f64, MatmulPrecision::storage, "", 1e-10, 1e-7, 0};
 constexpr Precision kF32{
-    // Rounding differs as the order of summation does; the recorded spread is one draw of it (seen: up to 4.1 times
-    // it), and in a few tensors luckily small, which the floors of some f32 roundings cover.
+    // Rounding depends on the summation order; the recorded spread is one sample of it (the largest observed factor is
+    // 4.1). In a few tensors it is small by luck; the floors, a few f32 roundings, cover these.
     "f32", DType::f32, MatmulPrecision::storage, "f32", 2e-7, 2e-6, 5};
 constexpr Precision kBf16{
-    // The reference rounds the operands of the same GEMMs, but for some adapters: PEFT scales before a GEMM what is
-    // scaled after it here, and adds adapters of experts to the weights. There autocast is a second draw.
+    // The reference rounds the operands of the same GEMMs, except for some adapters: PEFT applies scales before a GEMM
+    // that are applied after it here, and adds adapters of experts to the weights. For these, autocast is a second
+    // sample.
     "bf16", DType::f32, MatmulPrecision::bf16, "bf16_gemms", 1e-3, 1e-2, 2};
 constexpr Precision kPrecisions[] = {kF64, kF32, kBf16};
 
-/// Where a processor has no bf16 products, GEMMs in bf16 are those in f32.
+/// If a CPU has no bf16 dot products, bf16 GEMMs are computed in f32.
 Precision as_computed(const Precision& p) {
   return p.matmul == MatmulPrecision::bf16 && !has_bf16_matmul() ? kF32 : p;
 }
@@ -70,7 +71,7 @@ double distance(const Values& value, const Values& truth) {
   return std::sqrt(difference / std::max(norm, 1e-60));
 }
 
-/// A case's folder and what transformers says about it.
+/// The folder of a case, and the expected results from transformers.
 struct Case {
   explicit Case(const std::string& name)
       : folder(kData / name),
@@ -84,7 +85,7 @@ struct Case {
     const Json& s = expected["spread"][what][precision];
     return s.is_array() ? s[1].get<double>() : s.get<double>();
   }
-  /// What a bound is calibrated on.
+  /// The spread that a bound is calibrated with.
   double spread(const std::string& what, const Precision& p) const {
     const double first = spread(what, p.spread);
     return p.matmul == MatmulPrecision::bf16 && has_adapter() ? std::max(first, spread(what, "bf16_autocast")) : first;
@@ -132,13 +133,14 @@ class ModelGolden : public ::testing::TestWithParam<std::string> {
  protected:
   const Case case_{GetParam()};
 
-  /// The errors that rounding operands to bf16 makes are known; GEMMs that round nothing, or more, make others.
+  /// The errors from rounding operands to bf16 are known; GEMMs that round nothing, or more than that, have different
+  /// errors.
   void expect_rounded(const std::map<std::string, double>& errors) {
     double largest = 0;
     for (const auto& [name, error] : errors) {
       largest = std::max(largest, error);
-      if (case_.has_adapter()) continue;  // may round in other places
-      // Two digits are recorded, and an f32 sum may be rounded to the other side (seen: a difference of 1e-3).
+      if (case_.has_adapter()) continue;  // may round elsewhere
+      // Two digits are recorded, and an f32 sum may be rounded the other way (observed: a difference of 1e-3).
       const double expected = case_.spread(name, kBf16.spread);
       EXPECT_NEAR(error, expected, 3e-3 + 0.1 * expected) << name;
     }
@@ -175,7 +177,7 @@ TEST_P(ModelGolden, LossAndGradientsAreThoseOfTransformers) {
 }
 
 TEST_P(ModelGolden, EveryTrainedParameterHasItsGolden) {
-  // Cases keep all gradients or the part that they vary; those with all must not miss one of ours.
+  // Cases record all gradients, or only those that they vary; in the former, none of ours may be missing.
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Outcome out = whole_batch(ctx, case_, {});
   std::size_t recorded = 0;
@@ -212,7 +214,7 @@ TEST_P(ModelGolden, MicroBatchesAddUpToTheBatch) {
   for (const auto& [name, grad] : whole.grads) EXPECT_LE(distance(split.grads.at(name), grad), 1e-13) << name;
 }
 
-/// The row whose logits are recorded, run against a cache in chunks of `chunk` tokens, after another row of the batch.
+/// The row whose logits are recorded, run against a cache in chunks of `chunk` tokens after another row of the batch.
 Values cached_logits(Ctx& ctx, const Case& c, std::int64_t chunk) {
   const auto model = load(ctx, c, {.activations = DType::f32, .pass = Pass::decode});
   const auto& ids = c.rows[c.expected["logits_row"].get<std::size_t>()].ids;

@@ -87,14 +87,14 @@ std::vector<OpCase> attention_cases() {
            {.name = "odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10},
            {.name = "grouped", .cu = {0, 64, 67, 200}, .Hq = 9, .Hkv = 3, .D = 64},
            {.name = "window", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37},
-           // Softcaps that change many scores, at which tanh is near its limits and near 0.
+           // Softcaps that affect many scores, so that tanh is evaluated near its limits and near 0.
            {.name = "softcap", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37, .softcap = 1.5},
            {.name = "softcap_wide_heads", .cu = {0, 2, 70}, .Hq = 2, .Hkv = 1, .D = 256, .softcap = 0.25},
            {.name = "softcap_odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10, .softcap = 50},
            {.name = "sinks", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 64, .window = 37, .sinks = true},
            {.name = "sinks_odd_heads", .cu = {0, 1, 2, 2, 7, 50}, .Hq = 6, .Hkv = 2, .D = 10, .sinks = true},
            {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
-           // More than one block of keys and of queries, in one task and, for wide heads, in several.
+           // Several blocks of keys and of queries, in one task or, for wide heads, in several.
            {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},
            {.name = "long_window", .cu = {0, 7, 390}, .Hq = 1, .Hkv = 1, .D = 18, .window = 170},
            {.name = "wide_heads", .cu = {0, 2, 270}, .Hq = 2, .Hkv = 1, .D = 256},

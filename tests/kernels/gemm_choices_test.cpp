@@ -70,7 +70,7 @@ TEST_F(SharedChoices, OfRunsBesideEachOtherAreAllKept) {
   for (int i = 0; i < kRuns; ++i) EXPECT_THAT(all.find("m" + std::to_string(i)), Optional(kOne)) << i;
 }
 
-// Others have already computed with it, and may resume.
+// Other runs have already computed with the earlier choice, and may resume.
 TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
   {
     GemmChoices later = choices();
@@ -78,7 +78,7 @@ TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
     GemmChoices earlier = choices();
     earlier.remember("m1", kOne);
     earlier.share();
-    EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run stays with its own";
+    EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run keeps its own choice";
   }
   EXPECT_THAT(choices().find("m1"), Optional(kOne));
 }
@@ -92,7 +92,7 @@ TEST_F(SharedChoices, OfADamagedFileAreDoneWithout) {
     EXPECT_EQ(choices().find("m1"), std::nullopt) << text;
   }
   { choices().remember("m2", kOne); }
-  EXPECT_THAT(choices().find("m2"), Optional(kOne)) << "the file is written anew";
+  EXPECT_THAT(choices().find("m2"), Optional(kOne)) << "the file is written again";
 }
 
 TEST_F(SharedChoices, AFolderThatCannotBeWrittenIsDoneWithout) {

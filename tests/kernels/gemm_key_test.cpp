@@ -74,7 +74,7 @@ TEST(GemmKey, IsTriedForMoreThanAFewRows) {
   EXPECT_TRUE(is_tried({.m = 16, .n = 4096, .k = 8192, .transpose_a = true})) << "the gradient of an adapter";
 }
 
-// A gradient larger than the memory, from either orientation of A, into columns of a wider matrix.
+// A gradient that is larger than the memory, for both orientations of A, written to columns of a wider matrix.
 TEST(RepeatableGemm, IsTheFirstRowsOfIt) {
   constexpr std::int64_t kRows = 700, kColumns = 24, kDepth = 16, kStride = 30;
   Ctx ctx;

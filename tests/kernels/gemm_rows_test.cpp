@@ -1,4 +1,4 @@
-// A row of a GEMM has the same bits alone and among many: answers must not depend on what else is decoded.
+// A row of a GEMM has the same bits alone and among many, because an answer must not depend on what else is decoded.
 #include "kernels/elementwise.h"
 #include "tests/kernels/each_isa.h"
 #include "tests/kernels/quantize_cases.h"

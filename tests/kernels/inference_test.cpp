@@ -134,15 +134,15 @@ TEST(Rope, MayWorkInPlace) {
   Ctx ctx;
   Array x = random(DType::f32, {5, 2, 12}, 1), y(DType::f32, {5, 2, 12}), cos = random(DType::f32, {9, 6}, 2);
   Array sin = random(DType::f32, {9, 6}, 3), positions = integers({8, 0, 3, 3, 1});
-  ops::rope(ctx, {.y = y, .x = x, .cos = cos, .sin = sin, .positions = positions});
-  ops::rope(ctx, {.y = x, .x = x, .cos = cos, .sin = sin, .positions = positions});
+  ops::rope(ctx, {.q = {.y = y, .x = x}, .cos = cos, .sin = sin, .positions = positions});
+  ops::rope(ctx, {.q = {.y = x, .x = x}, .cos = cos, .sin = sin, .positions = positions});
   EXPECT_EQ(x.bytes(), y.bytes());
 }
 
 TEST(Rope, RefusesPositionsOutsideTheTables) {
   Ctx ctx;
   Array x = random(DType::f32, {1, 1, 4}, 1), cos = random(DType::f32, {3, 2}, 2), positions = integers({3});
-  EXPECT_THROW(ops::rope(ctx, {.y = x, .x = x, .cos = cos, .sin = cos, .positions = positions}), Error);
+  EXPECT_THROW(ops::rope(ctx, {.q = {.y = x, .x = x}, .cos = cos, .sin = cos, .positions = positions}), Error);
 }
 
 TEST(Rows, OutsideTheTableAreRefused) {

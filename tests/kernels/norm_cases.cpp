@@ -87,64 +87,84 @@ Values rope_formula(Values x, const Shape& s) {
   return x;
 }
 
-OpCase rope_case(Shape shape) {
-  return {.name = "rope" + shape_name(shape),
-          .inputs = {{"x", shape}},
-          .forward =
-              [shape](Ctx& ctx, DType d, Arrays& in) {
-                Arrays tables = rope_tables(d, 7, shape[2] / 2), out{Array(d, shape)};
-                Array positions = rope_positions(shape[0]);
-                ops::rope(ctx, {.y = out[0], .x = in[0], .cos = tables[0], .sin = tables[1], .positions = positions});
-                return out;
-              },
-          .formula = [shape](const Arrays& in) { return rope_formula(in[0].values(), shape); },
-          .backward =
-              [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
-                Arrays tables = rope_tables(d, 7, shape[2] / 2);
-                Array positions = rope_positions(shape[0]);
-                ops::rope_grad(
-                    ctx,
-                    {.dx = b.gradients[0], .dy = b.dy, .cos = tables[0], .sin = tables[1], .positions = positions});
-              }};
-}
+struct RopeSizes {
+  std::int64_t T, Hq, Hk, D;
+  bool norm = false;
+  double offset = 0;
 
-OpCase normed_rope_case(Shape shape, double offset) {
-  return {.name = "normed_rope" + offset_name(offset) + shape_name(shape),
-          .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
+  Shape queries() const { return {T, Hq, D}; }
+  Shape keys() const { return {T, Hk, D}; }
+};
+
+/// One array as queries and keys, one after the other; no keys if there are no heads of keys.
+struct QueriesAndKeys {
+  Tensor q, k;
+
+  QueriesAndKeys(const RopeSizes& n, const Tensor& all) : q(all.slice(0, n.queries().numel()).reshaped(n.queries())) {
+    if (n.Hk > 0) k = all.slice(n.queries().numel(), n.keys().numel()).reshaped(n.keys());
+  }
+};
+
+// Inputs: q, then k if there are keys, then the norm's weight of each.
+OpCase rope_case(const RopeSizes& n) {
+  const bool keys = n.Hk > 0;
+  std::vector<Input> inputs{{"q", n.queries()}};
+  if (keys) inputs.push_back({"k", n.keys()});
+  const std::size_t weights = inputs.size();
+  if (n.norm) inputs.push_back({"q_norm", {n.D}, Storage::arithmetic});
+  if (n.norm && keys) inputs.push_back({"k_norm", {n.D}, Storage::arithmetic});
+  const Shape all{n.queries().numel() + n.keys().numel()};
+  return {.name = (n.norm ? "normed_rope" + offset_name(n.offset) : "rope") + shape_name(n.queries()) +
+                  (keys ? "_keys" + std::to_string(n.Hk) : ""),
+          .inputs = inputs,
           .forward =
               [=](Ctx& ctx, DType d, Arrays& in) {
-                Arrays tables = rope_tables(d, 7, shape[2] / 2);
-                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
-                Array positions = rope_positions(shape[0]);
-                ops::rope(ctx, {.y = out[0],
-                                .x = in[0],
-                                .cos = tables[0],
-                                .sin = tables[1],
-                                .positions = positions,
-                                .weight = in[1],
-                                .inv_rms = out[1],
-                                .eps = 1e-6,
-                                .weight_offset = offset});
+                Arrays tables = rope_tables(d, 7, n.D / 2), out{Array(d, all)};
+                out.emplace_back(arithmetic_of(d), Shape{n.T, n.Hq});
+                out.emplace_back(arithmetic_of(d), Shape{n.T, n.Hk});
+                Array positions = rope_positions(n.T);
+                const QueriesAndKeys y(n, out[0]);
+                ops::Rope a{.q = {.y = y.q, .x = in[0]},
+                            .cos = tables[0],
+                            .sin = tables[1],
+                            .positions = positions,
+                            .eps = 1e-6,
+                            .weight_offset = n.offset};
+                if (keys) a.k = {.y = y.k, .x = in[1]};
+                if (n.norm) a.q.weight = in[weights], a.q.inv_rms = out[1];
+                if (n.norm && keys) a.k.weight = in[weights + 1], a.k.inv_rms = out[2];
+                ops::rope(ctx, a);
                 return out;
               },
           .formula =
               [=](const Arrays& in) {
-                return rope_formula(rms_norm_formula(in[0].values(), in[1].values(), offset), shape);
+                Values y;
+                for (std::size_t i = 0; i < weights; ++i) {
+                  Values x = in[i].values();
+                  if (n.norm) x = rms_norm_formula(x, in[weights + i].values(), n.offset);
+                  for (const double v : rope_formula(x, i == 0 ? n.queries() : n.keys())) y.push_back(v);
+                }
+                return y;
               },
           .backward =
               [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
-                Arrays tables = rope_tables(d, 7, shape[2] / 2);
-                Array positions = rope_positions(shape[0]);
-                ops::rope_grad(ctx, {.dx = b.gradients[0],
-                                     .dy = b.dy,
-                                     .cos = tables[0],
-                                     .sin = tables[1],
-                                     .positions = positions,
-                                     .x = b.inputs[0],
-                                     .weight = b.inputs[1],
-                                     .inv_rms = b.outputs[1],
-                                     .dweight = b.gradients[1],
-                                     .weight_offset = offset});
+                Arrays tables = rope_tables(d, 7, n.D / 2);
+                Array positions = rope_positions(n.T);
+                const QueriesAndKeys dy(n, b.dy);
+                ops::RopeGrad a{.q = {.dx = b.gradients[0], .dy = dy.q},
+                                .cos = tables[0],
+                                .sin = tables[1],
+                                .positions = positions,
+                                .weight_offset = n.offset};
+                if (keys) a.k = {.dx = b.gradients[1], .dy = dy.k};
+                for (std::size_t i = 0; n.norm && i < weights; ++i) {
+                  ops::RopeGrad::Heads& heads = i == 0 ? a.q : a.k;
+                  heads.x = b.inputs[i];
+                  heads.weight = b.inputs[weights + i];
+                  heads.inv_rms = b.outputs[1 + i];
+                  heads.dweight = b.gradients[weights + i];
+                }
+                ops::rope_grad(ctx, a);
               }};
 }
 
@@ -196,9 +216,10 @@ std::vector<OpCase> norm_cases() {
   std::vector<OpCase> cases;
   for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
     for (const double offset : {0.0, 1.0}) cases.push_back(rms_norm_case(s, offset));
-  for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}, Shape{13, 5, 90}}) {
-    cases.push_back(rope_case(s));
-    for (const double offset : {0.0, 1.0}) cases.push_back(normed_rope_case(s, offset));
+  for (const RopeSizes& n : {RopeSizes{1, 1, 0, 2}, RopeSizes{9, 3, 1, 10}, RopeSizes{40, 9, 3, 64},
+                             RopeSizes{13, 5, 2, 90}, RopeSizes{3, 4, 5, 256}, RopeSizes{2, 1, 1, 512}}) {
+    cases.push_back(rope_case(n));
+    for (const double offset : {0.0, 1.0}) cases.push_back(rope_case({n.T, n.Hq, n.Hk, n.D, true, offset}));
   }
   for (const Shape& s : {Shape{1, 1}, Shape{70, 576}}) cases.push_back(magnitude_case(s, 0));
   cases.push_back(magnitude_case({37, 19}, -1));

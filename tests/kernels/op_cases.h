@@ -22,7 +22,7 @@ struct Input {
 
 using Arrays = std::vector<Array>;
 
-/// The distribution of inputs: values that every dtype holds, or values whose sums have other bits in every other
+/// The distribution of inputs: values that every dtype holds, or values whose sums have different bits in every other
 /// order.
 enum class Digits : std::uint8_t { of_bf16, of_dtype };
 

@@ -112,7 +112,7 @@ class Array {
 /// Standard normal values that every dtype holds exactly (rounded to bf16), so that dtypes compute on equal inputs.
 Array random(DType dtype, Shape shape, std::uint64_t seed);
 
-/// Values with all digits of their type and of different magnitudes, so that sums in another order have other bits.
+/// Values with all digits of their type and of different magnitudes, so that sums in another order have different bits.
 Array irregular(DType dtype, Shape shape, std::uint64_t seed);
 
 inline Array integers(const std::vector<std::int32_t>& values) {

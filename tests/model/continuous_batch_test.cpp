@@ -89,7 +89,7 @@ TEST_F(InBatch, HasTheAnswersOfTheGenerator) {
   for (const Ids& prompt : kAsked) EXPECT_EQ(alone(greedy(prompt, 20)), generated(prompt, 20));
 }
 
-// With a cache for all of them, and with one in which they preempt each other.
+// With a cache large enough for all of them, and with one in which they preempt each other.
 TEST_F(InBatch, AnswersAreTheSameAloneAndAmongOthers) {
   make(kRoomy);
   const std::vector<SequenceRequest> requests = mixed_requests();
@@ -135,7 +135,8 @@ struct Line {
   bool goes_first;
 };
 
-// In a cache with room for all, and in one where blocks run out before places do. All get the same tokens as alone.
+// With a cache large enough for all, and with one in which blocks run out before places. All get the same tokens as
+// alone.
 TEST_F(InBatch, PlacesGoRoundByRequestThenByClient) {
   const std::vector<Line> lines{{"all of one request", {{1, 1}, {1, 1}, {1, 1}}, {2, 1}, true},
                                 {"more of one request", {{1, 1}, {2, 2}, {1, 1}}, {3, 3}, true},

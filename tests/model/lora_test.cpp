@@ -145,7 +145,7 @@ TEST(LoraConfig, PatternsMatchAsInPeft) {
   EXPECT_EQ(lora.rank_of(q), 16) << "the first pattern that matches";
   EXPECT_EQ(lora.rank_of("model.layers.0.self_attn.q_proj"), 2);
   EXPECT_EQ(lora.rank_of("model.layers.11.self_attn.q_proj"), 2) << "a name begins after a dot";
-  EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "to the end of the name";
+  EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "a pattern matches to the end of the name";
   EXPECT_EQ(lora.scale_of(q), 2.0) << "32 / 16";
   EXPECT_EQ(lora.scale_of("model.layers.0.mlp.up_proj"), 2.0) << "8 / 4";
   const Json again = lora_config_json(lora);
@@ -274,7 +274,7 @@ TEST(LoraConfig, WritesTargetsInAFormThatPeftReads) {
       << "a list with all-linear in it would name a module";
   EXPECT_EQ(lora_config_json({.targets = {"lm_head", "all-linear"}})["target_modules"].size(), 8u);
   EXPECT_EQ(lora_config_json({.targets = {".*q_proj"}})["target_modules"], Json(".*q_proj"))
-      << "in a list it were a name";
+      << "in a list it is a name";
 }
 
 // tests/golden/make_goldens.py made lora_qwen3_moe with PEFT and target_modules "all-linear".

@@ -1,6 +1,6 @@
-"""Writes goldens/config_defaults.json: for each model type, the config.json that transformers makes of its class alone,
-so what it takes for keys that a file leaves out. Needs the packages of tests/golden/requirements.txt:
-python make_config_defaults.py"""
+"""Writes goldens/config_defaults.json: for each model type, the config.json that transformers creates from its class
+alone, which contains the values for keys that a file omits. Needs the packages of tests/golden/requirements.txt: python
+make_config_defaults.py"""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "granite", "gemma2", "gemma3_text", "qwen3_moe",
                "mixtral", "phi3", "gpt_oss")
-# What is not of the model, or of version 5 alone.
+# Keys that do not belong to the model, or exist only in version 5.
 OTHERS = ("_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "is_encoder_decoder", "output_attentions",
           "output_hidden_states", "pretraining_tp", "problem_type", "return_dict", "transformers_version", "use_cache",
           "_sliding_window_pattern", "id2label", "label2id")

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 HERE = pathlib.Path(__file__).parent
 GOLDENS = HERE.parent / "golden" / "data"
-# model type: its architecture for gguf-py, a golden
+# model type: its architecture in gguf-py, and a golden
 FAMILIES = {
     "llama": ("LLAMA", "llama_bias"), "qwen2": ("QWEN2", "qwen2_full"), "qwen3": ("QWEN3", "qwen3_hd8"),
     "smollm3": ("SMOLLM3", "smollm3"), "olmo2": ("OLMO2", "olmo2"), "granite": ("GRANITE", "granite"),
@@ -27,7 +27,7 @@ def names(architecture, golden):
         for name in tensors.keys():
             name = re.sub(r"\.experts\.\d+\.", ".experts.", name)  # one tensor for all
             if name.startswith(PREFIX):
-                # The converter of llama.cpp looks for merged experts under this name.
+                # llama.cpp's converter looks up merged experts under this name.
                 source = name.replace("model.layers.1.block_sparse_moe.experts", "layers.1.feed_forward.experts")
                 known = table.get_name(source, try_suffixes=(".weight", ".bias"))
                 assert known, source

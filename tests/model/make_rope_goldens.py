@@ -15,7 +15,7 @@ LLAMA31 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fa
 LONGROPE = dict(max_position_embeddings=131072, original_max_position_embeddings=4096, partial_rotary_factor=0.75,
                 rope_scaling=dict(type="longrope", short_factor=[1 + i / 16 for i in range(24)],
                                   long_factor=[1 + i * i / 9 for i in range(24)]))
-#name : (family, longest sequence, fields of config.json in the spelling of version 4)
+# name: (family, longest sequence, config.json fields in the spelling of version 4)
 CASES = {
     "llama31": ("llama", 1, dict(head_dim=128, rope_theta=5e5, max_position_embeddings=131072, rope_scaling=LLAMA31)),
     "llama32_factor32": ("llama", 1, dict(head_dim=64, rope_theta=5e5, max_position_embeddings=131072,
@@ -37,7 +37,7 @@ CASES = {
                                                               truncate=False, original_max_position_embeddings=4096))),
     "yarn_outer_length": ("llama", 1, dict(head_dim=64, max_position_embeddings=16384, original_max_position_embeddings=2048,
                                            rope_scaling=dict(type="yarn", factor=8.0, original_max_position_embeddings=4096))),
-    # Phi-4-mini but for its 48 factors.
+    # Phi-4-mini, except for its 48 factors.
     "longrope_short": ("phi3", 4096, LONGROPE),
     "longrope_long": ("phi3", 4097, LONGROPE),
     "longrope_factors": ("phi3", 5000, LONGROPE | dict(rope_scaling=LONGROPE["rope_scaling"] | dict(

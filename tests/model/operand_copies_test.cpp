@@ -76,7 +76,7 @@ TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   EXPECT_EQ(kept, measured(options()).operand_copies);
   TransformerOptions untied = options();
   untied.config.tie_word_embeddings = false;
-  EXPECT_EQ(measured(untied).operand_copies, kept) << "GEMMs read the head, and nothing the embedding";
+  EXPECT_EQ(measured(untied).operand_copies, kept) << "GEMMs read the head, but nothing reads the embedding";
   TransformerOptions wide = options();
   wide.activation_dtype = DType::f32;
   EXPECT_EQ(measured(wide).operand_copies, 0u) << "GEMMs in float32 read the weights themselves";

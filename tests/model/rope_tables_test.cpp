@@ -9,7 +9,7 @@
 namespace qtrain::testing {
 namespace {
 
-// transformers computes frequencies in f32: a power, a division and (yarn) a blend of both ends.
+// transformers computes frequencies in f32: a power, a division and, for yarn, a blend of two frequencies.
 constexpr double kRelative = 1e-6;
 
 TEST(RopeTables, FrequenciesAreThoseOfTransformers) {

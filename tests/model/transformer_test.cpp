@@ -64,7 +64,7 @@ TEST(Transformer, InputsThatWaitOnTheHostLeaveTwoOnTheDevice) {
 }
 
 TEST(Transformer, ForgetsTheLastBatch) {
-  // Memory is reused, gradients add up: a batch after another gives what it gives alone.
+  // Memory is reused and gradients accumulate, but a batch after another one gives the same results as alone.
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const auto rows = small_rows();
   const Ragged all(rows), one({rows[2]});
@@ -237,7 +237,7 @@ TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
   const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
   EXPECT_LT(planned_bytes(full, "selective", size), planned_bytes(full, "none", size) * 85 / 100);
   EXPECT_LT(planned_bytes(full, "block", size), planned_bytes(full, "none", size) / 3);
-  // Of 9 inputs and outputs, 4 + 1 are left, and one that the groups share.
+  // Instead of 9 inputs and outputs, memory holds 4 + 1, and one that the groups share.
   const Json& c = full.config;
   const std::size_t input = 64 * small_options(c).config.hidden_size * sizeof(double);
   EXPECT_EQ(planned_bytes(full, "block", size) - planned_bytes(full, "blocks:2", size), 3 * input);

@@ -1,4 +1,4 @@
-// What samples come to in words and figures.
+// The words and figures that describe a series of samples.
 #include "monitor/assessment.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ GpuReading reading(const Gpu& g, int index = 0) {
           .limited_by = g.limited_by};
 }
 
-/// Ten samples, one a second.
+/// Ten samples, one per second.
 template <class Make>
 Summary samples(Summary s, const Make& make) {
   for (int i = 1; i <= 10; ++i) {
@@ -65,7 +65,7 @@ TEST(Assessment, AGpuThatWorksIsHealthy) {
   const Finding f = first(
       samples(machine(), [](int) { return Sample{.host = host(10), .gpus = {reading({.busy = 96, .traffic = 40})}}; }));
   EXPECT_EQ(f.kind, "healthy");
-  EXPECT_THAT(f.text, HasSubstr("GPU 0 busy 96 %"));
+  EXPECT_THAT(f.text, HasSubstr("GPU 0 is busy 96 %"));
 }
 
 TEST(Assessment, OneThatMovesDataMostOfTheTimeIsMemoryBound) {
@@ -81,7 +81,7 @@ TEST(Assessment, OneThatWaitsForABusyHostIsStarved) {
   };
   EXPECT_EQ(at(50).kind, "starved");
   EXPECT_THAT(at(50).text, HasSubstr("4.0 cores"));
-  EXPECT_EQ(at(1).kind, "underused") << "nothing is seen that it waits for";
+  EXPECT_EQ(at(1).kind, "underused") << "nothing shows what it waits for";
 }
 
 TEST(Assessment, WaitingForRowsIsSeenBesideARun) {
@@ -125,7 +125,7 @@ TEST(Assessment, MemoryThatGrowsWillBeFull) {
   const auto growing = [](double start, double per_second) {
     return first(samples(machine(), [=](int i) { return Sample{.host = host(90, start + i * per_second)}; }));
   };
-  EXPECT_EQ(growing(8 * kGb, 0.1 * kGb).kind, "out_of_memory_soon");  // 7 GB are left: 70 s
+  EXPECT_EQ(growing(8 * kGb, 0.1 * kGb).kind, "out_of_memory_soon");  // 7 GB are left, which last 70 s
   EXPECT_THAT(growing(8 * kGb, 0.1 * kGb).text, AllOf(HasSubstr("8.4 GiB of 14.9 GiB"), HasSubstr("1:10")));
   EXPECT_EQ(growing(8 * kGb, 0.001 * kGb).kind, "healthy") << "not soon";
   EXPECT_EQ(growing(15.7 * kGb, 0).kind, "out_of_memory_soon");

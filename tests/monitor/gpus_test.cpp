@@ -1,4 +1,4 @@
-// What is read through NVML, from the stand-in.
+// What the monitor reads through NVML, using the stand-in.
 #include "monitor/gpus.h"
 
 #include <gmock/gmock.h>

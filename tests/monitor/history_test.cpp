@@ -1,4 +1,4 @@
-// Bars of the last minutes.
+// The bars of the last minutes.
 #include "monitor/history.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ TEST(History, TheLargestIsFullWhereNothingElseIs) {
   EXPECT_EQ(History().drawn(look), "        ");
 }
 
-// Bars become longer as time passes, and stay where they are between.
+// Bars grow as time passes, and do not move in between.
 TEST(History, ReachesBackForMinutes) {
   EXPECT_EQ(History::bar_seconds({.now = 7, .interval = 1, .bars = 8}), 1);
   EXPECT_EQ(History::bar_seconds({.now = 8, .interval = 1, .bars = 8}), 2);

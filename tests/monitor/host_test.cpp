@@ -1,4 +1,4 @@
-// What is read of /proc and /sys, from files that a test writes.
+// What the monitor reads from /proc and /sys, using files that the test writes.
 #include "monitor/host.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ class FakeHost : public ::testing::Test {
   Host host_{folder_.path()};
 };
 
-// A process that has it open, as one that reads it, is not the one that holds it.
+// A process that has the file open, for example to read it, need not be the one that holds the lock.
 TEST_F(FakeHost, TheHolderOfALock) {
   put("run/.lock", "");
   const auto opens = [&](int pid, const std::string& info) {
@@ -53,7 +53,7 @@ TEST_F(FakeHost, ProcessorsAndMemory) {
   const HostReading before = at(0);
   EXPECT_EQ(before.processors, 2);
   EXPECT_EQ(before.memory_used, 600 * 1024.0);
-  put("proc/stat", "cpu  130 0 50 840 80 0 0 0\ncpu0 0\ncpu1 0\n");  // 30 of 100 ticks, 30 of them waiting for a disk
+  put("proc/stat", "cpu  130 0 50 840 80 0 0 0\ncpu0 0\ncpu1 0\n");  // 30 of 100 ticks are busy, 30 wait for a disk
   EXPECT_EQ(host_values(before, at(2), 100).at("cpu_percent"), 30);
 }
 
@@ -67,7 +67,7 @@ TEST_F(FakeHost, AProcessAndWhatItHasStarted) {
   ASSERT_EQ(before.processes.size(), 3u);
   EXPECT_EQ(before.processes[0].name, "a (strange) name");
   process(10, 1, 150, 5);
-  process(12, 11, 40, 99);  // another one of that number
+  process(12, 11, 40, 99);  // another process with the same id
   process(13, 10, 10);      // new
   put("proc/11/io", "read_bytes: 5000\nwrite_bytes: 10\n");
   const Values v = host_values(before, at(2, 10), 100);
@@ -76,7 +76,7 @@ TEST_F(FakeHost, AProcessAndWhatItHasStarted) {
   EXPECT_EQ(v.at("process_write_bytes_per_second"), 0);
 }
 
-// Files of /proc that can be opened, and then not be read: a folder stands for them.
+// Some files in /proc can be opened but not read; a folder stands in for them.
 TEST_F(FakeHost, FiguresThatCannotBeReadAreLeftOut) {
   process(10, 1, 100);
   for (const char* file : {"proc/10/io", "proc/10/cgroup", "proc/net/dev", "proc/diskstats"}) {
@@ -116,7 +116,7 @@ TEST_F(FakeHost, DisksCountOnceAndDevicesNotTheirBridges) {
   put("proc/net/dev", dev);
   EXPECT_EQ(at(0).disk_read, 5120u);
   EXPECT_EQ(at(0).disk_written, 10240u);
-  EXPECT_EQ(at(0).network_in, 200u) << "nothing but those of a container";
+  EXPECT_EQ(at(0).network_in, 200u) << "only interfaces of a container";
   fs::create_directories(folder_ / "sys/class/net/eth0/device");
   EXPECT_EQ(at(0).network_in, 100u);
   EXPECT_EQ(at(0).network_out, 50u);

@@ -1,4 +1,4 @@
-// Our declarations of NVML against the header of an installed one.
+// Compares our declarations of NVML with the header of an installed version.
 #include <gtest/gtest.h>
 #include <nvml.h>
 

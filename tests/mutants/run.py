@@ -52,10 +52,10 @@ class Mutant:
     mutated: str = ""
 
     def found_in(self, text):
-        """Where the original text begins."""
+        """The position at which the original text begins."""
         begin = 0
         if self.kind == "expression" and re.match(r"(if|for|while|return)\b|.*;$", self.original.strip(), re.DOTALL):
-            raise ValueError(f"{self.place}: what is no expression wants \"kind: statement\" or \"kind: build\"")
+            raise ValueError(f"{self.place}: not an expression, so it needs \"kind: statement\" or \"kind: build\"")
         if self.after:
             if text.count(self.after) != 1:
                 raise ValueError(f"{self.place}: {self.file} has the text of `after` {text.count(self.after)} times")
@@ -72,7 +72,7 @@ def fail(message):
 
 
 def read_list(path, mutants):
-    """Entries are described in docs/development.md."""
+    """Parses the lists; docs/development.md describes their entries."""
     current = None
     for number, line in enumerate(path.read_text().split("\n"), 1):
         place = f"{path.name}:{number}"
@@ -109,7 +109,7 @@ def read_lists():
 
 
 def switched(mutants, original):
-    """The original text and what replaces it, chosen while the program runs."""
+    """The original text and its replacement, one of which is chosen at run time."""
     if mutants[0].kind == "expression":
         return "(" + "".join(f"mutant_is({m.number}) ? ({m.mutated}) : " for m in mutants) + f"({original}))"
     chain = "".join(f"if (mutant_is({m.number})) {{ {m.mutated} }} else " for m in mutants)
@@ -133,7 +133,7 @@ def planted(text, mutants):
 
 
 def write_if_changed(path, content):
-    """Keeps the time of a file that stays the same, so that it is not compiled again."""
+    """Keeps the modification time of a file whose contents stay the same, so that it is not recompiled."""
     if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def build(tree, mutants, jobs):
 
 
 def result_of(tree, mutant, number):
-    """"killed", "survived" or "skipped", and what a test said."""
+    """Returns "killed", "survived" or "skipped", and the output of a test."""
     said, ran = "", 0
     environment = dict(os.environ, QTRAIN_MUTANT=str(number))
     if mutant.kind == "ptx":
@@ -206,7 +206,7 @@ def result_of(tree, mutant, number):
 
 
 def check_without(tree, mutants, jobs):
-    """With no mutant on, every test that is named passes. Returns the tests that do not run here."""
+    """Checks that without a mutant every named test passes. Returns the tests that do not run here."""
     wanted = {(m.kind == "ptx", *m.tests): m for m in mutants}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = list(pool.map(lambda m: result_of(tree, m, 0), wanted.values()))
@@ -223,7 +223,7 @@ def timed(work):
 
 
 def alone(tree, mutant, jobs):
-    """Of the kinds ALONE: the mistake in place of the original, compiled and taken back."""
+    """For kinds in ALONE: compiles the mistake in place of the original, and then restores the original."""
     file = tree / mutant.file
     text = file.read_text()
     at = mutant.found_in(text)
@@ -236,7 +236,7 @@ def alone(tree, mutant, jobs):
 
 
 def verdicts(tree, mutants, jobs):
-    """(mutant, (verdict, what was said, seconds)), those of one build first."""
+    """Yields (mutant, (verdict, output, seconds)), beginning with those that share one build."""
     switches = [m for m in mutants if m.kind not in ALONE]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         yield from zip(switches, pool.map(lambda m: timed(lambda: result_of(tree, m, m.number)), switches))

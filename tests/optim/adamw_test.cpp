@@ -116,7 +116,8 @@ TEST(AdamW, UpdatesAsTorch) {
   for (const Json& golden : goldens["cases"]) {
     SCOPED_TRACE(golden["name"].get<std::string>());
     Updates(goldens["shapes"], golden, DType::f64).follow<double>(1e-14);  // the same formula in another order
-    // Torch's own f32 run is as far from f64; another order of operations may differ by twice that and the last bit.
+    // The same f32 steps in torch differ from f64 by this much; a different order of operations may differ by twice
+    // that and the last bit.
     Updates(goldens["shapes"], golden, DType::f32).follow<float>(2 * golden["f32_spread"].get<double>() + 1.2e-7);
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kExperts = 3, kOut = 4, kIn = 6;
 
-/// Parameters of one shape after some steps, value after value.
+/// The values of parameters of one shape after some steps.
 std::vector<float> trained(const std::string& optim, const std::vector<Shape>& shapes, Role role = Role::weight) {
   Ctx ctx;
   ParamStore store("weights");

@@ -17,17 +17,17 @@ from bitsandbytes.optim import GlobalOptimManager
 from safetensors.numpy import save_file
 
 RATES = [1e-2, 2e-2, 0.0, 1e-2, 5e-3, 5e-3, 5e-3, 2e-3, 1e-3, 1e-3]
-# Gradients of a step are this large: some tiny, none at all, and some that are clipped.
+# The magnitude of each step's gradients: some tiny, one zero, and some that are clipped.
 SCALES = [1.0, 1e-6, 0.0, 2.0, 0.3, 0.3, 1e-3, 5.0, 0.1, 0.1]
 BETAS = (0.9, 0.95)
 DECAY, EPS, MAX_NORM = 0.1, 1e-8, 1.0
-# "table" is an embedding; the large ones have coded state, with a shorter last block.
+# "table" is an embedding; the large parameters have coded state, with a shorter last block.
 SMALL = dict(matrix=[3, 5], tall=[7, 4], vector=[6])
 LARGE = dict(coded=[65, 64], table=[65, 64], small=[63, 65])
 
 
 def nearest_codes(values, code, absmax_out, out, blocksize):
-    """Codes and scales in numpy: x times 1 / absmax, nearest value of the map."""
+    """Codes and scales in numpy: x times 1 / absmax, rounded to the nearest value of the map."""
     x, table = values.numpy().reshape(-1), code.numpy()
     middle = (table[1:] + table[:-1]) / np.float32(2)
     codes, scales = np.empty(x.size, np.uint8), []
@@ -57,7 +57,7 @@ def bnb_kind(kind):
 
 
 class MuonAndAdamW:
-    """Muon for matrices, AdamW for the rest."""
+    """Muon for matrices, AdamW for everything else."""
 
     def __init__(self, groups, **options):
         matrices = [dict(g, params=[p for p in g["params"] if p.ndim == 2]) for g in groups]
@@ -89,7 +89,8 @@ CASES = [
 
 
 def numbers(shape, step, which, scale):
-    """Values in [-1, 1] times a scale, most of them small, which the test computes itself: step 0 is the start."""
+    """Values in [-1, 1] times a scale, most of them small. The test computes the same numbers; step 0 is the initial
+    value."""
     with np.errstate(over="ignore"):
         h = (np.arange(1, np.prod(shape) + 1, dtype=np.uint32) * np.uint32(2654435761)
              + np.uint32(step + 1) * np.uint32(2246822519) + np.uint32(which + 1) * np.uint32(3266489917))
@@ -105,7 +106,7 @@ def state_of(optimizer, p):
 
 
 def embeddings_in_f32(params):
-    """As transformers' Trainer tells bitsandbytes."""
+    """Keeps embeddings in f32, as transformers' Trainer configures bitsandbytes."""
     manager = GlobalOptimManager.get_instance()
     manager.initialize()
     manager.register_parameters(list(params.values()))
@@ -114,7 +115,8 @@ def embeddings_in_f32(params):
 
 
 def run(case):
-    """Tensors by name: the values of parameters after each step (after the last one of large ones), and the state."""
+    """Tensors by name: the values of parameters after each step (for large ones after the last step only), and the
+    state."""
     large = "8bit" in case["name"]
     shapes = LARGE if large else SMALL
     params = {n: torch.nn.Parameter(numbers(s, 0, i, 0.5)) for i, (n, s) in enumerate(shapes.items())}

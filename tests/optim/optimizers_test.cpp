@@ -23,7 +23,7 @@ Shape extents_of(const Json& extents) {
   return extents.size() == 1 ? Shape(extents[0].get<int>()) : Shape(extents[0].get<int>(), extents[1].get<int>());
 }
 
-/// Which numbers: the same as the script's.
+/// Selects the random numbers, which are the same as in the script.
 struct Draw {
   std::uint32_t step, which;
   float scale;
@@ -163,7 +163,7 @@ TEST_F(SmallOptimizers, NothingChangesWhereASumIsNotFinite) {
   }
 }
 
-/// How many of n values differ by more than `tolerance`.
+/// The number of the n values that differ by more than `tolerance`.
 template <class T>
 std::int64_t count_far(const T* got, const T* want, std::int64_t n, double tolerance) {
   std::int64_t far = 0;
@@ -172,7 +172,7 @@ std::int64_t count_far(const T* got, const T* want, std::int64_t n, double toler
   return far;
 }
 
-// The same arithmetic in another order: occasionally a value is so close to the middle between two codes that it gets
+// The same arithmetic in a different order: occasionally a value is so close to the midpoint of two codes that it gets
 // the other one.
 TEST_F(SmallOptimizers, CodedOnesFollowBitsandbytes) {
   for (const char* name : {"adamw_8bit", "lion_8bit"}) {

@@ -48,7 +48,7 @@ TEST(Schedule, EqualsTransformers) {
   EXPECT_GT(compared, 200u);
 }
 
-// A run can be resumed beyond its planned end; the schedules stay at their floor.
+// A run may be resumed beyond its planned end, where schedules stay at their minimum.
 TEST(Schedule, StaysAtItsFloorAfterTheEnd) {
   const Json common = {{"learning_rate", 1e-3}, {"warmup_steps", 2}, {"max_steps", 10}};
   const auto factor = [&](const char* name, Json kwargs) {

@@ -1,4 +1,4 @@
-// What a run writes to its disk, and what is said of the room there.
+// What a run writes to disk, and the judgement of the free space.
 #include "plan/disk_plan.h"
 
 #include <gmock/gmock.h>

@@ -11,9 +11,9 @@
 namespace qtrain {
 namespace {
 
-constexpr double kLarge = 1e12;  // bytes: latencies do not count
+constexpr double kLarge = 1e12;  // bytes: so many that latencies do not matter
 
-/// 1 us and 100 GB/s inside, 10 us and 10 GB/s between.
+/// 1 us and 100 GB/s within a node, 10 us and 10 GB/s between nodes.
 Interconnect net(int nodes, int ranks_per_node) {
   return {.inside = {1e-6, 100e9}, .between = {10e-6, 10e9}, .ranks_per_node = ranks_per_node, .nodes = nodes};
 }
@@ -47,7 +47,8 @@ TEST(Interconnect, SmallMessagesAreBoundByLatency) {
   EXPECT_NEAR(all_to_all(net(4, 8), 0), 24 * 10e-6, 1e-12);
 }
 
-// Rings use the links of all ranks of a node, up to what passes through a rank; a rank alone sends its own bytes.
+// Rings use the links of all ranks of a node, limited by what passes through one rank; a single rank only sends its own
+// bytes.
 TEST(Interconnect, ManyLinksBetweenNodesAreOneRing) {
   EXPECT_NEAR(ring_pass(net(2, 4), kLarge), 7.0 / 8 * kLarge / 40e9, 1e-3);
   EXPECT_NEAR(ring_pass(net(2, 16), kLarge), 31.0 / 32 * kLarge / 100e9, 1e-3);
@@ -56,10 +57,10 @@ TEST(Interconnect, ManyLinksBetweenNodesAreOneRing) {
   EXPECT_NEAR(tree_pass(net(2, 4), kLarge), kLarge / 4 / 2 / 10e9 + kLarge * 3 / 4 / 100e9, 1e-3);
 }
 
-// Trees have fewer steps, rings send a little less.
+// Trees take fewer steps, rings send slightly less.
 TEST(Interconnect, TheFasterAllReduceDependsOnTheSize) {
   const Interconnect n = net(16, 8);
-  const double border = 128 * 80e9 * (105 * 1e-6 + 11 * 10e-6);  // where the steps weigh as much as the bytes
+  const double border = 128 * 80e9 * (105 * 1e-6 + 11 * 10e-6);  // size at which steps and bytes take equally long
   for (const double bytes : {1.0, border * 0.99})
     EXPECT_LT(tree_all_reduce(n, bytes), ring_all_reduce(n, bytes)) << bytes;
   for (const double bytes : {border * 1.01, border * 100})
@@ -80,7 +81,7 @@ TEST(Interconnect, DividedGradientsAreSentToTheirRanks) {
   EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::all_gather, 1e9), ring_pass(n, 1e9));
 }
 
-// To all others, or from each matrix' rank where whole matrices are updated.
+// From one rank to all others, or from each matrix's rank if whole matrices are updated.
 TEST(Interconnect, BroadcastsSendAllBytesOnce) {
   const Interconnect n = net(4, 8);
   EXPECT_NEAR(ring_broadcast(n, kLarge), kLarge / 80e9, 1e-3);
@@ -131,14 +132,14 @@ TEST(Interconnect, FollowsTheCard) {
   EXPECT_NEAR(of("B200").inside.bandwidth, 720e9, 1);
   EXPECT_LT(of("RTX 4090").inside.bandwidth, 32e9);
   EXPECT_NEAR(of("H200").between.bandwidth, 48e9, 1);
-  // As the driver calls them: cards for PCIe have no NVLink for all.
+  // Names from the driver: PCIe cards have no NVLink between all GPUs.
   for (const char* card : {"NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "A100 PCIe"})
     EXPECT_NEAR(of(card).inside.bandwidth, 23.6e9, 1e8) << card;
   EXPECT_NEAR(of("NVIDIA H200 NVL").inside.bandwidth, 47.3e9, 1e8);
   for (const char* card : {"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"})
     EXPECT_NEAR(of(card).inside.bandwidth, 240e9, 1) << card;
   EXPECT_NEAR(of("A100").between.bandwidth, 24e9, 1);
-  EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "a card of 100 Gb/s for all";
+  EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "all GPUs share one network card of 100 Gb/s";
   EXPECT_NEAR(of("L40S", 200).between.bandwidth, 24e9, 1);
 }
 

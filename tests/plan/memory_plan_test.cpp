@@ -15,7 +15,7 @@ constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["Ll
   "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 16, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
 
-/// A run of 8 x 2 rows of 128 tokens on a device of so many bytes.
+/// A run of 8 x 2 rows of 128 tokens on a device with this much memory.
 class Planned : public ::testing::Test {
  protected:
   Planned() : model_(Device{}, {.config = parse_model_config(parse_json(kConfig, "config"), "config")}) {}
@@ -49,7 +49,7 @@ TEST_F(Planned, TakesTheFastestPolicyThatFits) {
   EXPECT_EQ(fastest_policy(run(bytes("none") - 1)).name(), "selective");
   EXPECT_EQ(fastest_policy(run(bytes("block"))).name(), "block");
   EXPECT_EQ(fastest_policy(run(bytes("block") - 1)).name(), "blocks:2");
-  EXPECT_EQ(fastest_policy(run(1)).name(), "blocks:4") << "the smallest, where none fits";
+  EXPECT_EQ(fastest_policy(run(1)).name(), "blocks:4") << "if none fits, the one with the least memory";
 }
 
 TEST_F(Planned, AutoPlansWhatItChose) {
@@ -73,7 +73,7 @@ TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
   EXPECT_EQ(settled(0, Pages::where_needed), std::pair(std::string("none"), Placement::device));
   EXPECT_EQ(settled(least, Pages::where_needed), std::pair(std::string("blocks:4"), Placement::device));
   EXPECT_EQ(settled(least - 1, Pages::where_needed).second, Placement::pinned);
-  EXPECT_NE(settled(least - 1, Pages::where_needed).first, "blocks:4") << "the room that it leaves is used";
+  EXPECT_NE(settled(least - 1, Pages::where_needed).first, "blocks:4") << "the freed memory is used";
   EXPECT_EQ(settled(least - 1, Pages::never), std::pair(std::string("blocks:4"), Placement::device));
 }
 
@@ -83,7 +83,7 @@ TEST_F(Planned, FindsTheLargestMicroBatchesOfAsManyRows) {
     return std::pair(m.micro_batch_size, m.gradient_accumulation_steps);
   };
   EXPECT_EQ(fitting(bytes("none")), (std::pair<std::int64_t, std::int64_t>(4, 4)));
-  // Between a batch of 2 and one of 4 rows.
+  // The memory limit is between those of batches of 2 and 4 rows.
   PlannedRun two = run(0);
   two.work.train = {.tokens = 256, .positions = 128, .targets = 256};
   EXPECT_EQ(fitting(memory_plan(two).total()), (std::pair<std::int64_t, std::int64_t>(2, 8)));
@@ -132,7 +132,7 @@ TEST(Gpus, AreFoundByTheirNames) {
   EXPECT_EQ(name("NVIDIA A100 80GB PCIe"), "A100 PCIe 80GB");
   EXPECT_EQ(name("NVIDIA H200"), "H200");
   EXPECT_EQ(name("NVIDIA H200 NVL"), "H200 NVL");
-  // With less memory than the one whose name begins alike, or with more.
+  // These have less or more memory than another GPU whose name begins with the same words.
   EXPECT_EQ(name("NVIDIA GeForce RTX 4060"), "RTX 4060");
   EXPECT_EQ(name("5070"), "RTX 5070");
   EXPECT_EQ(name("NVIDIA GeForce RTX 5070 Ti"), "RTX 5070 Ti");
@@ -147,7 +147,7 @@ TEST(Gpus, AreFoundByTheirNames) {
   EXPECT_EQ(name(""), "none");
 }
 
-// Every row of gpus.yaml, and what follows from it.
+// Every row of gpus.yaml, and what its architecture implies.
 TEST(Gpus, HaveWhatTheirArchitectureHas) {
   for (const GpuModel& gpu : gpu_models()) {
     SCOPED_TRACE(gpu.name);

@@ -15,7 +15,7 @@
 namespace qtrain {
 namespace {
 
-/// Blocks that are alike, and units too.
+/// The costs of a step with identical blocks and identical units.
 StepCosts costs(std::size_t blocks, StepCosts::Block block, StepCosts::Unit unit) {
   StepCosts c;
   c.blocks.assign(blocks, block);
@@ -47,14 +47,15 @@ TEST(OverlapSchedule, InOrderOfMicroBatchesEachIsAdded) {
   EXPECT_DOUBLE_EQ(simulate_step(shape, c).seconds, 4 * (2 + 2) + 3);
 }
 
-// All is exposed: gradients of four units are added before the update, and their values are gathered after it.
+// All communication is exposed: the gradients of four units are reduced before the update, and their values are
+// gathered after it.
 TEST(OverlapSchedule, DividedStatesAreExchangedAroundTheUpdate) {
   StepCosts c = costs(3, {.forward = 1, .backward = 2}, {.gather = 4, .reduce = 5});
   c.update = 1;
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::optimizer}, c).seconds, 9 + 4 * 5 + 1 + 4 * 4);
 }
 
-// Beside the last of two backward passes; what is left are the gradients of the last unit.
+// Reductions overlap with the second of two backward passes; only the last unit's gradients remain.
 TEST(OverlapSchedule, WholeGradientsAreAddedBesideThePass) {
   const StepCosts c = costs(3, {.forward = 1, .backward = 2}, {.reduce = 2});
   for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer}) {
@@ -64,7 +65,7 @@ TEST(OverlapSchedule, WholeGradientsAreAddedBesideThePass) {
   }
 }
 
-// Reductions of 10 after backward passes of 1: the third block waits for the memory of the first one.
+// Reductions take 10 and backward passes of blocks 1, so the third block waits for the memory of the first one.
 TEST(OverlapSchedule, MemoryOfGradientsIsWaitedFor) {
   const StepCosts c = costs(3, {.forward = 0, .backward = 1}, {.gather = 1, .reduce = 10});
   const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients}, c);
@@ -74,7 +75,7 @@ TEST(OverlapSchedule, MemoryOfGradientsIsWaitedFor) {
   EXPECT_DOUBLE_EQ(step.seconds, 41 + 4);
 }
 
-// Outside the first two gathers and the last two reductions nothing is exposed.
+// Only the first two gathers and the last two reductions are exposed.
 TEST(OverlapSchedule, LongBlocksHideWhatIsExchanged) {
   const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
   const SimulatedStep step = simulate_step({.stage = ZeroStage::weights}, c);
@@ -83,7 +84,7 @@ TEST(OverlapSchedule, LongBlocksHideWhatIsExchanged) {
   EXPECT_DOUBLE_EQ(step.total(Lane::exchanging), 5 * 4 + 4 * 5);
 }
 
-// Each block waits for its values, behind the gradients of the one before it.
+// Each block waits for its values, which are gathered after the gradients of the previous block are reduced.
 TEST(OverlapSchedule, OneBufferHidesNothing) {
   const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::weights, .buffers = 1}, c).seconds, 134);
@@ -94,7 +95,8 @@ TEST(OverlapSchedule, ShortBlocksWaitForEachExchange) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::weights}, c).seconds, 62);
 }
 
-// What is still there is not gathered again: all four, block 0 for its backward pass, and again the last and the first.
+// Units that are still in memory are not gathered again. Gathered are all four, block 0 for its backward pass, and
+// again the last and the first.
 TEST(OverlapSchedule, LaterMicroBatchesFindWhatIsThere) {
   const StepCosts c = costs(3, {.forward = 1, .backward = 1}, {.gather = 1, .reduce = 1});
   EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "gather"), 5);
@@ -103,7 +105,8 @@ TEST(OverlapSchedule, LaterMicroBatchesFindWhatIsThere) {
   EXPECT_EQ(count(two, "reduce"), 8);
 }
 
-// Sums of replicas follow the gradients of the last of two micro-batches, beside other blocks but for the last ones.
+// Sums over replicas follow the gradients of the second micro-batch, overlapping with other blocks except for the last
+// ones.
 TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
   const StepCosts c = costs(2, {.forward = 1, .backward = 20}, {.reduce = 2, .settle = 3});
   const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients, .micro_batches = 2}, c);
@@ -111,15 +114,15 @@ TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
   EXPECT_EQ(count(step, "settle"), 3);
 }
 
-// After the update, one after the other.
+// After the update, one after another.
 TEST(OverlapSchedule, ReplicasTakeTheValuesOfTheFirst) {
   const StepCosts c = costs(2, {.forward = 1, .backward = 2}, {.replicate = 5});
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
     EXPECT_DOUBLE_EQ(simulate_step({.stage = stage, .replicates = true}, c).seconds, 2 * 3 + 3 * 5);
-  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "replicate"), 0) << "where all have the same";
+  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "replicate"), 0) << "all ranks have the same values";
 }
 
-// The one that comes later keeps the other waiting, here after each block.
+// The slower rank keeps the other one waiting, here after each block.
 TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
   StepCosts slow = fast;
@@ -128,11 +131,11 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const std::vector<StepCosts> ranks{fast, slow};
   const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients}, ranks);
   EXPECT_DOUBLE_EQ(step.seconds, 1 + 4 + 2 + 2 + 2);
-  EXPECT_DOUBLE_EQ(step.waiting(), 9) << "of the fast one";
+  EXPECT_DOUBLE_EQ(step.waiting(), 9) << "waiting time of the fast rank";
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 
-// As on a GPU with overlap_comm=false, where weights of a block come on the stream that computes it.
+// As on a GPU with overlap_comm=false, where a block's weights arrive on the computing stream.
 TEST(OverlapSchedule, OneLaneHidesNothing) {
   const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
   for (const ZeroStage stage : {ZeroStage::gradients, ZeroStage::weights}) {
@@ -169,7 +172,7 @@ constexpr const char* kSmallModel = R"({"model_type": "llama", "architectures": 
   "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
 constexpr int kRanks = 2;  // of a group
 
-/// Rank 0 of so many; notes what it is called for, by the names that it has in timelines, in its parts too.
+/// Rank 0 of several; records the calls of itself and its parts, by their names in timelines.
 class NotingRanks : public Collective {
  public:
   NotingRanks(std::vector<std::string>& calls, int size) : calls_(calls), size_(size) {}
@@ -198,7 +201,7 @@ struct Schedule {
   const char* policy;
   ReductionOrder order;
   int replicas = 1;
-  Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
+  Cut cut = Cut::anywhere;  ///< how trained parameters may be cut, as with Muon
   bool dora = false, replicas_agree = true;
   DType wire = DType::f32;
 
@@ -225,7 +228,7 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   NotingRanks ranks(calls, kRanks * s.replicas);
   ShardRanks shards(ranks, model.options().sharding);
   DividedModel divided(runner, shards, {.order = s.order, .wire = s.wire});
-  for (const int update : {0, 1}) {  // the second one finds what the first one left
+  for (const int update : {0, 1}) {  // the second update finds units that the first one left in memory
     calls.clear();
     divided.begin_step(micro_batches);
     for (std::int64_t i = 0; i < micro_batches; ++i) {
@@ -260,7 +263,7 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
   return calls;
 }
 
-// A simulation of another program would prove nothing.
+// Checks that the simulation executes the same collectives as a real run.
 TEST(OverlapSchedule, IsTheOneThatRunsHave) {
   constexpr std::int64_t kMicroBatches = 3;
   using enum ZeroStage;

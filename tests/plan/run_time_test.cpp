@@ -23,7 +23,7 @@ LoraConfig adapter(std::vector<std::string> targets) {
   return {.r = 8, .targets = std::move(targets)};
 }
 
-// Groups that read one input: q, k, v (64 in, 128 out), o (64, 64), gate and up (64, 256), down (128, 64).
+// Layers that share an input: q, k, v (64 in, 128 out), o (64, 64), gate and up (64, 256), down (128, 64).
 TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
   struct Case {
     const char* name;
@@ -52,7 +52,7 @@ TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
             (64 + 2 * 400 + 3 * 8) + (3 * 64 + 2 * 400 + 3 * 8));
 }
 
-// The same weights, frozen: more adapters take longer, by more than their operations, which are few.
+// With the same frozen weights, more adapters take longer, by more than their few FLOPs.
 TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
   const auto seconds = [](std::optional<LoraConfig> lora) {
     Transformer model(kGpu, frozen_with(std::move(lora)));
@@ -64,7 +64,7 @@ TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
   EXPECT_EQ(none.adapters, 0);
   EXPECT_LT(none.seconds(), one.seconds());
   EXPECT_LT(one.seconds(), all.seconds());
-  // f32 activations: 4 bytes of each element, 3 layers, 2,048 tokens.
+  // f32 activations: 4 bytes per element, 3 layers, 2,048 tokens.
   EXPECT_DOUBLE_EQ(all.adapters, 2048.0 * 3 * 4 * (1512 + 2152) / 1e11);
   EXPECT_DOUBLE_EQ(all.seconds(), std::max(all.computing, all.memory) + all.adapters + all.update);
 }
@@ -72,7 +72,7 @@ TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
 TEST(SheetShares, GrowWithTheWidthAndAreOneWhereTheyAreGiven) {
   struct Case {
     std::int64_t width;
-    double least, most;  // between which all three are
+    double least, most;  // bounds of all three cases
   };
   Ranged<SheetShares> before{};
   for (const Case& c :

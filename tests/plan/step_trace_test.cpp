@@ -18,7 +18,7 @@ using testing::TempFolder;
 
 constexpr int kHost = 0, kExchanging = 1;
 
-/// A timeline that is written span by span, in milliseconds since a day of the year 2026.
+/// A timeline that is written span by span, in milliseconds since a day in 2026.
 class Timeline {
  public:
   explicit Timeline(const char* lane = "communication") {
@@ -52,8 +52,9 @@ const std::string kGradients = fmt::format("all_to_all of 64 {}", name_of(DType:
                   kSums = fmt::format("all_reduce of 3 {}", name_of(DType::f64)),
                   kStop = fmt::format("all_reduce of 1 {}", name_of(DType::f64));
 
-/// Updates of 100 ms from `begin` on: one block, its gradients and its values in exchanges of which this rank waits
-/// `wait`, and 8 ms without a name, in which ranks agree to go on. Ranks that share tokens exchange keys in a block.
+/// Updates of 100 ms, starting at `begin`: one block, exchanges of its gradients and values in which this rank waits
+/// for `wait`, and 8 ms without a name in which the ranks agree to continue. Ranks that share tokens exchange keys
+/// within a block.
 void add_update(Timeline& t, double begin, double wait) {
   const auto at = [&](double from, double to) { return std::pair(begin + from, begin + to); };
   t.add(kExchanging, kStop, at(1, 2));
@@ -95,9 +96,9 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(c.embedding, 0.002, 1e-9);
   EXPECT_NEAR(c.head, 0.005, 1e-9);
   EXPECT_NEAR(c.embedding_grad, 0.002, 1e-9);
-  EXPECT_NEAR(c.update, 0.011, 1e-9) << "without the exchange in it";
+  EXPECT_NEAR(c.update, 0.011, 1e-9) << "the exchange inside it is left out";
   EXPECT_NEAR(trace.costs(exchanges(), {.stage = ZeroStage::optimizer}, {0, 0}).update, 0.006, 1e-9)
-      << "nor what it waited for in it";
+      << "and so is the waiting inside it";
   EXPECT_NEAR(c.norm, 0.002, 1e-9);
   EXPECT_NEAR(c.units.at(1).gather, 0.009, 1e-9);
   EXPECT_NEAR(c.units.at(1).reduce, 0.008, 1e-9) << "without waiting for the other rank";
@@ -106,11 +107,12 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   const TracedRun run = traced_run(trace, exchanges(), {.stage = ZeroStage::optimizer});
   EXPECT_EQ(run.updates, 3);
   EXPECT_NEAR(run.measured, 0.1, 1e-9);
-  EXPECT_NEAR(run.predicted, 0.008 + 0.044 + 0.008 + 0.002 + 0.011 + 0.009, 1e-9) << "without what nobody does";
-  EXPECT_NEAR(run.waiting, 0.019 + 0.005, 1e-9) << "for the other one's update too";
+  EXPECT_NEAR(run.predicted, 0.008 + 0.044 + 0.008 + 0.002 + 0.011 + 0.009, 1e-9)
+      << "work that no rank does is left out";
+  EXPECT_NEAR(run.waiting, 0.019 + 0.005, 1e-9) << "it also waits for the other rank's update";
 }
 
-// What is added after each micro-batch is neither nothing nor counted twice.
+// Sums after each micro-batch are counted exactly once.
 TEST(StepTrace, OrderedSumsAreThoseOfMicroBatches) {
   const TempFolder folder;
   for (const int rank : {0, 1}) {

@@ -6,7 +6,7 @@
 #include "kernels/quantize.h"
 #include "tests/quant/support.h"
 
-/// The ops on the CPU are bitwise equal to bitsandbytes.
+/// On the CPU, the ops are bitwise equal to bitsandbytes.
 namespace qtrain {
 namespace {
 
@@ -16,7 +16,7 @@ const SafetensorsReader& golden_blocks() {
   return reader;
 }
 
-/// Memory of a tensor.
+/// Owns the memory of a tensor.
 class Held {
  public:
   Held(DType dtype, std::int64_t n) : bytes_(static_cast<std::size_t>(n) * size_of(dtype)), dtype_(dtype), n_(n) {}

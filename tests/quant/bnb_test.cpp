@@ -5,7 +5,7 @@
 #include "tests/core/temp_folder.h"
 #include "tests/quant/support.h"
 
-/// The tensors and the configuration of bitsandbytes folders.
+/// The tensors and configuration of folders from bitsandbytes.
 namespace qtrain {
 namespace {
 
@@ -44,8 +44,8 @@ TEST(Bnb, QuantizedMatrixIsTheReferences) {
   }
 }
 
-/// 301 scales: two nested blocks. Torch's mean may round differently on another machine; then some codes are those of
-/// neighboring values.
+/// 301 scales make two nested blocks. Torch's mean may be rounded differently on another machine; then some codes are
+/// those of neighboring values.
 TEST(Bnb, ManyNestedScalesAreTheReferences) {
   Ctx ctx;
   const SafetensorsReader golden(kFolders + "bnb.safetensors");
@@ -239,7 +239,7 @@ TEST(BnbConfig, WhatCannotBeReadIsNamed) {
   }
 }
 
-/// transformers.quantizers.quantizers_utils.should_convert_module on the same names.
+/// Expected results are those of transformers.quantizers.quantizers_utils.should_convert_module for the same names.
 TEST(BnbConfig, SkipsTheModulesThatTransformersSkips) {
   const BnbConfig c{.skip_modules = {"model.layers.1", "down_proj", "model.layers.3."}};
   EXPECT_TRUE(c.skips("lm_head"));

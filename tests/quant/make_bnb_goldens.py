@@ -33,7 +33,7 @@ def uniform(n):
 
 
 def special():
-    """Blocks of 64 with what goes wrong: zeros, subnormal numbers, the largest ones, both zeros, single values."""
+    """Blocks of 64 with difficult values: zeros, subnormal numbers, the largest ones, both zeros, single values."""
     x = torch.zeros(9, 64)
     x[1] = torch.linspace(-1, 1, 64) * 1e-41
     x[2] = torch.linspace(-1, 1, 64) * 3.4e38

@@ -39,7 +39,7 @@ TEST_F(Mxfp4File, HoldsSignsExponentsAndMantissas) {
   const Mxfp4 m = read_mxfp4(file, "m", {1, 2, 64});
   m.expand(0, view_of(std::span(all), {128}));
   m.expand(64, view_of(std::span(end), {64}));
-  EXPECT_TRUE(std::equal(end.begin(), end.end(), all.begin() + 64)) << "from the middle on";
+  EXPECT_TRUE(std::equal(end.begin(), end.end(), all.begin() + 64)) << "the second half";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const unsigned bits = blocks_[i / 2] >> (i % 2 * 4) & 15u, exponent = bits >> 1 & 3u;
     // OCP Microscaling, E2M1 with a bias of 1 and subnormals; the scale E8M0 with a bias of 127.

@@ -1,4 +1,4 @@
-// What is said of a config that would run, but not as its writer thinks.
+// Advice on configs that would run, but probably not as intended.
 #include "report/advice.h"
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST(ModelAdvice, ALearningRateFarFromWhatLoraWants) {
     EXPECT_THAT(said(fine), IsEmpty()) << fine;
 }
 
-/// Advice on 1,000 rows of 1 to 100 tokens.
+/// The advice on 1,000 rows of 1 to 100 tokens.
 std::vector<std::string> advice_on(const char* json) {
   const ResolvedConfig config = parse_config(json, "c.json");
   DatasetStatistics rows;
@@ -125,8 +125,8 @@ TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
        "with 65 tokens. 99 % of the rows have at most 99 tokens: raise max_length, or shorten the rows"},
       {"a few truncated rows", 50, 1'000, 0, 0, ""},
       {"a few rows with many tokens", 1, 10'000, 0, 0, "which loses 17 % of the tokens"},
-      {"rows without a target left out", 0, 0, 1, 0, "1 of 1000 rows left out"},
-      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows without a target"},
+      {"rows without a target left out", 0, 0, 1, 0, "left out 1 of 1000 rows"},
+      {"rows kept without a target", 0, 0, 0, 51, "51 of 1000 prepared rows have no target"},
       {"a few rows kept without a target", 0, 0, 0, 50, ""}};
   for (const auto& c : cases) {
     DatasetStatistics rows;
@@ -148,10 +148,10 @@ TEST(RowsAdvice, WarnsOfRowsThatAreLost) {
   }
 }
 
-TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
+TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates per epoch
   const auto said = [](const std::string& keys) { return advice_on(("{\"max_length\": 128, " + keys + "}").c_str()); };
   EXPECT_THAT(said(R"("max_steps": 500, "num_train_epochs": 2)"),
-              ElementsAre("max_steps=500 trains 4.00 epochs of these rows; num_train_epochs=2 has no effect"));
+              ElementsAre("max_steps=500 trains for 4.00 epochs on these rows; num_train_epochs=2 has no effect"));
   EXPECT_THAT(said(R"("max_steps": 250, "num_train_epochs": 2)"), IsEmpty());
   EXPECT_THAT(said(R"("max_steps": 25)"), ElementsAre("max_steps=25 is only 0.20 epochs, so some rows are never used"));
   EXPECT_THAT(said(R"("gradient_accumulation_steps": 200)"),
@@ -161,7 +161,7 @@ TEST(DataAdvice, StepsThatDoNotMatchTheRows) {  // 125 updates an epoch
   EXPECT_THAT(said(R"("save_steps": 1000)"), ElementsAre(HasSubstr("a checkpoint is saved only at the end")));
   EXPECT_THAT(said(R"("eval_strategy": "steps", "eval_steps": 400, "eval_split": 0.1)"),
               ElementsAre(HasSubstr("it is evaluated only at the end")));
-  EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults larger than the run are nobody's mistake
+  EXPECT_THAT(said(R"("seed": 1)"), IsEmpty());  // defaults that exceed the run are not the user's mistake
 }
 
 }  // namespace

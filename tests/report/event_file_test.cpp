@@ -33,7 +33,7 @@ std::string only_file_of(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
   EXPECT_EQ(files.size(), 1u);
-  EXPECT_THAT(files.at(0).filename().string(), HasSubstr(".tfevents."));  // how TensorBoard finds them
+  EXPECT_THAT(files.at(0).filename().string(), HasSubstr(".tfevents."));  // TensorBoard finds files by this
   return hex(read_text(files.at(0)));
 }
 
@@ -62,7 +62,8 @@ TEST(EventFiles, TakeBackWhatIsLoggedAnew) {
   const std::string step = "1008", start = session.substr(step.size());
   ASSERT_THAT(session, ::testing::StartsWith(step));
   EXPECT_THAT(only_file_of(folder / "resumed"), HasSubstr(step + start));
-  EXPECT_THAT(only_file_of(folder / "new"), HasSubstr("1000" + start)) << "all that an earlier attempt left";
+  EXPECT_THAT(only_file_of(folder / "new"), HasSubstr("1000" + start))
+      << "everything from an earlier attempt is purged";
 }
 
 }  // namespace

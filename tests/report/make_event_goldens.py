@@ -1,7 +1,5 @@
-"""The records of TensorBoard for rows that event_file_test.cpp logs too: goldens/events.jsonl, {row, record in hex}.
-
-Needs: pip install tensorboard setuptools. Run: python tests/report/make_event_goldens.py
-"""
+"""Writes goldens/events.jsonl, {row, record in hex}: TensorBoard's records for the rows that event_file_test.cpp logs.
+Needs: pip install tensorboard setuptools. Run: python tests/report/make_event_goldens.py"""
 
 import json
 from pathlib import Path

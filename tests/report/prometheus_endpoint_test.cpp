@@ -41,7 +41,7 @@ TEST(PrometheusEndpoint, AnswersThoseWhoKnowItsName) {
   }
 }
 
-// Connections that ask for nothing hold no place for long.
+// Connections without a request are closed soon.
 TEST(PrometheusEndpoint, LeavesIdleClients) {
   PrometheusEndpoint endpoint({.host = "127.0.0.1", .port = 0, .output_dir = "out"});
   std::vector<RawClient> idle;
@@ -50,7 +50,7 @@ TEST(PrometheusEndpoint, LeavesIdleClients) {
     EXPECT_EQ(client.receive_all(), "");
     EXPECT_TRUE(client.is_closed());
   }
-  int status = 503;  // their places become free when they have closed too
+  int status = 503;  // places become free once the server has closed these connections
   idle.clear();
   for (int i = 0; status == 503 && i < 100; ++i) {
     RawClient client(endpoint.port());

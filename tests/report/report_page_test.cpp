@@ -86,7 +86,7 @@ TEST(ReportPage, HoldsHostileTextAsText) {
   run.resolved["values"][hostile] = {{"value", hostile}, {"origin", hostile}};
   run.resolved["run"][hostile] = hostile;
   const std::string page = report_page({run});
-  EXPECT_EQ(count(page, "</script>"), 2u) << "the data's and the script's own";
+  EXPECT_EQ(count(page, "</script>"), 2u) << "the ends of the data and of the script";
   EXPECT_EQ(count(page, "<script"), 2u);
   EXPECT_THAT(page, Not(HasSubstr("<!--")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
@@ -100,7 +100,7 @@ TEST(ReportPage, LoadsNothing) {
   const std::string page = report_page({RunRecord{.folder = "run"}});
   for (const char* loads : {"https:", "src=", "@import", "fetch(", "XMLHttpRequest", "import("})
     EXPECT_THAT(page, Not(HasSubstr(loads)));
-  EXPECT_EQ(count(page, "http:"), 1u) << "the name of SVG";
+  EXPECT_EQ(count(page, "http:"), 1u) << "the namespace of SVG";
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
 }
 
@@ -181,11 +181,11 @@ TEST_F(RunFolder, SaysHowTheRunEnded) {
   write_file(folder_ / "metrics.jsonl", rows);
   EXPECT_EQ(with("messages.jsonl", "{\"level\": \"stopped\", \"step\": 2, \"text\": \"x\"}\n").status,
             RunStatus::unfinished)
-      << "it went on since";
+      << "the run has continued since";
   const RunRecord failed = with("messages.jsonl", "{\"level\": \"failed\", \"step\": 5, \"text\": \"no disk\"}\n");
   EXPECT_EQ(failed.status, RunStatus::failed);
   EXPECT_EQ(failed.end, "no disk");
-  EXPECT_EQ(failed.step, 5) << "which is not logged";
+  EXPECT_EQ(failed.step, 5) << "a step that is not logged";
   EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n").status, RunStatus::done);
   EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n{\"step\": 6}\n").status,
             RunStatus::unfinished);

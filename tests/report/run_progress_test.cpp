@@ -1,4 +1,4 @@
-// What the progress line says of a run: the loss of the row that is logged, and a time left that does not jump.
+// The progress line of a run shows the loss of the logged row, and a remaining time that does not jump.
 #include "report/run_progress.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(RunProgress, TheLossIsTheMeanSinceTheLastRow) {
   state.begin_row();
   state.add_loss(0.5);
   EXPECT_EQ(state.mean_loss(), 0.5);
-  EXPECT_EQ(state.loss_total, 6.5) << "of all steps, for train_loss";
+  EXPECT_EQ(state.loss_total, 6.5) << "the sum over all steps, for train_loss";
   state.add_loss(std::nan(""));
   EXPECT_EQ(state.mean_loss(), 0.5) << "steps that are not finite do not count";
   EXPECT_EQ(state.loss_steps, 4);
@@ -30,7 +30,7 @@ TEST(RunProgress, WhereNoLossIsFiniteThereIsNoMean) {
   EXPECT_TRUE(std::isnan(progress_of(state, 10, {.seconds = 1, .steps = 1, .tokens = 3}).loss.value()));
 }
 
-// 100 steps that take 0.1 s with short rows and 1.9 s with long ones, in turns.
+// 100 steps that alternate between 0.1 s for short rows and 1.9 s for long ones.
 TEST(RunProgress, TheTimeLeftFollowsStepsAndNotTheLastOne) {
   RunState state;
   Pace pace;
@@ -41,7 +41,7 @@ TEST(RunProgress, TheTimeLeftFollowsStepsAndNotTheLastOne) {
     pace.tokens += is_long ? 190 : 10;
     ++pace.steps;
     if (step < 10) continue;
-    const double left = 100 - step;  // of steps that take a second on average
+    const double left = 100 - step;  // steps take one second on average
     const Progress p = progress_of(state, 100, pace);
     EXPECT_NEAR(*p.eta_seconds, left, 0.1 * left) << step;  // after 11 steps the mean is 0.9 / 11 too low
     EXPECT_NEAR(*p.tokens_per_second, 100, 1e-9);

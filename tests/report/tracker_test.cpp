@@ -28,8 +28,8 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-/// Records of a log of LevelDB behind the seven bytes of W&B. The sum of a part is that of zlib over its kind and
-/// bytes.
+/// The records in a log in LevelDB's format, after W&B's header of seven bytes. The checksum of a part is zlib's, over
+/// its kind and bytes.
 std::vector<std::string> records_of(const std::string& text) {
   constexpr std::size_t kBlock = 32768, kHeader = 7;
   EXPECT_EQ(text.substr(0, kHeader), std::string(":W&B\xE1\xBE\x00", kHeader));
@@ -53,7 +53,7 @@ std::vector<std::string> records_of(const std::string& text) {
   return records;
 }
 
-/// The only file of W&B in an output directory.
+/// The single file for W&B in an output directory.
 fs::path wandb_file(const fs::path& output) {
   const std::vector<fs::path> runs = entries(output / "wandb");
   EXPECT_EQ(runs.size(), 1u);
@@ -75,14 +75,14 @@ TEST(WandbRun, IsALogOfRecords) {
     EXPECT_THAT(records[1], HasSubstr(part));
   for (const std::string part : {"train/loss", "1.5", "train/global_step", "_step", "_runtime"})
     EXPECT_THAT(records[5], HasSubstr(part));
-  EXPECT_THAT(records[5], Not(HasSubstr("eval"))) << "a loss that is not finite is none";
+  EXPECT_THAT(records[5], Not(HasSubstr("eval"))) << "a loss that is not finite is left out";
 }
 
 TEST(WandbRun, HasTheSumsOfZlib) {
   const TempFolder folder;
   make_wandb_run({.output = folder.path()})->end(5);
   const std::string text = read_text(wandb_file(folder.path()));
-  // num: 5, exit {exit_code: 5, runtime: 0}; the sum is zlib.crc32 of its kind, 1, and these bytes.
+  // num: 5, exit {exit_code: 5, runtime: 0}; the checksum is zlib.crc32 of the kind, 1, and these bytes.
   const std::string content("\x08\x05\x92\x01\x04\x08\x05\x10\x00", 9), length("\x09\x00", 2), kind("\x01");
   EXPECT_THAT(text, ::testing::EndsWith("\x11\x45\x46\x30" + length + kind + content));
 }
@@ -114,7 +114,7 @@ TEST(WandbRun, TheEarlierPartStaysUntilTheNewOneIsWhole) {
   EXPECT_EQ(records_of(read_text(wandb_file(folder.path()))).size(), records_of(before).size());
 }
 
-/// The only run of MLflow in an output directory.
+/// The single MLflow run in an output directory.
 fs::path mlflow_run(const fs::path& output) {
   for (const fs::path& experiment : entries(output / "mlruns"))
     if (experiment.filename() != "0")

@@ -21,7 +21,7 @@ EXAMPLES = sorted(p.parent for p in ROOT.glob("examples/*/limits.txt"))
 
 
 def write_data(example, folder):
-    """{file name: its text}"""
+    """{file name: contents}"""
     subprocess.run([sys.executable, example / "data.py", "--output", folder], check=True, stdout=subprocess.DEVNULL)
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}
 
@@ -31,7 +31,7 @@ def commands_of(example):
 
 
 def write_small_model(folder):
-    """A Llama without weights, for a tokenizer of 400 entries."""
+    """A Llama config without weights, for a tokenizer of 400 entries."""
     shutil.copytree(ROOT / "tests/data/golden/chatml", folder)
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400, "hidden_size": 32,
               "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -41,7 +41,7 @@ def write_small_model(folder):
 
 
 def give_weights(folder):
-    """Those that a run of all weights begins with at random: adapters need some."""
+    """The random weights that a full run would start from; adapters need weights."""
     rows, output = folder / "rows.jsonl", folder / "output"
     rows.write_text('{"text": "a row"}\n', encoding="utf-8")
     config = {"model_name_or_path": str(folder), "random_init": True, "dataset_name": str(rows), "max_steps": 1,

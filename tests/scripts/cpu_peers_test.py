@@ -101,7 +101,7 @@ class Committed(unittest.TestCase):
 
 
 class Driver(unittest.TestCase):
-    """cpu_peers.py with stand-ins for both programs."""
+    """Runs cpu_peers.py with stand-ins for both programs."""
 
     def measure(self, *options, load=0.1, float32=140):
         ran = []

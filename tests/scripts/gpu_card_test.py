@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is asked of which card (bench/peers/gpu_card.py).
+"""Which goals apply to which card (bench/peers/gpu_card.py).
 
     python3 tests/scripts/gpu_card_test.py"""
 

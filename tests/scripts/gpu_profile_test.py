@@ -33,7 +33,7 @@ else:
 
 
 def attribution(step_ms, **kernels):
-    """Of kernels: {name: (group, milliseconds)}"""
+    """Results in which kernels, {name: (group, milliseconds)}, took these times."""
     return dict(step_ms=step_ms, kernels=[dict(name=n, group=g, ms=ms, launches=1) for n, (g, ms) in kernels.items()])
 
 

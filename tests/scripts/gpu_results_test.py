@@ -19,7 +19,7 @@ def figures(right=True, problems=()):
     return json.dumps(dict(figures=[dict(figure="f", value=1, goal=2, right=right)], problems=list(problems), notes=[]))
 
 
-# As `qtrain bench step CASE --json FILE` writes it.
+# A document as `qtrain bench step CASE --json FILE` writes it.
 ATTRIBUTION = dict(case="qwen3-0.6b", device="NVIDIA H200", step_ms=240.0, tokens_per_second=68266.7,
                    groups=[dict(group="gemm", ms=110.58, predicted_ms=97), dict(group="rope backward", ms=13, predicted_ms=26),
                            dict(group="adapter gemms", ms=0, predicted_ms=0), dict(group="copies", ms=1.5, predicted_ms=None)],
@@ -28,7 +28,8 @@ ATTRIBUTION = dict(case="qwen3-0.6b", device="NVIDIA H200", step_ms=240.0, token
 
 class GpuResults(unittest.TestCase):
     def status(self, parts, **files):
-        """The exit status for parts that ended so, with files that they have left; what they say, and what is printed."""
+        """Checks the exit status for parts that ended like this and left these files, the states in the document, and
+        the output."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if parts:
@@ -72,8 +73,8 @@ class GpuResults(unittest.TestCase):
 
     def test_steps_by_groups_of_kernels(self):
         lines = self.expect(0, {"attribution qwen3-0.6b": "passed"}, **{"attribution_qwen3-0.6b__json": json.dumps(ATTRIBUTION)})
-        for row in ("qwen3-0.6b: 240 ms a step, 68267 tokens/s", "group ms predicted ratio", "gemm 110.58 97 1.14",
-                    "rope backward 13 26 0.50", "adapter gemms 0 0 -", "copies 1.5 - -", "all of these 125.08 - -"):
+        for row in ("qwen3-0.6b: 240 ms per step, 68267 tokens/s", "group ms predicted ratio", "gemm 110.58 97 1.14",
+                    "rope backward 13 26 0.50", "adapter gemms 0 0 -", "copies 1.5 - -", "total 125.08 - -"):
             self.assertIn(row.split(), lines)
         self.assertEqual(self.results["attributions"], [ATTRIBUTION])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/peers/gpu_step.py on a program that behaves like qtrain, and an nvidia-smi that tells of a card; and its table of
-cases, which `qtrain bench step` reads too.
+"""bench/peers/gpu_step.py with stand-ins for qtrain and for nvidia-smi, which reports a card; and its table of cases,
+which `qtrain bench step` reads too.
 
     python3 tests/scripts/gpu_step_test.py"""
 
@@ -17,7 +17,7 @@ STEP = ROOT / "bench/peers/gpu_step.py"
 TABLE = json.loads((ROOT / "bench/step_cases.json").read_text(encoding="utf-8"))
 GROUPS = ["gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
           "cross-entropy", "update", "gaps"]
-# The initial loss of the small model: ln 512 + 64 * 0.02^2 / 2.
+# The small model's initial loss: ln 512 + 64 * 0.02^2 / 2.
 QTRAIN = """#!PYTHON
 import json, pathlib, sys, time
 config = json.load(open(sys.argv[1]))
@@ -50,7 +50,7 @@ class GpuStep(unittest.TestCase):
         return file
 
     def run_step(self, *words, card="NVIDIA H100 80GB HBM3", total=81559):
-        """The status and what was printed, on a machine with such a card; no PyTorch can be imported."""
+        """The exit status and output on a machine with such a GPU, where PyTorch cannot be imported."""
         self.program("nvidia-smi", SMI.replace("NAME", card).replace("TOTAL", str(total)))
         (self.folder / "torch.py").write_text("raise ImportError('none is here')\n")
         environment = os.environ | dict(PATH=f"{self.folder}:{os.environ['PATH']}", PYTHONPATH=str(self.folder))

@@ -16,26 +16,26 @@ BEFORE = 10        # seconds that pass before the first part, about: what the ma
 
 
 def listed():
-    """{what: the words behind it}"""
+    """The output of --list, as {first column: second column}."""
     text = subprocess.run([SUITE, "--list"], capture_output=True, text=True, check=True).stdout
     return {line.split("\t")[0]: line.split("\t")[1:] for line in text.splitlines()}
 
 
 def matches(name, text):
-    """As --gtest_filter does it."""
+    """Matches names against a filter like --gtest_filter."""
     wanted, _, unwanted = text.partition("-")
     has = lambda patterns: any(fnmatch.fnmatchcase(name, p) for p in patterns.split(":") if p)
     return has(wanted or "*") and not has(unwanted)
 
 
 def sources():
-    """All of tests/CMakeLists.txt's cuda_sources that have tests, and the headers of their fixtures."""
+    """The files of cuda_sources in tests/CMakeLists.txt that contain tests, and the headers of their fixtures."""
     return {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "tests/e2e").glob("cuda_*"))
             if p.name.endswith((".h", "_test.cpp"))}
 
 
 def tests():
-    """{the name of a test as GoogleTest has it: its fixture}"""
+    """{test name as GoogleTest prints it: its fixture}"""
     found = {}
     for text in sources().values():
         prefixes = {suite: prefix for prefix, suite in re.findall(r"INSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", text)}
@@ -45,7 +45,7 @@ def tests():
 
 
 def fixtures_of_ranks():
-    """CudaRanks and the classes that are derived from it."""
+    """CudaRanks and the classes derived from it."""
     bases = dict(pair for text in sources().values()
                  for pair in re.findall(r"^class (\w+) : public (?:::testing::)?(\w+)", text, re.M))
     has_ranks = lambda name: name == "CudaRanks" or (name in bases and has_ranks(bases[name]))

@@ -57,7 +57,7 @@ class GpuTests(unittest.TestCase):
         return [sys.executable, RUNNER, "--report", self.report, "--processes", str(processes), "--", program]
 
     def run_tests(self, tests, processes=1):
-        """The exit status and the report."""
+        """Returns the exit status and the report."""
         done = subprocess.run(self.command(tests, processes), stdout=subprocess.DEVNULL, timeout=60)
         return done.returncode, json.loads(self.report.read_text())
 
@@ -74,7 +74,7 @@ class GpuTests(unittest.TestCase):
     def test_others_go_on_behind_a_crash(self):
         status, report = self.run_tests(dict(a="pass", b="crash", c="pass"))
         self.assertEqual(status, 1)
-        self.assertEqual(report, dict(tests=3, passed=2, skipped=0, failed=["Suite.b broke off (-11)"], not_run=[]))
+        self.assertEqual(report, dict(tests=3, passed=2, skipped=0, failed=["Suite.b was cut off (-11)"], not_run=[]))
 
     def test_a_bad_end_is_a_failure(self):
         status, report = self.run_tests({"a": "pass", "b": "exit code 9", "c": "pass"})

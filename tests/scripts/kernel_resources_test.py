@@ -14,7 +14,7 @@ SPEC = importlib.util.spec_from_file_location("kernel_resources", SCRIPT)
 resources = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(resources)
 
-# As nvcc 13.0 prints it under ninja.
+# The output of nvcc 13.0 in a ninja log.
 LOG = """[1/4] Building CXX object core/CMakeFiles/qtrain_core.dir/file.cpp.o
 [2/4] Building CUDA object kernels/CMakeFiles/qtrain_kernels.dir/cuda/rope.cu.o
 ptxas info    : 0 bytes gmem

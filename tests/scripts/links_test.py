@@ -16,7 +16,7 @@ def prose(page):
 
 
 def anchors(text):
-    """The anchors that GitHub and mkdocs give to the headings of a page."""
+    """The anchors that GitHub and mkdocs create for the headings of a page."""
     headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in re.findall(r"^#+ (.*)$", text, re.M)]
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 

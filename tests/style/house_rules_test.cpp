@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// What must not be found in a file, and the files that are excepted.
+/// A pattern that files must not contain, and the exceptions.
 struct Rule {
   std::string_view name;
   std::string pattern;
@@ -24,12 +24,12 @@ struct Rule {
   std::set<std::string> allowed_files;
 };
 
-// Words that this file must not contain itself are put together from halves.
+// Joins two halves of a word that this file itself must not contain.
 std::string halves(std::string_view a, std::string_view b) {
   return std::string(a) + std::string(b);
 }
 
-// Rules on code: comments and literals do not count.
+// Rules for code, ignoring comments and literals.
 std::vector<Rule> code_rules() {
   return {
       {.name = "kernels are launched in one place", .pattern = "<<<", .allowed_files = {"kernels/cuda/launch.cuh"}},
@@ -40,16 +40,16 @@ std::vector<Rule> code_rules() {
       {.name = "nothing ends the process but main",
        .pattern = R"re(\b(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\()re",
        .allowed_folders = {"tests", "bench"},
-       .allowed_files = {"core/os/stop.cpp", "dist/child.cpp"}},  // and a process that could not become another
+       .allowed_files = {"core/os/stop.cpp", "dist/child.cpp"}},  // a child that cannot start its program
       {.name = "no conditional compilation outside the build header",
        .pattern = R"re(^\s*#\s*(if|ifdef|ifndef|elif|else)\b)re",
        .allowed_files = {"core/build.h"}},
       {.name = "no thread_local", .pattern = R"re(\bthread_local\b)re"},
       {.name = "no using-directive for std", .pattern = R"re(\busing\s+namespace\s+std\b)re"},
-      // In C++20 the temporary is gone before the first round: give the whole a name first.
+      // In C++20 the temporary is destroyed before the first iteration, so give the whole a name first.
       {.name = "no loop over a part of a temporary",
        .pattern = R"re(\bfor\s*\([^;]*\s:\s\w*(read|parse|load)\w*\(.*\)\s*(\.\w+\(|\[))re"},
-      // They throw about a loop of links or a name that is too long: core/os/paths.h, or with an error code.
+      // They throw for a loop of links or a name that is too long: use core/os/paths.h, or an error code.
       {.name = "no question about a path that throws",
        .pattern =
            R"re(\b(filesystem|stdfs|fs)::(exists|is_directory|is_regular_file|absolute)\((?!there\)|status\)|fs::symlink_status)(?:[^(),]|\([^()]*\))*\))re",
@@ -59,7 +59,7 @@ std::vector<Rule> code_rules() {
   };
 }
 
-// Rules on every text file, comments included.
+// Rules for every text file, including comments.
 std::vector<Rule> text_rules() {
   return {
       {.name = "nothing is left to do",
@@ -79,7 +79,8 @@ std::vector<Rule> text_rules() {
       {.name = "plain English",
        .pattern = halves("is anot", "her one") + "|" + halves("held aga", "inst") + "|" +
                   halves("what it beg", "ins with") + "|" + halves("need not ", "be here") + "|" +
-                  halves("again lea", "ves") + "|" + halves("\"(\\\\n)?the", "re: ")},
+                  halves("again lea", "ves") + "|" + halves("\"(\\\\n)?the", "re: ") + "|" + halves("what is n", "o ") +
+                  "|" + halves("comes to the res", "ult") + "|" + halves("goes on beh", "ind")},
       {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$", .allowed_files = {"Makefile.docs"}},
   };
 }
@@ -102,7 +103,7 @@ std::vector<std::string> code_violations(const SourceFile& file) {
   return violations(code_rules(), file, without_comments(file.text));
 }
 
-// Files whose bytes are a reference library's output, or a vendored text.
+// Files whose bytes are the output of a reference library, or a copied text.
 bool is_verbatim(const SourceFile& file) {
   const std::string path = file.path.generic_string();
   return path.find("golden") != path.npos || file.path.filename() == "LICENSE";
@@ -114,7 +115,7 @@ std::vector<SourceFile> code_files() {
   return files;
 }
 
-// "qtrain::Tensor" for every type that a file defines in namespaces with names.
+// "qtrain::Tensor" for every type that a file defines in a named namespace.
 std::set<std::string> types_of(const SourceFile& file) {
   static const std::regex opening(R"(^namespace ([\w:]*) ?\{$)"), closing(R"(^\}  // namespace\b)"),
       type(R"(^(?:struct|class|enum class|union) (\w+)(?=$| )[^;]*$)");
@@ -131,8 +132,8 @@ std::set<std::string> types_of(const SourceFile& file) {
   return types;
 }
 
-/// Sources of folders that keep the rule: what x.h declares is in x.cpp, and tested in x_test.cpp or x_..._test.cpp at
-/// the mirrored place.
+/// Source files that break the rule in folders where it applies: what x.h declares is defined in x.cpp, and tested in
+/// x_test.cpp or x_..._test.cpp at the corresponding place.
 std::vector<std::string> without_header(const std::set<std::string>& paths) {
   static const std::regex kSource(R"((config|data|text)/.*\.cpp)"), kTest(R"(tests/((?:data|text)/.*_)test\.cpp)");
   std::vector<std::string> found;
@@ -166,13 +167,13 @@ TEST(HouseRules, TheTextsKeepThem) {
   }
 }
 
-// Two types of one name are one type for the linker, which keeps the functions of either.
+// If two types have the same name, the linker keeps the functions of either one.
 TEST(HouseRules, ANameMeansOneType) {
   std::map<std::string, std::filesystem::path> defined;
   for (const SourceFile& f : code_files()) {
     const std::string path = f.path.generic_string();
     const bool twin = path.find("/native/") != path.npos || path.starts_with("kernels/cpu/arm/target/");
-    if (twin) continue;  // of emulator and of kernels/cpu/x86
+    if (twin) continue;  // emulator/ and kernels/cpu/x86/ have the same types
     for (const std::string& type : types_of(f)) {
       const auto [first, is_new] = defined.emplace(type, f.path);
       EXPECT_TRUE(is_new) << type << " is defined in " << first->second << " and in " << f.path;
@@ -269,7 +270,8 @@ TEST(HouseRules, CommentsAndMessagesThatAreNoEnglishAreFound) {
   for (const std::string& text :
        {halves("int a;  // O", "f the device"), halves("/// O", "f the device."), halves("  int a;  ///< O", "f it"),
         halves("its SHA-256 is anot", "her one"), halves("fail(\"the", "re: a file\")"),
-        halves("text += \"\\nthe", "re: {}\""), halves("Ctrl-C again lea", "ves")})
+        halves("text += \"\\nthe", "re: {}\""), halves("Ctrl-C again lea", "ves"),
+        halves("what is n", "o file is left out"), halves("the line goes on beh", "ind it")})
     EXPECT_EQ(of(text).size(), 1u) << text;
   EXPECT_THAT(of("/// Bytes of device memory. Of two equal ones, the first.\nf(\"is it there: {}\");\n"), IsEmpty());
 }

@@ -6,7 +6,7 @@
 
 namespace qtrain::style {
 
-/// Includes of one file that break the order of the folders (docs/architecture.md), one message each.
+/// Includes in one file that violate the order of the folders (docs/architecture.md), with one message each.
 std::vector<std::string> layer_violations(const SourceFile& file);
 
 }  // namespace qtrain::style

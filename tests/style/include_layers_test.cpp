@@ -20,7 +20,7 @@ using testing::SizeIs;
 
 using Rooms = std::set<std::string>;
 
-// The rooms of training from the lowest up: each may include those before it.
+// The rooms of training from the lowest to the highest: each may include those before it.
 constexpr std::array kTrainingRooms{"train/setup", "train/checkpoint", "report",    "train/ranks", "train/step",
                                     "plan",        "train/run",        "train/tune"};
 
@@ -29,7 +29,8 @@ Rooms with(Rooms rooms, std::span<const char* const> more) {
   return rooms;
 }
 
-// Which rooms the files of a room may include, beside their own. A room is a folder of the root, but train/ is several.
+// The rooms that the files of a room may include besides their own. A room is a folder of the root, except that train/
+// consists of several.
 const std::map<std::string, Rooms>& layers() {
   static const std::map<std::string, Rooms> table = [] {
     const Rooms config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
@@ -60,21 +61,21 @@ const std::map<std::string, Rooms>& layers() {
   return table;
 }
 
-// The room of a path from the root, "" where it lies in none.
+// The room of a path relative to the root, "" if it is in none.
 std::string room_of(const std::string& path) {
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
     if (layers().contains(path.substr(0, end))) return path.substr(0, end);
   return {};
 }
 
-// The kernels of one backend are private to kernels/: callers go through the header of the op. What the processor can
-// do is for all to ask.
+// The kernels of one backend are private to kernels/: other code includes the header of the op. What the processor
+// supports is public.
 bool is_private(const std::string& include) {
   if (include == "kernels/cpu/isa.h") return false;
   return include.starts_with("kernels/cpu/") || include.starts_with("kernels/cuda/");
 }
 
-// Parts of a folder that see nothing of another part of it.
+// Folders that must not include another part of the same folder.
 const std::map<std::string, std::string>& blind_parts() {
   static const std::map<std::string, std::string> parts{{"text/tokenizer/", "text/template/"},
                                                         {"text/template/python/", "text/template/"}};

@@ -1,4 +1,4 @@
-// The mistakes of tests/mutants stay plantable: what they change is still there, and so are the tests that see them.
+// The mistakes of tests/mutants can be planted: the text that they change exists, and so do the tests that detect them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 struct Mutant {
   std::string place, original, mutated;
-  std::map<std::string, std::string> fields;  ///< file, after, kind, why, tests (those of all lines)
+  std::map<std::string, std::string> fields;  ///< file, after, kind, why, tests (from all lines)
 };
 
 std::vector<Mutant> mutants_of(const SourceFile& list) {

@@ -1,4 +1,4 @@
-// NOTICE names the libraries that the program links: those and no others.
+// NOTICE names exactly the libraries that the program links.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace qtrain::style {
 namespace {
 
-// As CMake finds them, and as NOTICE calls them.
+// The names of libraries in CMake, and in NOTICE.
 const std::map<std::string, std::string> kLibraryNames{{"fmt", "fmt"},
                                                        {"nlohmann_json", "nlohmann-json"},
                                                        {"libutf8proc", "utf8proc"},

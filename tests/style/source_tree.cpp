@@ -24,7 +24,7 @@ bool is_one_of(std::span<const std::string_view> list, const fs::path& path) {
   return std::find(list.begin(), list.end(), path.extension().string()) != list.end();
 }
 
-// Folders with files that are not ours to judge: version control, builds, what examples and caches have written.
+// Folders that do not belong to the sources: version control, builds, and output of examples and caches.
 bool is_foreign(const fs::path& folder) {
   const std::string name = folder.filename().string();
   const bool of_example = folder.parent_path().parent_path().filename() == "examples";
@@ -37,7 +37,7 @@ std::string read(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// One pass over C++ text, blanking what is not wanted.
+// Removes unwanted parts of C++ text in one pass, replacing them by blanks.
 class Stripper {
  public:
   Stripper(std::string_view text, Keep keep) : text_(text), keep_(keep) {}

@@ -46,7 +46,7 @@ def code_point(r: random.Random) -> str:
 
 
 def from_files(r: random.Random, count: int) -> list:
-    """Lines and blocks of licenses and of the sources of the Python library."""
+    """Lines and blocks of licenses, and of the sources of Python's library."""
     files = sorted(Path("/usr/share/common-licenses").glob("*")) + sorted(Path(os.__file__).parent.glob("*.py"))
     texts = [t for t in (f.read_text(errors="ignore") for f in files if f.is_file()) if t]
     out = []
@@ -79,7 +79,7 @@ def long_texts() -> list:
 
 
 def every_code_point() -> list:
-    """Each assigned character between letters, so that its class decides where words end."""
+    """Each assigned character between letters, so that its class determines where words end."""
     known = [chr(c) for c in range(0x110000) if is_text(c) and unicodedata.category(chr(c)) not in ("Cn", "Co")]
     return ["".join(f"a{c}1{c} {c}" for c in known[i:i + 64]) for i in range(0, len(known), 64)]
 
@@ -99,7 +99,8 @@ def run(program: str, *arguments: str) -> list:
 
 
 def reference(folder: Path):
-    """(encode with special tokens, encode without, decode, ids to decode) of the library that a folder is for."""
+    """(encode with special tokens, encode without them, decode, ids to decode), using the library that a folder is made
+    for."""
     if (folder / "tokenizer.json").exists():
         from tokenizers import Tokenizer
 
@@ -109,7 +110,7 @@ def reference(folder: Path):
     from sentencepiece import SentencePieceProcessor
 
     s = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    # The special tokens of a folder are cut out of a text first, which sentencepiece by itself does not do.
+    # Our tokenizer splits texts at the folder's special tokens first, which sentencepiece itself does not do.
     clean = lambda text: not any(t in text for t in ("<s>", "</s>", "<unk>"))
     return (lambda text: [s.bos_id()] + s.encode(text) if clean(text) else None,
             lambda text: s.encode(text) if clean(text) else None, s.decode,

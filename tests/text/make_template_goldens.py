@@ -44,7 +44,7 @@ def to_bytes(text, index):
 
 
 def render(template, case):
-    """apply_chat_template(tokenize=False), and the byte ranges of the generation blocks."""
+    """The output of apply_chat_template(tokenize=False), and the byte ranges of the generation blocks."""
     extra = case.get("extra") or {}
     options = {
         "tools": case.get("tools"),
@@ -84,7 +84,8 @@ def cross(folder, picked=None):
             yield {"template": file.name, "case": name, **expectation(template, case)}
 
 
-# Our named templates, models' own that say the same in plain conversations (as TRL carries them), and in which.
+# Our named templates, the models' own templates that are equivalent for plain conversations (from TRL), and those
+# conversations.
 NAMED = {
     "chatml": ("qwen2_5", ["turns"]),
     "llama3": ("llama3", ["single", "pair", "system", "turns", "turns_done"]),
@@ -103,7 +104,7 @@ def named_cases():
 
 
 def small_cases(file):
-    """Language features one by one: of each line of the file `source` and `extra` (variables) are the case."""
+    """Language features one by one: `source` and `extra` (variables) of each line are a case."""
     for line in file.open():
         case = {key: value for key, value in json.loads(line).items() if key in ("source", "extra")}
         full = {"messages": [{"role": "user", "content": "hi"}], "extra": case.get("extra")}

@@ -4,7 +4,7 @@
 Needs tokenizers, transformers and sentencepiece; run it from anywhere:
     python tests/text/make_tokenizer_goldens.py            # writes the files
     python tests/text/make_tokenizer_goldens.py --check    # compares with the files that are there
-    python tests/text/make_tokenizer_goldens.py --train    # trains the tokenizers of the cases anew
+    python tests/text/make_tokenizer_goldens.py --train    # trains the tokenizers of the cases again
 
 Training breaks ties at random, so that without --train the tokenizers of the files that are there stay.
 """
@@ -48,7 +48,7 @@ TEXTS = [
 
 
 def byte_bpe(size=340, alphabet=True, **options):
-    """A BPE trained on the corpus as ByteLevel shows it; steps are put around it afterwards."""
+    """A BPE tokenizer trained on the corpus in ByteLevel's alphabet; other steps are added afterwards."""
     t = Tokenizer(models.BPE(**options))
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     letters = pre_tokenizers.ByteLevel.alphabet() if alphabet else []
@@ -58,7 +58,7 @@ def byte_bpe(size=340, alphabet=True, **options):
 
 
 def spaced_bpe(size=160, special=("<unk>", "<s>", "</s>"), **options):
-    """A BPE over words that begin with U+2581."""
+    """A BPE tokenizer over words that begin with U+2581."""
     t = Tokenizer(models.BPE(**options))
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=list(special), limit_alphabet=70, show_progress=False)
@@ -117,7 +117,7 @@ def llama_style():
 
 
 def gemma_style():
-    """Spaces are written otherwise and no longer there to split at; nothing is put before a text."""
+    """Spaces are replaced, so there are none to split at; nothing is inserted before a text."""
     t = llama_style()
     t.normalizer = normalizers.Replace(" ", "▁")
     t.pre_tokenizer = split(" ", "merged_with_previous")
@@ -172,14 +172,14 @@ def unigram_bytes():
 
 
 def old_merges(t):
-    """Merges as "a b", the form of files before 2024."""
+    """Merges as "a b", as in files before 2024."""
     j = json.loads(t.to_str())
     j["model"]["merges"] = [" ".join(m) for m in j["model"]["merges"]]
     return j
 
 
 def without_bytes(t, gone, **model):
-    """Leaves out tokens with these characters."""
+    """Leaves out tokens that contain these characters."""
     j = json.loads(t.to_str())
     keep = [k for k in j["model"]["vocab"] if not set(k) & set(gone)]
     j["model"]["vocab"] = {k: i for i, k in enumerate(keep)}
@@ -245,13 +245,13 @@ def flat(pairs):
     return [n for pair in pairs for n in pair]
 
 
-# Where more than the ids is written down.
+# Tokenizers for which more than the ids is recorded.
 FULL = ["byte_level", "byte_level_prefix_space", "qwen_style", "bytes_missing_unk", "llama_style", "byte_fallback_gaps",
         "metaspace_first", "metaspace_whole_no_unk_no_decoder", "added_tokens", "normalizers", "bos_and_eos", "unigram",
         "unigram_bytes", "config_decoder"]
 
 
-# The library's offsets go wrong behind characters that it drops or that bytes overtake.
+# The library's offsets are wrong after characters that it drops or that bytes overtake.
 SHIFTED = ["byte_fallback_gaps", "metaspace_whole_no_unk_no_decoder", "config_decoder"]
 
 
@@ -281,7 +281,7 @@ def small_case(name, t):
 
 
 def folder_case(name, files):
-    """A folder as transformers reads it."""
+    """Loads a folder as transformers does."""
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             (Path(folder) / file).write_text(json.dumps(content))
@@ -322,7 +322,7 @@ def sentencepiece_cases():
                                         "bos": s.bos_id(), "eos": s.eos_id(), "results": rows}
 
 
-# Characters that normal forms move, take apart and put together; some of them younger than the library's tables.
+# Characters that normal forms move, decompose and compose; some are newer than the library's tables.
 MARKS = [c for c in range(0x20000) if unicodedata.combining(chr(c))]
 COMPOSED = [c for c in range(0x30000) if unicodedata.decomposition(chr(c))]
 YOUNG = [0xD3C, 0x897, 0x8D3, 0x1DF9, 0x1E2EC, 0x10F48, 0x11838, 0x11930, 0x11935, 0x11938, 0x11390, 0x113C9, 0x16121,
@@ -355,7 +355,7 @@ def steps_on_random_texts():
 
 
 def unigram_vocabulary(draw, kind, letters):
-    """Scores that make ties: of equal paths the order, and the last bit of a sum, decide."""
+    """Scores with ties: the order of equal paths, and the last bit of a sum, decide."""
     as_float32 = lambda x: struct.unpack("f", struct.pack("f", x))[0]
     scores = {"equal": lambda t: -1.0, "by_length": lambda t: -1.1 * len(t),
               "few": lambda t: as_float32(draw.choice([-1.2345678, -2.7182817, -9.876543]))}
@@ -396,7 +396,7 @@ def digest(text):
 
 
 def every_character():
-    """All characters between separators: where each step cuts, and what each normalizer makes of them."""
+    """All characters, between separators: where each step splits, and the result of each normalizer."""
     points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
     known = {"pre_tokenizers": [], "normalizers": []}
     patterns = [r"\p{L}", r"\p{N}", r"\p{M}", r"\p{Lu}", r"\p{Ll}", r"\p{Lt}", r"\p{Lm}", r"\p{Lo}", r"\p{P}", r"\p{S}",
@@ -419,7 +419,7 @@ def every_character():
 
 
 def stored(name):
-    """The files of a case as they were written, or nothing."""
+    """The existing files of a case, or nothing."""
     file = FOLDER / f"case_{name}.json"
     return json.loads(file.read_text())["files"] if file.exists() else None
 

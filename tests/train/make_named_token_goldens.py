@@ -19,7 +19,7 @@ from trl import SFTConfig, SFTTrainer
 HERE = Path(__file__).parent
 FILE = HERE / "goldens" / "named_tokens.json"
 TOKENIZER = HERE.parent / "data" / "golden" / "chatml"  # <|endoftext|> 0, <|im_start|> 1, <|im_end|> 2
-# What the config sets, eos_token_id of the folder's config.json and of its generation_config.json ("": no such file).
+# The config's values, and eos_token_id in the folder's config.json and generation_config.json ("": no such file).
 CASES = [
     ({"eos_token": "<|endoftext|>"}, 2, 2),
     ({"eos_token": "<|endoftext|>"}, 2, ""),

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kMistralAnswer = "' ' + content + eos_token", kImAnswer = "content + '<|im_end|>'",
                            kPhiTurn = "content + '<|end|>'", kLine = "'\\n'";
 
-/// Lines of <|im_start|> as qwen_25 has them.
+/// A format with <|im_start|> lines, like qwen_25.
 constexpr TurnFormat im_lines(std::string_view name, std::string_view default_system = kNothing,
                               std::string_view prefix = kNothing) {
   return {.name = name,
@@ -78,7 +78,8 @@ constexpr auto kAxolotlFormats = std::to_array<TurnFormat>({
      .place = SystemPlace::in_first_question,
      .writes = SystemText::given,
      .alternates = true},
-    // The system text stands in a question that ends a conversation, so that rows which end with an answer have none.
+    // The system text goes into the last message if that is a question, so rows that end with an answer have no system
+    // text.
     {.name = "axolotl_mistral_v2v3",
      .prefix = kBos,
      .system = kParagraph,

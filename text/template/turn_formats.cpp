@@ -167,7 +167,7 @@ constexpr auto kFormats = std::to_array<TurnFormat>({
      .default_system = "'You are Zephyr, a helpful assistant.'"},
 });
 
-/// The system text that goes before something else, and then no more.
+/// The system text, which is written once, before the part that follows.
 std::string system_of(const TurnFormat& f) {
   std::string text =
       fmt::format("{{%- set given = messages[0].role == 'system' %}}{{%- set default = {} %}}\n", f.default_system);
@@ -201,7 +201,7 @@ std::string answer_of(const TurnFormat& f) {
                             f.header, f.answer, ending, f.behind);
 }
 
-/// Behind the last message.
+/// The text after the last message.
 std::string end_of(const TurnFormat& f) {
   std::string text = fmt::format("{{%- if add_generation_prompt %}}{{{{- {} }}}}{{%- endif %}}", f.header);
   if (!f.ending.empty())
@@ -220,7 +220,7 @@ std::string source_of(const TurnFormat& f) {
     text +=
         "{%- set number = loop.index0 - (1 if given else 0) %}\n"
         "{%- if number >= 0 and (message.role == 'user') != (number % 2 == 0) %}"
-        "{{- raise_exception('this chat format has questions and answers by turns only') }}{%- endif %}\n";
+        "{{- raise_exception('this chat format requires questions and answers to alternate') }}{%- endif %}\n";
   text += question_of(f) + answer_of(f);
   if (f.later_systems)
     text += fmt::format(

@@ -73,8 +73,8 @@ def nfkd(c: int) -> str:
 
 
 def known_to_normal_forms() -> list:
-    """Ranges of characters with a class, a decomposition or a composition in the library, without characters that have
-    one only in a later Unicode version, including unassigned ones, which may get one."""
+    """Ranges of characters that have a class, a decomposition or a composition in the library. Left out are characters
+    that get one only in a later Unicode version, and unassigned ones, which may get one."""
     formed, others = set(), set()
     for c in POINTS:
         here, there, category = unicodedata.normalize("NFKD", chr(c)), nfkd(c), unicodedata.category(chr(c))

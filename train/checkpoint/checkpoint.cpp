@@ -133,7 +133,8 @@ void require_step(std::int64_t step, const std::vector<std::pair<fs::path, Json>
 
 // Advice for when no checkpoint can be resumed from.
 std::string other_starts(const ResumeFrom& where) {
-  if (where.named) return "--resume auto uses the newest intact checkpoint of output_dir, --resume never starts over";
+  if (where.named)
+    return "--resume auto uses the newest intact checkpoint of output_dir; with --resume never, training starts over";
   return fmt::format("{}; name a different one with --resume DIR, or start over with --resume never",
                      where.checkpoints.size() > 1 ? "no checkpoint is intact" : "this is the only checkpoint");
 }

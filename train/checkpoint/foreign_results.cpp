@@ -13,7 +13,6 @@
 #include "core/formats/gguf.h"
 #include "core/formats/json.h"
 #include "core/formats/weight_files.h"
-#include "core/formats/weight_names.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "train/checkpoint/checkpoint.h"

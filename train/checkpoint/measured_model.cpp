@@ -84,7 +84,7 @@ class EarlierRun {
   }
 
   Json resolved_ = Json::object();
-  std::string folder_;  ///< working directory of that run; empty if not recorded
+  std::string folder_;  ///< working directory of the earlier run; empty if not recorded
 };
 
 /// Keys whose values are file names.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/formats/weight_names.h"
+#include "core/formats/weight_files.h"
 #include "core/os/file.h"
 #include "core/os/output_place.h"
 #include "core/os/paths.h"
@@ -42,7 +42,7 @@ std::vector<fs::path> weight_files_there(const fs::path& folder) {
 fs::path model_place(const fs::path& target) {
   const fs::path place = behind_links(real_path(target));
   if (place.empty())
-    fail(ErrorKind::usage, {.cause = "is a link that has no path to follow",
+    fail(ErrorKind::usage, {.cause = "is a link whose target has no path",
                             .place = target.string(),
                             .remedy = "give the path of the folder itself"});
   return real_path(place);

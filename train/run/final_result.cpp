@@ -16,24 +16,24 @@ namespace {
 constexpr std::array<std::string_view, 6> kTotals{
     "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss", "epoch"};
 
-Json transformers_totals(const FinishedRun& finished, const Pace& pace) {
-  const RunState& state = finished.objects.state;
-  const TrainingSection& t = finished.objects.training;
+Json transformers_totals(const Run& run, const Pace& pace) {
+  const RunState& state = run.state;
+  const TrainingSection& t = run.training();
   const double steps = static_cast<double>(pace.steps);
   const auto rows_of_step =
-      static_cast<double>(t.per_device_train_batch_size * t.gradient_accumulation_steps * finished.ranks);
+      static_cast<double>(t.per_device_train_batch_size * t.gradient_accumulation_steps * run.ranks.size());
   const std::optional<double> loss = state.mean_loss_of_all();
   return {{"train_runtime", pace.seconds},
           {"train_samples_per_second", steps * rows_of_step / pace.seconds},
           {"train_steps_per_second", steps / pace.seconds},
           {"total_flos", state.flos},
           {"train_loss", loss ? Json(*loss) : Json()},
-          {"epoch", finished.objects.plan.epochs_after(state.step)}};
+          {"epoch", run.plan().epochs_after(state.step)}};
 }
 
-Json more_totals(const FinishedRun& finished, const Pace& pace, std::size_t allocated) {
-  const MemoryPlan& memory = finished.model.memory;
-  const GraphCache& graphs = finished.model.step->graphs();
+Json more_totals(const Run& run, const Pace& pace, std::size_t allocated) {
+  const MemoryPlan& memory = run.model.memory;
+  const GraphCache& graphs = run.model.step->graphs();
   Json more{{"tokens_per_second", static_cast<double>(pace.tokens) / pace.seconds},
             {"peak_rss_mb", resident_memory().peak_mb},
             {"memory", {{"planned", memory.json()}, {"pinned", memory.pinned_json()}, {"allocated", allocated}}}};
@@ -43,15 +43,15 @@ Json more_totals(const FinishedRun& finished, const Pace& pace, std::size_t allo
 
 // Logs the totals of the steps that this process did, or the logged ones if no step was left to do; returns the
 // contents of train_results.json.
-Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
-  const Pace& logged = finished.run_log.metrics().logged();
+Json log_totals(const Run& run, RunLog& run_log, Pace pace) {
+  const Pace& logged = run_log.metrics().logged();
   if (pace.steps == 0 && logged.seconds > 0) pace = logged;
-  const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = finished.model.memory.total();
+  const std::size_t used = allocated_bytes(run.ctx.device().kind).peak, planned = run.model.memory.total();
   if (used > planned)
     run.log.warn("memory: used {:.1f} MiB more than planned", static_cast<double>(used - planned) / kMib);
-  Json totals = transformers_totals(finished, pace);
-  const Json more = more_totals(finished, pace, used);
-  finished.run_log.add_row(totals, more);
+  Json totals = transformers_totals(run, pace);
+  const Json more = more_totals(run, pace, used);
+  run_log.add_row(totals, more);
   totals.update(more);
   return totals;
 }
@@ -67,11 +67,11 @@ Json earlier_totals(Json all, RunState& state) {
   return all;
 }
 
-std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json& totals) {
-  const std::string output = finished.output.string();
+std::string summary_of(const Run& run, const Pace& pace, const Json& totals) {
+  const std::string output = run.output_dir().string();
   if (pace.steps == 0)
-    return fmt::format("{} of {} were already done; the model is in {}", finished.objects.state.step,
-                       counted(finished.objects.plan.max_steps, "step"), output);
+    return fmt::format("{} of {} were already done; the model is in {}", run.state.step,
+                       counted(run.plan().max_steps, "step"), output);
   return fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}",
                      counted(pace.steps, "step"), format_duration(pace.seconds),
                      totals["tokens_per_second"].get<double>(), finite_or_words(totals["train_loss"], 4),
@@ -79,29 +79,28 @@ std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json
 }
 
 // Warns if the outcome of the whole run looks useless.
-void warn_of_outcome(const RunContext& run, const FinishedRun& finished) {
-  Transformer& model = *finished.model.setup.model;
+void warn_of_outcome(const Run& run, const RunLog& run_log) {
+  Transformer& model = *run.model.setup.model;
   constexpr double kHighRate = 0.1;  // a hundred times the usual rate of adaptive optimizers
   const TrainingSection& t = run.training();
   const bool high = t.learning_rate >= kHighRate && find_optimizer(t.optim)->rule != "sgd";
   const auto of_losses =
-      advice_on_losses(finished.run_log.losses(), {.vocabulary = model.config().vocab_size, .rate_is_high = high});
+      advice_on_losses(run_log.losses(), {.vocabulary = model.config().vocab_size, .rate_is_high = high});
   const auto of_adapter = advice_on_adapter(run.ctx, model, run.ranks);
   if (of_losses || of_adapter) run.log.warn("{}", of_adapter ? *of_adapter : *of_losses);
 }
 
 }  // namespace
 
-FinalResult finish_run(const RunContext& run, const FinishedRun& finished) {
-  const Pace pace = finished.run_log.pace();
-  warn_of_outcome(run, finished);
-  finished.checkpoints.load_best();
-  const std::optional<Json>& before = finished.run_log.metrics().totals();
-  const Json totals =
-      pace.steps == 0 && before ? earlier_totals(*before, finished.objects.state) : log_totals(run, finished, pace);
-  finished.run_log.sync();
-  save_final(finished.objects, finished.output, totals);
-  return {.totals = totals, .summary = summary_of(finished, pace, totals)};
+FinalResult finish_run(Run& run, RunLog& run_log, RunCheckpoints& checkpoints) {
+  const Pace pace = run_log.pace();
+  warn_of_outcome(run, run_log);
+  checkpoints.load_best();
+  const std::optional<Json>& before = run_log.metrics().totals();
+  const Json totals = pace.steps == 0 && before ? earlier_totals(*before, run.state) : log_totals(run, run_log, pace);
+  run_log.sync();
+  save_final(run.objects(), run.output_dir(), totals);
+  return {.totals = totals, .summary = summary_of(run, pace, totals)};
 }
 
 }  // namespace qtrain

@@ -27,21 +27,20 @@ Prefetcher::Places batches_from(std::int64_t step, const StepPlan& plan) {
 
 }  // namespace
 
-OptimizerSteps::OptimizerSteps(const RunContext& run, const Parts& parts)
+OptimizerSteps::OptimizerSteps(Run& run)
     : run_(run),
-      plan_(parts.data.plan),
-      loader_(*parts.data.train_loader),
-      model_(parts.model),
-      state_(parts.state),
-      schedule_(parts.schedule),
-      flos_per_token_(flos_per_token(*parts.model.setup.model)),
+      plan_(run.plan()),
+      loader_(*run.data->train_loader),
+      model_(run.model),
+      state_(run.state),
+      flos_per_token_(flos_per_token(*run.model.setup.model)),
       prefetcher_(loader_, prefetching(run.training()), batches_from(state_.step, plan_)) {}
 
 StepOutcome OptimizerSteps::next() {
   const Stopwatch watch;
   StepOutcome outcome;
   // Like transformers, the schedule does not count updates that overflowed.
-  outcome.learning_rate = run_.training().learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
+  outcome.learning_rate = run_.training().learning_rate * lr_factor(run_.schedule, state_.step - state_.overflows);
   const Contents all = contents();
   outcome.tokens = all.tokens;
   if (model_.setup.model->config().is_balanced()) outcome.router_batches = all.batches;

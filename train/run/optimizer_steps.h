@@ -2,11 +2,7 @@
 #include <cstdint>
 
 #include "data/prefetch.h"
-#include "optim/schedule.h"
-#include "train/checkpoint/run_state.h"
-#include "train/run/run_context.h"
-#include "train/run/run_data.h"
-#include "train/run/run_model.h"
+#include "train/run/run.h"
 
 namespace qtrain {
 
@@ -25,14 +21,8 @@ struct StepOutcome {
 /// update is made, which is skipped if the loss or a gradient is not finite. Background threads prefetch batches.
 class OptimizerSteps {
  public:
-  struct Parts {
-    const RunData& data;
-    RunModel& model;
-    RunState& state;
-    Schedule schedule;
-  };
-  /// What `parts` refers to must outlive this object. Starts with the step after those counted in `state`.
-  OptimizerSteps(const RunContext& run, const Parts& parts);
+  /// `run` must outlive this object. Starts with the step after those counted in its state.
+  explicit OptimizerSteps(Run& run);
 
   /// Runs the next step and counts it in the state. Throws ErrorKind::non_finite after run.max_nonfinite_steps
   /// consecutive non-finite steps, before they can get into a checkpoint.
@@ -60,12 +50,11 @@ class OptimizerSteps {
   std::string name_nonfinite(const StepOutcome& outcome);
   void count(const StepOutcome& outcome);
 
-  RunContext run_;
+  Run& run_;
   const StepPlan& plan_;
   const Loader& loader_;
   RunModel& model_;
   RunState& state_;
-  Schedule schedule_;
   double flos_per_token_;
   Prefetcher prefetcher_;
 };

@@ -28,24 +28,24 @@ std::string problem_of(const fs::path& checkpoint) {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& objects, fs::path output)
-    : run_(run), objects_(objects), output_(std::move(output)), policy_(objects.training, objects.plan) {}
+RunCheckpoints::RunCheckpoints(Run& run)
+    : run_(run), objects_(run.objects()), output_(run.output_dir()), policy_(run.training(), run.plan()) {}
 
-std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
-  auto resumed = load_chosen(from);
+std::optional<fs::path> RunCheckpoints::restore() {
+  auto resumed = load_chosen();
   if (!resumed) return {};
-  objects_.runner.measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
-  if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
-  saved_step_ = objects_.state.step;
+  run_.model.runner->measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
+  if (!run_.state.best_checkpoint.empty()) run_.state.best_checkpoint = relocated_best(resumed->from).string();
+  saved_step_ = run_.state.step;
   damaged_ = std::move(resumed->damaged);
   return resumed->from;
 }
 
 // The leading rank chooses; the others must find the same checkpoint.
-std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
+std::optional<Resumed> RunCheckpoints::load_chosen() {
   run_.ctx.synchronize();  // so that no rank's queued device work waits while one rank loads alone
   std::optional<Resumed> resumed;
-  if (run_.leads()) resumed = load_first_whole(objects_, from, run_.log);
+  if (run_.leads()) resumed = load_first_whole(objects_, run_.from, run_.log);
   const std::string chosen = broadcast_text(run_.ctx, run_.ranks, resumed ? resumed->from.string() : "");
   if (chosen.empty()) return {};
   if (!run_.leads()) resumed = load_first_whole(objects_, {.checkpoints = {chosen}, .named = true}, run_.log);
@@ -62,13 +62,13 @@ std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
 
 // Where the best checkpoint is now: in the output directory, or next to the one that the run resumes from.
 fs::path RunCheckpoints::relocated_best(const fs::path& resumed) const {
-  const fs::path name = fs::path(objects_.state.best_checkpoint).filename();
+  const fs::path name = fs::path(run_.state.best_checkpoint).filename();
   const fs::path here = output_ / name, beside = full_path(resumed).parent_path() / name;
   return path_exists(here) || !path_exists(beside) ? here : beside;
 }
 
 void RunCheckpoints::save() {
-  RunState& state = objects_.state;
+  RunState& state = run_.state;
   if (CheckpointPolicy::is_best(state))
     state.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state.step)).string();
   saved_step_ = state.step;
@@ -76,12 +76,12 @@ void RunCheckpoints::save() {
   if (!run_.leads()) return;
   std::erase(damaged_, saved.filename());
   run_.log.info("saved {}", saved.string());
-  run_.log.event("saved", dump_json({{"path", saved.string()}, {"step", objects_.state.step}}));
+  run_.log.event("saved", dump_json({{"path", saved.string()}, {"step", run_.state.step}}));
   rotate(saved);
 }
 
 void RunCheckpoints::rotate(const fs::path& newest) const {
-  std::optional<Rotation> rotation = policy_.rotation(objects_.state, newest);
+  std::optional<Rotation> rotation = policy_.rotation(run_.state, newest);
   if (!rotation) return;
   if (!run_.leads()) return;
   rotation->damaged = damaged_;
@@ -89,17 +89,17 @@ void RunCheckpoints::rotate(const fs::path& newest) const {
 }
 
 void RunCheckpoints::load_best() {
-  const std::optional<fs::path> best = policy_.final_checkpoint(objects_.state);
+  const std::optional<fs::path> best = policy_.final_checkpoint(run_.state);
   if (!best) return;
   const std::string problem = problem_of(*best);
   // All ranks load it or none does, because each writes its part of the final model.
   for (const std::string& of_rank : gather_texts(run_.ctx, run_.ranks, problem))
     if (!of_rank.empty())
       return run_.log.warn("the final model is from the last step, not from the best checkpoint: {}", of_rank);
-  const bool adapter_only = objects_.setup.model->options().lora.has_value();
-  load_weights(objects_.ctx, objects_.runner,
-               {.setup = objects_.setup, .weights = adapter_only ? std::nullopt : best, .adapter = best}, run_.log);
-  run_.log.info("the final model is from the best checkpoint (step {})", objects_.state.best_step);
+  const bool adapter_only = run_.model.setup.model->options().lora.has_value();
+  load_weights(run_.ctx, *run_.model.runner,
+               {.setup = run_.model.setup, .weights = adapter_only ? std::nullopt : best, .adapter = best}, run_.log);
+  run_.log.info("the final model is from the best checkpoint (step {})", run_.state.best_step);
 }
 
 }  // namespace qtrain

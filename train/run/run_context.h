@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "config/config.h"
@@ -25,7 +26,7 @@ class IgnoredKeys {
   Json keys_ = Json::object();
 };
 
-/// State shared by the parts of a run; owns nothing.
+/// The config, device and ranks of a run, which its parts share; owns nothing.
 struct RunContext {
   const ResolvedConfig& config;
   Ctx& ctx;
@@ -37,6 +38,7 @@ struct RunContext {
   PrometheusEndpoint* prometheus = nullptr;  ///< on the leading rank, if configured
 
   const TrainingSection& training() const { return config.value.training; }
+  std::filesystem::path output_dir() const { return training().output_dir; }
   /// Whether this is the rank that writes the output directory.
   bool leads() const { return ranks.rank() == 0; }
   /// Number of ranks (or groups sharing tokens) with micro-batches of their own, and the index of this one.

@@ -22,8 +22,9 @@ std::string shared_by(std::int64_t groups, int ranks) {
 }
 
 // Trackers of the tools in report_to other than TensorBoard.
-std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const std::filesystem::path& output,
-                                                    std::int64_t step) {
+std::vector<std::unique_ptr<Tracker>> make_trackers(const Run& run) {
+  const std::filesystem::path output = run.output_dir();
+  const std::int64_t step = run.state.step;
   std::vector<std::unique_ptr<Tracker>> trackers;
   const std::vector<std::string>& names = run.training().report_to;
   const auto is_named = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
@@ -42,17 +43,17 @@ std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const
 }  // namespace
 
 // TensorBoard rows up to and including the checkpoint's step are kept on resume.
-RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output)
+RunLog::RunLog(Run& run)
     : run_(run),
-      plan_(parts.plan),
-      state_(parts.state),
-      events_(run.training(), parts.plan),
-      metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
-      messages_(run.leads() ? RunMessages(output / "messages.jsonl", state_.step) : RunMessages()),
-      trackers_(make_trackers(run, output, state_.step)),
+      plan_(run.plan()),
+      state_(run.state),
+      events_(run.training(), run.plan()),
+      metrics_(run.leads() ? MetricsFile(run.output_dir() / "metrics.jsonl", state_.step) : MetricsFile()),
+      messages_(run.leads() ? RunMessages(run.output_dir() / "messages.jsonl", state_.step) : RunMessages()),
+      trackers_(make_trackers(run)),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {
-  if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
+  if (run.leads()) event_file_.emplace(run.output_dir() / "runs", state_.step == 0 ? 0 : state_.step + 1);
 }
 
 void RunLog::begin() {

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,9 +10,7 @@
 #include "report/outcome_advice.h"
 #include "report/run_messages.h"
 #include "report/tracker.h"
-#include "train/checkpoint/run_state.h"
 #include "train/run/optimizer_steps.h"
-#include "train/run/run_context.h"
 #include "train/run/run_schedule.h"
 #include "train/step/evaluate.h"
 
@@ -23,13 +20,9 @@ namespace qtrain {
 /// event files, and in the log_history of its state.
 class RunLog {
  public:
-  struct Parts {
-    const StepPlan& plan;
-    RunState& state;
-  };
-  /// Opens the files in `output` at the step of the state, if this rank leads, and drops rows of later steps from them.
-  /// What the arguments refer to must outlive this object. Throws ErrorKind::disk.
-  RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output);
+  /// Opens the files in output_dir at the step of the run's state, if this rank leads, and drops rows of later steps
+  /// from them. `run` must outlive this object. Throws ErrorKind::disk.
+  explicit RunLog(Run& run);
 
   /// Logs a description of the run and starts its clocks.
   void begin();
@@ -67,7 +60,7 @@ class RunLog {
   Json work_of_ranks() const;
   Pace pace_after(double seconds) const;
 
-  RunContext run_;
+  Run& run_;
   const StepPlan& plan_;
   RunState& state_;
   RunSchedule events_;

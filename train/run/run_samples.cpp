@@ -8,26 +8,24 @@
 
 namespace qtrain {
 
-RunSamples::RunSamples(const RunContext& run, RunModel& model, const std::filesystem::path& output,
-                       std::int64_t resumed_step)
-    : run_(run), model_(model) {
+RunSamples::RunSamples(Run& run, std::int64_t resumed_step) : run_(run) {
   if (!run.leads()) return;
-  const std::filesystem::path file = output / "samples.jsonl";
+  const std::filesystem::path file = run.output_dir() / "samples.jsonl";
   const std::string kept = resumed_step > 0 ? rows_until(file, resumed_step) : "";
-  if (kept.empty() && model.samples.empty()) {
+  if (kept.empty() && run.model.samples.empty()) {
     std::filesystem::remove(file);
     return;
   }
   write_file(file, kept);
-  if (!model.samples.empty()) file_.emplace(file);
+  if (!run.model.samples.empty()) file_.emplace(file);
 }
 
 double RunSamples::take(std::int64_t step) {
   if (!file_) return 0;
   const Stopwatch watch;
   const timeline::Span span("samples");
-  const SamplePrompts& samples = model_.samples;
-  Generator generator(run_.ctx, *model_.runner, samples.generation());
+  const SamplePrompts& samples = run_.model.samples;
+  Generator generator(run_.ctx, *run_.model.runner, samples.generation());
   const auto stops = [](std::size_t, const std::vector<std::int32_t>&) { return stop_requested(); };
   const std::vector<GenerationResult> answers = generator.run(samples.requests, stops);
   if (stop_requested()) return watch.seconds();

@@ -1,10 +1,9 @@
 #pragma once
-#include <filesystem>
+#include <cstdint>
 #include <optional>
 
 #include "report/metrics.h"
-#include "train/run/run_context.h"
-#include "train/run/run_model.h"
+#include "train/run/run.h"
 
 namespace qtrain {
 
@@ -12,15 +11,14 @@ namespace qtrain {
 /// of later steps. Only the leading rank writes; sampling does not change the training results.
 class RunSamples {
  public:
-  /// What the arguments refer to must outlive this object. Throws ErrorKind::disk.
-  RunSamples(const RunContext& run, RunModel& model, const std::filesystem::path& output, std::int64_t resumed_step);
+  /// `run` must outlive this object. Throws ErrorKind::disk.
+  RunSamples(Run& run, std::int64_t resumed_step);
 
   /// Answers all prompts; writes nothing if a stop comes first. Returns the seconds that it took.
   double take(std::int64_t step);
 
  private:
-  RunContext run_;
-  RunModel& model_;
+  Run& run_;
   std::optional<AppendedFile> file_;
 };
 

@@ -14,8 +14,8 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/foreign_results.h"
 #include "train/run/final_result.h"
-#include "train/run/prepared_run.h"
 #include "train/run/resume.h"
+#include "train/run/run.h"
 #include "train/run/training_loop.h"
 #include "train/setup/compute.h"
 
@@ -24,48 +24,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run that is under way: it has weights and a state, which change from step to step.
-struct DrivenRun {
-  const RunContext& run;
-  const OutputFolder& output;
-  PreparedRun& prepared;
-  std::int64_t stop_after = 0;
-  RunState state = {};
-
-  const StepPlan& plan() const { return prepared.data->plan; }
-  TrainingObjects objects() {
-    return {.ctx = run.ctx,
-            .setup = prepared.model.setup,
-            .runner = *prepared.model.runner,
-            .text = prepared.data->text,
-            .optimizer = *prepared.model.optimizer,
-            .state = state,
-            .training = run.training(),
-            .plan = plan(),
-            .identity = prepared.metadata.identity,
-            .ranks = run.ranks};
-  }
-};
-
 // If all steps were already done, the existing file is the right one.
-void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
-  const fs::path file = d.output.path() / kResolvedConfig;
-  if (!d.run.leads()) return;
-  const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
+void write_resolved_config(const Run& run, const OutputFolder& output, const std::optional<fs::path>& resumed) {
+  const fs::path file = output.path() / kResolvedConfig;
+  if (!run.leads()) return;
+  const bool was_done = resumed && output.holds(*resumed) && run.state.step >= run.plan().max_steps;
   if (was_done && path_exists(file)) return;
-  Json resolved = resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance);
-  resolved["run"]["memory_plan"] = d.prepared.model.memory.json();
+  Json resolved = resolved_config(run, *run.data, run.metadata.provenance);
+  resolved["run"]["memory_plan"] = run.model.memory.json();
   write_file(file, dump_json(resolved, 2) + "\n");
 }
 
 /// Writes report.html on destruction, however the run of this rank ended.
 class ReportAtTheEnd {
  public:
-  ReportAtTheEnd(const RunContext& run, const fs::path& output) : run_(run), output_(output) {}
+  explicit ReportAtTheEnd(const RunContext& run) : run_(run) {}
   ~ReportAtTheEnd() {
     if (!run_.leads()) return;
     try {
-      write_file(output_ / "report.html", report_page({read_run(output_, RunOf::this_process)}));
+      const fs::path output = run_.output_dir();
+      write_file(output / "report.html", report_page({read_run(output, RunOf::this_process)}));
     } catch (const std::exception& e) {
       run_.log.warn("could not write report.html: {}", e.what());
     }
@@ -75,48 +53,25 @@ class ReportAtTheEnd {
 
  private:
   const RunContext& run_;
-  const fs::path& output_;
 };
 
-TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
-  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
+TrainingResult stopped(const Run& run, RunLog& run_log, TrainingResult result) {
+  const std::int64_t step = run.state.step, last = run.plan().max_steps;
+  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", step, last));
   run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
-  d.run.log.warn("stopped at step {} of {}; run the same command {}to continue", d.state.step, d.plan().max_steps,
-                 d.prepared.from.named ? "with --resume auto " : "");
+  run.log.warn("stopped at step {} of {}; run the same command {}to continue", step, last,
+               run.from.named ? "with --resume auto " : "");
   result.exit_code = static_cast<int>(ErrorKind::stopped);
   return result;
 }
 
-/// Writers of a started run.
-struct RunWriters {
-  const TrainingObjects& objects;
-  RunCheckpoints& checkpoints;
-  RunLog& run_log;
-  RunSamples& samples;
-};
-
-TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
-  const auto& [objects, checkpoints, run_log, samples] = writers;
-  OptimizerSteps steps(
-      d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
-  TrainingLoop loop(d.run, {.plan = d.plan(),
-                            .model = d.prepared.model,
-                            .state = d.state,
-                            .steps = steps,
-                            .run_log = run_log,
-                            .samples = samples,
-                            .checkpoints = checkpoints,
-                            .stop_after = d.stop_after});
-  const bool done = loop.run();
-  TrainingResult result{
-      .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
-  if (!done) return stopped(d, run_log, std::move(result));
-  FinalResult final = finish_run(d.run, {.objects = objects,
-                                         .model = d.prepared.model,
-                                         .run_log = run_log,
-                                         .checkpoints = checkpoints,
-                                         .output = d.output.path(),
-                                         .ranks = d.run.ranks.size()});
+TrainingResult take_steps(Run& run, RunLog& run_log, RunCheckpoints& checkpoints, std::int64_t stop_after) {
+  const bool done = TrainingLoop(run, run_log, checkpoints).run(stop_after);
+  TrainingResult result{.json = {{"output_dir", run.output_dir().string()},
+                                 {"step", run.state.step},
+                                 {"max_steps", run.plan().max_steps}}};
+  if (!done) return stopped(run, run_log, std::move(result));
+  FinalResult final = finish_run(run, run_log, checkpoints);
   run_log.end_tracking(0);
   result.json.update(final.totals);
   result.summary = std::move(final.summary);
@@ -135,33 +90,30 @@ Error naming_what_survives(const Error& error, const fs::path& output) {
   return {error.kind(), text};
 }
 
-TrainingResult drive(DrivenRun& d) {
-  const TrainingObjects objects = d.objects();
-  RunCheckpoints checkpoints(d.run, objects, d.output.path());
-  d.run.phases.begin("loading weights");
-  const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
-  RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
-  // Samples of an evaluation that a stop cut short are taken again.
-  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step - (d.state.events_pending ? 1 : 0));
-  write_resolved_config(d, resumed);
-  const ReportAtTheEnd report(d.run, d.output.path());
+TrainingResult drive(Run& run, const OutputFolder& output, std::int64_t stop_after) {
+  RunCheckpoints checkpoints(run);
+  run.phases.begin("loading weights");
+  const auto resumed = start_or_resume(run, output, checkpoints);
+  RunLog run_log(run);
+  write_resolved_config(run, output, resumed);
+  const ReportAtTheEnd report(run);
   // A failure to record the end must not hide why the run failed.
-  const auto tell_end = [&](const char* why, int exit_code) {
+  const auto record_end = [&](const char* why, int exit_code) {
     try {
       run_log.add_end("failed", why);
       run_log.end_tracking(exit_code);
     } catch (const std::exception& e) {
-      d.run.log.warn("could not record how the run ended: {}", e.what());
+      run.log.warn("could not record how the run ended: {}", e.what());
     }
   };
   try {
-    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
+    return take_steps(run, run_log, checkpoints, stop_after);
   } catch (const Error& e) {
-    const Error told = naming_what_survives(e, d.output.path());
-    tell_end(told.what(), told.exit_code());
-    throw told;
+    const Error advised = naming_what_survives(e, output.path());
+    record_end(advised.what(), advised.exit_code());
+    throw advised;
   } catch (const std::exception& e) {
-    tell_end(e.what(), static_cast<int>(ErrorKind::internal));
+    record_end(e.what(), static_cast<int>(ErrorKind::internal));
     throw;
   }
 }
@@ -169,8 +121,8 @@ TrainingResult drive(DrivenRun& d) {
 /// Records a timeline of this rank while alive, and writes it on destruction.
 class Profile {
  public:
-  Profile(const RunContext& run, const fs::path& output)
-      : file_(output / fmt::format("trace-rank-{}.json", run.ranks.rank())),
+  explicit Profile(const RunContext& run)
+      : file_(run.output_dir() / fmt::format("trace-rank-{}.json", run.ranks.rank())),
         process_{.number = run.ranks.rank(),
                  .name = fmt::format("rank {}", run.ranks.rank()),
                  .label = run.ctx.device().kind == DeviceKind::cuda ? "GPU: when work was queued" : "CPU"},
@@ -234,20 +186,19 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   Ctx ctx = make_context(compute, log);
   const std::unique_ptr<Collective> sharing = sharing_ranks(config, ctx.device(), start.ranks);
   IgnoredKeys ignored(config, log);
-  const RunContext run{.config = config,
-                       .ctx = ctx,
-                       .log = log,
-                       .ignored = ignored,
-                       .phases = phases,
-                       .ranks = start.ranks,
-                       .sharing = *sharing,
-                       .prometheus = prometheus ? &*prometheus : nullptr};
-  PreparedRun prepared = prepare_run(run, output, start.resume);
-  DrivenRun driven{.run = run, .output = output, .prepared = prepared, .stop_after = start.stop_after};
+  const RunContext context{.config = config,
+                           .ctx = ctx,
+                           .log = log,
+                           .ignored = ignored,
+                           .phases = phases,
+                           .ranks = start.ranks,
+                           .sharing = *sharing,
+                           .prometheus = prometheus ? &*prometheus : nullptr};
+  Run run = prepare_run(context, output, start.resume);
   if (config.value.run.nvtx) nvtx::start();
-  if (!config.value.run.profile) return drive(driven);
-  const Profile profile(run, output.path());
-  return drive(driven);
+  if (!config.value.run.profile) return drive(run, output, start.stop_after);
+  const Profile profile(run);
+  return drive(run, output, start.stop_after);
 }
 
 }  // namespace qtrain

@@ -1,9 +1,7 @@
 #pragma once
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_checkpoints.h"
-#include "train/run/run_context.h"
 #include "train/run/run_log.h"
-#include "train/run/run_model.h"
 #include "train/run/run_samples.h"
 #include "train/run/run_schedule.h"
 
@@ -13,30 +11,24 @@ namespace qtrain {
 /// checkpoints that are due.
 class TrainingLoop {
  public:
-  struct Parts {
-    const StepPlan& plan;
-    RunModel& model;
-    RunState& state;
-    OptimizerSteps& steps;
-    RunLog& run_log;
-    RunSamples& samples;
-    RunCheckpoints& checkpoints;
-    std::int64_t stop_after = 0;  ///< stop after this update as if signaled; 0: do not
-  };
-  /// What these refer to must outlive this object.
-  TrainingLoop(const RunContext& run, const Parts& parts);
+  /// The arguments must outlive this object.
+  TrainingLoop(Run& run, RunLog& run_log, RunCheckpoints& checkpoints);
 
-  /// Returns true if the run is complete, false if it stopped on request with a checkpoint to resume from.
-  bool run();
+  /// Returns true if the run is complete, false if it stopped on request with a checkpoint to resume from. Stops after
+  /// the update `stop_after` as if signaled, unless it is 0.
+  bool run(std::int64_t stop_after);
 
  private:
   void handle_events();
   bool evaluate();
   void save();
 
-  RunContext run_;
-  Parts parts_;
+  Run& run_;
+  RunLog& run_log_;
+  RunCheckpoints& checkpoints_;
   RunSchedule events_;
+  RunSamples samples_;
+  OptimizerSteps steps_;
 };
 
 }  // namespace qtrain

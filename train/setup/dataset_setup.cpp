@@ -9,7 +9,7 @@
 #include "config/training_sources.h"
 #include "core/os/stop.h"
 #include "core/plural.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 namespace qtrain {
 namespace {

@@ -52,7 +52,7 @@ void DataPreparation::open_cache() {
   }
 }
 
-/// Loads no tokenizer, which takes long.
+/// Does not load the tokenizer, because that takes a long time.
 TextFolder& DataPreparation::text() {
   if (!text_) text_ = load_template_folder(config_);
   text_->template_clock = clock_on(date_);

@@ -8,7 +8,7 @@
 
 #include "core/os/file.h"
 #include "data/prompts.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/template/message.h"
 #include "text/template/rendered.h"
 #include "text/template/unprinted.h"
@@ -22,7 +22,7 @@ struct SamplePrompt {
   Question question;
   std::string place;
 
-  /// What the log shows of it: the text, or the last message.
+  /// How the log shows the prompt: its text, or the last message.
   std::string shown() const { return question.text ? *question.text : content_text(question.messages.back()); }
 };
 
@@ -65,7 +65,7 @@ std::vector<SamplePrompt> prompts_of_file(const std::string& file) {
   return prompts;
 }
 
-// A model that does not see its tools answers as if there were none.
+// Refuses prompts with tools that the template does not render: the model would answer as if there were none.
 void require_told(const TextFolder& text, const RenderInput& input) {
   constexpr const char* kRemedy = "Use a chat template that renders it (chat_template_path), or remove it.";
   if (!text.chat_template && input.tools)

@@ -41,8 +41,7 @@ StepProfile profile_step(const ResolvedConfig& config, const StepProfileOptions&
   StartPhases phases(log);
   const RunContext run{
       .config = limited, .ctx = ctx, .log = log, .ignored = ignored, .phases = phases, .ranks = solo, .sharing = solo};
-  const std::unique_ptr<RunData> data = load_run_data(run, {});
-  TrialRun trial(run, *data);
+  TrialRun trial(run, load_run_data(run, {}));
   StepProfile profile{.device = name_of_device(ctx),
                       .micro_batches = config.value.training.gradient_accumulation_steps,
                       .planned = trial.model().memory.total()};

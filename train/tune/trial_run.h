@@ -1,4 +1,6 @@
 #pragma once
+#include <memory>
+
 #include "train/run/optimizer_steps.h"
 
 namespace qtrain {
@@ -6,16 +8,15 @@ namespace qtrain {
 /// A run for measuring steps only: it has the weights and memory of a real one but writes nothing.
 class TrialRun {
  public:
-  /// `data` must come from load_run_data and must outlive this object. Throws as allocate_run_model and load_weights
-  /// do.
-  TrialRun(const RunContext& run, RunData& data);
+  /// `data` must come from load_run_data; it gets the batches of this run's config. Throws as allocate_run_model and
+  /// load_weights do.
+  TrialRun(const RunContext& context, std::shared_ptr<RunData> data);
 
   StepOutcome next() { return steps_.next(); }
-  const RunModel& model() const { return model_; }
+  const RunModel& model() const { return run_.model; }
 
  private:
-  RunModel model_;
-  RunState state_;
+  Run run_;
   OptimizerSteps steps_;
 };
 

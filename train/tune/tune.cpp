@@ -210,7 +210,7 @@ class Tuner {
     config.value = changed(trial.changes);
     config.value.training.max_steps = warmup + options_.steps;
     config.value.run.max_nonfinite_steps = warmup + options_.steps + 1;  // only speed matters here
-    TrialRun steps(context(config, errors_), *data_);
+    TrialRun steps(context(config, errors_), data_);
     std::vector<double> speeds;
     for (std::int64_t step = 0; step < warmup + options_.steps && !trial.given_up; ++step) {
       result_.stopped = stop_requested();
@@ -256,7 +256,7 @@ class Tuner {
   Solo solo_;
   IgnoredKeys ignored_;
   StartPhases phases_;
-  std::unique_ptr<RunData> data_;
+  std::shared_ptr<RunData> data_;
   Ranged<DeviceSpeed> speed_;
   Tuning result_;
   std::int64_t tried_ = 0;

@@ -3,7 +3,7 @@
 const at = (id) => document.getElementById(id);
 const NONE = "";
 let columns = [];
-let running = null; // AbortController while answers grow
+let running = null; // AbortController while answers are generated
 
 function add(parent, tag, name, text) {
   const node = document.createElement(tag);
@@ -31,26 +31,26 @@ async function call(path, options) {
     at("token_label").hidden = false;
     document.querySelector("details").open = true;
   }
-  let said = reply.statusText;
+  let message = reply.statusText;
   try {
-    said = (await reply.json()).error.message;
+    message = (await reply.json()).error.message;
   } catch {
-    // no error of ours
+    // not an error in JSON, so show the status
   }
-  throw new Error(said);
+  throw new Error(message);
 }
 
 async function list() {
   const models = (await (await call("v1/models")).json()).data.map((m) => m.id);
-  for (const select of [at("model"), at("beside")]) select.replaceChildren();
-  add(at("beside"), "option", "", "nothing").value = NONE;
+  for (const select of [at("model"), at("other")]) select.replaceChildren();
+  add(at("other"), "option", "", "none").value = NONE;
   for (const name of models) {
     add(at("model"), "option", "", name).value = name;
-    add(at("beside"), "option", "", name).value = name;
+    add(at("other"), "option", "", name).value = name;
   }
   if (models.length > 1) {
     at("model").value = models[1];
-    at("beside").value = models[0];
+    at("other").value = models[0];
   }
   problem("");
   reset();
@@ -58,7 +58,7 @@ async function list() {
 
 function reset() {
   if (running) running.abort();
-  const names = [at("model").value, at("beside").value].filter((n) => n !== NONE);
+  const names = [at("model").value, at("other").value].filter((n) => n !== NONE);
   at("columns").replaceChildren();
   columns = [...new Set(names)].map((model) => {
     const node = add(at("columns"), "section", "column");
@@ -80,7 +80,7 @@ function bodyOf(column) {
   return JSON.stringify(body);
 }
 
-// The documents of a stream of server-sent events.
+// Yields the JSON documents in a stream of server-sent events.
 async function* documents(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
@@ -100,7 +100,7 @@ async function* documents(reply) {
   }
 }
 
-const REASONS = { length: "cut: no more tokens were allowed", tool_calls: "calls a tool" };
+const REASONS = { length: "stopped at the token limit", tool_calls: "tool call" };
 
 async function answer(column, signal) {
   const node = add(column.node, "div", "turn pending", "");
@@ -143,7 +143,7 @@ async function ask(event) {
   at("send").textContent = "Stop";
   for (const column of columns) {
     column.hint.remove();
-    if (column.messages.at(-1)?.role === "user") column.messages.pop(); // it was not answered
+    if (column.messages.at(-1)?.role === "user") column.messages.pop(); // it got no answer
     column.messages.push({ role: "user", content: text });
     add(column.node, "div", "turn user", text);
   }
@@ -155,7 +155,7 @@ async function ask(event) {
 
 at("ask").addEventListener("submit", ask);
 at("reset").addEventListener("click", reset);
-for (const id of ["model", "beside"]) at(id).addEventListener("change", reset);
+for (const id of ["model", "other"]) at(id).addEventListener("change", reset);
 at("token").addEventListener("change", () => list().catch((error) => problem(error.message)));
 at("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

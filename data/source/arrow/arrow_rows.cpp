@@ -7,7 +7,7 @@
 #include "data/source/arrow/batch.h"
 #include "data/source/arrow/messages.h"
 #include "data/source/batched_rows.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 namespace qtrain {
 namespace {
@@ -56,7 +56,7 @@ class ArrowRows final : public BatchedRows {
  private:
   struct Batch {
     ArrowBatchParts parts;
-    std::shared_ptr<const ArrowDictionaries> dictionaries;  // as they were when the batch was written
+    std::shared_ptr<const ArrowDictionaries> dictionaries;  // the dictionaries at the time when the batch was written
   };
 
   bool read_messages() {
@@ -80,13 +80,13 @@ class ArrowRows final : public BatchedRows {
     const auto id = message.header.scalar<std::int64_t>(0, 0);
     const auto data = message.header.table(1);
     const auto field = dictionary_fields_.find(id);
-    require_arrow(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
+    require_arrow(data && field != dictionary_fields_.end(), "it has a dictionary that no column uses");
     const bool adds = message.header.scalar<std::uint8_t>(2, 0) != 0, is_there = dictionaries_->contains(id);
-    require_arrow(is_there || !adds, "it adds to a dictionary that it does not have");
-    require_arrow(!is_there || adds || !in_file_format_, "it has a dictionary twice");
+    require_arrow(is_there || !adds, "it extends a dictionary that it does not have");
+    require_arrow(!is_there || adds || !in_file_format_, "it contains a dictionary twice");
     auto read = std::make_shared<ArrowColumns>(
         read_arrow_columns({field->second, {*data, message.body}, *dictionaries_, dictionary_memory_}));
-    if (dictionaries_.use_count() > 1)  // a batch keeps them as they are
+    if (dictionaries_.use_count() > 1)  // a batch still refers to the current ones
       dictionaries_ = std::make_shared<ArrowDictionaries>(*dictionaries_);
     ArrowDictionary& dictionary = (*dictionaries_)[id];
     if (!adds) dictionary = {.parts = std::make_shared<ArrowDictionary::Parts>()};
@@ -96,11 +96,11 @@ class ArrowRows final : public BatchedRows {
 
   FileBytesPtr file_;
   std::vector<ArrowField> fields_;
-  std::map<std::int64_t, std::vector<ArrowField>> dictionary_fields_;  // one field each, as the batch has it
+  std::map<std::int64_t, std::vector<ArrowField>> dictionary_fields_;  // one field per dictionary, as in the schema
   std::shared_ptr<ArrowDictionaries> dictionaries_ = std::make_shared<ArrowDictionaries>();
   GrowthLimit dictionary_memory_;  // they stay
   std::vector<Batch> batches_;
-  bool in_file_format_ = false;  // in which dictionaries count for all batches
+  bool in_file_format_ = false;  // whether the dictionaries apply to all batches
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// Rows of an Arrow stream or file. Errors as of open_rows.
+/// Rows of an Arrow stream or file. Throws as open_rows does.
 RowSourcePtr open_arrow_rows(FileBytesPtr file);
 
 }  // namespace qtrain

@@ -10,9 +10,9 @@
 namespace qtrain {
 namespace {
 
-/// More than this many values of a byte are not believed: all-null columns and what zstd makes of them.
+/// Refuses batches that claim more values per byte than this. Columns of nulls take no bytes, and zstd shrinks others.
 constexpr std::uint64_t kMaxRowsPerByte = 64;
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;  // that a buffer is believed to have
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;  // maximum size of a decompressed buffer
 
 void require_batch(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Arrow record batch: ") + why});
@@ -22,7 +22,7 @@ std::optional<Codec> codec_of(const FlatTable& header) {
   const auto compression = header.table(3);
   if (!compression) return std::nullopt;
   const auto codec = compression->scalar<std::int8_t>(0, 0);
-  require_batch(codec == 0 || codec == 1, "a compression that is neither LZ4 nor zstd");
+  require_batch(codec == 0 || codec == 1, "its compression is neither LZ4 nor zstd");
   return codec == 0 ? Codec::lz4_frame : Codec::zstd;
 }
 
@@ -42,11 +42,12 @@ class ColumnReader {
     ArrowColumn out{.field = &field};
     out.length = nodes_.scalar<std::int64_t>(node_, 0);
     const auto nulls = nodes_.scalar<std::int64_t>(node_++, 8);
-    require_batch(out.length >= 0 && static_cast<std::uint64_t>(out.length) <= max_values_, "a column's length");
+    require_batch(out.length >= 0 && static_cast<std::uint64_t>(out.length) <= max_values_,
+                  "the length of a column is invalid");
     if (field.has_validity) out.validity = buffer();
     if (nulls == 0) out.validity = {};
     require_batch(nulls == 0 || !field.has_validity || out.validity.size() >= bytes_for(out.length, 1),
-                  "the bits of nulls are too few");
+                  "the validity bitmap is too short");
     field.dictionary ? read_indices(out) : read_buffers(out);
     if (!field.dictionary)
       for (const ArrowField& child : field.children) out.children.push_back(column(child));
@@ -65,17 +66,18 @@ class ColumnReader {
     const auto offset = buffers_.scalar<std::int64_t>(buffer_, 0), size = buffers_.scalar<std::int64_t>(buffer_, 8);
     ++buffer_;
     const auto body = static_cast<std::int64_t>(body_.size());
-    require_batch(offset >= 0 && size >= 0 && offset <= body && size <= body - offset, "a buffer is out of its body");
+    require_batch(offset >= 0 && size >= 0 && offset <= body && size <= body - offset,
+                  "a buffer lies outside the message body");
     const std::string_view bytes = body_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
     return codec_ && !bytes.empty() ? decompressed(bytes) : bytes;
   }
 
   std::string_view decompressed(std::string_view bytes) {
-    require_batch(bytes.size() >= 8, "a compressed buffer without its size");
+    require_batch(bytes.size() >= 8, "a compressed buffer does not state its size");
     const auto size = number_at<std::int64_t>(bytes, 0);
     bytes.remove_prefix(8);
-    if (size == -1) return bytes;  // left as it was
-    require_batch(size >= 0, "a compressed buffer of negative size");
+    if (size == -1) return bytes;  // the buffer is stored uncompressed
+    require_batch(size >= 0, "a compressed buffer has a negative size");
     memory_.add(static_cast<std::uint64_t>(size));
     made_.push_back(decompress({.codec = *codec_, .bytes = bytes, .size = static_cast<std::uint64_t>(size)}));
     return made_.back().view();
@@ -117,7 +119,8 @@ class ColumnReader {
   }
   void read_blocks(ArrowColumn& out) {
     const auto count = block_counts_.scalar<std::int64_t>(block_count_++);
-    require_batch(count >= 0 && static_cast<std::uint64_t>(count) <= buffers_.size(), "a number of blocks");
+    require_batch(count >= 0 && static_cast<std::uint64_t>(count) <= buffers_.size(),
+                  "the number of blocks is invalid");
     for (std::int64_t i = 0; i < count; ++i) out.blocks.push_back(buffer());
   }
 
@@ -143,9 +146,9 @@ class ColumnReader {
 
 std::int64_t arrow_batch_rows(const ArrowBatchParts& parts) {
   const auto rows = parts.header.scalar<std::int64_t>(0, 0);
-  require_batch(rows >= 0, "a negative number of rows");
+  require_batch(rows >= 0, "it states a negative number of rows");
   require_batch(static_cast<std::uint64_t>(rows) <= (parts.body.size() + 8) * kMaxRowsPerByte,
-                "more rows than its bytes can hold");
+                "it states more rows than its bytes can hold");
   return rows;
 }
 

@@ -9,13 +9,13 @@
 
 namespace qtrain {
 
-/// A RecordBatch table and the bytes behind it.
+/// A RecordBatch table and the message body that it refers to.
 struct ArrowBatchParts {
   FlatTable header;
   std::string_view body;
 };
 
-/// The columns of a batch, and what was decompressed for them.
+/// The columns of a batch, and the memory of decompressed buffers.
 struct ArrowColumns {
   std::int64_t rows = 0;
   std::vector<ArrowColumn> columns;
@@ -29,13 +29,13 @@ struct ArrowBatchReading {
   const std::vector<ArrowField>& fields;
   const ArrowBatchParts& parts;
   const ArrowDictionaries& dictionaries;
-  GrowthLimit& memory;  ///< for what is decompressed
+  GrowthLimit& memory;  ///< limits decompressed bytes
 };
 ArrowColumns read_arrow_columns(const ArrowBatchReading& in);
 
-/// The rows that a batch says to have, if its bytes can hold them.
+/// The number of rows that a batch states. Throws ErrorKind::input (without a place) if its bytes cannot hold them.
 std::int64_t arrow_batch_rows(const ArrowBatchParts& parts);
-/// About as many bytes as it has when it is decompressed.
+/// Approximate number of bytes of the batch after decompression.
 std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts);
 
 }  // namespace qtrain

@@ -57,7 +57,7 @@ double real_at(std::string_view values, std::int64_t i, int bits) {
   }
 }
 
-/// [begin, end) of value `i` of text or a list.
+/// The range [begin, end) of value `i`, which is text or a list.
 std::pair<std::int64_t, std::int64_t> range_at(const ArrowColumn& column, std::int64_t i, std::uint64_t most) {
   const int bits = column.field->bits;
   const std::int64_t begin = signed_at(column.offsets, i, bits), end = signed_at(column.offsets, i + 1, bits);
@@ -71,7 +71,7 @@ Json text_value(const ArrowField& field, std::string_view text) {
   return std::string(text);
 }
 
-/// Short text lies inside of its view; of a longer one the view has the place.
+/// A view contains text of up to 12 bytes itself; for longer text it has the block and offset.
 std::string_view viewed(const ArrowColumn& column, std::int64_t i) {
   const std::uint64_t at = static_cast<std::uint64_t>(i) * 16;
   const auto size = number_at<std::uint32_t>(column.values, at);

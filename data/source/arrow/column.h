@@ -12,11 +12,12 @@ namespace qtrain {
 
 struct ArrowColumn;
 
-/// The values that indices stand for, in the parts in which the file adds them. It may grow behind `length`.
+/// The values of a dictionary, in the parts that the file adds one by one. Later batches may add parts after the first
+/// `length` values.
 struct ArrowDictionary {
   struct Parts {
     std::vector<std::shared_ptr<const ArrowColumn>> columns;
-    std::vector<std::int64_t> ends;  // the number of values up to the end of each
+    std::vector<std::int64_t> ends;  // for each part, the number of values up to its end
 
     void add(std::shared_ptr<const ArrowColumn> column);
   };
@@ -25,20 +26,20 @@ struct ArrowDictionary {
 };
 using ArrowDictionaries = std::map<std::int64_t, ArrowDictionary>;
 
-/// A column of a record batch: views of its buffers, which are known to be as long as the layout asks.
+/// A column of a record batch as views of its buffers, which are known to be long enough for the layout.
 struct ArrowColumn {
   const ArrowField* field = nullptr;
   std::int64_t length = 0;
-  std::string_view validity;             // a bit per value; empty: none is null
+  std::string_view validity;             // one bit per value; empty if no value is null
   std::string_view values;               // numbers, bits, characters, views or indices
-  std::string_view offsets;              // length + 1 of them, but none where length is 0
-  std::vector<std::string_view> blocks;  // of characters behind views
+  std::string_view offsets;              // length + 1 offsets; may be empty if length is 0
+  std::vector<std::string_view> blocks;  // characters that views refer to
   std::vector<ArrowColumn> children;
   ArrowDictionary dictionary;
 };
 
-/// Value `i` (below the length), children and dictionaries followed.
-/// Errors (ErrorKind::input, without a place): offsets and indices out of range, text that is not UTF-8.
+/// Value `i` < length, with nested values and dictionary values resolved. Throws ErrorKind::input (without a place) for
+/// offsets and indices out of range and for text that is not UTF-8.
 Json arrow_value(const ArrowColumn& column, std::int64_t i);
 
 }  // namespace qtrain

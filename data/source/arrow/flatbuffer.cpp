@@ -6,10 +6,10 @@ namespace qtrain {
 namespace {
 
 void require_flat(bool fine) {
-  if (!fine) fail(ErrorKind::input, {.cause = "damaged Arrow metadata: an offset leads out of it"});
+  if (!fine) fail(ErrorKind::input, {.cause = "damaged Arrow metadata: an offset points outside it"});
 }
 
-/// A place plus the unsigned offset that stands there.
+/// Follows the unsigned offset stored at `at`, which is relative to `at`.
 std::uint64_t follow(std::string_view buffer, std::uint64_t at) {
   require_flat(at + 4 <= buffer.size());
   const std::uint64_t target = at + number_at<std::uint32_t>(buffer, at);

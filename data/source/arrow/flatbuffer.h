@@ -6,7 +6,7 @@
 
 namespace qtrain {
 
-/// A little-endian number at a place that has been checked.
+/// Reads a little-endian number at an offset that has been checked.
 template <class T>
 T number_at(std::string_view bytes, std::uint64_t at) {
   T value;
@@ -14,8 +14,8 @@ T number_at(std::string_view bytes, std::uint64_t at) {
   return value;
 }
 
-/// A table inside a FlatBuffers buffer. A member is named by its place in the schema, from 0; one that is absent has
-/// its default. Errors (ErrorKind::input, without a place): anything outside of the buffer.
+/// A table inside a FlatBuffers buffer. Members are numbered in schema order, from 0; an absent member has its default
+/// value. Throws ErrorKind::input (without a place) for anything outside the buffer.
 class FlatTable {
  public:
   class Vector;
@@ -30,25 +30,25 @@ class FlatTable {
   }
   std::optional<FlatTable> table(int member) const;
   std::string_view text(int member) const;
-  /// Elements of `element_size` bytes; offsets to tables have 4.
+  /// A vector of elements of `element_size` bytes; offsets to tables have 4 bytes.
   Vector vector(int member, std::size_t element_size) const;
 
  private:
   FlatTable(std::string_view buffer, std::uint64_t at);
   std::uint64_t place_of(int member, std::size_t size) const;  // 0: absent
-  std::uint64_t target_of(int member) const;                   // of an offset; 0: absent
+  std::uint64_t target_of(int member) const;                   // follows the member's offset; 0: absent
 
   std::string_view buffer_;
   std::uint64_t at_ = 0, vtable_ = 0;
   std::uint16_t vtable_size_ = 0;
 };
 
-/// Elements one behind the other.
+/// Consecutive elements of equal size.
 class FlatTable::Vector {
  public:
   std::uint64_t size() const { return size_; }
   FlatTable table(std::uint64_t i) const;
-  /// A number inside element `i`, `offset` bytes from its beginning.
+  /// The number that starts `offset` bytes into element `i`.
   template <class T>
   T scalar(std::uint64_t i, std::size_t offset = 0) const {
     require_element(i, offset + sizeof(T));

@@ -8,26 +8,27 @@ namespace qtrain {
 namespace {
 
 constexpr std::string_view kArrowMagic = "ARROW1";
-constexpr std::uint32_t kContinues = 0xffffffff;  // in front of a size, but in files of Arrow before 0.15
+constexpr std::uint32_t kContinues = 0xffffffff;  // precedes each size, except in files of Arrow before 0.15
 
-/// The metadata of a message, behind its size.
+/// Parses the metadata of a message, without its size.
 ArrowMessage message_of(std::string_view metadata) {
   const FlatTable table(metadata);
   const auto header = table.table(2);
-  require_arrow(header.has_value(), "a message without a header");
+  require_arrow(header.has_value(), "a message has no header");
   return {.kind = table.scalar<std::uint8_t>(1, 0), .header = *header, .body = {}};
 }
 
-/// The messages of a stream, which in a file stands between its magic and its footer.
+/// Reads the messages of a stream one by one; in a file, the stream is between the magic number and the footer.
 class MessageScan {
  public:
   explicit MessageScan(std::string_view text) : text_(text), at_(text.starts_with(kArrowMagic) ? 8 : 0) {}
 
-  /// The next one; none at the end. A stream may end without its mark.
+  /// Returns the next message; none at the end. The end-of-stream marker may be missing.
   std::optional<ArrowMessage> next() {
     if (at_ >= text_.size()) return std::nullopt;
     require_arrow(8 <= text_.size() - at_, "it ends inside a message");
-    require_arrow(number_at<std::uint32_t>(text_, at_) == kContinues, "a message does not begin as it must");
+    require_arrow(number_at<std::uint32_t>(text_, at_) == kContinues,
+                  "a message does not begin with the continuation marker");
     const auto size = number_at<std::uint32_t>(text_, at_ + 4);
     at_ += 8;
     if (size == 0) return std::nullopt;
@@ -47,30 +48,31 @@ class MessageScan {
   std::size_t at_;
 };
 
-/// The footer of a file; none where the text does not end as a file does.
+/// The footer of a file; none if the text does not end like an Arrow file.
 std::optional<FlatTable> footer_of(std::string_view text) {
   constexpr std::size_t kEnd = 4 + kArrowMagic.size();
   if (!text.starts_with(kArrowMagic) || !text.ends_with(kArrowMagic) || text.size() < 8 + kEnd) return std::nullopt;
   const auto size = number_at<std::int32_t>(text, text.size() - kEnd);
-  require_arrow(size > 0 && static_cast<std::size_t>(size) <= text.size() - kEnd - 8, "the size of its footer");
+  require_arrow(size > 0 && static_cast<std::size_t>(size) <= text.size() - kEnd - 8,
+                "the size of its footer is invalid");
   return FlatTable(text.substr(text.size() - kEnd - static_cast<std::size_t>(size), static_cast<std::size_t>(size)));
 }
 
-/// Reads messages where a footer says that they are.
+/// Reads the messages that a footer points to.
 class BlockReader {
  public:
   explicit BlockReader(std::string_view text) : text_(text) {}
 
-  /// A struct of offset (8 bytes), size of the metadata (4, and 4 to fill up), size of the body (8).
+  /// A block is a struct: offset (8 bytes), size of the metadata (4, then 4 bytes of padding), size of the body (8).
   ArrowMessage at(const FlatTable::Vector& blocks, std::uint64_t i) {
     const auto offset = blocks.scalar<std::int64_t>(i, 0), body = blocks.scalar<std::int64_t>(i, 16);
     const auto metadata = blocks.scalar<std::int32_t>(i, 8);
     const auto size = static_cast<std::int64_t>(text_.size());
     const bool inside = offset >= 0 && metadata >= 8 && body >= 0 && offset <= size && metadata <= size - offset &&
                         body <= size - offset - metadata;
-    require_arrow(inside, "its footer leads out of it");
+    require_arrow(inside, "its footer points outside the file");
     bodies_ += static_cast<std::uint64_t>(body);
-    require_arrow(bodies_ <= text_.size(), "its footer names bytes twice");
+    require_arrow(bodies_ <= text_.size(), "its footer refers to the same bytes twice");
     std::string_view head = text_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(metadata));
     head.remove_prefix(number_at<std::uint32_t>(head, 0) == kContinues ? 8 : 4);
     ArrowMessage message = message_of(head);

@@ -16,19 +16,19 @@ struct ArrowMessage {
   std::string_view body;
 };
 
-/// What an Arrow IPC file or stream holds.
+/// The contents of an Arrow IPC file or stream.
 struct ArrowMessages {
   FlatTable schema;
-  std::vector<ArrowMessage> rest;  ///< dictionaries and record batches in the order in which they count
-  bool has_footer = false;         ///< it is a file, whose dictionaries count for all record batches
+  std::vector<ArrowMessage> rest;  ///< dictionaries and record batches, in the order in which they take effect
+  bool has_footer = false;         ///< the text is a file: its dictionaries apply to all record batches
 };
 
 /// Reads a file by its footer, as pyarrow does (polars writes no schema at the beginning), and a stream message by
-/// message; a file that has no footer is read like a stream. The messages lie in `text`.
-/// Errors (ErrorKind::input, without a place): damaged, cut short.
+/// message; a file without a footer is read like a stream. The messages are views of `text`. Throws ErrorKind::input
+/// (without a place) for damaged or truncated data.
 ArrowMessages read_arrow_messages(std::string_view text);
 
-/// An input error (without a place) that says what is wrong with an Arrow file.
+/// Throws ErrorKind::input (without a place) with this reason unless `fine`.
 void require_arrow(bool fine, const char* why);
 
 }  // namespace qtrain

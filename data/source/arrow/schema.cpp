@@ -10,11 +10,11 @@ namespace qtrain {
 namespace {
 
 constexpr int kMaxNesting = 32;
-// A damaged file may name one field, name or piece of metadata many times.
+// Limits that keep a damaged file from using one field, name or piece of metadata over and over.
 constexpr std::uint64_t kMaxFields = 10'000;
 constexpr std::size_t kLongestName = 1 << 16, kMaxNameBytes = 1 << 22;
 
-/// A type of the format: its place is its number in the union `Type`.
+/// A type of the format; its index in kTypes is its number in the union `Type`.
 struct ArrowType {
   const char* name;
   ArrowKind kind = ArrowKind::unread;
@@ -38,7 +38,7 @@ constexpr std::array<ArrowType, 27> kTypes = {{
     {"interval"},
     {"list", ArrowKind::list, 1, 32},
     {"struct", ArrowKind::structure, 0},
-    {"union", ArrowKind::unread, 1, 0, false},  // a dense one has offsets too
+    {"union", ArrowKind::unread, 1, 0, false},  // a dense union also has offsets
     {"fixed_size_binary"},
     {"fixed_size_list", ArrowKind::fixed_list, 0},
     {"map", ArrowKind::unread, 1},
@@ -90,7 +90,7 @@ class SchemaReader {
   ArrowField field(const FlatTable& table, int depth) {
     ArrowField out{.name = name_of(table)};
     const auto type = table.scalar<std::uint8_t>(2, 0);
-    require_schema(type > 0 && type < kTypes.size(), "a type that is not known");
+    require_schema(type > 0 && type < kTypes.size(), "a column has an unknown type");
     const ArrowType& known = kTypes[type];
     out.type = known.name;
     out.kind = known.kind;
@@ -113,7 +113,7 @@ class SchemaReader {
       out.type = (out.is_signed ? "int" : "uint") + std::to_string(out.bits);
     } else if (out.kind == ArrowKind::real) {
       const auto precision = details.scalar<std::int16_t>(0, 0);
-      require_schema(precision >= 0 && precision <= 2, "a float of unknown precision");
+      require_schema(precision >= 0 && precision <= 2, "a float has an unknown precision");
       out.bits = 16 << precision;
       out.type = "float" + std::to_string(out.bits);
     } else if (out.kind == ArrowKind::fixed_list) {
@@ -130,7 +130,7 @@ class SchemaReader {
       out.index_bits = index->scalar<std::int32_t>(0, 0);
       out.index_signed = index->scalar<std::uint8_t>(1, 0) != 0;
     }
-    require_schema(is_bits(out.index_bits), "indices of unknown width");
+    require_schema(is_bits(out.index_bits), "dictionary indices have an unknown width");
   }
 
   void read_extension(ArrowField& out, const FlatTable::Vector& metadata) {
@@ -143,11 +143,11 @@ class SchemaReader {
   static void require_layout(ArrowField& out) {
     const std::size_t n = out.children.size();
     switch (out.kind) {
-      case ArrowKind::integer: require_schema(is_bits(out.bits), "integers of unknown width"); break;
-      case ArrowKind::real: require_schema(out.bits > 0, "a float of unknown precision"); break;
-      case ArrowKind::fixed_list: require_schema(out.list_size >= 0, "a list of negative size"); [[fallthrough]];
+      case ArrowKind::integer: require_schema(is_bits(out.bits), "integers have an unknown width"); break;
+      case ArrowKind::real: require_schema(out.bits > 0, "a float has an unknown precision"); break;
+      case ArrowKind::fixed_list: require_schema(out.list_size >= 0, "a list has a negative size"); [[fallthrough]];
       case ArrowKind::list:
-        require_schema(n == 1, "a list of not one type");
+        require_schema(n == 1, "a list does not have exactly one item type");
         out.type += "<" + out.children[0].type + ">";
         break;
       case ArrowKind::structure:
@@ -173,7 +173,7 @@ ArrowField ArrowField::of_values() const {
 }
 
 std::vector<ArrowField> read_arrow_schema(const FlatTable& schema) {
-  require_schema(schema.scalar<std::int16_t>(0, 0) == 0, "big-endian data, which is not read");
+  require_schema(schema.scalar<std::int16_t>(0, 0) == 0, "big-endian data is not supported");
   std::vector<ArrowField> fields = SchemaReader().fields(schema.vector(1, 4), 0);
   require_schema(!fields.empty(), "it has no columns");
   return fields;

@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// What the values of an Arrow column are read as.
+/// The kinds of values that Arrow columns are read as.
 enum class ArrowKind : std::uint8_t {
   null,
   boolean,
@@ -19,33 +19,34 @@ enum class ArrowKind : std::uint8_t {
   list,
   fixed_list,
   structure,
-  unread,  ///< binary, time, decimal, map, union, ...: left out of rows
+  unread,  ///< binary, time, decimal, map, union, ...: rows omit these
 };
 
 struct ArrowField {
   std::string name;
-  std::string type;  ///< for people: "list<struct<role: string, content: string>>"
+  std::string type;  ///< for messages: "list<struct<role: string, content: string>>"
   ArrowKind kind = ArrowKind::unread;
-  int bits = 0;            ///< of an integer, a real, an offset of text or list
+  int bits = 0;            ///< width of an integer or float, or of the offsets of text or a list
   bool is_signed = false;  ///< integers
   bool is_json = false;    ///< text that holds a JSON value, as `datasets` writes its Json feature
   bool has_validity = true;
   int buffers = 0;                         ///< beside validity
-  bool has_blocks = false;                 ///< a view: further buffers, counted in each batch
+  bool has_blocks = false;                 ///< a view type: has further buffers, whose number each batch states
   std::int64_t list_size = 0;              ///< fixed_list
-  std::optional<std::int64_t> dictionary;  ///< values are indices into the dictionary of this id
+  std::optional<std::int64_t> dictionary;  ///< the id of the dictionary that the values index
   int index_bits = 0;
   bool index_signed = false;
   std::vector<ArrowField> children;
 
-  /// The column as the dictionary's values are laid out.
+  /// The field with the layout of the dictionary's values.
   ArrowField of_values() const;
 };
 
-/// Top-level columns of a Schema table. Errors (ErrorKind::input, without a place): damaged, big-endian.
+/// Reads the top-level columns of a Schema table. Throws ErrorKind::input (without a place) for a damaged schema and
+/// for big-endian data.
 std::vector<ArrowField> read_arrow_schema(const FlatTable& schema);
 
-/// Every field below that is dictionary-encoded, each as it is nested.
+/// Appends every dictionary-encoded field at any depth, in the order of nesting.
 void dictionaries_of(const std::vector<ArrowField>& fields, std::vector<const ArrowField*>& out);
 
 }  // namespace qtrain

@@ -118,7 +118,7 @@ std::vector<std::string_view> read_delta_lengths(std::string_view& bytes, std::s
   std::vector<std::string_view> out;
   out.reserve(count);
   for (const std::int64_t length : read_deltas(bytes, count)) {
-    require_page(length >= 0, "text of negative length");
+    require_page(length >= 0, "text has a negative length");
     out.push_back(take_bytes(bytes, static_cast<std::uint64_t>(length)));
   }
   return out;

@@ -92,7 +92,8 @@ class LeafReader {
   }
 
   void read_data(const ParquetPage& page) {
-    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_, "more values than stated");
+    require_page(page.values <= static_cast<std::uint64_t>(request_.chunk.values) - levels_,
+                 "it has more values than stated");
     request_.memory.add(page.values * bytes_of_value());
     std::string_view bytes = page.bytes;
     std::uint64_t size = page.size;
@@ -198,7 +199,7 @@ class LeafReader {
     const int bits = static_cast<std::uint8_t>(take_bytes(bytes, 1)[0]);
     const auto look_up = [&](auto& values, const auto& known) {
       for (const std::uint32_t index : read_hybrid(bytes, bits, count)) {
-        require_page(index < known.size(), "an index is out of the dictionary");
+        require_page(index < known.size(), "a dictionary index is out of range");
         values.push_back(known[index]);
       }
     };
@@ -220,14 +221,14 @@ class LeafReader {
     std::string_view last;
     for (std::size_t i = 0; i < count; ++i) {
       size += static_cast<std::uint64_t>(std::max<std::int64_t>(shared[i], 0)) + ends[i].size();
-      require_page(shared[i] >= 0 && size < kMax, "text of a wrong length");
+      require_page(shared[i] >= 0 && size < kMax, "text has a wrong length");
     }
     request_.memory.add(size);
     out_.pages.emplace_back(size);
     char* to = out_.pages.back().data();
     for (std::size_t i = 0; i < count; ++i) {
       const auto common = static_cast<std::size_t>(shared[i]);
-      require_page(common <= last.size(), "text shares more than the previous one has");
+      require_page(common <= last.size(), "text shares a longer prefix than the previous text has");
       std::copy_n(last.data(), common, to);
       std::copy_n(ends[i].data(), ends[i].size(), to + common);
       last = {to, common + ends[i].size()};

@@ -85,17 +85,17 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
   Offsets offsets;
   bool has_metadata = false;
   in.read_struct([&](const FooterField& f) {
-    require_footer(f.id != 1, "it keeps its columns in other files");
+    require_footer(f.id != 1, "it stores columns in other files, which is not supported");
     has_metadata = has_metadata || f.id == 3;
     f.id == 3 ? read_column_metadata(in, chunk, offsets) : in.skip(f.type);
   });
-  require_footer(has_metadata, "a column without metadata; it may be encrypted");
+  require_footer(has_metadata, "a column has no metadata; it may be encrypted");
   const bool dictionary_first = offsets.dictionary > 0 && offsets.dictionary < offsets.data;
   if (chunk.values == 0) return chunk;  // writers may omit the offset of a column without values
   const std::int64_t begin = dictionary_first ? offsets.dictionary : offsets.data;
   require_footer(begin >= 4 && offsets.size >= 0 && static_cast<std::uint64_t>(begin) <= file_size &&
                      static_cast<std::uint64_t>(offsets.size) <= file_size - static_cast<std::uint64_t>(begin),
-                 "a column is outside of it");
+                 "a column lies outside the file");
   chunk.begin = static_cast<std::uint64_t>(begin);
   chunk.size = static_cast<std::uint64_t>(offsets.size);
   return chunk;
@@ -122,7 +122,7 @@ void check_groups(const ParquetFile& file, std::uint64_t file_size) {
     require_footer(group.chunks.size() == file.leaves.size(), "a row group does not have the columns of the schema");
     require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group has an invalid number of rows");
     rows += static_cast<std::uint64_t>(group.rows);
-    require_footer(rows <= max_parquet_values(file_size), "more rows than its bytes can hold");
+    require_footer(rows <= max_parquet_values(file_size), "it states more rows than its bytes can hold");
     for (std::size_t i = 0; i < file.leaves.size(); ++i) {
       const std::int64_t values = group.chunks[i].values;
       require_footer(values >= group.rows && static_cast<std::uint64_t>(values) <= max_parquet_values(file_size) &&

@@ -10,7 +10,7 @@ using PageField = ThriftReader::Field;
 
 std::uint64_t count_in(ThriftReader& in, const PageField& field) {
   const std::int64_t n = in.integer(field);
-  require_page(n >= 0 && n <= std::int64_t{1} << 31, "a size in its header");
+  require_page(n >= 0 && n <= std::int64_t{1} << 31, "a size in its header is invalid");
   return static_cast<std::uint64_t>(n);
 }
 
@@ -21,7 +21,10 @@ void read_data_header(ThriftReader& in, ParquetPage& page) {
       case 1: page.values = count_in(in, f); break;
       case 2: page.encoding = in.integer(f); break;
       case 3:
-      case 4: require_page(in.integer(f) != kBitPacked, "levels in an encoding from before 2014"); break;
+      case 4:
+        require_page(in.integer(f) != kBitPacked,
+                     "its levels have an encoding from before 2014, which is not supported");
+        break;
       default: in.skip(f.type);
     }
   });

@@ -7,7 +7,7 @@
 #include "data/source/batched_rows.h"
 #include "data/source/parquet/encodings.h"
 #include "data/source/parquet/leaf.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {

@@ -42,7 +42,7 @@ TEST_F(Moved, FilesAreWhereTheFoldersAboveTheOutputDirectoryWent) {
 TEST_F(Moved, NamesStayAsTheyAreWhereTheyMeanTheSame) {
   make("new/model/config.json");
   const Relocation places = moved("old/out", "new/out");
-  EXPECT_EQ(places.name_now("model", at("new")), "model") << "the folder that it is about is known";
+  EXPECT_EQ(places.name_now("model", at("new")), "model") << "the folder that the name is relative to is known";
   EXPECT_EQ(places.name_now("model", at("old")), at("new/model"));
   EXPECT_EQ(places.name_now("adamw_torch", at("old")), "adamw_torch");
 }

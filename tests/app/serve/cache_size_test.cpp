@@ -16,7 +16,8 @@ TEST(CacheSize, HoldsAllAnswersWhereThereIsRoom) {
   const CacheSize size = cache_size({.usual = 100, .sequences = 4}, kMemory);
   EXPECT_EQ(size.context, 100);
   EXPECT_EQ(size.tokens, 400);
-  EXPECT_EQ(cache_size({.usual = 1000, .sequences = 4}, kMemory).tokens, 2496) << "the share, in whole blocks";
+  EXPECT_EQ(cache_size({.usual = 1000, .sequences = 4}, kMemory).tokens, 2496)
+      << "the share of memory, in whole blocks";
 }
 
 TEST(CacheSize, TheContextIsLoweredToWhatFits) {

@@ -181,7 +181,7 @@ TEST_F(Serve, MessagesAreWholeCharacters) {
         << pad;
 }
 
-// Whose folder's name is no UTF-8.
+// A folder name that is not UTF-8 becomes a valid model name.
 TEST(ServedNames, AreText) {
   const qtrain::testing::TempFolder folder;
   testing::write_noise_model(folder / "b\xff", folder / "tuned");
@@ -209,7 +209,7 @@ TEST_F(Serve, ABearerIsOneInAnyCase) {
     EXPECT_EQ(get("/v1/models", {{"Authorization", bad}}).status, 401) << bad;
 }
 
-// However much is announced, and in chunks without an end.
+// The body is not read, whether its stated length is large or its chunks never end.
 TEST_F(Serve, NobodyIsReadWithoutTheToken) {
   start({.token = "secret"});
   for (const char* body : {"Content-Length: 8000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nfffff\r\n"}) {
@@ -286,7 +286,7 @@ TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
   }
 }
 
-// Its connection may stay open: nothing says that it has gone.
+// Even if its connection stays open, so that nothing reports that it is gone.
 TEST_F(Serve, AClientThatTakesNoMoreFreesItsPlace) {
   start({});
   http::Request request{.method = "POST", .target = "/v1/chat/completions"};
@@ -329,7 +329,7 @@ std::string text_of(std::FILE* file) {
   return text;
 }
 
-// Only the log says why; both name the request.
+// The reason is only in the log; answer and log both name the request.
 TEST_F(Serve, AnAnswerThatFailsIsLoggedOnce) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::tmpfile(), std::fclose);
   start({.log = log.get()});
@@ -366,7 +366,7 @@ TEST_F(Serve, AnAnswerThatFailsEndsAlone) {
   EXPECT_EQ(post("/v1/chat/completions", chat("mine", "x")).status, 200);
 }
 
-// A request has all places, for minutes; another one takes some of them from it.
+// One request has all places for minutes; a second one takes some of them.
 TEST_F(Serve, ARequestDoesNotWaitForAllOfAnother) {
   start({.batch = {.sequences = 3, .prefill_tokens = 64, .context = 6000, .cache_tokens = 18000}});
   Client first = connect();
@@ -391,7 +391,7 @@ TEST_F(Serve, HasLimits) {
   using std::chrono::milliseconds;
   start({.http = {.connections = 1, .body_bytes = 1000, .header_time = milliseconds(200)}});
   EXPECT_EQ(post("/v1/chat/completions", std::string(2000, ' ')).status, 413);
-  // The place of a connection that has just ended may still be taken.
+  // The previous connection may still occupy the only place.
   std::string reply;
   do {
     Client slow = connect();

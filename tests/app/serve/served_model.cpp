@@ -17,7 +17,7 @@ void write_folder(const fs::path& folder) {
     fs::copy_file(chatml / name, folder / name);
   const Json config{{"architectures", Json::array({"LlamaForCausalLM"})},
                     {"model_type", "llama"},
-                    {"vocab_size", 480},  // 400 of them in the tokenizer
+                    {"vocab_size", 480},  // the tokenizer has 400 of them
                     {"hidden_size", 48},
                     {"intermediate_size", 96},
                     {"num_hidden_layers", 2},

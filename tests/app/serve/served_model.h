@@ -4,7 +4,8 @@
 
 namespace qtrain::testing {
 
-/// Writes a ChatML model of 2 layers that answers noise, which depends on every token before it, and an adapter on it.
+/// Writes a ChatML model of 2 layers with random weights, whose output depends on every previous token, and an adapter
+/// on it.
 void write_noise_model(const std::filesystem::path& model, const std::filesystem::path& adapter);
 
 }  // namespace qtrain::testing

@@ -18,7 +18,7 @@
 
 namespace qtrain::serve {
 
-/// What a server's tokenizer is asked, and answers that fail.
+/// Records what a server's tokenizer is asked to encode, and can make answers fail.
 class WatchedTokenizer final : public Tokenizer {
  public:
   explicit WatchedTokenizer(std::unique_ptr<Tokenizer> inner) : inner_(std::move(inner)) {}
@@ -46,7 +46,7 @@ class WatchedTokenizer final : public Tokenizer {
   std::unique_ptr<Tokenizer> inner_;
 };
 
-/// A server in this process, for a model and an adapter on it.
+/// Runs a server in this process, with a model and an adapter on it.
 class Serve : public ::testing::Test {
  protected:
   struct Choice {
@@ -131,7 +131,7 @@ class Serve : public ::testing::Test {
         out.push_back(line == "data: [DONE]" ? Json("[DONE]") : Json::parse(line.substr(6)));
     return out;
   }
-  /// Waits until nothing is answered any more.
+  /// Waits until no answer is in progress.
   bool becomes_idle() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (engine_->outstanding() > 0 && std::chrono::steady_clock::now() < end)

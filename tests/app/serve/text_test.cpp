@@ -15,7 +15,7 @@ TextFolder chatml() {
   return load_text_folder(std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml");
 }
 
-/// What is shown of a text token by token, and whether it was stopped.
+/// The text of an answer shown token by token, and whether it was stopped.
 struct Shown {
   std::vector<std::string> pieces;
   std::string tokens;
@@ -57,7 +57,7 @@ TEST(AnswerText, ComesInWholeCharacters) {
     EXPECT_NO_THROW(static_cast<void>(Json(piece).dump())) << "not whole: " << piece;
 }
 
-/// The tokens of a text as an answer, each with candidates.
+/// The tokens of an answer with this text, each with candidates.
 std::vector<TextToken> tokens_of(const std::string& text, const std::vector<std::int32_t>& candidates) {
   const TextFolder folder = chatml();
   AnswerText answer(*folder.tokenizer, {});
@@ -85,7 +85,7 @@ TEST(AnswerText, TokensHaveTheirOwnBytes) {
   EXPECT_EQ(tokens.back().bytes.back(), '\x80');
 }
 
-// What Replies makes of an answer whose candidates have the same text, or no whole one.
+// Several candidates may have the same text, or only a part of a character.
 TEST(Replies, CandidatesDoNotCollide) {
   const TextFolder folder = chatml();
   const auto parts = folder.tokenizer->encode("\U0001f600", {.add_special = false});

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A model of another family, its config changed at will.
+/// A model of another family, whose config can be changed.
 struct FamilyCase {
   const char* golden;
   Json changes;
@@ -56,7 +56,7 @@ TEST(GgufFamilies, WhatReadersOfTheFileWouldComputeOtherwiseIsRefused) {
   }
 }
 
-// Norms as training in f32 leaves them have no shorter type, whatever the matrices are.
+// After training in f32, norms do not fit a shorter type, even if matrices are exported in one.
 TEST(GgufFamilies, NormsOfGemmaDecideOnTheTypeToo) {
   TempFolder folder;
   import_gguf({.gguf = kExportGoldens / "gemma2.gguf", .output = folder / "model"});
@@ -79,11 +79,12 @@ TEST(GgufFamilies, NormsOfGemmaDecideOnTheTypeToo) {
   const auto first = again.at("model.norm.weight").span<float>();
   const auto expected =
       std::find_if(tensors.begin(), tensors.end(), [](auto& t) { return t.first == "model.norm.weight"; });
-  for (std::size_t i = 0; i < first.size(); ++i)  // 1 is added and taken away in f32
+  for (std::size_t i = 0; i < first.size(); ++i)  // the offset of 1 is added and subtracted in f32
     EXPECT_NEAR(first[i], expected->second.span<float>()[i], std::numeric_limits<float>::epsilon());
 }
 
-// As transformers' converter of Gemma's tokenizers writes it: a step that cuts at blanks where none are left.
+// transformers converts Gemma's tokenizer with a pre-tokenizer that splits at blanks, although the normalizer leaves
+// none.
 TEST(GgufFamilies, TheTokenizerOfTransformersForGemmaIsExported) {
   TempFolder folder;
   import_gguf({.gguf = kExportGoldens / "gemma2.gguf", .output = folder / "model"});
@@ -104,7 +105,7 @@ TEST(GgufFamilies, AdaptersOnExpertsAreRefused) {
         {.model = goldens / "qwen3_moe", .adapter = goldens / "lora_qwen3_moe/adapter", .output = folder / "out.gguf"});
   });
   EXPECT_EQ(error.kind(), ErrorKind::input);
-  // Merged they go into every weight, but no pair of factors is that of one.
+  // Merging applies them to every weight, but no weight has its own pair of factors.
   const AdapterDeltas deltas(goldens / "lora_qwen3_moe/adapter");
   EXPECT_THAT(error_of([&] { (void)deltas.factors(); }).what(), HasSubstr("target_parameters"));
 }

@@ -5,7 +5,7 @@
 #include "core/formats/gguf.h"
 #include "quant/gguf_blocks.h"
 
-/// Model folders made of the files of gguf-py, and their exports.
+/// Makes model folders from files of gguf-py, and exports them.
 namespace qtrain::testing {
 
 inline const std::filesystem::path kExportGoldens = QTRAIN_SOURCE_DIR "/tests/convert/goldens/gguf";

@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A Llama of one layer over the tokenizer of the smallest golden, its config and tokenizer changed at will.
+/// A one-layer Llama with the tokenizer of the smallest golden, whose config and tokenizer can be changed.
 class GgufExport : public ::testing::Test {
  protected:
   void SetUp() override { import_gguf({.gguf = kExportGoldens / "smollm.gguf", .output = model_}); }
@@ -33,7 +33,7 @@ class GgufExport : public ::testing::Test {
     json.merge_patch(changes);
     write_json(model_ / file, json);
   }
-  /// Random weights in place of the layer's, with an ffn of `width`.
+  /// Replaces the layer's weights by random ones, with an MLP of `width`.
   void widen(std::int64_t width) {
     const SafetensorsReader old(model_);
     NamedTensors tensors;
@@ -70,7 +70,7 @@ TEST_F(GgufExport, QuantizedTypesFallBackWhereRowsAreNoWholeBlocks) {
     const char* type;
     std::uint32_t file_type;
     GgufType embedding, q, down;
-    double error;  // of a value, as a share of the largest in its block
+    double error;  // of a value, relative to the largest in its block
   };
   for (const Case& c : {Case{"q8_0", 7, GgufType::q8_0, GgufType::q8_0, GgufType::q8_0, 0.5 / 127 + 1e-3},
                         Case{"q4_0", 2, GgufType::q8_0, GgufType::q4_0, GgufType::q4_0, 1.01 / 8},
@@ -151,7 +151,7 @@ TEST_F(GgufExport, RopeParametersComeBack) {
     EXPECT_EQ(again.size(), rope.size()) << again;
     for (const auto& [key, value] : rope.items()) EXPECT_EQ(again.value(key, Json()), value) << key;
   }
-  // Beside what yarn scales by anyway.
+  // Relative to the factor that yarn applies anyway.
   const double relative = 1.25 / (1 + 0.1 * std::log(4.0));
   EXPECT_NEAR(GgufFile(folder_ / "out.gguf").number_or("llama.rope.scaling.attn_factor", 0), relative, 1e-6);
 }
@@ -198,18 +198,18 @@ TEST_F(GgufExport, FilesDecideWhetherTheHeadIsTheEmbedding) {
   const std::string untied = bytes_with(false, {{embedding, table}, own}),
                     tied = bytes_with(true, {{embedding, table}});
   EXPECT_FALSE(untied == tied);
-  EXPECT_TRUE(bytes_with(true, {{embedding, table}, own}) == untied) << "a head of its own";
+  EXPECT_TRUE(bytes_with(true, {{embedding, table}, own}) == untied) << "a separate head";
   EXPECT_TRUE(bytes_with(true, {{embedding, table}, {head, table}}) == tied) << "the embedding twice";
-  EXPECT_TRUE(bytes_with(true, {{head, table}}) == tied) << "the head stands for both";
+  EXPECT_TRUE(bytes_with(true, {{head, table}}) == tied) << "the head is used for both";
 }
 
-// A number counts as a list of one; null leaves it to config.json. What does not fit is said.
+// A single number counts as a list of one; null defers to config.json. Tokens that do not fit are reported.
 TEST_F(GgufExport, EveryEndOfAnswersIsInTheFileOrNamed) {
   struct Case {
     Json generation;
     std::optional<std::int64_t> turn, message;
     std::vector<std::string> named;
-    Json again;  ///< the ends that an import finds
+    Json again;  ///< the end tokens after importing the file
   };
   const auto tokenizer = load_tokenizer(model_);
   const Case cases[] = {
@@ -241,7 +241,7 @@ TEST_F(GgufExport, EveryEndOfAnswersIsInTheFileOrNamed) {
   }
 }
 
-// llama.cpp takes the end of a turn, and that of a call of a tool, for what their texts say.
+// llama.cpp recognizes the ends of turns and of tool calls by the texts of their tokens.
 TEST_F(GgufExport, EndsOfTurnsAndOfCallsHaveTheirKeys) {
   Json tokenizer = read_json(model_ / "tokenizer.json");
   const auto rename = [&](int id, const std::string& text) {
@@ -309,7 +309,7 @@ TEST_F(GgufExport, RefusesValuesOutOfRange) {
   const float huge = 70000;
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof header);
-  std::memcpy(bytes.data() + 8 + header, &huge, 4);  // of the first tensor by name, the embedding
+  std::memcpy(bytes.data() + 8 + header, &huge, 4);  // of the first tensor by name, which is the embedding
   std::ofstream(model_ / "model.safetensors", std::ios::binary) << bytes;
   EXPECT_THAT(export_error(GgufType::f16).what(), HasSubstr("70000 in tensor model.embed_tokens.weight"));
   EXPECT_EQ(error_of([] { gguf_export_type("q3_k"); }).kind(), ErrorKind::usage);

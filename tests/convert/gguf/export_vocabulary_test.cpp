@@ -21,7 +21,7 @@ const std::filesystem::path kTokenizers = QTRAIN_SOURCE_DIR "/tests/text/goldens
 
 class ExportedVocabulary : public ::testing::Test {
  protected:
-  /// The tokenizer.json of a golden of tests/data.
+  /// Uses the tokenizer.json of a golden in tests/data.
   void use_json(const std::string& golden) {
     write("tokenizer.json", dump_json(read_json(kTokenizers / (golden + ".json"))["files"]["tokenizer.json"]));
   }

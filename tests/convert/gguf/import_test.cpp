@@ -138,7 +138,7 @@ struct ScoredPiece {
   float score;
 };
 
-/// A vocabulary of sentencepiece's kind.
+/// A vocabulary of the sentencepiece kind.
 std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<ScoredPiece>& pieces) {
   std::vector<std::string> tokens{"<unk>"};
   std::vector<float> scores{0};
@@ -211,7 +211,7 @@ TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
   EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
 }
 
-// Type 5, unused: the token that BOS names, here put in front of every text, does not exist.
+// Type 5 means unused: the token that is named as BOS, and would be added to every text, does not exist.
 TEST(GgufImportSpecials, TokensThatAreNotInUseAreNotNamed) {
   TempFolder folder;
   auto bytes = read_text(golden("spm"));
@@ -233,7 +233,7 @@ TEST(GgufImportRefusals, MoreLayersThanTensors) {
               HasSubstr("1000000 layers, but the file only"));
 }
 
-/// A golden with one more u32 among its values, before the others.
+/// A golden with another u32 value before its other metadata.
 std::filesystem::path with_key(const TempFolder& folder, const std::string& name, const std::string& key,
                                std::uint32_t value) {
   auto bytes = read_text(golden(name));

@@ -13,7 +13,7 @@
 namespace qtrain::testing {
 namespace {
 
-/// Files that gguf-py wrote, through a model folder and back.
+/// Files from gguf-py, converted to a model folder and back.
 class GgufRoundTrip : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ TEST_P(GgufRoundTrip, TensorsHaveTheNamesShapesAndOrderOfTheReference) {
     const auto& t = ours.tensor(name);
     EXPECT_EQ(t.shape, tensor.shape) << name;
     const auto values = values_of(t), expected = values_of(tensor);
-    const double tolerance = name == "rope_freqs.weight" ? 1e-6 : 0;  // computed in f32 there
+    const double tolerance = name == "rope_freqs.weight" ? 1e-6 : 0;  // the exporter computes it in f32
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_NEAR(values[i], expected[i], tolerance * std::abs(expected[i])) << name << " " << i;
   }
@@ -39,7 +39,7 @@ TEST_P(GgufRoundTrip, TensorsHaveTheNamesShapesAndOrderOfTheReference) {
 TEST_P(GgufRoundTrip, MetadataSayWhatTheReferenceSays) {
   const GgufFile reference(kExportGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
   for (const auto& [key, value] : reference.values()) {
-    if (key.starts_with("general.") || key == "tokenizer.ggml.scores") continue;  // scores count by their order only
+    if (key.starts_with("general.") || key == "tokenizer.ggml.scores") continue;  // only the order of scores matters
     ASSERT_NE(ours.find(key), nullptr) << key;
     EXPECT_EQ(dump_json(*ours.find(key)), dump_json(value)) << key;
   }

@@ -65,7 +65,7 @@ std::vector<std::string> pieces_of(std::string_view name, const std::string& tex
   return pieces;
 }
 
-// Where the texts of the vocabularies do not tell, or there is no vocabulary.
+// Cases that the vocabularies' test strings do not distinguish, or that have no vocabulary.
 TEST(GgufPreTokenizers, CutTextsAsTheirExpressionsSay) {
   EXPECT_THAT(pieces_of("deepseek-llm", "abc\u05d0\u05d1 12\n\u4e00x"),
               ElementsAre("abc", "\u05d0\u05d1 ", "12", "\n", "\u4e00", "x"));
@@ -79,7 +79,7 @@ TEST(GgufPreTokenizers, CutTextsAsTheirExpressionsSay) {
   EXPECT_THAT(pieces_of("default", "a+-b12345"), ElementsAre("a", "+-", "b", "123", "45"));
 }
 
-// What is written is found again, by its own name or by one of the same rules that is listed before it.
+// Exported rules are found again, under their own name or an earlier one with the same rules.
 TEST(GgufPreTokenizers, AreFoundByTheirRules) {
   for (const std::string name :
        {"gpt-2", "olmo", "smollm", "command-r", "llama-bpe", "dbrx", "qwen2", "stablelm2", "qwen35", "tekken", "gpt-4o",

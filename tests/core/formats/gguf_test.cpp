@@ -163,7 +163,7 @@ TEST(Gguf, NoTruncationOrFlippedBitCrashes) {
   const auto bytes = good().bytes();
   TempFolder folder;
   const auto read_again = [&](std::string_view contents) {
-    std::filesystem::remove(folder / "x.gguf");  // file systems flush what is truncated and written again
+    std::filesystem::remove(folder / "x.gguf");  // file systems flush files that are truncated and rewritten
     std::ofstream(folder / "x.gguf", std::ios::binary) << contents;
     GgufFile{folder / "x.gguf"};
   };

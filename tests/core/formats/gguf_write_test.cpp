@@ -13,7 +13,7 @@ namespace {
 using qtrain::testing::error_of;
 using qtrain::testing::TempFolder;
 
-/// A tensor with the values first, first + 1, ... handed over in chunks of seven bytes.
+/// A tensor with the values first, first + 1, ..., passed on in chunks of seven bytes.
 template <class T>
 GgufTensorSource counting(const std::string& name, GgufType type, std::vector<std::int64_t> shape, float first) {
   GgufTensorSource source{.name = name, .type = type, .shape = std::move(shape)};

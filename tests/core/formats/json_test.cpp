@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"{a:1}", "x.json:1:2", "invalid"}, BadText{"[1,2", "x.json:1:5", "unexpected end"},
         BadText{"'a'", "x.json:1:1", "invalid"}, BadText{"\n\n  [1 2]", "x.json:3:6", "expected ']'"},
         BadText{"01", "x.json:1:2", "end of input"}, BadText{"// no\n1", "x.json:1:1", "comments are not allowed"},
-        BadText{"{\"a\":1,\n\"b\":2,\n \"a\":3}", "x.json:3:4", "\"a\" is given twice (first in line 1)"},
+        BadText{"{\"a\":1,\n\"b\":2,\n \"a\":3}", "x.json:3:4", "\"a\" is given twice (first on line 1)"},
         BadText{"[{\"k\":{\"x\":1,\"x\":1}}]", "x.json:1:16", "\"x\" is given twice"}));
 
 TEST(Json, NameThatEndsInALineGetsTheColumnOnly) {

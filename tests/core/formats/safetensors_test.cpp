@@ -65,7 +65,7 @@ TEST(Safetensors, WritesTheLibrarysBytes) {
 
 TEST(Safetensors, SplitsShardsAsTheHubDoes) {
   const SafetensorsReader reader(kGoldens / "sharded");
-  NamedTensors tensors;  // in the order the script has them, which decides where shards begin
+  NamedTensors tensors;  // in the script's order, which decides where shards begin
   for (int i = 0; i < 3; ++i)
     for (const auto* name : {"w", "b"}) {
       const auto key = "layers." + std::to_string(i) + "." + name;
@@ -300,7 +300,7 @@ TEST(BadSafetensorsBits, NoFlippedHeaderBitOrTruncationCrashes) {
   std::memcpy(&header, good.data(), 8);
   TempFolder folder;
   const auto read = [&](std::string_view file) {
-    std::filesystem::remove(folder / "x");  // file systems flush what is truncated and written again
+    std::filesystem::remove(folder / "x");  // file systems flush files that are truncated and rewritten
     std::ofstream(folder / "x", std::ios::binary) << file;
     SafetensorsReader{folder / "x"};
   };

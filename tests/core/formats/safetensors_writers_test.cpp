@@ -1,4 +1,4 @@
-// One file that several processes write: the same bytes as one would.
+// Several processes write one file, which has the same bytes as if one had written it.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -29,7 +29,7 @@ struct Fetched {
   }
 };
 
-/// A connection that is written and read byte by byte.
+/// A connection for sending and receiving raw bytes.
 class RawClient {
  public:
   explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -40,7 +40,7 @@ class RawClient {
     EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
   }
 
-  /// False where the server takes no more.
+  /// Returns false if the server no longer accepts data.
   bool send(std::string_view text) const {
     while (!text.empty()) {
       const ssize_t n = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
@@ -49,7 +49,7 @@ class RawClient {
     }
     return true;
   }
-  /// More of what the server sends, within a time; false where it has ended or sends nothing.
+  /// Receives more data within a time; false if the server closed the connection or sent nothing.
   bool receive(std::chrono::milliseconds time = std::chrono::seconds(20)) {
     pollfd entry{socket_.get(), POLLIN, 0};
     if (::poll(&entry, 1, static_cast<int>(time.count())) <= 0) return false;
@@ -59,17 +59,17 @@ class RawClient {
     if (n > 0) buffer_.append(bytes, static_cast<std::size_t>(n));
     return n > 0;
   }
-  /// All that comes until the server closes.
+  /// Receives everything until the server closes the connection.
   std::string receive_all() {
     while (receive()) continue;
     return std::exchange(buffer_, {});
   }
-  /// What comes within that time.
+  /// Receives what arrives within that time.
   std::string receive_some(std::chrono::milliseconds time) {
     while (receive(time)) continue;
     return std::exchange(buffer_, {});
   }
-  /// The next reply, whose body ends where its head says.
+  /// Receives the next reply, whose length its header states.
   Fetched fetch(bool of_head = false) {
     Fetched out;
     const std::string head = until("\r\n\r\n");

@@ -18,7 +18,7 @@ using ::testing::Not;
 using testing::RawClient;
 using testing::request_text;
 
-/// Says what it was asked. Nothing at /refused is answered; nobody should come to /stolen.
+/// Answers with the request. Bodies for /refused are not accepted; no request may reach /stolen.
 class Echo final : public Handler {
  public:
   std::optional<Reply> refuse(const Request& head) const override {
@@ -37,7 +37,7 @@ class Echo final : public Handler {
       }};
     return {.body = said};
   }
-  Reply tell(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
+  Reply reply_to(const Problem& problem) const override { return {.status = problem.status(), .body = problem.what()}; }
 
   mutable std::atomic<int> stolen = 0;
 };
@@ -63,7 +63,7 @@ class HttpServer : public ::testing::Test {
 
 const std::string kHost = "Host: 127.0.0.1\r\n", kStolen = "GET /stolen HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
-/// What a client sends, and the status that it gets before the connection ends.
+/// A client's data, and the status that it gets before the connection is closed.
 struct Bad {
   std::string name, text;
   int status;
@@ -109,7 +109,7 @@ std::vector<Bad> bad_headers() {
       {"a host with a user", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400},
       {"hosts in one header", "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400},
       {"an empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400},
-      {"a port that is none", "GET / HTTP/1.1\r\nHost: a:80x\r\n\r\n", 400},
+      {"a port that is not a number", "GET / HTTP/1.1\r\nHost: a:80x\r\n\r\n", 400},
       {"an address that is not closed", "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400},
       {"two origins", with("Origin: http://a\r\nOrigin: http://b"), 400},
       {"two tokens", with("Authorization: Bearer a\r\nAuthorization: Bearer b"), 400},
@@ -180,7 +180,7 @@ std::vector<Bad> bad_chunks() {
     all.push_back({name, "POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + body, status});
   };
   add("no size", "\r\nabc\r\n0\r\n\r\n");
-  add("a size that is none", "xyz\r\nabc\r\n0\r\n\r\n");
+  add("a size that is not a number", "xyz\r\nabc\r\n0\r\n\r\n");
   add("a size with a sign", "+3\r\nabc\r\n0\r\n\r\n");
   add("a negative size", "-3\r\nabc\r\n0\r\n\r\n");
   add("a size with a prefix", "0x3\r\nabc\r\n0\r\n\r\n");
@@ -196,7 +196,7 @@ std::vector<Bad> bad_chunks() {
   add("a size beyond numbers", "fffffffffffffffff\r\nabc\r\n0\r\n\r\n");
   add("a large chunk", "fffffff\r\nabc", 413);
   add("large chunks", "800000\r\n" + std::string(0x800000, 'x') + "\r\n1\r\nx", 413);
-  add("a trailer that is none", "0\r\nX y\r\n\r\n");
+  add("a trailer without a colon", "0\r\nX y\r\n\r\n");
   add("a trailer of two lines", "0\r\nX: y\r\n z\r\n\r\n");
   add("a trailer whose first line is empty", "0\r\nX:\r\n\tz\r\n\r\n");
   add("a trailer whose second line is empty", "0\r\nX: y\r\n \r\n\r\n");
@@ -210,7 +210,7 @@ std::vector<Bad> bad_chunks() {
 
 class HttpServerOf : public HttpServer, public ::testing::WithParamInterface<std::vector<Bad> (*)()> {};
 
-// One reply, the end of the connection, and no answer to what follows.
+// The client gets one reply, the connection is closed, and later data gets no answer.
 TEST_P(HttpServerOf, ABadRequestEndsTheConnection) {
   start();
   for (const Bad& bad : GetParam()()) {
@@ -241,7 +241,7 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
-// A proxy would send it another request otherwise, which nobody reads.
+// Otherwise a proxy would send another request, which nobody reads.
 TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
   start();
   RawClient client(port_);
@@ -282,7 +282,7 @@ TEST_F(HttpServer, OldClientsGetNoChunks) {
   EXPECT_TRUE(client.is_closed());
 }
 
-// Who reads half of an answer has to see that it is no whole one.
+// A client that receives half of an answer must see that it is incomplete.
 TEST_F(HttpServer, AnAnswerThatIsCutShortHasNoLastChunk) {
   start();
   RawClient whole(port_), half(port_);
@@ -323,7 +323,7 @@ TEST_F(HttpServer, SlowClientsAreTold) {
     client.send(text);
     EXPECT_THAT(client.receive_all(), HasSubstr("HTTP/1.1 408 ")) << text;
   }
-  // But not one that asks for nothing: a proxy would take it for the answer to its next request.
+  // A connection without a request gets no 408: a proxy would take it for the answer to its next request.
   RawClient silent(port_), idle(port_);
   idle.send(request_text("GET /a"));
   EXPECT_EQ(idle.fetch().status, 200);
@@ -349,7 +349,7 @@ TEST_F(HttpServer, TurnsAwayConnectionsBeyondItsLimit) {
   EXPECT_EQ(status, 200);
 }
 
-// A queue that is too short drops what a client sends first, which it sends again after a second, two, and four.
+// If the listen queue is too short, connections are dropped, and clients retry after one, two and four seconds.
 TEST_F(HttpServer, ABurstOfClientsFitsItsQueue) {
   constexpr int kClients = 200;
   server_.emplace(Limits{.connections = kClients});

@@ -72,7 +72,7 @@ TEST(File, AFailedWriteLeavesTheOldFileAlone) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
-/// The number of a process that has ended.
+/// The id of a process that has ended.
 pid_t ended_process() {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -89,12 +89,12 @@ TEST(File, WhatEndedProcessesHaveLeftOfItGoes) {
     std::ofstream(folder / name) << "left";
   write_file(folder / "x", "text");
   EXPECT_FALSE(std::filesystem::exists(folder / (".x." + gone + ".tmp")));
-  EXPECT_EQ(entries(folder.path()), 6u) << "of a process that runs, of another file, of another form";
+  EXPECT_EQ(entries(folder.path()), 6u) << "left: those of a running process, of another file, and with other names";
 }
 
 TEST(File, WhatIsLockedStays) {
   TempFolder folder;
-  const auto left = folder / (".x." + std::to_string(ended_process()) + ".tmp");  // of another machine, perhaps
+  const auto left = folder / (".x." + std::to_string(ended_process()) + ".tmp");  // may be from another machine
   const Descriptor file(::open(left.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   lock_pending(file.get());
   write_file(folder / "x", "text");

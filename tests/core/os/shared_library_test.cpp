@@ -21,7 +21,7 @@ constexpr const char* kName = "libqtrain_test_library.so.1";
 
 class SharedLibraries : public ::testing::Test {
  protected:
-  /// A file of that name in a package of a site-packages folder.
+  /// Creates a library file in a package of a site-packages folder.
   fs::path put(const std::string& site_packages, const std::string& package) {
     const fs::path file = folder_ / site_packages / "nvidia" / package / "lib" / kName;
     fs::create_directories(file.parent_path());
@@ -35,7 +35,8 @@ TEST_F(SharedLibraries, OfTheWheelComeBeforeThoseOfAnEnvironment) {
   const fs::path older = put("own/lib/python3.11/site-packages", "cu12"),
                  newer = put("own/lib/python3.11/site-packages", "cu13");
   const fs::path other = put("venv/lib/python3.12/site-packages", "cublas");
-  fs::create_directories(folder_ / "venv/lib/python3.12/site-packages/nvidia/cu13/lib" / kName);  // a folder is none
+  // A folder with the name of the library does not count.
+  fs::create_directories(folder_ / "venv/lib/python3.12/site-packages/nvidia/cu13/lib" / kName);
   put("venv/lib/elsewhere/site-packages", "cublas");
   const fs::path program = folder_ / "own/lib/python3.11/site-packages/qtrain/bin/qtrain";
   EXPECT_THAT(shared_library_places({kName, program, {folder_ / "missing", folder_ / "venv"}}),

@@ -26,7 +26,7 @@ std::vector<std::int64_t> contents(NumberSpool<std::int64_t>& spool) {
 }
 
 TEST(Spool, GivesBackWhatWasAppendedInMemoryAndThroughAFile) {
-  const std::vector<std::int64_t> expected = ascending(400'000);  // more than a write at once
+  const std::vector<std::int64_t> expected = ascending(400'000);  // more than is written at once
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
   for (const SpoolOptions& options : {SpoolOptions{}, SpoolOptions{.folder = folder, .memory = 1000}}) {
     NumberSpool<std::int64_t> spool(options);
@@ -34,7 +34,7 @@ TEST(Spool, GivesBackWhatWasAppendedInMemoryAndThroughAFile) {
     EXPECT_EQ(spool.size(), 400'000);
     EXPECT_EQ(contents(spool), expected);
     spool.release();
-    EXPECT_EQ(contents(spool), expected) << "what was given back is read again";
+    EXPECT_EQ(contents(spool), expected) << "released pages are read again";
     NumberSpool<std::int64_t> moved(std::move(spool));
     EXPECT_EQ(contents(moved), expected);
     moved.clear();

@@ -24,7 +24,7 @@ void turn_echo_off(int terminal) {
   tcsetattr(terminal, TCSANOW, &raw);
 }
 
-/// A terminal of its own.
+/// A pseudoterminal of its own.
 struct Pty {
   int master = ::posix_openpt(O_RDWR | O_NOCTTY), terminal = -1;
 

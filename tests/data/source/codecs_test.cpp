@@ -1,4 +1,4 @@
-// Blocks that pyarrow.compress made of one text, whole and damaged.
+// Blocks of one text, compressed by pyarrow, whole and damaged.
 #include "data/source/codecs.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(Codecs, ASizeThatIsNotTheClaimedOneIsRefused) {
   for (const Block& block : kBlocks)
     for (const std::uint64_t size : {kText.size() - 1, kText.size() + 1, std::size_t{0}})
       EXPECT_THAT(refusal(block, block.bytes(), size), HasSubstr("damaged compressed data"));
-  EXPECT_THAT(refusal({Codec::none, ""}, "abc", 4), HasSubstr("its length is not the stated one"));
+  EXPECT_THAT(refusal({Codec::none, ""}, "abc", 4), HasSubstr("its length differs from the stated one"));
   for (const Block& block : kBlocks)
     EXPECT_THAT(refusal(block, block.bytes(), std::uint64_t{1} << 40), HasSubstr("its stated size is impossible"));
 }

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "data/source/mixture.h"
 #include "tests/data/support.h"
 

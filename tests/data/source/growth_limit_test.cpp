@@ -1,4 +1,4 @@
-// Files of rows that were made to take memory or time out of proportion to their size.
+// Files of rows that are made to take a disproportionate amount of memory or time.
 #include <gmock/gmock.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -9,7 +9,7 @@
 #include "core/formats/json_object.h"
 #include "core/os/stop.h"
 #include "data/source/growth_limit.h"
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 #include "tests/data/support.h"
 
 namespace qtrain {
@@ -46,7 +46,7 @@ std::string zstd_compressed(std::string_view text) {
 
 class HostileRows : public test::DataFolder {
  protected:
-  /// What reading all rows of the file says.
+  /// The error from reading all rows of the file.
   static std::string refusal(const std::filesystem::path& path) {
     return test::error_of(ErrorKind::input, [&] {
       const RawRows rows({path});
@@ -74,7 +74,7 @@ TEST_F(HostileRows, CompressedFilesThatBecomeTooMuchAreRefusedByNameAndLimit) {
 }
 
 TEST_F(HostileRows, CompressedFilesBelowTheLimitAreRead) {
-  const std::string text = row_of(60 * kMiB);  // more than what stays in memory
+  const std::string text = row_of(60 * kMiB);  // more than is kept in memory
   for (const std::string& path : {write("a.jsonl.gz", gzipped(text)), write("a.jsonl.zst", zstd_compressed(text))}) {
     const RawRows rows({path});
     ASSERT_EQ(rows.size(), 1);
@@ -103,8 +103,7 @@ std::string numbered(const char* before, int count, const char* after) {
   return all;
 }
 
-/// Each takes a fraction of a second where the time grows with the size of the file, and minutes where it grows with
-/// its square.
+/// Each takes a fraction of a second if time is linear in the size of the file, and minutes if it is quadratic.
 TEST_F(HostileRows, TimeGrowsWithTheFileNotWithItsSquare) {
   constexpr int kMany = 200'000;
   constexpr std::clock_t kSeconds = kAddressSanitizer || kThreadSanitizer ? 60 : 5;

@@ -1,4 +1,5 @@
-// Rows of CSV, Arrow and Parquet files against what datasets, pyarrow and pandas read (make_source_goldens.py).
+// Rows of CSV, Arrow and Parquet files compared with those that datasets, pyarrow and pandas read
+// (make_source_goldens.py).
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -6,7 +7,7 @@
 
 #include "core/parallel.h"
 #include "data/listing.h"
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 #include "data/source/batched_rows.h"
 #include "data/source/mixture.h"
 #include "tests/data/support.h"
@@ -25,7 +26,7 @@ Json source_goldens(const char* name) {
   return read_json(source_file(name));
 }
 
-/// Equal also in the order of keys and in whether a number is whole.
+/// Key order must be equal too, and numbers must agree in whether they are integers.
 void expect_rows(const RawRows& rows, const Json& expected) {
   ASSERT_EQ(rows.size(), static_cast<std::int64_t>(expected.size()));
   for (std::int64_t i = 0; i < rows.size(); ++i)
@@ -59,7 +60,7 @@ TEST(Sources, ArrowAndParquetAreReadAsPyarrowReadsThem) {
 
 class BrokenSources : public test::DataFolder {
  protected:
-  /// What reading all rows of the file says.
+  /// The error from reading all rows of the file.
   std::string complaint(const std::string& name, std::string_view contents) const {
     const std::string path = write(name, contents);
     return test::error_of(ErrorKind::input, [&] {
@@ -106,13 +107,14 @@ struct SharedParts {
   std::uint32_t fields, name_bytes, metadata;
 };
 
-/// An Arrow stream of a schema alone, whose boolean fields are all one table with one name and one list of metadata.
+/// An Arrow stream with only a schema, whose boolean fields all refer to one table with one name and one list of
+/// metadata.
 std::string stream_of_shared_parts(SharedParts parts) {
   using u8 = std::uint8_t;
   using u16 = std::uint16_t;
   using u32 = std::uint32_t;
   std::string b;
-  const auto patch = [&](std::size_t at) {  // an offset to what comes next
+  const auto patch = [&](std::size_t at) {  // writes an offset to the current end
     const auto distance = static_cast<u32>(b.size() - at);
     b.replace(at, 4, reinterpret_cast<const char*>(&distance), 4);
   };
@@ -169,7 +171,7 @@ TEST_F(BrokenSources, BooleansOfThriftMapsTakeAByteEach) {
   std::string bytes = contents("snappy.parquet");
   std::uint32_t size = 0;
   std::memcpy(&size, bytes.data() + bytes.size() - 8, 4);
-  const std::string_view map("\x0b\0\2\x11\1\2\2\1", 8);  // a field that the format does not have
+  const std::string_view map("\x0b\0\2\x11\1\2\2\1", 8);  // a field that the format does not define
   bytes.insert(bytes.size() - 8 - size, map);
   size += static_cast<std::uint32_t>(map.size());
   bytes.replace(bytes.size() - 8, 4, reinterpret_cast<const char*>(&size), 4);
@@ -184,7 +186,7 @@ TEST(Sources, BytesOfRowsAreThoseOfWhatIsDecoded) {
   EXPECT_LT(packed, plain * 2);
 }
 
-/// Batches of two rows that say how often they were decoded.
+/// Batches of two rows that count how often they were decoded.
 class CountingRows final : public BatchedRows {
  public:
   struct Bytes {
@@ -298,10 +300,10 @@ TEST_F(BrokenSources, AFooterThatLeadsElsewhereIsAnError) {
   EXPECT_THAT(complaint("a.arrow", long_footer), HasSubstr("the size of its footer"));
 }
 
-// deltas.arrow without its first dictionaries, and deltas_file.arrow with a delta that claims to be a dictionary.
+// deltas.arrow without its first dictionaries, and deltas_file.arrow with a delta that is marked as a whole dictionary.
 TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
   EXPECT_THAT(complaint("a.arrow", contents("deltas_headless.arrow")),
-              HasSubstr("it adds to a dictionary that it does not have"));
+              HasSubstr("it extends a dictionary that it does not have"));
   const std::string whole = contents("deltas_file.arrow");
   int twice = 0;
   for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -313,7 +315,7 @@ TEST_F(BrokenSources, DictionariesThatGrowFromNothingOrBeginTwiceAreRefused) {
       const RawRows rows({path});
       for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
     });
-    twice += said.find("it has a dictionary twice") != std::string::npos;
+    twice += said.find("it contains a dictionary twice") != std::string::npos;
   }
   EXPECT_GE(twice, 4);
 }

@@ -1,6 +1,6 @@
-// Loaded into the ranks of a run by LD_PRELOAD: lets one of them fail where RANK_FAULT_* of the environment says. The
-// program itself has no hooks; this stands before the calls of gloo and the clock, and reads in metrics.jsonl how far
-// the run is.
+// Loaded into the ranks of a run by LD_PRELOAD: makes one of them fail as the environment variables RANK_FAULT_* say.
+// The program itself has no hooks: this library intercepts calls of gloo and the clock, and reads the progress of the
+// run from metrics.jsonl.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gloo/allgather.h>
@@ -25,10 +25,10 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// What the environment asks for.
+/// The fault that the environment requests.
 struct Fault {
   std::string kind, phase, output;
-  std::string once;  ///< a file that is made when it happens, and keeps it from happening again
+  std::string once;  ///< a file that is created when the fault happens, which prevents a second one
   bool here = false;
 };
 
@@ -50,12 +50,12 @@ std::string last_row(const std::string& file) {
   return last;
 }
 
-// The config and the hashes of data and weights, which ranks compare before they train.
+// Whether this is the text that ranks compare before they train: the config, and the hashes of data and weights.
 bool is_agreement(std::string_view sent) {
   return sent.find("\"learning_rate\"") != std::string_view::npos;
 }
 
-// Where a run of six steps is that evaluates after the third and saves after every second one.
+// Whether the run is in this phase. It has six steps, evaluates after the third, and saves after every second one.
 bool is_phase(const std::string& phase, std::string_view sent = {}) {
   const Fault& f = fault();
   if (phase == "agreement") return is_agreement(sent);
@@ -93,7 +93,7 @@ void fail_by(const std::string& how) {
   kill(getpid(), signal);
 }
 
-// Before a call: what does not depend on which one it is.
+// Called before any intercepted call, whichever it is.
 void come_to_call(std::string_view sent = {}) {
   const Fault& f = fault();
   if (!f.here) return;
@@ -140,7 +140,7 @@ void barrier(BarrierOptions& options) {
   if (!is_due("skip")) real(options);
 }
 
-// A length that comes out one longer lets this rank ask for more than the others send.
+// A length that is one too large makes this rank expect more than the others send.
 void broadcast(BroadcastOptions& options) {
   static const auto real = next<void(BroadcastOptions&)>("_ZN4gloo9broadcastERNS_16BroadcastOptionsE");
   come_to_call();
@@ -151,14 +151,14 @@ void broadcast(BroadcastOptions& options) {
 
 }  // namespace gloo
 
-// A disk that takes its time for every file: more in all than the launcher waits for a rank that does nothing.
+// Simulates a slow disk: all files together take longer than the launcher waits for a rank that does nothing.
 extern "C" int fsync(int descriptor) {
   static const auto real = next<int(int)>("fsync");
   if (fault().here && fault().kind == "slow_disk" && is_phase(fault().phase)) sleep_for(1);
   return real(descriptor);
 }
 
-// A rank that computes for long: its own thread, which asks for the time between micro-batches.
+// Simulates a long computation: this rank's own thread asks for the time between micro-batches.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) {
   static const auto real = next<int(clockid_t, timespec*)>("clock_gettime");
   static std::atomic<bool> asks = false;

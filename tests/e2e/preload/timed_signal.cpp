@@ -1,5 +1,5 @@
-// Loaded into a program by LD_PRELOAD: sends it an interrupt right before or right behind a call that TIMED_SIGNAL_* of
-// the environment names, so that a test does not depend on how fast the machine is.
+// Loaded into a program by LD_PRELOAD: sends it an interrupt just before or after the call that the environment
+// variables TIMED_SIGNAL_* name, so that a test does not depend on the speed of the machine.
 #include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,8 +18,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Read from the environment: "fsync", "rename" or "renamed", the text of a message, and which occurrence of them
-/// counts.
+/// From the environment: "fsync", "rename" or "renamed", or the text of a message, and which occurrence counts.
 struct Moment {
   std::string call = variable("TIMED_SIGNAL_CALL"), text = variable("TIMED_SIGNAL_TEXT");
   int number = std::atoi(variable("TIMED_SIGNAL_NUMBER").c_str());

@@ -8,7 +8,7 @@
 #include "tests/emulator/planted.h"
 #include "tests/errors.h"
 
-/// Kernels written in PTX, against what the PTX manual says of their instructions.
+/// Kernels written in PTX behave as the PTX manual describes.
 namespace qtrain::testing {
 namespace {
 
@@ -27,7 +27,7 @@ std::string kernel_of(const std::string& body) {
          body + "\nret;\n}\n.file 1 \"kernels/made_up.cu\"\n";
 }
 
-/// What a block of `threads` leaves in an array of `count` words.
+/// The contents of an array of `count` words after a block of `threads` has run.
 std::vector<std::uint32_t> words_of(const std::string& body, std::size_t count, unsigned threads = 1) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const Floats out(ctx, std::vector<float>(count));
@@ -112,7 +112,7 @@ TEST(PtxThreads, KnowWhichTheyAre) {
   EXPECT_THAT(words, ::testing::ElementsAre(3, 103, 203));
 }
 
-// Segments of 8 lanes: c is 0x1807, a clamp of 7 under a mask of 24.
+// Segments of 8 lanes: c is 0x1807, which is a clamp of 7 and a mask of 24.
 TEST(PtxThreads, GetValuesOfOtherLanesWithinTheirSegment) {
   const auto lanes = [](const std::string& shuffle) {
     return words_of("mov.u32 %r1, %laneid;\n" + shuffle +

@@ -1,6 +1,6 @@
-// In place of NVML in tests: the functions of libnvidia-ml.so.1 under their names, over the GPUs that the file
-// $QTRAIN_NVML_STATE describes when they are called. Its lines are "gpus N", "init CODE" and "INDEX.KEY NUMBER ...";
-// what is not there is not supported.
+// Replaces NVML in tests: the functions of libnvidia-ml.so.1 for the GPUs that the file $QTRAIN_NVML_STATE describes at
+// the time of a call. Its lines are "gpus N", "init CODE" and "INDEX.KEY NUMBER ..."; values that are missing are not
+// supported.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +18,7 @@ using namespace qtrain::nvml;
 
 constexpr int kNotFound = 6;
 
-/// The numbers behind every line with this key.
+/// The numbers in every line with this key.
 std::vector<std::vector<double>> lines_of(const std::string& key) {
   const char* file = std::getenv("QTRAIN_NVML_STATE");
   std::ifstream in(file != nullptr ? file : "");

@@ -25,7 +25,7 @@ Json message(const char* role, const char* content) {
   return {{"role", role}, {"content", content}};
 }
 
-/// The texts of the assistant's ranges.
+/// The texts in the assistant's ranges.
 std::vector<std::string> spoken(const ChatTemplate& t, const Json& messages, const Json* extra = nullptr) {
   const Rendered r = render_with_assistant_ranges(t, {.messages = &messages, .extra = extra});
   std::vector<std::string> texts;
@@ -47,7 +47,7 @@ TEST(AssistantRanges, ReachFromThePromptToTheEndOfTheTurnWithoutTags) {
 }
 
 TEST(AssistantRanges, AreKnownWhereEarlierTurnsLoseTheirReasoning) {
-  // Qwen3 writes a thinking block into the last turn only.
+  // Qwen3 writes a thinking block only into the last turn.
   EXPECT_THAT(spoken(family("qwen3"), kTurns),
               ElementsAre("A é 1<|im_end|>\n", "<think>\n\n</think>\n\nA2<|im_end|>\n"));
   Json reasoned = kTurns;
@@ -57,8 +57,8 @@ TEST(AssistantRanges, AreKnownWhereEarlierTurnsLoseTheirReasoning) {
 }
 
 TEST(AssistantRanges, AreKnownWhereASystemTextMovesAlong) {
-  // Mistral puts the system text into the last user turn, so a prompt is no beginning of a longer conversation: the
-  // turns begin with their content then, without the space in front.
+  // Mistral puts the system text into the last user turn, so a prompt is not a prefix of a longer conversation: then
+  // turns begin with their content, without the space before it.
   EXPECT_THAT(spoken(family("mistral_style"), kTurns), ElementsAre("A é 1</s>", "A2</s>"));
 }
 
@@ -87,14 +87,14 @@ TEST(AssistantRanges, AreNeverGuessed) {
     EXPECT_TRUE(r.generated.empty());
     return r.unplaced;
   };
-  // What the assistant says stands in front of the questions.
+  // The assistant's text comes before the questions.
   EXPECT_THAT(unplaced("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}"),
               testing::HasSubstr("cannot locate the assistant's text in message 2"));
-  // The length of the conversation is written first.
+  // The conversation begins with its length.
   EXPECT_THAT(unplaced("{{ messages | map(attribute='content') | join | length }}{% for m in messages %}{{ m.content "
                        "}}{% endfor %}"),
               testing::HasSubstr("cannot locate the assistant's text in message 2"));
-  // The template refuses the beginnings of this conversation.
+  // The template rejects prefixes of this conversation.
   EXPECT_THAT(unplaced("{% if messages | length < 5 %}{{ raise_exception('short') }}{% endif %}"
                        "{% for m in messages %}{{ m.content | upper }}{% endfor %}"),
               testing::HasSubstr("the template changes its beginning"));

@@ -23,7 +23,8 @@ TEST_F(TemplateGolden, FamiliesRenderAsInTransformers) {
   }
 }
 
-/// Cases of other templates, as make_template_goldens.py --templates writes them; named by an environment variable.
+/// Cases of other templates, written by make_template_goldens.py --templates into a file that an environment variable
+/// names.
 TEST_F(TemplateGolden, OtherTemplates) {
   const char* file = std::getenv("QTRAIN_TEMPLATE_CASES");
   if (!file) GTEST_SKIP() << "QTRAIN_TEMPLATE_CASES names no file";

@@ -46,7 +46,7 @@ TEST(Template, NullKeysAreAbsentAndReasoningHasAllItsNames) {
   EXPECT_EQ(render("{% set m = messages[0] %}{{ m.content is defined }} {{ m.reasoning_content }} {{ m.thinking }}",
                    messages),
             "False R R");
-  // Given names are kept; the first of them that is there counts as the reasoning.
+  // Existing names are kept; the first one that is present counts as the reasoning.
   const Json both = Json::array({{{"role", "assistant"}, {"thinking", "T"}, {"reasoning", "R"}}});
   EXPECT_EQ(render("{% set m = messages[0] %}{{ m.reasoning_content }} {{ m.thinking }} {{ m.reasoning }}", both),
             "T T R");
@@ -58,7 +58,7 @@ TEST(Template, ExtraVariablesComeBeforeSpecialTokensButNotBeforeMessages) {
   EXPECT_EQ(t.render({.messages = &messages, .extra = &extra}).text, "mine 2 False");
 }
 
-// Clients of a server name as many as they like.
+// Clients of a server may name any number of variables.
 TEST(Template, ManyExtraVariablesTakeNoLongerThanTheirNumber) {
   std::string text = "{\"v\": 0";
   for (int i = 0; i < 100'000; ++i) text += ", \"v" + std::to_string(i) + "\": " + std::to_string(i);
@@ -74,7 +74,7 @@ TEST(Template, GenerationTagsAreSearchedForAsTrlDoes) {
   EXPECT_TRUE(tags("{%-   generation   -%}a{%+ endgeneration %}"));
   EXPECT_FALSE(tags("{% if add_generation_prompt %}{% endif %}"));
   EXPECT_FALSE(tags("{# generation %} {% generations %} {% generation #}"));
-  // In a comment too, so that such a template marks nothing.
+  // Even in a comment, although such a template marks nothing.
   EXPECT_TRUE(tags("{# {%generation -%} #}"));
   EXPECT_TRUE(tags("{% raw %}{%- generation %}{% endgeneration %}{% endraw %}"));
 }

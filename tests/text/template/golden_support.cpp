@@ -63,7 +63,7 @@ void expect_outcome(const Json& got, const Json& want, const std::string& what) 
   if (want.contains("line")) {
     EXPECT_TRUE(message.starts_with("t:" + std::to_string(want["line"].get<int>()) + ":")) << what << "\n" << message;
   }
-  // What templates themselves say, and what undefined values say, is to be told word for word.
+  // Messages of templates, and about undefined values, must be equal word for word.
   if (want["error"] == "TemplateError" || want["error"] == "UndefinedError" || want["error"] == "SecurityError") {
     EXPECT_NE(message.find(want["message"].get<std::string>()), std::string::npos) << what << "\n" << message;
   }

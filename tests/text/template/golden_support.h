@@ -18,11 +18,11 @@ class TemplateGolden : public testing::Test {
   void SetUp() override;
 };
 
-/// The documents of a file with one in each line.
+/// The JSON documents of a file with one per line.
 std::vector<Json> read_rows(const std::filesystem::path& file);
-/// Its text and ranges, or the message of the error, where `input` has the members of a RenderInput.
+/// The rendered text and ranges, or the error message; `input` has the members of a RenderInput.
 Json outcome(const std::string& source, const Json& input);
-/// Expects the outcome of a golden row; `what` is said where it is another.
+/// Expects the outcome of a golden row; `what` is shown if it differs.
 void expect_outcome(const Json& got, const Json& want, const std::string& what);
 
 }  // namespace qtrain::test

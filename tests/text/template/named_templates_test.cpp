@@ -35,7 +35,7 @@ TEST_F(NamedTemplates, MarkWhatTheAssistantSays) {
       const std::size_t begin = got["generated"][turn][0], end = got["generated"][turn][1];
       const std::string said = got["text"].get<std::string>().substr(begin, end - begin);
       EXPECT_EQ(said.find("a" + std::to_string(turn + 1)), said.starts_with(' ') ? 1 : 0) << name << got;
-      EXPECT_GT(said.size(), 2u) << name << ": without the end of the turn";
+      EXPECT_GT(said.size(), 2u) << name << ": the end of the turn is missing";
     }
   }
 }

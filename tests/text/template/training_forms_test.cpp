@@ -37,7 +37,7 @@ std::string stock_text(std::string_view family) {
   return read_text(kForms / "templates" / (std::string(family) + ".jinja"));
 }
 
-/// The tokenizer of the goldens; that of Phi-3 takes white space behind the tokens of its turns into them.
+/// The tokenizer of the goldens; in Phi-3's variant, the tokens of its turns include the following white space.
 std::unique_ptr<Tokenizer> form_tokenizer(const fs::path& scratch, bool takes_space) {
   Json json = read_json(kForms / "tokenizer/tokenizer.json");
   if (takes_space)
@@ -50,7 +50,7 @@ std::unique_ptr<Tokenizer> form_tokenizer(const fs::path& scratch, bool takes_sp
   return load_tokenizer(scratch);
 }
 
-/// The text of a row in parts that are masked and learned by turns, beginning with a masked one.
+/// The text of a row in alternately masked and learned parts, beginning with a masked one.
 Json parts_of(const EncodedRow& row, const Tokenizer& tokenizer) {
   std::vector<std::vector<std::int32_t>> parts(1);
   for (std::size_t t = 0; t < row.input_ids.size(); ++t) {
@@ -71,7 +71,7 @@ DatasetOptions options_for_mode(const std::string& mode) {
   return options;
 }
 
-/// What TRL makes of the row, or that it refuses it.
+/// Expects the same row as from TRL, or an error if TRL refuses it.
 void expect_like_trl(const Json& golden, const Json& row, const TextTools& tools) {
   SCOPED_TRACE(golden["case"].get<std::string>() + ", " + golden["mode"].get<std::string>());
   const RowEncoder encoder(options_for_mode(golden["mode"]), tools);
@@ -143,7 +143,7 @@ TEST_F(StockTemplates, NeedTheLastTurnAloneWhereItAloneIsLearned) {
       return parts.size() < 2 ? Json() : parts[1];
     };
     EXPECT_EQ(learned({.last_turn_only_loss = true}, row), last);
-    EXPECT_EQ(learned({.assistant_only_loss = true}, with_history), last) << "of a prompt nothing is learned";
+    EXPECT_EQ(learned({.assistant_only_loss = true}, with_history), last) << "a prompt has no targets";
     EXPECT_EQ(RowEncoder({.assistant_only_loss = true}, tools).encode(row).lacks, EncodedRow::Lack::place) << family;
   }
 }

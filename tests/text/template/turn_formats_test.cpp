@@ -13,7 +13,7 @@ namespace {
 
 class TurnFormats : public test::TemplateGolden {};
 
-/// The pieces of the text that the assistant says.
+/// The parts of the text that the assistant says.
 Json answers_in(const Json& got) {
   Json answers = Json::array();
   const std::string text = got["text"].get<std::string>();
@@ -24,7 +24,7 @@ Json answers_in(const Json& got) {
   return answers;
 }
 
-// The goldens are what the tables of those tools themselves give.
+// The goldens are made from the tables of those tools.
 TEST_F(TurnFormats, AreThoseOfTheToolsThatNameThem) {
   const std::vector<Json> rows = test::read_rows(test::kTemplateGoldens / "turn_formats.jsonl");
   ASSERT_GT(rows.size(), 250u);
@@ -40,7 +40,7 @@ TEST_F(TurnFormats, AreThoseOfTheToolsThatNameThem) {
   }
 }
 
-// What is learned of an answer, with its end, whatever follows.
+// An answer is learned with its end, whatever follows.
 TEST_F(TurnFormats, LearnAnswersOfAxolotlWithTheirEnds) {
   const Json messages = parse_json(
       R"([{"role": "user", "content": "q1"}, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "q2"},

@@ -8,7 +8,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// "the tools", "the tool_calls of message 1, empty": what a template leaves out.
+/// The parts that a template drops: "the tools", "the tool_calls of message 1, empty".
 std::vector<std::string> left_out(const char* source, const Json& row) {
   const ChatTemplate chat(source, "t", {});
   const Json &messages = row.at("messages"), tools = row.value("tools", Json());
@@ -66,7 +66,7 @@ TEST(Unprinted, PartsOfWhichNothingIsWrittenAreNamed) {
   EXPECT_THAT(left_out(kFirstCall, talk({{"content", ""}, {"tool_calls", {f, f}}})),
               ElementsAre("the tool_calls of message 1"));
   EXPECT_THAT(left_out(kNoTools, talk({{"content", "a"}}, Json::array({f}))), IsEmpty())
-      << "the template says so itself";
+      << "the template itself reports it";
 }
 
 }  // namespace

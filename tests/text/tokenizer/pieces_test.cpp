@@ -1,4 +1,4 @@
-// Tokenizers whose rules multiply a text, or whose files name two tokens of one id.
+// Tokenizers whose rules multiply a text, or whose files name two tokens with the same id.
 #include <gmock/gmock.h>
 
 #include "core/os/file.h"

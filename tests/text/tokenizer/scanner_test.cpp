@@ -10,7 +10,7 @@ namespace {
 
 using Matches = std::vector<std::pair<std::size_t, std::size_t>>;
 
-/// A known expression, by its scanner and by PCRE2.
+/// A known expression with its scanner, and with PCRE2.
 struct Twins {
   explicit Twins(const std::string& pattern) : scanner(find_scanner(pattern)), regex(pattern) {}
   Matches scanned(std::string_view text) const {

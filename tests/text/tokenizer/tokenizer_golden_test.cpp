@@ -1,4 +1,4 @@
-// Small tokenizers, one for each feature, against what tokenizers, transformers and sentencepiece make of texts
+// Small tokenizers, one for each feature, compared with tokenizers, transformers and sentencepiece
 // (tests/text/make_tokenizer_goldens.py).
 #include <zlib.h>
 
@@ -31,7 +31,7 @@ std::vector<std::string> golden_names(const std::string& prefix) {
   return names;
 }
 
-/// The library's offsets count characters, and a token that has part of one has it whole.
+/// The library's offsets count characters, and a token that contains a part of a character covers the whole.
 std::vector<std::size_t> character_offsets(const Tokenizer::Encoding& encoding, std::string_view text) {
   const auto characters_before = [&](std::size_t byte) {
     return static_cast<std::size_t>(std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte),
@@ -175,8 +175,9 @@ TEST_P(GoldenSentencepiece, FindsAddedAndSpecialTokensInText) {
 
 class SpecialTokensInText : public test::DataFolder {};
 
-/// What transformers 5.24 makes of texts, by the keys of tokenizer_config.json. The second model keeps all blanks, as
-/// those of the Llama family do: it has `normalizer_spec.remove_extra_whitespaces: false` behind it, which counts.
+/// Results of transformers 5.24 for texts, by the keys of tokenizer_config.json. The second model keeps all blanks,
+/// like those of the Llama family: `normalizer_spec.remove_extra_whitespaces: false` is appended to it, and the last
+/// value counts.
 TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTransformers) {
   const Json golden = read_json(golden_file("sentencepiece_bpe"));
   const std::string model = from_base64(golden["model"]);
@@ -184,7 +185,7 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
     const char* text;
     Ids ids;
     const char* decoded;
-    bool kept_blanks = false;  // only of the second model
+    bool kept_blanks = false;  // only in the second model
   };
   const std::vector<Case> bare = {{"the", {269}, "the"},
                                   {"<s>the</s>the", {1, 263, 2, 263}, "<s>the</s>the"},
@@ -218,7 +219,7 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
   for (const bool keeps_blanks : {false, true})
     for (const auto& [keys, cases] : configs) {
       std::string changed = keeps_blanks ? model + std::string("\x1a\x02\x20\x00", 4) : model;
-      // What the config says of the blank goes before what the model says (add_dummy_prefix: false).
+      // The config's setting for the blank overrides the model's (add_dummy_prefix: false).
       if (std::string_view(keys).find("add_prefix_space\": t") != std::string_view::npos)
         changed += std::string("\x1a\x02\x18\x00", 4);
       write("tokenizer.model", changed);
@@ -233,9 +234,9 @@ TEST_F(SpecialTokensInText, BlanksAroundSpecialTokensOfSentencepieceAreThoseOfTr
     }
 }
 
-// A piece of the model that users have defined ends a stretch too.
+// A user-defined piece of the model also ends a stretch.
 TEST_F(SpecialTokensInText, BlanksBehindDefinedPiecesAreThoseOfTransformers) {
-  const std::string piece = "\x0a\x0a\x0a\x06<tool>\x18\x04";  // the last one: "<tool>", user_defined
+  const std::string piece = "\x0a\x0a\x0a\x06<tool>\x18\x04";  // appended: "<tool>", user_defined
   write("tokenizer.model", from_base64(read_json(golden_file("sentencepiece_bpe"))["model"]) + piece);
   for (const bool legacy : {false, true}) {
     write("tokenizer_config.json", legacy ? R"({"legacy": true})" : R"({"legacy": false})");
@@ -290,7 +291,7 @@ std::uint32_t digest(const std::string& text) {
       crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
 }
 
-// Which characters are letters, digits, spaces, punctuation must not depend on the versions of our Unicode libraries.
+// Which characters are letters, digits, spaces or punctuation must not depend on the versions of our Unicode libraries.
 TEST(UnicodeClasses, PreTokenizersCutEveryCharacterAsTheLibrary) {
   const std::vector<std::string> texts = every_character();
   const Json golden = read_json(golden_file("every_character"));

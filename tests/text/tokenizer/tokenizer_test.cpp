@@ -1,4 +1,4 @@
-// What tokenizers do with files and texts that are damaged, hostile or large.
+// How tokenizers handle damaged, hostile or large files and texts.
 #include "text/tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST_F(TokenizerFiles, UnknownComponentsAreRefusedByName) {
   EXPECT_THAT(refusal("model", R"({"type":"WordLevel","vocab":{}})"), HasSubstr("tokenizer.json"));
 }
 
-// Looking each of them up at each place took a thousand times as long.
+// Searching for each token at each position took a thousand times as long.
 TEST_F(TokenizerFiles, ATextTakesNoLongerWhereThereAreManyAddedTokens) {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "<|extra_?" + std::to_string(i);
@@ -164,7 +164,7 @@ TEST_F(TokenizerFiles, AnExpressionThatRunsAwayIsStopped) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { tokenizer->encode(text); }), HasSubstr("match limit exceeded"));
 }
 
-// Models have more rows than their tokenizer has tokens, and answer with any of them.
+// Models have more rows than their tokenizer has tokens, and may answer with any of them.
 TEST_F(TokenizerFiles, IdsOutsideTheVocabularyHaveNoText) {
   const auto tokenizer = load(bytes_);
   const std::int32_t end = tokenizer->size();
@@ -201,7 +201,7 @@ TEST_F(TokenizerFiles, LongWordsTakeLittleTime) {
     for (const std::string unit : {"a", "the", "=", " ", "é", "e\u0301", "7", "\u0301\u0323"}) {
       std::string word;
       while (word.size() < 200'000) word += unit;
-      // Not the number of tokens: neighbors that the vocabulary does not know are one.
+      // The number of tokens is not checked: consecutive characters outside the vocabulary form one.
       const Tokenizer::Encoding encoding = tokenizer->encode_with_offsets(word);
       ASSERT_FALSE(encoding.ids.empty()) << name << " " << unit;
       EXPECT_GE(encoding.offsets.back().second + 2, word.size()) << name << " " << unit;
@@ -233,7 +233,7 @@ TEST_F(TokenizerFiles, ThreadsShareATokenizer) {
   EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
-/// Counts what it is asked to decode.
+/// Counts how many ids it decodes.
 class CountingTokenizer final : public Tokenizer {
  public:
   explicit CountingTokenizer(const Tokenizer& inner) : inner_(inner) {}
@@ -269,7 +269,7 @@ TEST_F(TokenizerFiles, StreamingWaitsForWholeCharacters) {
   EXPECT_EQ(decoder.finish(), "\uFFFD");
 }
 
-// All tokens' bytes, one after the other, are the text: also where they are parts of a character.
+// The concatenated bytes of all tokens are the text, even if tokens are parts of characters.
 TEST_F(TokenizerFiles, TokensHaveTheirOwnBytes) {
   bytes_["model"]["merges"] = Json::array();
   const auto tokenizer = load(bytes_);

@@ -1,4 +1,4 @@
-// What interrupted saves and removals leave in an output folder.
+// What interrupted saves and removals leave behind in an output directory.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@ using qtrain::testing::TempFolder;
 
 class Leftovers : public ::testing::Test {
  protected:
-  /// A whole checkpoint that holds this text.
+  /// An intact checkpoint that contains this text.
   fs::path checkpoint(const std::string& name, const char* text, std::int64_t step = 8) const {
     fs::create_directories(folder_ / name);
     write_file(folder_ / name / "state", text);
     write_manifest(folder_ / name, step);
     return folder_ / name;
   }
-  /// A whole checkpoint of this step under its name.
+  /// An intact checkpoint of this step, with its usual name.
   fs::path of_step(std::int64_t step) const { return checkpoint("checkpoint-" + std::to_string(step), "", step); }
   void save(std::int64_t step, const std::string& text) const {
     save_sealed({.target = folder_ / ("checkpoint-" + std::to_string(step)),
@@ -40,7 +40,7 @@ class Leftovers : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-  /// A finished final model of step 3 that is not yet in its place.
+  /// A finished final model of step 3 that has not been moved to its place yet.
   fs::path final_model() const {
     fs::create_directories(folder_ / ".final.tmp");
     write_final_model(folder_ / ".final.tmp");
@@ -102,7 +102,7 @@ TEST_F(Leftovers, AWholeFinalModelTakesItsPlace) {
   write_file(folder_ / "config.json", "of a run before");
   write_file(folder_ / kManifest, "likewise");
   const fs::path staged = final_model();
-  fs::rename(staged / "config.json", folder_ / "config.json");  // a kill came after this one
+  fs::rename(staged / "config.json", folder_ / "config.json");  // the run was killed after this move
   clear();
   EXPECT_FALSE(fs::exists(staged));
   EXPECT_EQ(check_manifest(folder_.path(), ManifestCheck::hashes, Beside::anything), 3);
@@ -113,7 +113,7 @@ TEST_F(Leftovers, AFinalModelThatIsNotWholeGoes) {
   for (const char* damaged : {"config.json", "templates/tools.jinja"}) {
     write_file(folder_ / "config.json", "old");
     const fs::path staged = final_model();
-    write_file(staged / damaged, "two");  // of the same size
+    write_file(staged / damaged, "two");  // has the same size
     clear();
     EXPECT_FALSE(fs::exists(staged));
     EXPECT_EQ(read_text(folder_ / "config.json"), "old");
@@ -149,7 +149,7 @@ TEST_F(Leftovers, CheckpointsAreInTheOrderOfTheirSteps) {
 
 TEST_F(Leftovers, RotationRemovesTheOldestBeyondTheLimit) {
   for (const std::int64_t step : {8, 9, 10, 11, 12}) of_step(step);
-  fs::remove(folder_ / "checkpoint-12/state");  // damaged: neither counts nor goes
+  fs::remove(folder_ / "checkpoint-12/state");  // damaged, so it neither counts nor is removed
   rotate_checkpoints(folder_.path(), {.limit = 2, .keep = {"checkpoint-8"}});
   EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-11", "checkpoint-12", "checkpoint-8"));
   rotate_checkpoints(folder_.path(), {.limit = 0, .keep = {"checkpoint-11"}});

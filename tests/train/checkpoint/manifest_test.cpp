@@ -67,7 +67,7 @@ TEST_F(Manifests, SeeAChangedFile) {
 TEST_F(Manifests, SeeTheirOwnDamage) {
   const std::string whole = read_text(checkpoint_ / kManifest);
   for (std::size_t at = 0; at < whole.size(); ++at) {
-    if (whole[at] == ' ' || whole[at] == '\n') continue;  // layout is not hashed
+    if (whole[at] == ' ' || whole[at] == '\n') continue;  // formatting is not hashed
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     write_file(checkpoint_ / kManifest, damaged);
@@ -116,7 +116,8 @@ TEST_F(Manifests, OfAFinalModelLeaveOtherFilesAlone) {
   fs::create_directories(checkpoint_ / "checkpoint-3");
   write_file(checkpoint_ / "checkpoint-3/config.json", "");
   write_file(checkpoint_ / "notes.safetensors", "");
-  EXPECT_EQ(check_manifest(checkpoint_, ManifestCheck::hashes, Beside::anything), 3) << "the folder's name is its own";
+  EXPECT_EQ(check_manifest(checkpoint_, ManifestCheck::hashes, Beside::anything), 3)
+      << "other names in the folder do not matter";
   EXPECT_THAT(sealed_files(checkpoint_), ::testing::ElementsAre("a.json", "empty", "more.json"));
 }
 

@@ -1,4 +1,4 @@
-// Model folders that come into being beside or inside a folder of the same name.
+// Model folders that are created next to, or merged into, a folder of the same name.
 #include "train/checkpoint/pending_model.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ using qtrain::testing::TempFolder;
 
 class PendingModels : public ::testing::Test {
  protected:
-  /// Files below the scratch folder, by their names in it.
+  /// Files below the scratch folder, with relative paths.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(scratch_.path()))
@@ -32,7 +32,7 @@ class PendingModels : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-  /// A model with templates in a folder of their own.
+  /// A model with templates in a subfolder.
   static void write_model(const fs::path& folder, const std::string& text) {
     fs::create_directories(folder / "additional_chat_templates");
     for (const char* name : {"config.json", "model.safetensors", "additional_chat_templates/tools.jinja"})
@@ -70,7 +70,7 @@ TEST_F(PendingModels, FollowLinksAsTheSystemDoes) {
   EXPECT_EQ(model_place("/proc/self/cwd/out/"), fs::current_path() / "out");
 }
 
-// The folder is gone: its name is what the system last knew of it.
+// The folder has been deleted, so the link only has its last known name.
 TEST_F(PendingModels, NameALinkThatHasNoPath) {
   const fs::path gone = scratch_ / "gone";
   fs::create_directory(gone);
@@ -83,7 +83,7 @@ TEST_F(PendingModels, NameALinkThatHasNoPath) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     EXPECT_EQ(e.text().place, link);
-    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("that has no path to follow"));
+    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("whose target has no path"));
   }
 }
 
@@ -102,7 +102,7 @@ TEST_F(PendingModels, VanishWithoutACommit) {
   EXPECT_TRUE(names().empty());
 }
 
-// A process that is killed: it runs no destructors.
+// A killed process runs no destructors.
 TEST_F(PendingModels, TakeNothingFromOneThatWasKilled) {
   for (const bool replaces : {false, true}) {
     fs::remove_all(target_);
@@ -118,7 +118,7 @@ TEST_F(PendingModels, TakeNothingFromOneThatWasKilled) {
     const fs::path beside = replaces ? target_ / "out" : target_;
     const fs::path left = beside.parent_path() / (".out." + std::to_string(child) + ".tmp");
     ASSERT_TRUE(fs::exists(left / "left.txt"));
-    fs::create_directories(pending_name(beside));  // of a process that had our number
+    fs::create_directories(pending_name(beside));  // left by an earlier process with our process id
     write_file(pending_name(beside) / "left.txt", "killed");
     make("new");
     EXPECT_THAT(names(), ::testing::ElementsAre("out/additional_chat_templates/tools.jinja", "out/config.json",

@@ -1,4 +1,4 @@
-// What another value of each config key does to a run that goes on from a checkpoint.
+// The effect of changing each config key when a run resumes from a checkpoint.
 #include "train/checkpoint/run_identity.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ using ::testing::StartsWith;
 const std::string kGolden = QTRAIN_SOURCE_DIR "/tests/golden/data", kModel = kGolden + "/llama_gqa3_tied",
                   kAdapter = kGolden + "/lora_llama_all/adapter";
 
-/// A run of that model and what it is compared by.
+/// A run of that model, and its identity.
 struct OneRun {
   explicit OneRun(const Json& changes = Json::object()) {
     Json values{{"model_name_or_path", kModel}, {"use_peft", true}, {"dataset_name", "rows.jsonl"}};
@@ -64,7 +64,7 @@ struct OneRun {
   MatmulPrecision matmul = MatmulPrecision::storage;
 };
 
-/// Rows of key_changes.yaml by their keys.
+/// The rows of key_changes.yaml by key.
 const Json& changes() {
   static const Json kChanges = [] {
     const std::filesystem::path file = QTRAIN_SOURCE_DIR "/tests/train/checkpoint/key_changes.yaml";
@@ -95,7 +95,7 @@ TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
     EXPECT_THAT(found.refused, refused ? Texts(Contains(StartsWith(key + " = "))) : Texts(IsEmpty())) << key;
     EXPECT_THAT(found.told, told ? Texts(Contains(StartsWith(key + " "))) : Texts(IsEmpty())) << key;
 
-    is.train.set_fingerprint(2);  // now the rows are others too
+    is.train.set_fingerprint(2);  // now the rows differ too
     found = run_changes(was.identity(), is.identity());
     const bool named = expected == OnResume::rows || expected == OnResume::saved;
     EXPECT_THAT(found.refused, named ? Texts(ElementsAre(StartsWith(key + " = "))) : Texts(Not(IsEmpty()))) << key;
@@ -115,7 +115,7 @@ TEST(RunIdentity, RanksMayMakeUpForMicroBatches) {
               ElementsAre("gradient_accumulation_steps = 3, the config says 2"));
 }
 
-// Ranks that share their tokens have the rows of one.
+// Ranks that share tokens use the same rows as one rank.
 TEST(RunIdentity, RanksThatShareTokensCountOnce) {
   const auto changes_to = [](const Json& now) {
     Json was{{"lora_dropout", 0}, {"nproc", 2}}, is{{"lora_dropout", 0}};
@@ -146,7 +146,7 @@ TEST(RunIdentity, MicroBatchesOfOtherSizesGoOnWithTheSameUpdates) {
                                              {1, 4, 3, false, true},
                                              {4, 2, 3, false, false},
                                              {4, 2, 2, false, false},
-                                             {4, 1, 3, true, true},  // of 4 rows at once, as before
+                                             {4, 1, 3, true, true},  // 4 rows at once, as before
                                              {1, 2, 6, true, false}}) {
     const Json both{{"lora_dropout", 0}, {"dataloader_drop_last", c.drop_last}};
     Json was = both, now = both;
@@ -161,7 +161,7 @@ TEST(RunIdentity, MicroBatchesOfOtherSizesGoOnWithTheSameUpdates) {
   }
 }
 
-// What is left out of an epoch depends on how many ranks share a batch.
+// With drop_last, the rows that are dropped depend on how many ranks share a batch.
 TEST(RunIdentity, RanksMakeUpForNothingWhereBatchesAreDropped) {
   const Json both{{"dataloader_drop_last", true}};
   Json was = both, now = both;
@@ -209,12 +209,12 @@ TEST(RunIdentity, OtherFilesAreRefusedByName) {
   const auto refused = [&](const std::string& path, const char* hash, std::uint64_t rows) {
     return changes(path, hash, rows).refused;
   };
-  EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "its values are compared";
-  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it makes the same rows";
+  EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "config.json is compared by its values";
+  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it gives the same rows";
   EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("a different tokenizer.json"))
       << "but it is saved with the model";
   EXPECT_THAT(refused(kModel + "/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
-  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "it is not read";
+  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "the file is not read";
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("a different tokenizer.json")));
   EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
   OneRun without;
@@ -232,7 +232,7 @@ TEST(RunIdentity, AnAdaptersWeightsAreCompared) {
               ElementsAre(HasSubstr("adapter_model.safetensors")));
 }
 
-// Shards may have any plain name; what else lies there is not read.
+// Shards may have any plain name; other files in the folder are not read.
 TEST(RunIdentity, WeightsAreTheFilesThatTheIndexNames) {
   namespace fs = std::filesystem;
   const testing::TempFolder folder;

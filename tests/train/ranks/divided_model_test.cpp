@@ -21,10 +21,10 @@ using ::testing::ElementsAreArray;
 
 constexpr int kBlocks = 5;
 
-/// Rank 0 of two that have the same values and gradients: what comes from the other one is what this one has.
+/// Rank 0 of two with the same values and gradients: it receives copies of its own data.
 struct Twin : Solo {
   struct State {
-    std::vector<const std::byte*> gathered;  ///< what was to be gathered, in order
+    std::vector<const std::byte*> gathered;  ///< what was gathered, in order
     std::chrono::milliseconds delay{0};      ///< before gradients leave
   };
   explicit Twin(State& s) : state(s) {}
@@ -41,7 +41,7 @@ struct Twin : Solo {
   State& state;
 };
 
-/// A model in which every value that this rank has is the number of its unit, at first.
+/// A model in which every value on this rank is initially the number of its unit.
 class Divided {
  public:
   Divided(TransformerOptions options, ZeroStage stage, int buffers)
@@ -64,7 +64,7 @@ class Divided {
     for (const ShardGroup& group : model.weights().groups_of(unit))
       EXPECT_THAT(group.values.span<float>(), Each(value)) << unit;
   }
-  /// The units that were gathered since this was asked last. Waits for those that are on their way.
+  /// The units that were gathered since the last call. Waits for pending ones.
   std::vector<int> gathered() {
     ranks.barrier(ctx);
     std::vector<int> units;
@@ -83,7 +83,7 @@ class Divided {
   std::optional<DividedModel> divided;
 };
 
-// Nobody clears or adds to gradients that are still on their way.
+// Gradients that are still being exchanged are neither cleared nor added to.
 TEST(DividedModel, AddsTheGradientsOfUnitsThatShareMemory) {
   for (const int buffers : {1, 2}) {
     Divided d(ZeroStage::gradients, buffers);
@@ -115,13 +115,13 @@ TEST(DividedModel, GathersAUnitOnceAndWhileTheOneBeforeIsComputed) {
     if (!last) expected.push_back(unit + 1);
     EXPECT_THAT(d.gathered(), ElementsAreArray(expected)) << unit;
   }
-  d.enter(kBlocks, kBlocks - 1);  // backward: both are there
+  d.enter(kBlocks, kBlocks - 1);  // backward: both are in memory
   EXPECT_THAT(d.gathered(), ElementsAre());
   d.enter(kBlocks - 1, kBlocks - 2);
   EXPECT_THAT(d.gathered(), ElementsAre(kBlocks - 2));
 }
 
-// The next one would take the memory of the one that is read.
+// The next unit would overwrite the one that is being read.
 TEST(DividedModel, WithOneBufferTheNextUnitWaits) {
   Divided d(ZeroStage::weights, 1);
   for (int unit = 1; unit < kBlocks; ++unit) {
@@ -144,7 +144,7 @@ TEST(DividedModel, GathersAgainWhatHasOtherValues) {
   }
 }
 
-// Checks the values of the own part; that of the other rank is absent.
+// Checks the values of this rank's part; the other rank's part is absent.
 void expect_own_values(const ParamStore& store, int unit) {
   for (const ShardGroup& group : store.groups_of(unit))
     EXPECT_THAT(group.values.slice(0, group.own_values.numel()).span<float>(),
@@ -152,7 +152,7 @@ void expect_own_values(const ParamStore& store, int unit) {
         << unit;
 }
 
-// Frozen units cut no recorded pass, unless weights come there.
+// Frozen units do not split recorded passes, unless their weights are gathered.
 TEST(DividedModel, ActsWhereSomethingIsTrained) {
   const std::filesystem::path folder = QTRAIN_SOURCE_DIR "/tests/golden/data/lora_dora_llama";
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {

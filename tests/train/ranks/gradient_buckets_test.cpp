@@ -15,7 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A parameter of each unit, with so many elements.
+/// One parameter per unit, with these numbers of elements.
 struct Units {
   explicit Units(const std::vector<std::int64_t>& sizes) : store("weights") {
     for (const std::int64_t n : sizes) {
@@ -30,7 +30,7 @@ struct Units {
   std::vector<Param*> trained;
 };
 
-// Two ranks have 4 elements of each block: 32 bytes. The first unit is complete at the end.
+// Each of two ranks has 4 elements of each block, which take 32 bytes. The first unit is completed last.
 TEST(GradientBuckets, JoinUnitsInTheOrderOfTheBackwardPass) {
   const Units units({5, 8, 8, 8});
   const auto buckets = make_buckets(units.trained, 2, 64);
@@ -43,7 +43,7 @@ TEST(GradientBuckets, JoinUnitsInTheOrderOfTheBackwardPass) {
   EXPECT_EQ(make_buckets(units.trained, 2, 64, DType::bf16).size(), 1U) << "half the bytes";
 }
 
-// Parts of three ranks: 2, 2 and 1 of five elements, and 1 each of the first three; a message that is cut anywhere.
+// The parts of three ranks: 2, 2 and 1 of five elements, and 1 each of three; the message is cut at every position.
 TEST(GradientBuckets, PackTheRowsOfEachRank) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Units units({5, 3});
@@ -66,7 +66,7 @@ TEST(GradientBuckets, PackTheRowsOfEachRank) {
   EXPECT_THAT(units.trained[1]->grad.span<float>(), ElementsAre(20, 21, 22));
 }
 
-// What is sent is rounded, and what comes back; sums are not.
+// Messages are rounded in both directions, but sums are not.
 TEST(GradientBuckets, OfNarrowMessagesAreAddedInFullPrecision) {
   constexpr int kRanks = 3;
   const auto value = [](int rank, std::int64_t i) {
@@ -90,7 +90,7 @@ TEST(GradientBuckets, OfNarrowMessagesAreAddedInFullPrecision) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-// As an arena of a GPU places them, which the harness does not: there guards lie between tensors.
+// The placement of a GPU's arena, which the harness does not reproduce because it puts guards between tensors.
 TEST(GradientSlabs, JoinWhatAlignmentAloneSeparates) {
   std::vector<std::byte> memory(4096);
   const auto at = [&](std::size_t begin, Shape shape, DType d = DType::f32) {

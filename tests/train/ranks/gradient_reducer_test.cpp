@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 constexpr int kMicroBatches = 6;  // of a step
 
-/// Parameters of odd sizes and both types, each a unit; gradients of micro-batch i depend on i alone.
+/// One parameter per unit, with odd sizes and both dtypes; the gradients of micro-batch i depend on i only.
 class Model {
  public:
   explicit Model(const std::vector<std::pair<std::int64_t, DType>>& sizes) : store_("weights") {
@@ -34,7 +34,7 @@ class Model {
   ParamStore& store() { return store_; }
   std::span<Param* const> trained() const { return trained_; }
 
-  /// As a backward pass: unit after unit, each of which the access hears of.
+  /// Adds gradients unit by unit like a backward pass, and notifies the access of each.
   void add_micro_batch(std::int64_t number, Ctx& ctx, UnitAccess& access) {
     access.enter(ctx, {.unit = 0, .gradients = UnitAccess::Gradients::yes});
     for (int unit = static_cast<int>(trained_.size()) - 1; unit >= 0; --unit) {
@@ -75,7 +75,7 @@ struct Result {
   friend bool operator==(const Result&, const Result&) = default;
 };
 
-// What two steps in a row come to on each of so many ranks.
+// The results of two consecutive steps on each of `size` ranks.
 std::vector<Result> reduced_by(int size, const ReductionOptions& options,
                                const std::vector<std::pair<std::int64_t, DType>>& sizes = kSizes) {
   std::vector<Result> results(static_cast<std::size_t>(size));
@@ -96,7 +96,7 @@ std::vector<Result> reduced_by(int size, const ReductionOptions& options,
       reducer.begin_step(kMicroBatches / size);
       for (int i = 0; i < kMicroBatches / size; ++i) {
         const int number = i * size + ranks.rank();
-        // The last micro-batch of the second step has no rows.
+        // In the second step, the last micro-batch has no rows.
         const bool empty = step == 1 && number + 1 == kMicroBatches;
         model.add_micro_batch(empty ? -1 : number, ctx, reducer);
         if (!empty) sums[0] += 1.0 / (number + 3);
@@ -120,7 +120,7 @@ TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
     EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered), [&](const Result& r) { return r == alone; }))) << size;
 }
 
-// Gradients of a micro-batch are rounded, and nothing that is made of several.
+// Only the gradients of single micro-batches are rounded, not sums of several.
 TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
   const std::vector<std::pair<std::int64_t, DType>> sizes{{1, DType::f32}, {2001, DType::f32}, {513, DType::bf16}};
   ReductionOptions ordered{.order = ReductionOrder::micro_batches};
@@ -145,7 +145,7 @@ TEST(GradientReducer, ActsWhereSomethingIsTrained) {
   }
 }
 
-// Room for what NCCL adds instead of them.
+// Memory for the rounded copies that NCCL adds.
 TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
   const Model model({{3000, DType::f32}, {5000, DType::bf16}});
   const Device gpu{DeviceKind::cuda};
@@ -154,7 +154,7 @@ TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
   EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained().subspan(1)), 0U);
 }
 
-// One step after the other: nothing of the first is left in the second.
+// Nothing of the first step remains in the second one.
 TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
   Model model(kSizes), one(kSizes);
   Ctx ctx({}, MatmulPrecision::storage, 1);
@@ -175,8 +175,8 @@ TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
               std::string(reinterpret_cast<const char*>(total.data), total.bytes()));
 }
 
-// Neither do buckets, nor whether units are added before the pass has come to the next one: each element is added in
-// the order of the ranks.
+// Results depend neither on buckets nor on whether units are reduced before the pass reaches the next one: each element
+// is added in rank order.
 TEST(GradientReducer, BucketsDoNotChangeTheBits) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches}) {
     const Result whole = reduced_by(3, {.order = order})[0];
@@ -187,7 +187,7 @@ TEST(GradientReducer, BucketsDoNotChangeTheBits) {
   }
 }
 
-/// The first of two ranks that have the same gradients, which take a while to arrive.
+/// The first of two ranks with the same gradients, which arrive late.
 struct SlowTwin : Solo {
   int size() const override { return 2; }
   void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
@@ -197,7 +197,7 @@ struct SlowTwin : Solo {
   }
 };
 
-// Nobody adds to gradients that are still on their way: those of the next micro-batch begin at zero.
+// Nothing is added to gradients that are still being exchanged: the next micro-batch starts from zero.
 TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   Model model(kSizes);

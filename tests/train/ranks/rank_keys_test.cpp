@@ -22,14 +22,15 @@ Tensor rows_in(std::vector<T>& memory, std::int64_t tokens, T value) {
   return view_of(std::span(memory), {tokens, kHeads, kWidth});
 }
 
-/// An element of all tokens, and of a gradient that one rank has: no two sums in another order need be equal.
+/// An element of all tokens, and of the gradient on one rank; the values make every summation order give different
+/// bits.
 template <class T>
 T value_of(int rank, std::int64_t i) {
   const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(rank) * 40503U;
   return static_cast<T>(static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F);
 }
 
-/// Calls act(element of this rank's, the same among all).
+/// Calls act(element of this rank, the same element in all tokens).
 template <class Act>
 void each_element(const ContextShare& share, const Act& act) {
   const std::int64_t piece = kCount * kHeads * kWidth;
@@ -87,7 +88,7 @@ TEST_P(RankKeysOf, AddsGradientsInOrder) {
   });
 }
 
-// Who is late is not told by how long the others take.
+// The time includes waiting for a late rank, but the late rank itself does not wait.
 TEST(RankKeys, CountsTheTimeThatItWaits) {
   constexpr auto kLate = std::chrono::milliseconds(400);
   const auto errors = test::on_ranks(2, [&](Ctx& ctx, Collective& ranks) {

@@ -14,9 +14,9 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 
 constexpr int kRanks = 3;                   // of a group
-constexpr std::int64_t kLarge = 1'500'000;  // a row is longer than what is sent at once
+constexpr std::int64_t kLarge = 1'500'000;  // longer than what is sent at once
 
-/// The value of an element of a gradient of one rank: no two sums in another order need be equal.
+/// An element of the gradient on one rank; the values make every summation order give different bits.
 float value_of(int rank, std::int64_t i) {
   const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(rank) * 40503U;
   return static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
@@ -44,7 +44,7 @@ struct Division {
   DType wire = DType::f32;
 };
 
-/// One of the ranks, and a parameter that it divides with others.
+/// One rank, and a parameter that is sharded among several.
 struct Rank {
   Rank(Ctx& c, Collective& ranks, const Division& d, std::int64_t n)
       : number(ranks.rank()),
@@ -95,7 +95,7 @@ TEST_P(ShardExchangeOf, GathersWhatEachRankHas) {
       });
 }
 
-// In the order of the ranks, on what was there before or instead of it.
+// In rank order, added to the previous values or replacing them.
 TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
     on_each_rank({stage}, GetParam(), [&](Rank& rank) {
@@ -111,8 +111,7 @@ TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
     });
 }
 
-// Two micro-batches. Every replica has the same sums: those of its group and then of the others, or all in the order
-// of the ranks.
+// Two micro-batches. Every replica has the same sums: within groups first and then across them, or all in rank order.
 TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
   constexpr int kReplicas = 2, kAll = kRanks * kReplicas;
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
@@ -123,7 +122,7 @@ TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
         const float found = own.grad.as<float>()[i - own.begin], sum = sum_of(kAll, i, sum_of(kAll, i, 0));
-        // Sums of 12 numbers below a half, rounded up to 11 times either way.
+        // Sums of 12 numbers below one half, with up to 11 roundings.
         if (order == ReductionOrder::ranks)
           ASSERT_NEAR(found, sum, 22 * 0x1p-22F) << i;
         else
@@ -158,7 +157,7 @@ TEST_P(ShardExchangeOf, TakesTheValuesOfTheFirstReplica) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ShardExchangeOf, ::testing::Values(1, 5000, kLarge),
                          [](const auto& info) { return std::to_string(info.param); });
 
-// Those of the groups on their way to the rank that adds them, and what it has added on its way back.
+// Sums of groups are rounded when sent to the rank that adds them, and so is the result that it returns.
 TEST(ShardExchange, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
     on_each_rank({ZeroStage::gradients, 2, order, DType::bf16}, 5000, [&](Rank& rank) {

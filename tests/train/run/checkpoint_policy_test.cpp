@@ -30,12 +30,12 @@ Configure saves(SaveStrategy strategy) {
   return [=](TrainingSection& t) { t.save_strategy = strategy, t.save_steps = 3; };
 }
 
-/// Evaluations after steps 1, 2, ..., and what they come to.
+/// The metrics of evaluations after steps 1, 2, ..., and the expected results.
 struct Evaluations {
   std::string name;
   Configure config;
   std::vector<double> metrics;
-  Steps saved;                 ///< the steps after which a checkpoint is due
+  Steps saved;                 ///< steps after which a checkpoint is due
   std::optional<double> best;  ///< metric at the end
   std::int64_t best_step = 0;
 };

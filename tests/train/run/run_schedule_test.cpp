@@ -12,10 +12,10 @@ namespace {
 using Steps = std::vector<std::int64_t>;
 using Due = bool (RunSchedule::*)(std::int64_t) const;
 
-// 10 optimizer steps of one micro-batch, 4 to an epoch: epochs end after steps 4 and 8.
+// 10 optimizer steps of one micro-batch, 4 per epoch: epochs end after steps 4 and 8.
 constexpr StepPlan kFourBatches{.batches = 4, .accumulation = 1, .updates_per_epoch = 4, .max_steps = 10};
 
-/// A config and the steps after which something is due by it.
+/// A config, and the steps after which it makes something due.
 struct Case {
   std::string name;
   std::function<void(TrainingSection&)> config;

@@ -1,4 +1,4 @@
-// Adapters as a config declares them.
+// Adapters as declared by a config.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -89,7 +89,7 @@ TEST(AdapterSetup, ParametersThatMatchNothingAreNamed) {
   EXPECT_EQ(idle_parameters(lora, dense), lora.target_parameters);
 }
 
-// They would be accepted and do nothing.
+// These names would be accepted without any effect.
 TEST(AdapterSetup, ExpertsThatFilesHoldAsOneAreNoTargets) {
   const auto folder = [](const char* name) { return std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/" + name; };
   const LoraConfig lora{.targets = {"q_proj", "router", "gate_up_proj"}};

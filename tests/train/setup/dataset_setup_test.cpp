@@ -180,7 +180,7 @@ TEST_F(DataSources, EvaluationRowsMayHaveTheNamesThatTheProgramLooksFor) {
   write_file(folder_ / "c.jsonl", "{\"question\":\"1\",\"r\":\"x\"}\n");
   EXPECT_THROW(data_rows(config(settings), Split::evaluation), Error) << "neither name";
   settings["dataset_name"] = path("b.csv");
-  EXPECT_THROW(data_rows(config(settings), Split::train), Error) << "the rows that the mapping is for";
+  EXPECT_THROW(data_rows(config(settings), Split::train), Error) << "the mapping applies to these rows";
 
   write_file(folder_ / "ours.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
   write_file(folder_ / "theirs.jsonl", R"({"messages": [{"who": "user", "content": "q"}]})");

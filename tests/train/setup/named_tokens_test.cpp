@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const fs::path kRepository = QTRAIN_SOURCE_DIR;
 
-/// A model folder as the case of the goldens begins with.
+/// Creates the initial model folder of a golden case.
 void write_base(const Json& golden, const fs::path& folder) {
   fs::create_directories(folder);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
@@ -28,7 +28,7 @@ void write_base(const Json& golden, const fs::path& folder) {
                dump_json({{"eos_token_id", golden["generation"]}, {"temperature", 0.6}}));
 }
 
-/// As a full run leaves it: the model's files, then those of the text.
+/// Saves like a full run: the model's files, then the tokenizer's and template's.
 void save_run(const TextFolder& text, const fs::path& base, const fs::path& to) {
   fs::create_directories(to);
   for (const char* name : {"config.json", "generation_config.json"})
@@ -73,7 +73,7 @@ TEST(NamedTokens, AreUsedAndSavedAsTrlDoes) {
   EXPECT_EQ(number, 8);
 }
 
-/// The config of a base model, whose own end token is <|endoftext|>, with eos_token: auto.
+/// A config with eos_token: auto, for a base model whose own end token is <|endoftext|>.
 Config automatic(const fs::path& base, Json more) {
   fs::remove_all(base);
   write_base({{"model", 0}, {"generation", 0}}, base);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 using ::testing::HasSubstr;
 
-/// Calls a function with what the program says to people.
+/// Calls a function with the messages for the user.
 class LogReader {
  public:
   using Heard = std::function<void(std::string_view)>;
@@ -67,7 +67,7 @@ TEST_F(PreparedData, FilesThatChangeWhileTheyAreReadAreRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { DataPreparation(c, pool_, log).rows(Split::train); }),
               HasSubstr("changed while they were being read"));
   Log silent(LogLevel::silent);
-  EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "nothing of it is kept";
+  EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "no part of the changed rows is kept";
 }
 
 TEST_F(PreparedData, ADefaultCacheThatDoesNotWorkIsDoneWithout) {
@@ -86,7 +86,7 @@ TEST_F(PreparedData, ADefaultCacheThatDoesNotWorkIsDoneWithout) {
   EXPECT_EQ(test::error_of([&] { DataPreparation(named, pool_, log).rows(Split::train); }).kind(), ErrorKind::disk);
 }
 
-/// Rows of text from a tokenizer folder, prepared again and again in one cache.
+/// Rows of text with a tokenizer folder, prepared repeatedly with one cache.
 class TokenCacheKey : public ::testing::Test {
  protected:
   static constexpr const char* kClock = "{{ strftime_now('%d') }}";
@@ -104,7 +104,7 @@ class TokenCacheKey : public ::testing::Test {
                                        dump_json({{"prompt", letter}, {"completion", std::string(name) + letter}}) +
                                        "\n");
   }
-  /// How many sets of rows the cache holds once those of the config are prepared.
+  /// The number of data sets in the cache after the rows of the config have been prepared.
   int kept(const Json& more, Split split = Split::train, std::int64_t max_rows = 0) {
     Json all = {{"model_name_or_path", (folder_ / "model").string()},
                 {"dataset_name", (folder_ / "rows.jsonl").string()},
@@ -120,7 +120,7 @@ class TokenCacheKey : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(folder_ / "cache")) files += entry.path().extension() == ".tokens";
     return files;
   }
-  /// Whether the rows of a config are others to the cache than those before; and once more they are the same.
+  /// Checks that the rows of a config are new to the cache, and found in it the second time.
   void expect_new(const Json& more, Split split = Split::train) {
     const int before = files_;
     files_ = kept(more, split);
@@ -133,7 +133,7 @@ class TokenCacheKey : public ::testing::Test {
   int files_ = 0;
 };
 
-/// A value other than the default, and what goes with it, for every key that says how rows are made.
+/// For every key that affects rows, a value other than the default and the keys that it requires.
 const Json kOtherValues = parse_json(R"({
   "max_samples": {"max_samples": 2},
   "dataset_train_split": {"dataset_train_split": "train[1:]"},
@@ -173,7 +173,7 @@ TEST_F(TokenCacheKey, HoldsEveryKeyThatSaysHowRowsAreMade) {
   expect_new(Json::object());
   const Json keys = rows_json({});
   for (const auto& [key, ignored] : keys.items())
-    ASSERT_TRUE(kOtherValues.contains(key)) << "no other value of " << key;
+    ASSERT_TRUE(kOtherValues.contains(key)) << "the test has no other value of " << key;
   for (const auto& [key, values] : kOtherValues.items()) {
     EXPECT_TRUE(keys.contains(key)) << key;
     Json more = values;
@@ -212,7 +212,7 @@ TEST_F(TokenCacheKey, HoldsTheContentsOfFiles) {
   for (const char* name : {"rows.jsonl", "model/tokenizer.json", "model/tokenizer_config.json"}) {
     std::string contents = read_text(folder_ / name);
     if (name[0] == 'r')
-      contents[contents.find("rows.jsonla")] = 'R';  // of the same size, within a moment
+      contents[contents.find("rows.jsonla")] = 'R';  // the size is the same, and the time almost
     else
       contents.insert(contents.find('{') + 1, " ");
     write_file(folder_ / name, contents);

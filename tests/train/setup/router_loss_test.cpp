@@ -7,7 +7,7 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr double kOfModel = 0.001;  // in config.json of qwen3_moe, which leaves the loss off
+constexpr double kOfModel = 0.001;  // in config.json of qwen3_moe, which does not enable the loss
 
 struct Expected {
   bool is_on;
@@ -21,14 +21,14 @@ void expect(const RouterLossRequest& request, const char* folder, const Expected
   EXPECT_EQ(model.is_balanced(), expected.is_on);
   EXPECT_EQ(model.experts->balance_coefficient, expected.coefficient);
   if (request.mode == RouterLossMode::trainer && !request.coefficient && !request.is_on) {
-    EXPECT_EQ(model.json, before) << "what is saved is the model's own config.json";
+    EXPECT_EQ(model.json, before) << "the model's own config.json is saved";
   } else {
     EXPECT_EQ(model.json["output_router_logits"], expected.is_on);
     EXPECT_EQ(model.json["router_aux_loss_coef"], expected.coefficient);
   }
 }
 
-// As SFTTrainer sets the model's config: on wherever there is a coefficient.
+// SFTTrainer enables the loss in the model's config if there is a coefficient.
 TEST(RouterLoss, IsOnInTrlsModeUnlessItsCoefficientIsZero) {
   expect({}, "qwen3_moe", {true, kOfModel});
   expect({.coefficient = 0.3}, "qwen3_moe", {true, 0.3});

@@ -1,4 +1,4 @@
-// What is said of the rows of a run.
+// Notes on the rows of a run.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 
 const fs::path kChatmlFolder = fs::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml";
 
-/// A model with the tokenizer of the ChatML goldens, whose end tokens are what a test says.
+/// A model with the tokenizer of the ChatML goldens, and end tokens that a test chooses.
 class EndsOfAnswers : public ::testing::Test {
  protected:
-  /// What is said of a conversation, from rows that are made and from cached ones.
+  /// The notes on a conversation, for newly prepared rows and for cached ones.
   std::vector<std::string> said(const Json& files, Json config) {
     const fs::path model = folder_ / "model";
     fs::remove_all(model);

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Prompts of a file, for a model whose template has words for tools and a variable enable_thinking.
+/// Prompts in a file, for a model whose template supports tools and a variable enable_thinking.
 class SamplePromptRows : public ::testing::Test {
  protected:
   SamplePromptRows() {
@@ -54,7 +54,7 @@ TEST_F(SamplePromptRows, AreRenderedWithWhatStandsBesideThem) {
               user + answer + "<think>", "hi"},
           Case{R"({"prompt": "hi", "tools": [{"name": "look_up"}], "chat_template_kwargs": {"enable_thinking": true}})",
                tools + user + answer + "<think>", "hi"},
-          // Rows as they are trained and evaluated: with an answer, and a column of tools as a text.
+          // Rows as for training and evaluation: with an answer, and a column of tools as text.
           Case{R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
                     "tools": "[{\"name\": \"look_up\"}]"})",
                tools + user + answer, "hi"},

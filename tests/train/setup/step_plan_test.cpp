@@ -14,7 +14,8 @@ std::int64_t steps(double epochs, std::int64_t batches, std::int64_t accumulatio
   return make_step_plan(t, batches).max_steps;
 }
 
-// transformers: ceil(num_train_epochs * updates of an epoch), the last update of an epoch having fewer micro-batches.
+// As in transformers: ceil(num_train_epochs * updates per epoch), where the last update of an epoch has fewer
+// micro-batches.
 TEST(StepPlan, FractionsOfEpochsAreRoundedUpToUpdates) {
   EXPECT_EQ(steps(3, 11, 2), 18);
   EXPECT_EQ(steps(1.5, 11, 2), 9);

@@ -40,7 +40,7 @@ class TrainingTemplate : public ::testing::Test {
                  {"output_dir", "o"}});
     return parse_config(dump_json(more), "c.json").value;
   }
-  /// What is learned of the first row, as text.
+  /// The learned part of the first row, as text.
   std::string learned(const Config& c, Split split = Split::train) {
     std::FILE* said = std::tmpfile();
     Log log(LogLevel::info, {.people = said});
@@ -152,7 +152,7 @@ TEST_F(TrainingTemplate, ThatLeavesTheEndOfTurnsOutIsToldOnce) {
   };
   EXPECT_EQ(said(tagged("", "<|im_end|>"), "assistant_only_loss"), 1);
   EXPECT_EQ(said(tagged(" + '<|im_end|>'", ""), "assistant_only_loss"), 0);
-  EXPECT_EQ(said(tagged("", "<|im_end|>"), "last_turn_only_loss"), 0) << "not asked for by TRL";
+  EXPECT_EQ(said(tagged("", "<|im_end|>"), "last_turn_only_loss"), 0) << "TRL does not have this key";
 }
 
 TEST_F(TrainingTemplate, IsMissedWherePromptAndCompletionAreTexts) {

@@ -71,7 +71,7 @@ TEST(BatchFeed, FillsDocumentsUpToAPowerOfTwo) {
   EXPECT_EQ(integers(sent.tokens.cu_seqlens), (std::vector<std::int32_t>{0, 2, 4, 5, 5}));
 }
 
-// Ranks that share the tokens: every token, position and target is one rank's, in pieces r and 2 * ranks - 1 - r.
+// Ranks that share tokens: every token, position and target belongs to one rank, in pieces r and 2 * ranks - 1 - r.
 TEST(BatchFeed, CutsABatchIntoThePartsOfItsRanks) {
   Ctx ctx;
   std::vector<std::int32_t> tokens, positions;
@@ -91,7 +91,7 @@ TEST(BatchFeed, CutsABatchIntoThePartsOfItsRanks) {
   EXPECT_EQ(targets, (std::map<std::int32_t, std::int32_t>{{5, 6}, {7, 8}, {8, 9}}));
 }
 
-// Size classes of all tokens, before they are cut: what fills up is the last piece's and in no document.
+// Size classes apply to all tokens before they are cut: padding is in the last piece and outside all documents.
 TEST(BatchFeed, CutsAFilledBatch) {
   Ctx ctx;
   for (int rank = 0; rank < 2; ++rank) {

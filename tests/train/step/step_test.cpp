@@ -15,7 +15,7 @@ namespace {
 using ::testing::Each;
 using ::testing::IsEmpty;
 
-// Or the ranks would name different parameters.
+// Otherwise the ranks would name different parameters.
 TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
     const auto errors = test::on_ranks(2, [&](Ctx& ctx, Collective& ranks) {

@@ -27,7 +27,8 @@ std::vector<std::string> headers() {
 class Language : public test::TemplateGolden, public testing::WithParamInterface<std::string> {};
 
 TEST_P(Language, IsThatOfJinja) {
-  EXPECT_TRUE(fs::exists(fs::path(QTRAIN_SOURCE_DIR) / "text/template" / (GetParam() + ".h"))) << "a header of no name";
+  EXPECT_TRUE(fs::exists(fs::path(QTRAIN_SOURCE_DIR) / "text/template" / (GetParam() + ".h")))
+      << "no header has this name";
   const std::vector<Json> rows = test::read_rows(kLanguage / (GetParam() + ".jsonl"));
   ASSERT_FALSE(rows.empty());
   for (const Json& row : rows) {

@@ -60,7 +60,7 @@ TEST(Template, HostileTemplatesEnd) {
         << source.substr(0, 100);
 }
 
-/// Each of these did not end, ended the program, or took gigabytes, while steps alone were counted.
+/// When only steps were counted, each of these ran forever, crashed the program, or took gigabytes.
 TEST(Template, WorkIsCountedNotOnlySteps) {
   const std::string a = "{% set a = 'a' * 60000000 %}{% set b = 'a' * 60000000 %}",
                     e = "{% set a = '\u00e9' * 30000000 %}",
@@ -76,7 +76,7 @@ TEST(Template, WorkIsCountedNotOnlySteps) {
   };
   struct Case {
     std::string name, source;
-    const char* why;  ///< "" where it is done
+    const char* why;  ///< expected error; "" if there is none
   };
   const Case cases[] = {
       {"equal", a + often("a == b"), "too much"},
@@ -156,7 +156,8 @@ TEST(Template, TextIsFoundWhereverItIs) {
   }
 }
 
-// A row of operators in each of some parentheses: neither is much, and the tree would be 18'000 nodes high.
+// A row of operators, in each of several nested parentheses: neither is large alone, but the tree would be 18,000 nodes
+// high.
 TEST(Template, TreesOfRowsInParenthesesAreAsHighAsJinjaAllows) {
   const std::string row = repeated("+1", 300);
   for (const auto& [begin, end] : std::vector<std::pair<std::string, std::string>>{{"(", ")"},

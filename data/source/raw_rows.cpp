@@ -1,11 +1,11 @@
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
-#include "data/index.h"
+#include "core/idx.h"
 
 namespace qtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 #include <fmt/format.h>
 

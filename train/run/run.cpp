@@ -1,4 +1,4 @@
-#include "train/run/prepared_run.h"
+#include "train/run/run.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,26 +89,35 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
 
 }  // namespace
 
-PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const std::string& resume) {
-  ResumeFrom from = shared_resume(run, output, resume);
-  run.phases.begin("tokenizing");
-  auto data = load_run_data(run, from.checkpoints);
-  run.phases.begin("reading the model");
-  ModelSetup declared = declare_run_model(run, *data);
-  if (declared.model->options().sharding.divides_trained()) require_shared_output(run, output);
-  require_room(run, from, plan_disk(run.training(), declared, data->plan));
-  const Schedule schedule = schedule_of(run.training(), data->plan);
-  run.phases.begin("planning memory");
-  RunModel model = allocate_run_model(run, *data, std::move(declared));
-  run.phases.begin("hashing the model");
-  RunMetadata metadata = run_metadata(run, *data, model.setup);
-  require_same_run(run, metadata.identity);
+TrainingObjects Run::objects() {
+  return {.ctx = ctx,
+          .setup = model.setup,
+          .runner = *model.runner,
+          .text = data->text,
+          .optimizer = *model.optimizer,
+          .state = state,
+          .training = training(),
+          .plan = plan(),
+          .identity = metadata.identity,
+          .ranks = ranks};
+}
+
+Run prepare_run(const RunContext& context, const OutputFolder& output, const std::string& resume) {
+  ResumeFrom from = shared_resume(context, output, resume);
+  context.phases.begin("tokenizing");
+  std::shared_ptr<RunData> data = load_run_data(context, from.checkpoints);
+  context.phases.begin("reading the model");
+  ModelSetup declared = declare_run_model(context, *data);
+  if (declared.model->options().sharding.divides_trained()) require_shared_output(context, output);
+  require_room(context, from, plan_disk(context.training(), declared, data->plan));
+  const Schedule schedule = schedule_of(context.training(), data->plan);
+  context.phases.begin("planning memory");
+  RunModel model = allocate_run_model(context, *data, std::move(declared));
+  context.phases.begin("hashing the model");
+  RunMetadata metadata = run_metadata(context, *data, model.setup);
+  require_same_run(context, metadata.identity);
   if (resume == "never") output.start_over();
-  return {.from = std::move(from),
-          .data = std::move(data),
-          .schedule = schedule,
-          .model = std::move(model),
-          .metadata = std::move(metadata)};
+  return {context, std::move(data), schedule, std::move(model), std::move(metadata), std::move(from)};
 }
 
 }  // namespace qtrain

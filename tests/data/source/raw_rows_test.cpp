@@ -1,4 +1,4 @@
-#include "data/source/reader.h"
+#include "data/source/raw_rows.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -87,7 +87,7 @@ TEST_F(Reader, CompressedFilesReadAsTheirContents) {
   const std::string text = "{\"a\":1}\n{\"a\":2}\n";
   for (const std::string& packed : {gzip(text), zstd(text)}) {
     EXPECT_EQ(rows(packed).size(), 2);
-    EXPECT_EQ(rows(packed + packed).size(), 4) << "members one behind the other";
+    EXPECT_EQ(rows(packed + packed).size(), 4) << "consecutive members";
     for (std::size_t cut = 5; cut < packed.size(); cut += 3)
       EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows(packed.substr(0, packed.size() - cut + 4)); }),
                   HasSubstr("damaged compressed file"));
@@ -100,7 +100,7 @@ TEST_F(Reader, CompressedCsvIsCsv) {
     EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": "1", "b": "x"})") << name;
 }
 
-// The rows that load_dataset("text") makes of the same bytes.
+// Expected rows are those of load_dataset("text") for the same bytes.
 TEST_F(Reader, APlainTextHasARowForEachLine) {
   const std::string text = "one\r\ntwo\rthree\n\n four \xe2\x80\xa8x\nlast";
   for (const std::string& name : {write("t.txt", text), write("t.txt.gz", gzip(text))}) {

@@ -1,4 +1,4 @@
-#include "data/shapes.h"
+#include "data/row_shapes.h"
 
 #include <gmock/gmock.h>
 
@@ -99,7 +99,7 @@ TEST(Shapes, AnInputAloneIsTheQuestion) {
   EXPECT_EQ(told(read(R"({"instruction":"","input":"x","output":"o"})").messages), "user:x|");
 }
 
-// As LLaMA-Factory drops them.
+// LLaMA-Factory drops these.
 TEST(Shapes, TurnsThatAreNoQuestionsAndAnswersAreBroken) {
   const auto broken = [](const std::string& roles) {
     Json row{{"messages", Json::array()}};
