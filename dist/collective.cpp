@@ -33,12 +33,6 @@ std::unique_ptr<Collective> Solo::counterparts(int size) {
   return part(0, size);
 }
 
-double sum_over_ranks(Ctx& ctx, Collective& ranks, double value) {
-  std::vector<double> values{value};
-  ranks.all_reduce(ctx, view(values), Reduction::sum);
-  return values[0];
-}
-
 bool any_rank(Ctx& ctx, Collective& ranks, bool mine) {
   std::vector<double> values{mine ? 1.0 : 0.0};
   ranks.all_reduce(ctx, view(values), Reduction::max);

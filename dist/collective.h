@@ -96,8 +96,6 @@ class Solo : public Collective {
   std::unique_ptr<Collective> counterparts(int size) override;
 };
 
-/// The sum of a number over all ranks.
-double sum_over_ranks(Ctx& ctx, Collective& ranks, double value);
 /// Whether the value is true on any rank.
 bool any_rank(Ctx& ctx, Collective& ranks, bool mine);
 /// The text of rank `root`.

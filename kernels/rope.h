@@ -13,6 +13,8 @@ struct Rope {
     ConstTensor x;
     ConstTensor weight = {};
     Tensor inv_rms = {};
+
+    bool given() const { return x.shape.rank > 0; }
   };
   Heads q, k = {};
   ConstTensor cos, sin, positions;
@@ -26,8 +28,9 @@ struct RopeGrad {
     ConstTensor x = {}, weight = {}, inv_rms = {};
     Sink dweight = discard();
 
+    bool given() const { return dy.shape.rank > 0; }
     /// Whether there is a gradient to compute.
-    bool wanted() const { return dy && (dx.wanted() || (weight && dweight.wanted())); }
+    bool wanted() const { return given() && (dx.wanted() || (weight && dweight.wanted())); }
   };
   Heads q, k = {};
   ConstTensor cos, sin, positions;
@@ -40,7 +43,7 @@ void run_cuda(Ctx&, const RopeGrad&);
 
 inline void rope(Ctx& ctx, const Rope& a) {
   for (const Rope::Heads* h : {&a.q, &a.k}) {
-    if (!h->x) continue;
+    if (!h->given()) continue;
     check(h->x.shape.rank == 3 && h->y.shape == h->x.shape, "rope: x and y are [T, H, D]");
     check(h->x.shape[2] % 2 == 0 && a.cos.shape[1] == h->x.shape[2] / 2, "rope: tables are [P, D/2]");
     check(a.positions.numel() == h->x.shape[0], "rope: one position per token");
@@ -50,7 +53,7 @@ inline void rope(Ctx& ctx, const Rope& a) {
 }
 inline void rope_grad(Ctx& ctx, const RopeGrad& a) {
   for (const RopeGrad::Heads* h : {&a.q, &a.k}) {
-    if (!h->dy) continue;
+    if (!h->given()) continue;
     check(h->dy.shape.rank == 3 && h->dx.t.shape == h->dy.shape, "rope_grad: dx and dy are [T, H, D]");
     check(bool(h->weight) == bool(a.q.weight), "rope_grad: queries and keys both have a norm, or neither does");
   }

@@ -32,13 +32,11 @@ void advise_steps(const ResolvedConfig& config, const StepPlan& plan, std::vecto
   else if (t.max_steps > 0 && epochs < 1)
     out.push_back(fmt::format("max_steps={} is only {:.2f} epochs, so some rows are never used", t.max_steps, epochs));
   if (plan.accumulation > plan.batches)
-    out.push_back(fmt::format(
-        "gradient_accumulation_steps={}, but an epoch has only {} micro-batches: each epoch is a single update",
-        plan.accumulation, plan.batches));
+    out.push_back(fmt::format("gradient_accumulation_steps={}, but an epoch has only {}: each epoch is a single update",
+                              plan.accumulation, counted(plan.batches, "micro-batch", "micro-batches")));
   if (t.max_steps <= 0 && t.warmup_steps >= static_cast<double>(plan.max_steps))
-    out.push_back(
-        fmt::format("warmup_steps={}, but the run has only {} updates: the learning rate never reaches its peak",
-                    t.warmup_steps, plan.max_steps));
+    out.push_back(fmt::format("warmup_steps={}, but the run has only {}: the learning rate never reaches its peak",
+                              t.warmup_steps, counted(plan.max_steps, "update")));
 }
 
 void advise_events(const ResolvedConfig& config, const StepPlan& plan, std::vector<std::string>& out) {

@@ -21,7 +21,7 @@ std::vector<Message*> next(std::vector<Message>& messages) {
 }
 
 [[noreturn]] void tell_difference(int rank, const Message& m, const Descriptor& theirs) {
-  throw std::runtime_error("the ranks do different things: rank " + std::to_string(rank) + " does " + m.what.text() +
+  throw std::runtime_error("the ranks make different calls: rank " + std::to_string(rank) + " does " + m.what.text() +
                            "; rank " + std::to_string(m.peer) + " does " + theirs.text());
 }
 

@@ -77,7 +77,7 @@ void backward(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
 void run_cpu(Ctx& ctx, const Rope& a) {
   dispatch_float(a.q.x.dtype, [&]<class T>() {
     forward<T>(ctx, a, a.q);
-    if (a.k.x) forward<T>(ctx, a, a.k);
+    if (a.k.given()) forward<T>(ctx, a, a.k);
   });
 }
 void run_cpu(Ctx& ctx, const RopeGrad& a) {

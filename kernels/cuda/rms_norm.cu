@@ -52,25 +52,33 @@ struct Backward {
   float weight_offset;
 };
 
-/// Each row is read once and stays in registers as S packs per thread. If dweight is wanted (kSums), block b takes rows
-/// b, b + blocks, ... and adds up its part of dweight; otherwise it takes one row.
+/// A thread takes S packs of a row. If there are few it keeps them in registers; more would spill with 1,024 threads, so
+/// those are read twice. If dweight is wanted (kSums), block b takes rows b, b + blocks, ... and adds up its part of
+/// dweight; otherwise it takes one row.
 template <class T, int N, int S, bool kSums>
 __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
+  constexpr bool kKeeps = N > 1 && N * S <= kFewElements;
+  struct Operands {
+    Pack<T, N> dy, x;
+  };
   auto& partials = shared_memory<BlockPartials<float>>();
   float dweight[S][N] = {};
   for (int row = static_cast<int>(blockIdx.x); row < a.rows; row += static_cast<int>(gridDim.x)) {
     const std::int64_t begin = std::int64_t{row} * a.width;
+    const auto load = [&](int column) {
+      return Operands{load_pack<N>(a.dy + begin + column), load_pack<N>(a.x + begin + column)};
+    };
+    Operands kept[kKeeps ? S : 1];
     const float inv = a.inv_rms[row];
-    Pack<T, N> dy[S], x[S];
     float dot = 0;
     for_packs<N, S>(a.width, [&](int slot, int column) {
-      dy[slot] = load_pack<N>(a.dy + begin + column);
-      x[slot] = load_pack<N>(a.x + begin + column);
+      const Operands in = load(column);
+      if constexpr (kKeeps) kept[slot] = in;
       float w[N];
       load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float product = to_float(dy[slot].v[j]) * to_float(x[slot].v[j]);
+        const float product = to_float(in.dy.v[j]) * to_float(in.x.v[j]);
         dot += product * w[j];
         if constexpr (kSums) dweight[slot][j] += product * inv;
       }
@@ -78,10 +86,11 @@ __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
     if (!a.dx.data) continue;
     const float pull = block_sum(dot, partials) / static_cast<float>(a.width) * inv * inv;
     for_packs<N, S>(a.width, [&](int slot, int column) {
+      const Operands in = kKeeps ? kept[kKeeps ? slot : 0] : load(column);
       float w[N];
       load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
-      for (int j = 0; j < N; ++j) w[j] = inv * (to_float(dy[slot].v[j]) * w[j] - pull * to_float(x[slot].v[j]));
+      for (int j = 0; j < N; ++j) w[j] = inv * (to_float(in.dy.v[j]) * w[j] - pull * to_float(in.x.v[j]));
       a.dx.template put_pack<N>(begin + column, w);
     });
   }

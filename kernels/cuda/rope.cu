@@ -37,7 +37,8 @@ struct Part {
         block(static_cast<int>(blockIdx.x) - (which ? queries.blocks : 0)) {}
 };
 
-/// The heads that the calling lane's group takes, and the pairs of each that the lane holds: packs of N pairs.
+/// The heads that the calling lane's group takes, and the pairs of each that the lane holds: packs of N pairs. Without
+/// packs, a group is a whole warp, so that the places of a lane's pairs differ by constants.
 template <int N>
 struct Share {
   static constexpr int kSlots = kPairs / N;
@@ -48,7 +49,7 @@ struct Share {
   int lane, lanes, half, heads;
 
   __device__ __forceinline__ Share(const Angles& angles, const Division& d, std::int64_t first_item)
-      : lanes(1 << angles.lane_bits), half(angles.half), heads(d.heads) {
+      : lanes(N == 1 ? kWarp : 1 << angles.lane_bits), half(angles.half), heads(d.heads) {
     const std::int64_t item = first_item + (threadIdx.x >> angles.lane_bits);
     const bool exists = item < d.items;
     token = exists ? item / d.chunks : 0;
@@ -77,8 +78,12 @@ struct Share {
       load_floats(v[s], x + half + i);
     });
   }
+  /// Index of the token's first angle in the tables.
+  __device__ __forceinline__ std::int64_t angle(const Angles& a) const {
+    return std::int64_t{a.positions[token]} * half;
+  }
   __device__ __forceinline__ void load_angles(Floats& cos, Floats& sin, const Angles& a) const {
-    const std::int64_t row = std::int64_t{a.positions[token]} * half;
+    const std::int64_t row = angle(a);
     each([&](int s, int i) {
       load_floats(cos[s], a.cos + row + i);
       load_floats(sin[s], a.sin + row + i);
@@ -228,34 +233,41 @@ __global__ void __launch_bounds__(kThreads) normed_rope_heads_grad(Backward<T> a
   const std::int64_t groups = kThreads >> a.angles.lane_bits;
   const int width = 2 * a.angles.half;
   typename Share<N>::Floats du = {}, dv = {};
-  LaneWeights<N> w;
-  w.load(Share<N>(a.angles, h.division, 0), h.weight, a.weight_offset);
   for (std::int64_t items = part.block * groups; items < h.division.items; items += h.division.blocks * groups) {
     const Share<N> share(a.angles, h.division, items);
-    typename Share<N>::Floats cos, sin;
-    share.load_angles(cos, sin, a.angles);
+    const std::int64_t angle = share.angle(a.angles);
 #pragma unroll 1
     for (int k = 0; k < kHeads; ++k) {
       const int head = share.first + k;
       const std::int64_t row = share.row(head), begin = row * width;
-      typename Share<N>::Floats u, v, x1, x2;
+      typename Share<N>::Floats u, v;
+      Pack<T, N> x1[Share<N>::kSlots], x2[Share<N>::kSlots];
       float inv = 0, dot = 0;
       if (head < share.end) {
         share.load(u, v, h.dy + begin);
-        share.load(x1, x2, h.x + begin);
+        share.each([&](int s, int i) {
+          x1[s] = load_pack<N>(h.x + begin + i);
+          x2[s] = load_pack<N>(h.x + begin + share.half + i);
+        });
         inv = h.inv_rms[row];
       }
-      share.each_of(head, [&](int s, int) {
-        rotate_back(u[s], v[s], cos[s], sin[s]);
+      share.each_of(head, [&](int s, int i) {
+        // Angles and weights come from the cache: kept in registers, they would leave room for fewer blocks.
+        float cos[N], sin[N], w1[N], w2[N];
+        load_floats(cos, a.angles.cos + angle + i);
+        load_floats(sin, a.angles.sin + angle + i);
+        rotate_back(u[s], v[s], cos, sin);
+        load_weights(w1, h.weight + i, a.weight_offset);
+        load_weights(w2, h.weight + share.half + i, a.weight_offset);
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           if constexpr (kSums) {
-            du[s][j] += u[s][j] * x1[s][j] * inv;
-            dv[s][j] += v[s][j] * x2[s][j] * inv;
+            du[s][j] += u[s][j] * to_float(x1[s].v[j]) * inv;
+            dv[s][j] += v[s][j] * to_float(x2[s].v[j]) * inv;
           }
-          u[s][j] *= w.u[s][j];
-          v[s][j] *= w.v[s][j];
-          dot += u[s][j] * x1[s][j] + v[s][j] * x2[s][j];
+          u[s][j] *= w1[j];
+          v[s][j] *= w2[j];
+          dot += u[s][j] * to_float(x1[s].v[j]) + v[s][j] * to_float(x2[s].v[j]);
         }
       });
       if (!h.dx.data) continue;
@@ -263,8 +275,8 @@ __global__ void __launch_bounds__(kThreads) normed_rope_heads_grad(Backward<T> a
       share.each_of(head, [&](int s, int i) {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-          u[s][j] = inv * (u[s][j] - pull * x1[s][j]);
-          v[s][j] = inv * (v[s][j] - pull * x2[s][j]);
+          u[s][j] = inv * (u[s][j] - pull * to_float(x1[s].v[j]));
+          v[s][j] = inv * (v[s][j] - pull * to_float(x2[s].v[j]));
         }
         h.dx.template put_pack<N>(begin + i, u[s]);
         h.dx.template put_pack<N>(begin + share.half + i, v[s]);
@@ -296,21 +308,28 @@ template <class Op>
 Angles angles_of(const Op& a) {
   const auto half = static_cast<int>(a.cos.shape[1]);
   check(half <= kPairs * kWarp, "rope: a head of more than 512 elements");
-  const auto lanes = std::bit_ceil(static_cast<unsigned>(ceil_div(half, kPairs)));
   return {.cos = a.cos.template as<float>(),
           .sin = a.sin.template as<float>(),
           .positions = a.positions.template as<std::int32_t>(),
           .half = half,
-          .lane_bits = std::countr_zero(lanes)};
+          .lane_bits = 0};
 }
 
-/// The division of heads [T, H, D]: one set of items per block.
-Division division_of(const Shape& s, const Angles& angles) {
-  Division d{
-      .items = 0, .chunks = static_cast<int>(ceil_div(s[1], kHeads)), .heads = static_cast<int>(s[1]), .blocks = 0};
-  d.items = s[0] * d.chunks;
-  d.blocks = static_cast<int>(ceil_div(d.items, std::int64_t{kThreads >> angles.lane_bits}));
-  return d;
+/// The items of heads [T, H, D].
+Division items_of(const Shape& s) {
+  const std::int64_t chunks = ceil_div(s[1], kHeads);
+  return {.items = s[0] * chunks, .chunks = static_cast<int>(chunks), .heads = static_cast<int>(s[1]), .blocks = 0};
+}
+
+/// Chooses the lanes of a group, and one set of items per block.
+template <class Args>
+void divide(Args& args, Packs packs) {
+  const auto few = std::bit_ceil(static_cast<unsigned>(ceil_div(args.angles.half, kPairs)));
+  args.angles.lane_bits = std::countr_zero(packs == Packs::yes ? few : unsigned{kWarp});
+  for (auto& heads : args.of) {
+    Division& d = heads.division;
+    d.blocks = static_cast<int>(ceil_div(d.items, std::int64_t{kThreads >> args.angles.lane_bits}));
+  }
 }
 
 Grid grid_of(const Division& queries, const Division& keys, std::size_t shared_bytes = 0) {
@@ -326,15 +345,16 @@ void forward(Ctx& ctx, const Rope& a) {
   Packs packs = packable<T>(args.angles.half, args.angles.cos, args.angles.sin);
   for (int i = 0; i < 2; ++i) {
     const Rope::Heads& heads = i == 0 ? a.q : a.k;
-    if (!heads.x) continue;
+    if (!heads.given()) continue;
     ForwardHeads<T>& h = args.of[i];
     h = {.y = heads.y.as<T>(),
          .inv_rms = heads.weight ? heads.inv_rms.as<float>() : nullptr,
          .x = heads.x.as<T>(),
          .weight = heads.weight ? heads.weight.as<float>() : nullptr,
-         .division = division_of(heads.x.shape, args.angles)};
+         .division = items_of(heads.x.shape)};
     if (packable<T>(args.angles.half, h.y, h.x, h.weight) == Packs::no) packs = Packs::no;
   }
+  divide(args, packs);
   const Grid grid = grid_of(args.of[0].division, args.of[1].division);
   dispatch_packs<T>(packs, [&]<int N>() {
     launch(ctx, "rope", a.q.weight ? rope_heads<T, N, true> : rope_heads<T, N, false>, grid, args);
@@ -342,14 +362,14 @@ void forward(Ctx& ctx, const Rope& a) {
 }
 
 template <class T>
-BackwardHeads<T> heads_of(const RopeGrad::Heads& heads, const Angles& angles) {
+BackwardHeads<T> heads_of(const RopeGrad::Heads& heads) {
   BackwardHeads<T> h{.dx = target_of<T>(heads.dx),
                      .dy = heads.dy.as<T>(),
                      .x = nullptr,
                      .weight = nullptr,
                      .inv_rms = nullptr,
                      .dweight = {},
-                     .division = division_of(heads.dy.shape, angles)};
+                     .division = items_of(heads.dy.shape)};
   if (!heads.weight) return h;
   h.x = heads.x.as<T>();
   h.weight = heads.weight.as<float>();
@@ -380,9 +400,10 @@ void backward(Ctx& ctx, const RopeGrad& a) {
   for (int i = 0; i < 2; ++i) {
     const RopeGrad::Heads& heads = i == 0 ? a.q : a.k;
     if (!heads.wanted()) continue;
-    const BackwardHeads<T>& h = args.of[i] = heads_of<T>(heads, args.angles);
+    const BackwardHeads<T>& h = args.of[i] = heads_of<T>(heads);
     if (packable<T>(args.angles.half, h.dx.data, h.dy, h.x, h.weight) == Packs::no) packs = Packs::no;
   }
+  divide(args, packs);
   const bool norm{a.q.weight}, sums = norm && divide_sums(ctx, a, args);
   const Grid grid = grid_of(args.of[0].division, args.of[1].division, sums ? sizeof(GroupSums) : 0);
   dispatch_packs<T>(packs, [&]<int N>() {

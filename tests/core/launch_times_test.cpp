@@ -67,7 +67,7 @@ TEST(LaunchTimes, EndWithThem) {
   {
     LaunchTimes times(stream);
     EXPECT_TRUE(stream.is_observed());
-    EXPECT_THAT(test::error_of([&] { LaunchTimes again(stream); }).what(), HasSubstr("twice"));
+    EXPECT_THAT(test::error_of([&] { LaunchTimes again(stream); }).what(), HasSubstr("already has an observer"));
   }
   EXPECT_FALSE(stream.is_observed());
   const Stream::Launch launch(stream, "gemm", detail);

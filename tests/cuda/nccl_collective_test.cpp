@@ -7,6 +7,7 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "tests/dist/rank_processes.h"
+#include "tests/dist/sum_over_ranks.h"
 
 namespace qtrain {
 namespace {
@@ -154,7 +155,7 @@ TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
                                      ops::fill(ctx, {.y = a.tensor, .value = 1.0 + i});
                                      ranks.all_reduce(ctx, a.tensor, Reduction::sum);
                                      ops::add(ctx, {.y = b.tensor, .a = b.tensor, .b = a.tensor.slice(999, 1)});
-                                     EXPECT_EQ(sum_over_ranks(ctx, ranks, 1), 2);  // between the hosts
+                                     EXPECT_EQ(test::sum_over_ranks(ctx, ranks, 1), 2);  // between the hosts
                                    }
                                    EXPECT_EQ(b.read(ctx)[0], 1 + 2 * (1 + 2 + 3 + 4));
                                  }),
@@ -177,7 +178,7 @@ TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
                            if (pair) pair->all_reduce(ctx, of_pair.tensor, Reduction::sum);
                            ranks.all_reduce(ctx, sum.tensor, Reduction::sum);
                            part->all_reduce(ctx, sum.tensor, Reduction::sum);  // adds the total of each rank
-                           EXPECT_EQ(sum_over_ranks(ctx, *part, 1.0 + me), me < 3 ? 6 : 4);
+                           EXPECT_EQ(test::sum_over_ranks(ctx, *part, 1.0 + me), me < 3 ? 6 : 4);
                            EXPECT_EQ(sum.read(ctx)[0], me < 3 ? 30 : 10);
                            const std::vector<float> gathered = me < 3 ? all.read(ctx) : std::vector<float>{1, 2, 3};
                            EXPECT_THAT(gathered, ::testing::ElementsAre(1, 2, 3));

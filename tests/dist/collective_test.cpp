@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/dist/local_ranks.h"
+#include "tests/dist/sum_over_ranks.h"
 
 namespace qtrain {
 namespace {
@@ -124,7 +125,7 @@ TEST_P(AnyRanks, TextsOfAnyLength) {
     for (int r = 0; r < ranks.size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], text_of(r));
     const int last = ranks.size() - 1;
     EXPECT_EQ(broadcast_text(ctx, ranks, text_of(ranks.rank()), last), text_of(last));
-    EXPECT_EQ(sum_over_ranks(ctx, ranks, ranks.rank()), last * (last + 1) / 2.0);
+    EXPECT_EQ(test::sum_over_ranks(ctx, ranks, ranks.rank()), last * (last + 1) / 2.0);
   });
 }
 
@@ -151,9 +152,9 @@ TEST(CollectivePart, IsOfItsRanksAlone) {
     const auto pair = ranks.part(first, 2), again = ranks.part(first, 2), self = pair->part(ranks.rank() - first, 1);
     EXPECT_EQ(pair->size(), 2);
     EXPECT_EQ(pair->rank(), ranks.rank() - first);
-    for (int i = 0; i < ranks.rank(); ++i) EXPECT_EQ(sum_over_ranks(ctx, *self, i), i);
-    EXPECT_EQ(sum_over_ranks(ctx, *pair, ranks.rank()), 2 * first + 1);
-    EXPECT_EQ(sum_over_ranks(ctx, ranks, ranks.rank()), 6);
+    for (int i = 0; i < ranks.rank(); ++i) EXPECT_EQ(test::sum_over_ranks(ctx, *self, i), i);
+    EXPECT_EQ(test::sum_over_ranks(ctx, *pair, ranks.rank()), 2 * first + 1);
+    EXPECT_EQ(test::sum_over_ranks(ctx, ranks, ranks.rank()), 6);
     EXPECT_THAT(gather_texts(ctx, *again, std::to_string(ranks.rank())),
                 ElementsAre(std::to_string(first), std::to_string(first + 1)));
   });
@@ -169,8 +170,8 @@ TEST(CollectiveCounterparts, AreOneOfEachPart) {
     ASSERT_EQ(replicas->size(), 3);
     EXPECT_THAT(gather_texts(ctx, *replicas, std::to_string(me)),
                 ElementsAre(std::to_string(me % 2), std::to_string(me % 2 + 2), std::to_string(me % 2 + 4)));
-    EXPECT_EQ(sum_over_ranks(ctx, *pair, sum_over_ranks(ctx, *replicas, me)), 15);
-    EXPECT_EQ(sum_over_ranks(ctx, *replicas->counterparts(3), me), me);
+    EXPECT_EQ(test::sum_over_ranks(ctx, *pair, test::sum_over_ranks(ctx, *replicas, me)), 15);
+    EXPECT_EQ(test::sum_over_ranks(ctx, *replicas->counterparts(3), me), me);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

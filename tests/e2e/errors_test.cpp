@@ -316,7 +316,8 @@ TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {
   const std::string index = R"({"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}})";
   const std::vector<Case> cases{
       {"model.safetensors.index.json", index, "\"model-00002-of-00002.safetensors\" is missing"},
-      {"model-00001-of-00002.safetensors", "", "only model-00001-of-00002.safetensors: model.safetensors.index.json"},
+      {"model-00001-of-00002.safetensors", "",
+       "only model-00001-of-00002.safetensors: its index, model.safetensors.index.json, is missing"},
       {"model.safetensors", pointer, "model.safetensors: is a git-lfs pointer"},
       {"model.safetensors.index.json", pointer, "is a git-lfs pointer"},
       {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: its download is not finished"},
