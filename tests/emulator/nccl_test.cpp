@@ -10,6 +10,7 @@
 #include "core/graph.h"
 #include "dist/nccl_library.h"
 #include "tests/dist/rank_processes.h"
+#include "tests/dist/sum_over_ranks.h"
 #include "tests/errors.h"
 
 namespace qtrain {
@@ -253,8 +254,9 @@ TEST(NcclStandIn, RanksOnOneDeviceAreRefused) {
 }
 
 TEST(NcclStandIn, UnlessTheySayThatTheyAreOnOtherMachines) {
-  const auto ends = test::on_processes(
-      {.devices = 1, .hosts = 2}, [](Ctx& ctx, Collective& ranks) { EXPECT_EQ(sum_over_ranks(ctx, ranks, 1), 2); });
+  const auto ends = test::on_processes({.devices = 1, .hosts = 2}, [](Ctx& ctx, Collective& ranks) {
+    EXPECT_EQ(test::sum_over_ranks(ctx, ranks, 1), 2);
+  });
   EXPECT_THAT(ends, kWell);
 }
 

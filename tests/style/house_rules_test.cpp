@@ -135,17 +135,15 @@ std::set<std::string> types_of(const SourceFile& file) {
 /// Source files that break the rule in folders where it applies: what x.h declares is defined in x.cpp, and tested in
 /// x_test.cpp or x_..._test.cpp at the corresponding place.
 std::vector<std::string> without_header(const std::set<std::string>& paths) {
-  static const std::regex kSource(R"((config|data|text)/.*\.cpp)"), kTest(R"(tests/((?:data|text)/.*_)test\.cpp)");
+  static const std::regex kNamed(R"((?:tests/((?:data|text)/.*)_test|((?:config|data|text)/.*))\.cpp)");
   std::vector<std::string> found;
   for (const std::string& path : paths) {
     std::smatch m;
-    bool fine = !std::regex_match(path, m, kSource) || paths.contains(path.substr(0, path.size() - 4) + ".h");
-    if (std::regex_match(path, m, kTest)) {
-      const std::string name = m[1];
-      fine = false;
-      for (std::size_t at = name.find('_'); at != name.npos; at = name.find('_', at + 1))
-        fine = fine || paths.contains(name.substr(0, at) + ".h");
-    }
+    if (!std::regex_match(path, m, kNamed)) continue;
+    const std::string name = m[m[1].matched ? 1 : 2].str() + "_";
+    bool fine = false;
+    for (std::size_t at = name.find('_'); at != name.npos; at = name.find('_', at + 1))
+      fine = fine || paths.contains(name.substr(0, at) + ".h");
     if (!fine) found.push_back(path);
   }
   return found;
@@ -191,9 +189,9 @@ TEST(HouseRules, TypesAreFoundWhereTheLinkerSeesThem) {
 }
 
 TEST(HouseRules, SourcesAndTestsAreNamedAfterAHeader) {
-  EXPECT_THAT(
-      without_header({"data/a.cpp", "data/b.h", "data/b.cpp", "tests/data/b_c_test.cpp", "tests/data/c_test.cpp"}),
-      ElementsAre("data/a.cpp", "tests/data/c_test.cpp"));
+  EXPECT_THAT(without_header({"data/a.cpp", "data/b.h", "data/b.cpp", "data/b_c.cpp", "tests/data/b_c_test.cpp",
+                              "tests/data/c_test.cpp"}),
+              ElementsAre("data/a.cpp", "tests/data/c_test.cpp"));
   std::set<std::string> paths;
   for (const SourceFile& f : code_files()) paths.insert(f.path.generic_string());
   EXPECT_THAT(without_header(paths), IsEmpty());
