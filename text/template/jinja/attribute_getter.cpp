@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "text/template/python/attributes.h"
-#include "text/template/python/letter_case.h"
-#include "text/template/python/parse_number.h"
+#include "text/template/python/access.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/numbers.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {

@@ -7,7 +7,6 @@
 #include "text/template/jinja/selection_filters.h"
 #include "text/template/jinja/sequence_filters.h"
 #include "text/template/jinja/text_filters.h"
-#include "text/template/python/error.h"
 
 namespace qtrain {
 namespace {

@@ -5,12 +5,9 @@
 #include <vector>
 
 #include "text/template/jinja/namespace.h"
-#include "text/template/python/args.h"
-#include "text/template/python/builtin.h"
-#include "text/template/python/error.h"
-#include "text/template/python/range.h"
+#include "text/template/python/access.h"
+#include "text/template/python/functions.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {

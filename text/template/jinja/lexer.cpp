@@ -6,7 +6,6 @@
 #include "text/template/jinja/literals.h"
 #include "text/template/jinja/syntax_error.h"
 #include "text/template/python/characters.h"
-#include "text/template/python/code_points.h"
 #include "text/template/python/repr.h"
 #include "text/template/python/text.h"
 

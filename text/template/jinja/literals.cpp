@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "text/template/jinja/syntax_error.h"
-#include "text/template/python/code_points.h"
-#include "text/template/python/parse_number.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/numbers.h"
 
 namespace qtrain {
 namespace {

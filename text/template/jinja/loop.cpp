@@ -1,10 +1,9 @@
 #include "text/template/jinja/loop.h"
 
-#include "text/template/python/builtin.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/error.h"
+#include "text/template/python/access.h"
+#include "text/template/python/functions.h"
+#include "text/template/python/operators.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 
 namespace qtrain {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "text/template/jinja/evaluator.h"
-#include "text/template/python/error.h"
 #include "text/template/python/repr.h"
 
 namespace qtrain {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "text/template/python/error.h"
 #include "text/template/python/repr.h"
 
 namespace qtrain {

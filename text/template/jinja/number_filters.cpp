@@ -6,11 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "text/template/python/args.h"
-#include "text/template/python/arithmetic.h"
-#include "text/template/python/error.h"
+#include "text/template/python/functions.h"
+#include "text/template/python/numbers.h"
 #include "text/template/python/operators.h"
-#include "text/template/python/parse_number.h"
 
 namespace qtrain {
 namespace {

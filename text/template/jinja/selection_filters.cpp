@@ -5,10 +5,8 @@
 #include "text/template/jinja/attribute_getter.h"
 #include "text/template/jinja/filters.h"
 #include "text/template/jinja/tests.h"
-#include "text/template/python/args.h"
-#include "text/template/python/error.h"
-#include "text/template/python/generator.h"
-#include "text/template/python/sequence.h"
+#include "text/template/python/access.h"
+#include "text/template/python/functions.h"
 
 namespace qtrain {
 namespace {

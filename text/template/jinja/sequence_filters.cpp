@@ -5,16 +5,10 @@
 #include <numeric>
 
 #include "text/template/jinja/attribute_getter.h"
-#include "text/template/python/args.h"
-#include "text/template/python/attributes.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/dict_view.h"
-#include "text/template/python/error.h"
-#include "text/template/python/generator.h"
+#include "text/template/python/access.h"
+#include "text/template/python/functions.h"
 #include "text/template/python/operators.h"
-#include "text/template/python/range.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {

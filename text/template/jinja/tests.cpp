@@ -5,14 +5,11 @@
 #include <string>
 
 #include "text/template/jinja/filters.h"
-#include "text/template/python/args.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/error.h"
-#include "text/template/python/letter_case.h"
+#include "text/template/python/access.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/functions.h"
 #include "text/template/python/operators.h"
-#include "text/template/python/range.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 
 namespace qtrain {
 namespace {

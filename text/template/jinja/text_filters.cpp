@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <array>
 
-#include "text/template/python/args.h"
+#include "text/template/python/access.h"
 #include "text/template/python/characters.h"
-#include "text/template/python/code_points.h"
-#include "text/template/python/error.h"
+#include "text/template/python/functions.h"
 #include "text/template/python/json.h"
-#include "text/template/python/letter_case.h"
-#include "text/template/python/markup.h"
 #include "text/template/python/percent.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {

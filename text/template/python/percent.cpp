@@ -2,10 +2,9 @@
 
 #include <cmath>
 
-#include "text/template/python/arithmetic.h"
-#include "text/template/python/code_points.h"
-#include "text/template/python/error.h"
-#include "text/template/python/format_spec.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/format.h"
+#include "text/template/python/numbers.h"
 #include "text/template/python/repr.h"
 
 namespace qtrain {

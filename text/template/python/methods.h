@@ -1,7 +1,7 @@
 #pragma once
 #include <span>
 
-#include "text/template/python/builtin.h"
+#include "text/template/python/functions.h"
 
 namespace qtrain {
 
@@ -9,5 +9,8 @@ namespace qtrain {
 std::span<const PyFunctionEntry> dict_methods();
 std::span<const PyFunctionEntry> list_methods();
 std::span<const PyFunctionEntry> tuple_methods();
+
+/// str methods that templates may call, by name.
+std::span<const PyFunctionEntry> str_methods();
 
 }  // namespace qtrain

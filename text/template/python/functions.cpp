@@ -1,8 +1,6 @@
-#include "text/template/python/args.h"
+#include "text/template/python/functions.h"
 
 #include <algorithm>
-
-#include "text/template/python/error.h"
 
 namespace qtrain {
 
