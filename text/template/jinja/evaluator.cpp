@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "text/template/jinja/builtins.h"
 #include "text/template/jinja/filters.h"
-#include "text/template/jinja/tests.h"
 #include "text/template/python/access.h"
 #include "text/template/python/operators.h"
 #include "text/template/python/repr.h"

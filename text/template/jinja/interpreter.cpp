@@ -1,7 +1,7 @@
 #include "text/template/jinja/interpreter.h"
 
 #include "text/template/jinja/evaluator.h"
-#include "text/template/jinja/namespace.h"
+#include "text/template/jinja/objects.h"
 #include "text/template/python/access.h"
 #include "text/template/python/repr.h"
 

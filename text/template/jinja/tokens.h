@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -7,9 +8,32 @@
 #include <vector>
 
 #include "text/template/jinja/ast.h"
-#include "text/template/jinja/token.h"
+#include "text/template/python/value.h"
 
 namespace qtrain {
+
+/// Throws a syntax error (ErrorKind::input); the parser's caller adds the template's name.
+[[noreturn]] void template_syntax_error(int line, const std::string& cause);
+
+enum class TokenKind : std::uint8_t {
+  data,            ///< text outside of tags
+  variable_begin,  ///< {{
+  variable_end,
+  block_begin,  ///< {%
+  block_end,
+  name,
+  string,
+  number,
+  symbol,  ///< an operator or bracket, in `text`
+  end,
+};
+
+struct TemplateToken {
+  TokenKind kind = TokenKind::end;
+  std::string text;  ///< text, name, symbol, or the string with its escapes resolved
+  PyValue number;
+  int line = 0;
+};
 
 /// A position among the tokens of a template, and what parsing has found so far.
 class TokenCursor {

@@ -1,4 +1,4 @@
-#include "text/template/jinja/scope.h"
+#include "text/template/jinja/state.h"
 
 namespace qtrain {
 

@@ -1,6 +1,6 @@
-#include "text/template/jinja/token_cursor.h"
+#include "text/template/jinja/tokens.h"
 
-#include "text/template/jinja/syntax_error.h"
+#include "core/error.h"
 
 namespace qtrain {
 namespace {
@@ -9,6 +9,10 @@ constexpr int kMaxHeight = 500;  // Python's recursion limit stops Jinja at 491 
 constexpr int kMaxNesting = 100;
 
 }  // namespace
+
+void template_syntax_error(int line, const std::string& cause) {
+  fail(ErrorKind::input, {.cause = "template syntax error: " + cause, .place = std::to_string(line)});
+}
 
 bool TokenCursor::at_name(Words words) const {
   return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return at_name(w); });

@@ -26,4 +26,9 @@ class TemplateGlobals {
   std::shared_ptr<State> state_;
 };
 
+// Jinja's tests: `subject is name(args)`.
+
+/// Throws for an unknown test and for the test's own errors.
+bool apply_test(PyWork& work, std::string_view name, const PyValue& subject, const PyArgs& args);
+
 }  // namespace qtrain
