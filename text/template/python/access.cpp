@@ -13,6 +13,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kReadsPerCodePoint = 32;  // decoded, stored in four bytes, and encoded
+
 constexpr auto kDictChanges = std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 
 constexpr auto kListChanges =
@@ -45,8 +47,6 @@ std::optional<PyValue> python_attribute(const PyValue& value, std::string_view n
   if (value.is(PyKind::object)) return value.object().attribute(name);
   return py_method(value, name);
 }
-
-constexpr std::size_t kReadsPerCodePoint = 32;  // decoded, stored in four bytes, and encoded
 
 PyInt clamp_bound(const PyValue& bound, PyInt missing, PyInt length, PyInt step) {
   if (bound.is(PyKind::none)) return missing;

@@ -13,6 +13,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kReadsPerChange = 64;  // cost of a lookup in Unicode's tables per character
+
 template <PyView::Part part>
 PyValue view(PyWork&, const PyValue& self, const PyArgs& args) {
   const PyBound a("dict view", args, {});
@@ -48,8 +50,6 @@ constexpr auto kDict = std::to_array<PyFunctionEntry>({{"items", view<PyView::Pa
                                                        {"get", get},
                                                        {"copy", copy}});
 constexpr auto kList = std::to_array<PyFunctionEntry>({{"index", index}, {"count", count_items}, {"copy", copy}});
-
-constexpr std::size_t kReadsPerChange = 64;  // cost of a lookup in Unicode's tables per character
 
 /// The result of a method on a text is as safe as the text itself.
 PyValue like(const PyValue& self, std::string text) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kIndexedFrom = 8;  // number of entries from which a dict has an index
 constexpr int kMaxChain = 100;           // maximum depth of generators over generators
+constexpr PyInt kMaxRange = 100'000;     // limit of the sandbox
 
 int longest_chain(const PyItems& items) {
   int chain = 0;
@@ -23,8 +24,6 @@ std::shared_ptr<PyList> made_list(PyItems items) {
   made->items = std::move(items);
   return made;
 }
-
-constexpr PyInt kMaxRange = 100'000;  // limit of the sandbox
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer/scanner.h"
+#include "text/tokenizer/split.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <algorithm>
 
