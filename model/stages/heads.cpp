@@ -1,4 +1,4 @@
-#include "model/stages/shared_heads.h"
+#include "model/stages/heads.h"
 
 #include <algorithm>
 
