@@ -10,11 +10,11 @@
 #include "text/template/jinja/sequence_filters.h"
 #include "text/template/python/access.h"
 #include "text/template/python/characters.h"
+#include "text/template/python/format.h"
 #include "text/template/python/functions.h"
 #include "text/template/python/json.h"
 #include "text/template/python/numbers.h"
 #include "text/template/python/operators.h"
-#include "text/template/python/percent.h"
 #include "text/template/python/repr.h"
 #include "text/template/python/text.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "text/template/python/access.h"
-#include "text/template/python/percent.h"
+#include "text/template/python/format.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {
