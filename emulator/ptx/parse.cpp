@@ -171,6 +171,7 @@ class FunctionParser {
     }
     const std::string mnemonic(tokens_.take());
     find_execution(i, mnemonic);
+    i.traits = traits_of(mnemonic);
     i.place = {"", line_};
     if (mnemonic.starts_with("bra")) {
       branches_.emplace_back(function_.code.size(), tokens_.take());
