@@ -50,7 +50,11 @@ INSTANTIATE_TEST_SUITE_P(
         Computed{"shl.b32 %r1, 1, 32;", 0}, Computed{"shl.b64 %x2, 1, 33;", std::uint64_t{1} << 33},
         Computed{"shr.s32 %r1, -8, 40;", 0xffffffffu}, Computed{"shr.u32 %r1, -8, 28;", 15},
         Computed{"brev.b32 %r1, 3;", 0xc0000000u}, Computed{"bfind.shiftamt.u32 %r1, 16;", 27},
-        Computed{"bfind.shiftamt.u32 %r1, 0;", 0xffffffffu}, Computed{"bfi.b32 %r1, 255, 0, 4, 6;", 0x3f0},
+        Computed{"bfind.shiftamt.u32 %r1, 0;", 0xffffffffu}, Computed{"bfe.u32 %r1, 0x12345678, 8, 12;", 0x456},
+        Computed{"bfe.u32 %r1, -1, 28, 32;", 15}, Computed{"bfe.u32 %r1, -1, 32, 4;", 0},
+        Computed{"bfe.u32 %r1, -1, 4, 0;", 0},
+        Computed{"mad.lo.s64 %x2, 4294967297, -3, 1;", ~std::uint64_t{0x300000001}},
+        Computed{"bfi.b32 %r1, 255, 0, 4, 6;", 0x3f0},
         Computed{"bfi.b64 %x2, 5, 8, 32, 32;", std::uint64_t{5} << 32 | 8},
         Computed{"prmt.b32 %r1, 0x44332211, 0x88776655, 0x0527;", 0x11663388u},
         Computed{"prmt.b32 %r1, 0x44332211, 0x88776655, 0x8f00;", 0x00ff1111u},
@@ -118,6 +122,14 @@ TEST(PtxFaults, NameBadAddresses) {
   EXPECT_THAT(fault_of("st.shared.u32 [memory+64], 1;"), HasSubstr("out of bounds"));
   EXPECT_THAT(fault_of("mov.u64 %x2, depot;\nst.local.u32 [%x2+8], 1;"), HasSubstr("bytes from 8 of 8"));
   EXPECT_THAT(fault_of("st.global.u32 [%x1], 1;", 2), HasSubstr("race"));
+}
+
+TEST(PtxPrograms, PointersMayTellTheAlignmentOfTheirMemory) {
+  std::string text = kernel_of("");
+  const std::string type = ".param .u64 ";
+  text.insert(text.find(type) + type.size(), ".ptr .align 1 ");
+  const emulation::ptx::Program program = emulation::ptx::parse(text, "kernel.ptx");
+  EXPECT_EQ(program.functions.at("kernel").parameter_bytes, 8u);
 }
 
 TEST(PtxPrograms, BlocksHaveRegistersOfTheirOwn) {
