@@ -2,15 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 
 #include "bench/cases/measure.h"
 #include "core/os/file.h"
 #include "emulator/device.h"
-#include "kernels/grouped_gemm.h"
 #include "tests/cuda/schedules.h"
 #include "tests/emulator/ptx/count_table.h"
+#include "tests/emulator/ptx/counted_cases.h"
 #include "tests/kernels/op_run.h"
 
 /// What kernels execute as nvcc compiled them: what they promise, and a baseline. Run by scripts/ptx_tests.py, which
@@ -18,87 +17,12 @@
 namespace qtrain::testing {
 namespace {
 
-using bench::Argument;
 using bench::Case;
-using bench::Contents;
-using bench::Operand;
 using emulation::ptx::CountedLaunch;
 using emulation::ptx::Counting;
 using emulation::ptx::Kind;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Operand half(const Shape& shape) {
-  return {shape, DType::bf16};
-}
-Operand places(std::vector<double> values) {
-  return {{static_cast<std::int64_t>(values.size())}, DType::i32, Contents::given, 0, std::move(values)};
-}
-
-/// The forward and the backward pass for two query heads of a key head, over a long document and a short one.
-std::vector<Case> attention_of(std::int64_t width) {
-  constexpr std::int64_t kTokens = 150;
-  const Operand q = half({kTokens, 2, width}), k = half({kTokens, 1, width}), cu = places({0, 130, kTokens});
-  const Operand lse{{2, kTokens}, DType::f32, Contents::positive};
-  const double scale = 1 / std::sqrt(static_cast<double>(width));
-  return {{.name = "attention", .operands = {q, lse, q, k, k, cu}, .prepare = bench::op("attention", {scale})},
-          {.name = "attention_grad",
-           .operands = {q, k, k, q, q, q, k, k, lse, cu},
-           .prepare = bench::op("attention_grad", {scale})}};
-}
-
-/// The three GEMMs of experts with 70, 0, and 58 tokens: y = x W^T, dx = dy W, dW = dy^T x.
-std::vector<Case> grouped_gemms() {
-  constexpr std::int64_t kRows = 128, kIn = 96, kOut = 160, kExperts = 3;
-  const Operand x = half({kRows, kIn}), y = half({kRows, kOut}), w = half({kExperts, kOut, kIn}),
-                offsets = places({0, 70, 70, kRows});
-  const auto forward = [](Ctx& ctx, std::span<const Argument> a) {
-    ops::grouped_gemm(ctx, {.c = store(a[0].tensor),
-                            .a = a[1].tensor,
-                            .b = a[2].tensor,
-                            .offsets = a[3].tensor,
-                            .transpose_b = ops::Transpose::yes});
-  };
-  const auto dx = [](Ctx& ctx, std::span<const Argument> a) {
-    ops::grouped_gemm(ctx, {.c = store(a[0].tensor), .a = a[1].tensor, .b = a[2].tensor, .offsets = a[3].tensor});
-  };
-  const auto dw = [](Ctx& ctx, std::span<const Argument> a) {
-    ops::grouped_gemm_grad(ctx, {.c = store(a[0].tensor), .a = a[1].tensor, .b = a[2].tensor, .offsets = a[3].tensor});
-  };
-  const std::string name = fmt::format("grouped_gemm/{}x{}x{}", kRows, kOut, kIn);
-  return {{.name = name + "/forward", .operands = {y, x, w, offsets}, .prepare = [=] { return forward; }},
-          {.name = name + "/dx", .operands = {x, y, w, offsets}, .prepare = [=] { return dx; }},
-          {.name = name + "/dw", .operands = {w, y, x, offsets}, .prepare = [=] { return dw; }}};
-}
-
-/// Adafactor for a matrix; the small sizes of `qtrain bench` have one of 8 columns.
-Case adafactor_of(const Shape& matrix) {
-  const Operand x{matrix, DType::f32}, row{{matrix[0]}, DType::f32, Contents::positive},
-      column{{matrix[1]}, DType::f32, Contents::positive},
-      hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}},
-      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
-  return {.name = fmt::format("adafactor/{}x{}", matrix[0], matrix[1]),
-          .operands = {x, row, column, x, hyperparameters, factor},
-          .prepare = bench::op("adafactor")};
-}
-
-/// The cases of `qtrain bench` in sizes that take milliseconds, without those of the GEMM library and of the host.
-std::vector<Case> all_counted_cases() {
-  const bench::Sizes sizes{.dtype = DType::bf16,
-                           .tokens = 32,
-                           .copied = 65536,
-                           .gemm = 32,
-                           .vocabulary_rows = 2,
-                           .parameters = 65536,
-                           .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
-                           .lengths = {128}};
-  std::vector<Case> cases = bench::all_cases(sizes);
-  std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
-  cases.insert(cases.begin(), bench::copy_case(sizes));
-  cases.push_back(adafactor_of({64, 1024}));
-  for (Case& c : grouped_gemms()) cases.push_back(std::move(c));
-  return cases;
-}
 
 /// Ops that `qtrain bench` does not have, and the kernels for f32, by their names in tests/kernels.
 constexpr std::pair<std::string_view, DType> kCountedOps[] = {
