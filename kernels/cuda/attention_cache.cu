@@ -206,10 +206,8 @@ __device__ __forceinline__ void add_groups(LaneState<N, Q>& state, Shared<Q>& sh
           state.out[q][s][j] = f.sum(state.out[q][s][j], from_lane_across(state.out[q][s][j], bit));
     }
     if (lane >= state.lanes) continue;
-    state.each([&](int s, int i) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) shared.warps[warp].out[q][i + j] = state.out[q][s][j];
-    });
+    state.each(
+        [&](int s, int i) { Target<float>{shared.warps[warp].out[q]}.template put_pack<N>(i, state.out[q][s]); });
     if (lane == 0) shared.warps[warp].softmax[q] = state.softmax[q];
   }
 }
