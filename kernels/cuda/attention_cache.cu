@@ -102,7 +102,7 @@ struct LaneState {
 
 /// Weighted sums of values, and their softmax.
 template <int Q>
-struct Sums {
+struct alignas(16) Sums {
   float out[Q][kMaxHead];
   Softmax softmax[Q];
 };
