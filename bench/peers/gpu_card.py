@@ -23,7 +23,7 @@ def table():
 
 
 def model_of(name):
-    """The row of gpus.yaml for a driver's device name: of the rows whose words are all in the name, the longest."""
+    """The row of gpus.yaml for a driver's device name: the longest one whose words all occur in the name."""
     words = set(re.split(r"[\s-]+", name or ""))
     found = [row for row in table() if set(row.split()) <= words]
     return max(found, key=lambda row: len(row.split()), default=None)
