@@ -11,7 +11,7 @@ from pathlib import Path
 GOALS_OF = "H200"  # the GPU that goals in tokens per second are for
 # bytes and FLOPs per second
 MEASURED = {"H200": dict(copy=4.3e12, gemm=790e12), "H100 80GB": dict(copy=3.0e12, gemm=790e12)}
-COPY_SHARE = 0.89  # of the data sheet's bandwidth; the two GPUs above reach 0.9
+COPY_SHARE = 0.89  # fraction of the data sheet's bandwidth; the two GPUs above reach 0.9
 ROW = re.compile(r"^  ([^:#]+): \{.*\bbandwidth: ([\d.]+),", re.M)
 MIB = 2**20
 
