@@ -27,7 +27,7 @@ QUICK = {"test_cuda": "Ptx.*:All/CudaOp.FollowsDouble/*:All/CudaUpdate.*",
          "test_harness": "All/Harness.*:KernelCounts.*"}
 # Tests that need no instructions of later GPUs.
 OLD = {"test_cuda": "All/CudaOpOnOlderDevice.*:-*/attention_wide_heads"}
-# NCCL tests start programs with other kernels or none.
+# NCCL tests start other programs, which have different kernels or none.
 ALL = {"test_cuda": "*:-NcclRanks.*", "test_harness": "All/Harness.*:KernelCounts.*"}
 COUNTS = {"test_harness": "KernelCounts.DoNotGrowBeyondTheBaseline"}
 

@@ -13,7 +13,7 @@ struct Operands {
 
 /// Computes a problem by the formula in the documentation, in f64.
 void multiply(const Problem& problem, const Operands& operands);
-/// What that reads and writes.
+/// The memory that `multiply` reads and writes.
 std::vector<emulation::Touch> touches_of(const Problem& problem, const Operands& operands);
 
 }  // namespace qtrain::stand_in

@@ -33,7 +33,7 @@ enum class Memory : std::uint8_t { none, global, shared, global_to_shared };
 struct Traits {
   Kind kind;
   Memory memory = Memory::none;
-  std::uint8_t bytes = 0;  ///< per lane; 0 for asynchronous copies, whose operands tell
+  std::uint8_t bytes = 0;  ///< per lane; 0 for asynchronous copies, whose operands give the size
 };
 
 Traits traits_of(std::string_view mnemonic);

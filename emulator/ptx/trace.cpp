@@ -103,7 +103,7 @@ void LaunchTrace::meet(const Fiber& fiber, std::uint32_t at) {
   Block& block = block_of(fiber);
   Warp& warp = block.warps[fiber.warp];
   warp[fiber.lane].meeting = at;
-  // Where a lane has left, its trace may go beyond this place, and all is counted in the end.
+  // If a lane has exited, its trace may go beyond this place; all of it is counted in the end.
   const auto is_here = [&](const LaneTrace& lane) {
     return lane.fiber == &fiber || lane.waits_at(at) || (lane.finished && lane.stretches.empty());
   };

@@ -9,7 +9,7 @@
 
 /// The lanes of a warp run one after another here, from one meeting to the next. Each records where it went, and when
 /// all lanes have come to the same meeting (a barrier, shuffle or mma), the instructions since the last one are counted
-/// as a warp executes them: the place that is earliest in the program is next, for all lanes that are there.
+/// as a warp executes them: next comes the place that is earliest in the program, for all lanes that are there.
 namespace qtrain::emulation::ptx {
 
 /// Instructions from `begin` to before `end`, without a jump.
@@ -30,7 +30,7 @@ struct LaneTrace {
     if (stretches.empty() || stretches.back().end != at) stretches.push_back({at, at});
     ++stretches.back().end;
   }
-  /// Whether it still waits there. One that has been let go may not have run since: the fiber's state tells.
+  /// Whether it still waits there. The fiber's state shows a lane that was released but has not run since.
   bool waits_at(std::uint32_t place) const {
     return fiber && meeting == place &&
            (fiber->state == FiberState::in_exchange || fiber->state == FiberState::at_barrier);

@@ -149,7 +149,7 @@ std::vector<double> cached_attention_of(Ctx& ctx, DType d, const CachedForm& for
   return y.values();
 }
 
-/// Positions of many tokens: enough blocks without dividing the keys of each.
+/// Positions of so many tokens that there are enough blocks without dividing the keys of a token.
 std::vector<std::int32_t> many_positions() {
   std::vector<std::int32_t> positions(270, 3);
   positions[1] = 600;

@@ -17,8 +17,9 @@ void describe_resume(const Run& run, const fs::path& resumed) {
   const std::int64_t step = run.state.step, last = run.plan().max_steps;
   run.log.info("resumed from {} at step {} of {}", resumed.string(), step, last);
   if (step > last)
-    run.log.warn("the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint or never",
-                 last, step);
+    run.log.warn(
+        "the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint, or --resume never",
+        last, step);
 }
 
 }  // namespace

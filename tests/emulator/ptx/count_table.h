@@ -34,8 +34,8 @@ CountTable table_of(const std::string& csv);
 /// The page with this table in place of its own, which is its end.
 std::string with_table(const std::string& page, const CountTable& table);
 
-/// Why the counts `now` are worse than those before: each that grew by more than 3 %, and kernels of which only one
-/// table knows.
+/// Why the counts `now` are worse than those before: each that grew by more than 3 %, and kernels that are in only
+/// one of the tables.
 std::vector<std::string> growth(const CountTable& before, const CountTable& now);
 
 /// The compiler of a folder of PTX, as in CountTable.

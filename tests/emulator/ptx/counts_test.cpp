@@ -8,8 +8,8 @@
 #include "tests/emulator/ptx/made_up.h"
 #include "tests/errors.h"
 
-/// What is counted of kernels written in PTX, against what GPUs do: banks as in the CUDA C++ Programming Guide, "Shared
-/// Memory", sectors as in the documentation of Nsight Compute.
+/// The counts of kernels written in PTX, compared with what GPUs do: banks as in the CUDA C++ Programming Guide,
+/// "Shared Memory", sectors as in the documentation of Nsight Compute.
 namespace qtrain::testing {
 namespace {
 

@@ -12,8 +12,8 @@
 #include "tests/emulator/ptx/counted_cases.h"
 #include "tests/kernels/op_run.h"
 
-/// What kernels execute as nvcc compiled them: what they promise, and a baseline. Run by scripts/ptx_tests.py, which
-/// compiles them.
+/// Counts of what kernels execute when nvcc compiles them, compared with what they promise and with a baseline.
+/// scripts/ptx_tests.py compiles the kernels and runs these tests.
 namespace qtrain::testing {
 namespace {
 

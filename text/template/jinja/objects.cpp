@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMaxChainInside = 8;            // depth of generators; namespaces may contain each other besides
+constexpr int kMaxChainInside = 8;            // depth of generators; nested namespaces add to it
 constexpr std::size_t kMaxAttributes = 1000;  // attributes are searched linearly
 
 /// Removes the keyword argument of this name from `keywords`.
