@@ -95,7 +95,7 @@ bool is_own(const OwnFile& own, const fs::path& file) {
   }
   std::string text = beginning_of(file, kMaxBytes);
   if (own.mark == Mark::row) text.resize(std::min(text.find('\n'), text.size()));
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_in(text);
   return has_keys(json, own.keys) && (!own.is_ours || own.is_ours(json));
 }
 

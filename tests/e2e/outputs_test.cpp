@@ -174,18 +174,21 @@ TEST_F(Outputs, OfFilesLeaveThoseOfOthersThatLookLikeThem) {
                 {"subject", Json::array()},
                 {"predicateType", "https://slsa.dev/provenance/v1"},
                 {"predicate", {{"buildDefinition", definition}}}};
-  const std::map<std::string, std::vector<std::string>> others{
+  std::map<std::string, std::vector<std::string>> others{
       {"monitor", {R"({"samples": [{"text": "mine"}]})", R"({"samples": [], "license": "mine"})", R"({"samples": 3})"}},
       {"tune", {R"({"_written_by": "another program", "mine": 1})"}},
       {"verify", {dump_json(statement), R"({"_type": "", "subject": [], "predicateType": "", "predicate": null})"}},
       {"preprocess", {R"({"input_ids": [1], "labels": [1], "position_ids": [0], "source": "mine"})"}},
       {"report", {page}},
       {"compare", {page}}};
+  std::string vocabulary = "{\"<s>\": 0";
+  for (int i = 1; i < 200'000; ++i) vocabulary += fmt::format(", \"token{}\": {}", i, i);
+  others["bench"] = {vocabulary + "}"};
   for (const Writer& writer : files()) {
     const auto those = others.find(writer.name);
     if (those == others.end()) continue;
     for (const std::string& mine : those->second) {
-      SCOPED_TRACE(writer.name + ": " + mine);
+      SCOPED_TRACE(writer.name + ": " + mine.substr(0, 200));
       write_file(at("file"), mine);
       const Outcome refused = qtrain({.words = with(writer, {at("file")})});
       EXPECT_EQ(refused.code, 2) << refused.err;
