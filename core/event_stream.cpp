@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/os/file.h"
 
 namespace qtrain {
 namespace {
@@ -22,7 +23,8 @@ int mode_of(const std::filesystem::path& file) {
 }  // namespace
 
 EventStream::EventStream(const std::filesystem::path& file)
-    : file_(::open(file.c_str(), mode_of(file) | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644)) {
+    : unwritten_(appending_begins_line(file) ? "" : "\n"),  // what wrote there before may have been cut off
+      file_(::open(file.c_str(), mode_of(file) | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644)) {
   if (file_.get() < 0)
     fail(ErrorKind::disk, {.cause = "cannot write events: " + std::generic_category().message(errno),
                            .place = file.string(),

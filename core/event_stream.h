@@ -12,7 +12,7 @@ namespace qtrain {
 
 /// Events for other programs, one JSON object per line, {"event": NAME, "time": SECONDS, ...}, written as they happen.
 /// Never blocks or fails the work: if the reader is gone or the disk is full, it stops writing, and a slow reader loses
-/// whole lines. Appends to an existing file.
+/// whole lines. Appends to an existing file, on a line of its own.
 class EventStream {
  public:
   /// Throws ErrorKind::disk if the file cannot be opened. A FIFO need not have a reader yet.
@@ -26,8 +26,8 @@ class EventStream {
   void send(std::string_view& text);
 
   std::mutex mutex_;
-  Descriptor file_;
   std::string unwritten_;  ///< the rest of a line that was written partly
+  Descriptor file_;
   std::atomic<std::int64_t> dropped_ = 0;
   bool broken_ = false;
 };

@@ -22,7 +22,7 @@ bool RunRows::update() {
 }
 
 bool RunRows::take(const std::string& line) {
-  const Json row = Json::parse(line, nullptr, false);
+  const Json row = json_in(line);
   if (!row.is_object()) return false;
   finished_ = row.contains("train_runtime");
   const auto speed = row.find("tokens_per_second");

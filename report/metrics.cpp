@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/formats/json.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 
@@ -23,7 +24,7 @@ namespace {
 std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
   if (lines.empty()) return {};
   lines.remove_suffix(1);
-  Json row = Json::parse(lines.substr(lines.rfind('\n') + 1));
+  Json row = json_in(lines.substr(lines.rfind('\n') + 1));
   if (!row.contains("train_runtime") || row["step"] != step) return {};
   return row;
 }
@@ -32,7 +33,7 @@ std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
 Pace pace_of(std::string_view lines) {
   Pace pace;
   for (std::size_t begin = 0, end; (end = lines.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
-    const Json row = Json::parse(lines.substr(begin, end - begin));
+    const Json row = json_in(lines.substr(begin, end - begin));
     const Json tokens = row.value("num_tokens", Json()), speed = row.value("tokens_per_second", Json());
     if (!tokens.is_number() || !speed.is_number() || speed <= 0) continue;
     pace.seconds += (tokens.get<double>() - static_cast<double>(pace.tokens)) / speed.get<double>();
@@ -84,7 +85,7 @@ std::string rows_until(const std::filesystem::path& file, std::int64_t step) {
   const std::string text = read_text(file);
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line(text.data() + begin, end - begin);
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = json_in(line);
     if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step)
       kept.append(line).append("\n");
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/formats/json.h"
 #include "core/os/file.h"
 #include "core/plural.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -99,7 +100,7 @@ class Reader {
       const MappedFile mapped(file);
       const std::string_view text = mapped.text();
       for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
-        const Json row = Json::parse(text.substr(begin, end - begin), nullptr, false);
+        const Json row = json_in(text.substr(begin, end - begin));
         if (!row.is_object() || !take(row)) ++damaged;
       }
     } catch (const Error& e) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <deque>
+#include <filesystem>
 #include <fstream>
 
 #include "app/answers.h"
@@ -9,6 +10,7 @@
 #include "app/cli/line_editor.h"
 #include "app/commands/commands.h"
 #include "app/commands/sampling_flags.h"
+#include "core/os/file.h"
 #include "core/os/stop.h"
 #include "core/os/terminal.h"
 #include "core/plural.h"
@@ -20,6 +22,8 @@
 
 namespace qtrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary tables cover all of them
 
@@ -165,10 +169,19 @@ std::string ChatSession::why_cut(const Answer& given, std::int64_t most) const {
                      tokens, room_);
 }
 
+// Whether a row can be appended to the file.
+bool is_file_of_rows(const std::string& file) {
+  std::error_code absent;
+  return !fs::is_regular_file(file, absent) || fs::file_size(file, absent) == 0 || std::ifstream(file).peek() == '{';
+}
+
 // Appends the conversation to the file as a training row.
 void ChatSession::save(const std::string& file) const {
   if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
+  if (!is_file_of_rows(file)) return log_.error("{}: is not a file of JSON rows; give another name", file);
+  const bool begins_line = appending_begins_line(file);
   std::ofstream out(file, std::ios::app);
+  if (!begins_line) out << "\n";
   out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
   if (out)
     print_line(log_, fmt::format("added {} to {} as one row",

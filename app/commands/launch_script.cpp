@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/next_commands.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "dist/rank_secret.h"
 
 namespace qtrain {
@@ -42,7 +44,9 @@ std::string job_name(const std::string& output) {
     name += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : '-';
   const std::size_t begin = name.find_first_not_of("-0123456789");
   if (begin == std::string::npos) return "qtrain";
-  return name.substr(begin, std::min<std::size_t>(name.find_last_not_of('-') + 1 - begin, 50));
+  constexpr std::size_t kLongest = 50;
+  name = name.substr(begin, kLongest);
+  return name.substr(0, name.find_last_not_of('-') + 1);
 }
 
 ScriptedRun scripted_run(const Arguments& args) {
@@ -60,15 +64,18 @@ ScriptedRun scripted_run(const Arguments& args) {
 
 using Values = std::map<std::string, std::string>;
 
-// Fills in a template: replaces @name@ by its value.
+// Fills in a template: replaces @name@ by its value. What a value contains is left alone.
 std::string filled(std::string_view name, const Values& values) {
-  std::string text(launch_script_templates().at(name));
-  for (const auto& [key, value] : values) {
-    const std::string mark = "@" + key + "@";
-    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())
-      text.replace(at, mark.size(), value);
+  std::string_view rest = launch_script_templates().at(name);
+  std::string text;
+  for (std::size_t at; (at = rest.find('@')) != std::string_view::npos;) {
+    const std::size_t end = std::min(rest.find('@', at + 1), rest.size());
+    const auto value = values.find(std::string(rest.substr(at + 1, end - at - 1)));
+    text += rest.substr(0, at);
+    text += value == values.end() ? "@" : value->second;
+    rest.remove_prefix(value == values.end() ? at + 1 : end + 1);
   }
-  return text;
+  return text.append(rest);
 }
 
 // Slurm starts each rank by itself.
@@ -79,6 +86,22 @@ std::string slurm_script(const ScriptedRun& s) {
                           {"gpus", s.cuda ? fmt::format("#SBATCH --gpus-per-node={}\n", s.ranks) : ""},
                           {"folder", quoted(s.folder)},
                           {"command", s.command}});
+}
+
+// A string of YAML, which has no other characters than those of Unicode.
+std::string yaml_text(const std::string& text) {
+  if (!is_valid_utf8(text))
+    fail(ErrorKind::usage, {.cause = "a Kubernetes manifest cannot contain text that is not valid UTF-8",
+                            .place = one_line(text),
+                            .remedy = "rename the folder or file"});
+  return Json(text).dump();
+}
+
+// Kubernetes itself expands $(NAME) in a command and takes $$ for $.
+std::string kubernetes_command(const std::string& command) {
+  std::string text = "exec ";
+  for (const char c : command) text += c == '$' ? std::string("$$") : std::string(1, c);
+  return text;
 }
 
 // One pod per machine, which starts the ranks there.
@@ -96,9 +119,9 @@ std::string kubernetes_manifest(const ScriptedRun& s) {
     text += filled("kubernetes_pod", {{"kind", kind},
                                       {"replicas", std::to_string(replicas)},
                                       {"name", s.name},
-                                      {"folder", Json(s.folder).dump()},
+                                      {"folder", yaml_text(s.folder)},
                                       {"environment", needs_secret ? environment : ""},
-                                      {"command", Json("exec " + s.command).dump()},
+                                      {"command", yaml_text(kubernetes_command(s.command))},
                                       {"limits", s.cuda ? fmt::format("{}{}}}\n", limits, s.ranks) : ""}});
   };
   add("Master", 1);

@@ -5,6 +5,7 @@
 #include "app/commands/commands.h"
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/recorded_run.h"
+#include "core/formats/json.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
@@ -49,7 +50,7 @@ Json keys_of_this_machine() {
 // Checks that an existing file was left by an interrupted `qtrain reproduce`, not written by the user.
 void require_own_document(const fs::path& file) {
   if (!path_exists(file)) return;
-  const Json json = Json::parse(read_text(file), nullptr, false);
+  const Json json = json_in(read_text(file));
   if (json.is_object() && json.contains("dialect") && json.value("output_dir", Json()) == file.parent_path().string())
     return;
   fail(ErrorKind::usage, {.cause = "exists and was not written by qtrain reproduce",

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <span>
 #include <system_error>
 
+#include "app/reproduction/statement.h"
 #include "core/formats/json.h"
 #include "core/os/output_place.h"
 #include "core/os/paths.h"
@@ -31,7 +33,29 @@ struct OwnFile {
   std::string_view command;
   Mark mark;
   std::vector<std::string_view> keys = {};
+  bool (*is_ours)(const Json&) = nullptr;  ///< for keys that other programs use too
 };
+
+bool is_tuned(const Json& json) {
+  return json["_written_by"] == "qtrain tune";
+}
+
+bool is_dump(const Json& row) {
+  return row.size() == 3;
+}
+
+bool is_monitored(const Json& json) {
+  constexpr std::array<std::string_view, 4> kMembers{"samples", "summary", "assessment", "no_gpu"};
+  const auto is_sample = [](const Json& s) { return s.is_object() && s.contains("seconds") && s.contains("host"); };
+  for (const auto& [name, value] : json.items())
+    if (std::ranges::find(kMembers, name) == kMembers.end()) return false;
+  return json["samples"].is_array() && std::ranges::all_of(json["samples"], is_sample);
+}
+
+bool is_statement(const Json& json) {
+  const Json::json_pointer type("/predicate/buildDefinition/buildType");
+  return json.contains(type) && json[type] == kBuildType;
+}
 
 const std::vector<OwnFile>& own_files() {
   static const std::vector<OwnFile> kFiles{
@@ -39,11 +63,11 @@ const std::vector<OwnFile>& own_files() {
       {"compare", Mark::page},
       {"generate", Mark::row, {"completion", "finish_reason", "tokens"}},
       {"eval", Mark::row, {"place", "reference", "completion", "exact_match", "finish_reason"}},
-      {"preprocess", Mark::row, {"input_ids", "labels", "position_ids"}},
-      {"tune", Mark::document, {"_written_by"}},
+      {"preprocess", Mark::row, {"input_ids", "labels", "position_ids"}, is_dump},
+      {"tune", Mark::document, {"_written_by"}, is_tuned},
       {"bench", Mark::document, {"version", "device", "dtype", "filter", "results"}},
-      {"monitor", Mark::document, {"samples"}},
-      {"verify", Mark::document, {"_type", "subject", "predicateType", "predicate"}},
+      {"monitor", Mark::document, {"samples"}, is_monitored},
+      {"verify", Mark::document, {"_type", "subject", "predicateType", "predicate"}, is_statement},
       {"export", Mark::gguf}};
   return kFiles;
 }
@@ -61,15 +85,18 @@ bool has_keys(const Json& json, const std::vector<std::string_view>& keys) {
 }
 
 bool is_own(const OwnFile& own, const fs::path& file) {
+  constexpr std::string_view kBeforeTitle = "<link rel=\"icon\" href=\"data:,\">\n<title>";  // report/page/page.html
   constexpr std::size_t kHeadBytes = 1 << 12, kMaxBytes = std::size_t{1} << 28;
   if (own.mark == Mark::gguf) return gguf_writer(file) == fmt::format("qtrain {}", own.command);
   if (own.mark == Mark::page) {
     const std::string head = beginning_of(file, kHeadBytes);
-    return head.starts_with("<!DOCTYPE html>") && head.find(" - qtrain</title>") != head.npos;
+    return head.starts_with("<!DOCTYPE html>") && head.find(kBeforeTitle) != head.npos &&
+           head.find(" - qtrain</title>") != head.npos;
   }
   std::string text = beginning_of(file, kMaxBytes);
   if (own.mark == Mark::row) text.resize(std::min(text.find('\n'), text.size()));
-  return has_keys(Json::parse(text, nullptr, false), own.keys);
+  const Json json = json_in(text);
+  return has_keys(json, own.keys) && (!own.is_ours || own.is_ours(json));
 }
 
 // Whether the command may write to the file; it may replace an empty one.

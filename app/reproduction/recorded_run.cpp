@@ -162,6 +162,8 @@ void require_same_values(const RecordedRun& run, const ResolvedConfig& config, c
   const Json now = resolved_json(config)["values"];
   std::vector<std::string> others;
   for (const auto& [key, recorded] : run.values.items()) {
+    if (run.version == kVersion && recorded.size() > 2)
+      others.push_back(fmt::format("{} has more than a value and an origin", key));
     if (is_machine_key(key) || document.changed.contains(key) || is_size_per_machine(key, recorded["value"])) continue;
     const std::string was = dump_json(recorded["value"]);
     if (!now.contains(key))

@@ -134,8 +134,15 @@ std::string file_difference(const RedoneState& state, const std::string& name, s
 // Compares the manifests, apart from hashes and sizes.
 std::string manifest_difference(const RedoneState& state) {
   Documents d{.sealed = read_json(state.sealed / kManifest), .again = read_json(state.again / kManifest)};
-  for (Json* document : {&d.sealed, &d.again})
-    for (const char* key : {"files", "sha256"}) document->erase(key);
+  for (Json* document : {&d.sealed, &d.again}) {
+    document->erase("sha256");
+    Json invented = Json::object();
+    for (auto& [name, file] : (*document)["files"].items()) {
+      for (const char* key : {"size", "sha256"}) file.erase(key);
+      if (!file.empty()) invented[name] = file;
+    }
+    (*document)["files"] = std::move(invented);
+  }
   return first_difference(d.sealed, d.again);
 }
 

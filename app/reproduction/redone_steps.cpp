@@ -102,6 +102,13 @@ void keep_apart(Json& keys, const fs::path& scratch) {
                {"token_cache_dir", (scratch / "tokens").string()}});
 }
 
+// The name of a member that is only in the first of two objects; empty: there is none.
+std::string invented_member(const Json& recorded, const Json& now) {
+  for (const auto& [name, value] : recorded.items())
+    if (!now.contains(name)) return name;
+  return "";
+}
+
 // Compares what the new start recorded (device, rows, files and their hashes) with what the run recorded.
 std::string run_difference(const RecordedRun& run, const RunDocument& document, const Verification& v) {
   constexpr std::array kKeys{"device",
@@ -117,7 +124,8 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
                              "evaluation_data_sha256"};
   constexpr std::array kOfLastStart{"max_steps", "ranks"};
   const fs::path again = document.json["output_dir"].get<std::string>();
-  const Json now = read_json(again / kResolvedConfig).value("run", Json::object());
+  const Json all_then = read_json(run.output / kResolvedConfig), all_now = read_json(again / kResolvedConfig);
+  const Json now = all_now.value("run", Json::object());
   for (const char* key : kKeys) {
     if (v.resumed_later && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
     if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
@@ -130,6 +138,9 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
                          with_former_files(now.value(key, Json::object()), document.renames));
     if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
+  if (run.version == kVersion)  // another version may have recorded more
+    for (const std::string& name : {invented_member(all_then, all_now), invented_member(run.run, now)})
+      if (!name.empty()) return fmt::format("{} says {}, which no run records", kResolvedConfig, name);
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
     return fmt::format("{} says that the version is {}, but the program with the recorded hash has version {}",
                        kResolvedConfig, run.version, kVersion);
@@ -224,6 +235,31 @@ bool leads_to_result(const RecordedRun& run, const Stretch& stretch) {
   return std::ranges::any_of(stretch.ends, [&](const SealedState& s) { return s.folder == run.output; });
 }
 
+// The checkpoint whose weights a result with load_best_model_at_end has; empty if it has those of the last step. The
+// repeated last steps take them from the sealed checkpoint too, so its own steps have to be repeated as well.
+std::string checkpoint_of_weights(const RecordedRun& run) {
+  const auto loads_best = run.values.find("load_best_model_at_end");
+  if (loads_best == run.values.end() || (*loads_best)["value"] != true) return "";
+  const Json best = read_json(run.output / kTrainerState).value("best_model_checkpoint", Json());
+  return best.is_string() ? fs::path(best.get<std::string>()).filename().string() : "";
+}
+
+// Moves the stretches that the weights of the result depend on to the front, or the last one if there is no result.
+// Returns their number.
+std::size_t put_required_first(const RecordedRun& run, std::vector<Stretch>& stretches) {
+  const auto result = std::ranges::find_if(stretches, [&](const Stretch& s) { return leads_to_result(run, s); });
+  if (result == stretches.end()) {
+    std::iter_swap(stretches.begin(), std::prev(stretches.end()));
+    return 1;
+  }
+  const std::string best = checkpoint_of_weights(run);
+  const auto others = std::stable_partition(stretches.begin(), stretches.end(), [&](const Stretch& s) {
+    return leads_to_result(run, s) ||
+           std::ranges::any_of(s.ends, [&](const SealedState& end) { return end.folder.filename() == best; });
+  });
+  return static_cast<std::size_t>(others - stretches.begin());
+}
+
 }  // namespace
 
 std::vector<Stretch> stretches_between(const std::vector<SealedState>& states) {
@@ -245,10 +281,9 @@ std::vector<Stretch> stretches_between(const std::vector<SealedState>& states) {
 void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const VerificationOptions& options,
                Verification& v) {
   if (stretches.empty() || options.steps <= 0) return;
-  auto first = std::ranges::find_if(stretches, [&](const Stretch& s) { return leads_to_result(run, s); });
-  if (first == stretches.end()) first = std::prev(stretches.end());
-  std::iter_swap(stretches.begin(), first);
-  std::shuffle(std::next(stretches.begin()), stretches.end(), std::mt19937_64(std::random_device{}()));
+  const std::size_t required = put_required_first(run, stretches);
+  std::shuffle(stretches.begin() + static_cast<std::ptrdiff_t>(required), stretches.end(),
+               std::mt19937_64(std::random_device{}()));
   const ScratchFolder scratch(options.scratch);
   enter_folder(run);
   std::int64_t left = options.steps;
@@ -256,7 +291,7 @@ void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const Ver
     const Stretch& s = stretches[i];
     options.log.info("repeating steps {} to {}", s.steps.from + 1, s.steps.to);
     redo(run, s, options, scratch.path(), v);
-    if (i > 0) left -= s.steps.to - s.steps.from;
+    if (i >= required) left -= s.steps.to - s.steps.from;
   }
 }
 

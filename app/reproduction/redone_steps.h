@@ -19,8 +19,8 @@ struct Stretch {
 std::vector<Stretch> stretches_between(const std::vector<SealedState>& states);
 
 /// Repeats stretches in a separate folder: the one that leads to the result (or to the newest checkpoint if there is no
-/// result), and others chosen at random, of at least as many steps as the options ask for. Throws ErrorKind::disk, and
-/// on interruption.
+/// result), the one that leads to the best checkpoint if the result has its weights, and others chosen at random, of at
+/// least as many steps as the options ask for. Throws ErrorKind::disk, and on interruption.
 void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const VerificationOptions& options,
                Verification& v);
 

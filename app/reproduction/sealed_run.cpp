@@ -39,10 +39,22 @@ bool has_result(const fs::path& output) {
   return false;
 }
 
-// Whether a loader that may run the code of a model would take that code from this folder.
+bool has_key(const Json& json, const char* key) {
+  if (json.is_object() && json.contains(key)) return true;
+  return json.is_structured() && std::ranges::any_of(json, [&](const Json& part) { return has_key(part, key); });
+}
+
+// Whether a loader that may run the code of a model would take that code from this folder. The key may be written with
+// escapes; a file that cannot be parsed may mean anything.
 bool names_own_code(const fs::path& folder) {
   return std::ranges::any_of(std::array{"config.json", "tokenizer_config.json"}, [&](const char* name) {
-    return is_plain_file(folder / name) && read_text(folder / name).find("\"auto_map\"") != std::string::npos;
+    if (!is_plain_file(folder / name)) return false;
+    try {
+      return has_key(read_json(folder / name, {.duplicate_keys = true}), "auto_map");
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      return true;
+    }
   });
 }
 

@@ -97,7 +97,7 @@ Json in_toto_statement(const RecordedRun& run, const Verification& verification)
           {"predicateType", "https://slsa.dev/provenance/v1"},
           {"predicate",
            {{"buildDefinition",
-             {{"buildType", "urn:qtrain:training:1"},
+             {{"buildType", kBuildType},
               {"externalParameters", parameters_of(run)},
               {"internalParameters", internal_parameters_of(run, verification)},
               {"resolvedDependencies", inputs_of(run)}}},

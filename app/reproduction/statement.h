@@ -7,6 +7,9 @@
 
 namespace qtrain {
 
+/// What the provenance says it is about.
+inline constexpr const char* kBuildType = "urn:qtrain:training:1";
+
 /// The data files that the config of a run names, relative to the folder of the run, which must be the current one.
 std::set<std::filesystem::path> recorded_data_files(const RecordedRun& run);
 

@@ -375,6 +375,12 @@ Json parse_json(std::string_view text, std::string_view name, const JsonRules& r
   return build_json({.text = text, .name = name, .rules = rules, .items = nullptr});
 }
 
+Json json_in(std::string_view text) try {
+  return parse_json(text, "", {.duplicate_keys = true});
+} catch (const Error&) {
+  return nullptr;
+}
+
 Json read_json(const std::filesystem::path& file, const JsonRules& rules) {
   return parse_json(json_text(file, rules), file.string(), rules);
 }

@@ -27,6 +27,9 @@ struct JsonRules {
 /// Trailing commas, NaN, numbers out of range, invalid UTF-8 and text after the document are errors.
 Json parse_json(std::string_view text, std::string_view name, const JsonRules& rules = {});
 
+/// The document in a text that may be anything, or null. In objects with a key twice the last one counts.
+Json json_in(std::string_view text);
+
 /// Reads and parses a regular file; a missing file, a FIFO or a directory is an error of kind `rules.blame`
 /// (a missing path: ErrorKind::input).
 Json read_json(const std::filesystem::path& file, const JsonRules& rules = {});

@@ -105,6 +105,16 @@ std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes
   return text;
 }
 
+bool appending_begins_line(const std::filesystem::path& file) {
+  std::error_code absent;
+  if (!std::filesystem::is_regular_file(file, absent)) return true;
+  const Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  char last = '\n';
+  const off_t end = in.get() < 0 ? 0 : ::lseek(in.get(), 0, SEEK_END);
+  if (end > 0 && ::pread(in.get(), &last, 1, end - 1) != 1) return true;
+  return last == '\n';
+}
+
 void for_each_chunk(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take) {
   constexpr std::size_t kChunk = std::size_t{1} << 22;
   const MappedFile mapped(file);

@@ -43,6 +43,17 @@ TEST(EventStream, AFileGrows) {
   EXPECT_NE(text.find("second"), std::string::npos);
 }
 
+TEST(EventStream, EventsStandOnLinesOfTheirOwn) {
+  const TempFolder folder;
+  for (const auto& [before, lines] : {std::pair("", 1), {"{}\n", 2}, {"{\"event\": \"cut", 2}}) {
+    write_file(folder / "events", before);
+    EventStream(folder / "events").write("next", "{}");
+    const std::string text = read_text(folder / "events");
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), lines) << text;
+    EXPECT_TRUE(text.find("{\"event\": \"next") == 0 || text.find("\n{\"event\": \"next") != text.npos) << text;
+  }
+}
+
 std::string read_all(const Descriptor& pipe) {
   std::string text;
   char bytes[4096];

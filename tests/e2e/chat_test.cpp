@@ -147,6 +147,32 @@ TEST_F(Chat, SavesNothingWithoutAnAnswer) {
   EXPECT_FALSE(fs::exists(file));
 }
 
+TEST_F(Chat, SavesARowOfItsOwnAndOnlyToRows) {
+  const std::string folder = model(64), row = R"({"messages": []})", other(8, '\0');
+  const struct {
+    std::string before;
+    std::vector<std::string> after;  ///< how its lines begin
+  } cases[] = {{"", {"{\"messages\": [{"}},
+               {row + "\n", {row, "{\"messages\": [{"}},
+               {row, {row, "{\"messages\": [{"}},
+               {"mine", {"mine"}},
+               {other, {other}}};
+  for (const auto& c : cases) {
+    const fs::path file = folder_ / "rows.jsonl";
+    write_file(file, c.before);
+    const Outcome outcome = piped(folder, "hello\n/save " + file.string() + "\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::istringstream text(bytes_of(file));
+    std::size_t lines = 0;
+    for (std::string line; std::getline(text, line); ++lines) {
+      ASSERT_LT(lines, c.after.size()) << line;
+      EXPECT_TRUE(line.starts_with(c.after[lines])) << line;
+    }
+    EXPECT_EQ(lines, c.after.size()) << c.before;
+    EXPECT_EQ(outcome.err.find("is not a file of JSON rows") != outcome.err.npos, bytes_of(file) == c.before);
+  }
+}
+
 TEST_F(Chat, AnswersItsCommandsWithQuietToo) {
   const std::string folder = model(64), file = (folder_ / "saved.jsonl").string();
   const Outcome outcome = qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", "2", "--quiet"},

@@ -96,6 +96,89 @@ TEST_F(ForgedRun, AConfigOfOtherKeysOrFormsIsRefused) {
   }
 }
 
+// The last steps take the weights of the best checkpoint from its folder when they are repeated, so its own steps have
+// to be among those that are.
+TEST_F(ForgedRun, WeightsOfTheBestCheckpointAreDoneAgain) {
+  const Json best{{"max_steps", 8},           {"save_steps", 1},
+                  {"eval_steps", 1},          {"load_best_model_at_end", true},
+                  {"warmup_steps", 0},        {"metric_for_best_model", "eval_loss"},
+                  {"greater_is_better", true}};
+  const struct {
+    const char* weights;
+    Json config;
+  } cases[] = {{"model.safetensors", config()}, {"adapter_model.safetensors", adapter_config()}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.weights);
+    fs::remove_all(output());
+    Json config = c.config;
+    config.update(best);
+    train_ok(folder_.path(), config);
+    const Json state = read_json(output() / "trainer_state.json");
+    ASSERT_LT(state["best_global_step"], 7);
+    const fs::path folder = output() / fs::path(state["best_model_checkpoint"].get<std::string>()).filename();
+    EXPECT_EQ(verify({"--statement", at("honest.json").string(), "--overwrite"}).code, 0);
+    std::string bytes = bytes_of(folder / c.weights);
+    bytes[bytes.size() - 2] ^= 1;
+    for (const fs::path& place : {folder, output()}) {
+      write_file(place / c.weights, bytes);
+      seal(place);
+    }
+    for (int tries = 0; tries < 3; ++tries) {
+      const Outcome o = verify({"--statement", at("s.json").string()});
+      EXPECT_EQ(o.code, 3) << o.out;
+      EXPECT_THAT(o.out, HasSubstr(folder.filename().string() + ": " + c.weights));
+      EXPECT_FALSE(fs::exists(at("s.json")));
+    }
+  }
+}
+
+// Nothing stands beside what a run records and would be verified with it.
+TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
+  train_ok(folder_.path(), config());
+  const std::string resolved = "resolved_config.json", manifest = "manifest.json";
+  fs::copy(output(), at("kept"), fs::copy_options::recursive);
+  for (const auto& [file, pointer] : {std::pair(resolved, "/values/dtype/certified"),
+                                      {resolved, "/values/output_dir/certified"},
+                                      {resolved, "/run/certified"},
+                                      {resolved, "/certified"},
+                                      {manifest, "/certified"},
+                                      {manifest, "/files/model.safetensors/certified"}}) {
+    SCOPED_TRACE(pointer);
+    Json json = read_json(output() / file);
+    json[Json::json_pointer(pointer)] = "by an expert";
+    if (file == manifest) {
+      json.erase("sha256");
+      json["sha256"] = sha256_of(dump_json(json));
+    }
+    write_document(output() / file, json);
+    if (file == resolved) seal_what_lies_beside();
+    const Outcome o = verify({"--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_FALSE(fs::exists(at("s.json")));
+    fs::remove_all(output());
+    fs::copy(at("kept"), output(), fs::copy_options::recursive);
+  }
+  EXPECT_EQ(verify().code, 0);
+}
+
+// In JSON, "\\u0061" is "a".
+TEST_F(ForgedRun, CodeBesideTheModelIsRefusedHoweverItIsNamed) {
+  const std::string plain = bytes_of(model() / "tokenizer_config.json");
+  for (const char* key : {"auto_map", "\\u0061uto_map", "auto\\u005fmap"}) {
+    SCOPED_TRACE(key);
+    std::string text = plain;
+    text.insert(text.find('{') + 1, fmt::format(R"("{}": {{"AutoTokenizer": ["own.Tokens", null]}}, )", key));
+    write_file(model() / "tokenizer_config.json", text);
+    fs::remove_all(output());
+    train_ok(folder_.path(), config());
+    EXPECT_EQ(verify().code, 0);
+    write_file(output() / "own.py", "");
+    const Outcome o = verify();
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr("own.py is not among the files that were saved"));
+  }
+}
+
 TEST_F(ForgedRun, RanksThatNoMachineHasAreNotStarted) {
   train_ok(folder_.path(), config());
   change_text(output() / "resolved_config.json", "\"ranks\": 1", "\"ranks\": 4000");

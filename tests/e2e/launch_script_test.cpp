@@ -1,6 +1,9 @@
 // Scripts for schedulers, run with stand-ins for srun and docker that start the given command.
 #include <fmt/format.h>
 
+#include <cstring>
+#include <sstream>
+
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -91,6 +94,52 @@ TEST_F(LaunchScript, KubernetesStartsAPodForEachMachine) {
   ASSERT_EQ(command.size(), 3u);
   const std::string script = fmt::format("cd {} && {}", folder_.path().string(), command[2].get<std::string>());
   expect_trained(run("sh", script));
+}
+
+// Whatever words and folders are called, the shell gets them as they are.
+TEST_F(LaunchScript, WordsAreLeftAsTheyAre) {
+  const fs::path odd = folder_ / "it's $HOME; touch broken; echo '@command@", program = folder_ / "bin/qtrain";
+  fs::create_directories(odd);
+  fs::copy_file(folder_ / "run.json", odd / "run.json");
+  fs::remove(program);
+  stand_in("qtrain", "printf '%s\\n' \"$@\" > words\n");
+  stand_in("srun", "\"$@\"\n");
+  stand_in("scontrol", "echo 127.0.0.1\n");
+  stand_in("docker",
+           "while [ \"$1\" != qtrain:latest ]; do [ \"$1\" = --workdir ] && cd \"$2\"; shift; done; shift; \"$@\"\n");
+  // What the kubelet makes of a command, which starts in the folder.
+  const auto command_of_pod = [](const std::string& manifest) {
+    const std::size_t begin = manifest.find("command: ") + std::strlen("command: ");
+    std::string command = Json::parse(manifest.substr(begin, manifest.find('\n', begin) - begin))[2];
+    for (std::size_t at = 0; (at = command.find("$$", at)) != command.npos; ++at) command.erase(at, 1);
+    return command;
+  };
+  for (const char* word : {"run_name=@folder@", "run_name=a b @folder@ @name@ @gpus@",
+                           "run_name=$$ $(HOME) ${HOME} `ls`", "run_name=it's", "run_name=@", "run_name=a@b@c"})
+    for (const std::string where : {"--slurm", "--docker", "--k8s"}) {
+      SCOPED_TRACE(where + " " + word);
+      std::string script = qtrain_ok({.words = {"launch-script", where, "run.json", word}, .folder = odd}).out;
+      if (where == "--k8s") script = "cd \"$IN\" && " + command_of_pod(script);
+      EXPECT_EQ(run("bash", script, {"SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=here", "IN=" + odd.string()}).code, 0);
+      std::istringstream words(bytes_of(odd / "words"));
+      std::vector<std::string> given;
+      for (std::string line; std::getline(words, line);) given.push_back(line);
+      ASSERT_GE(given.size(), 2u);
+      EXPECT_EQ(given[1], word);
+      EXPECT_FALSE(fs::exists(odd / "broken") || fs::exists(folder_ / "broken"));
+      fs::remove(odd / "words");
+    }
+}
+
+TEST_F(LaunchScript, NamesOfJobsAreThoseThatKubernetesTakes) {
+  const std::string long_name(49, 'a');
+  for (const auto& [output, name] : {std::pair(long_name + "-b", long_name), {"-1-", "qtrain"}, {"Out_1.", "out-1"}})
+    EXPECT_THAT(script_for("--k8s", {"output_dir=" + output}), HasSubstr("  name: " + name + "\n")) << output;
+  fs::create_directory(folder_ / "\xff");
+  fs::copy_file(folder_ / "run.json", folder_ / "\xff/run.json");
+  const Outcome outcome = qtrain({.words = {"launch-script", "--k8s", "run.json"}, .folder = folder_ / "\xff"});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("not valid UTF-8"), HasSubstr("\\xff")));
 }
 
 TEST_F(LaunchScript, WantsOneOfThem) {

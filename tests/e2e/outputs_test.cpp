@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "core/os/descriptor.h"
@@ -162,6 +163,38 @@ TEST_F(Outputs, OfFilesReplaceTheirOwnEarlierOnesOnly) {
     EXPECT_EQ(bytes_of(inside), before);
     EXPECT_EQ(qtrain({.words = with(writer, {at("model")})}).code, 2) << "a folder";
     fs::remove(at("file"));
+  }
+}
+
+// Others write some of the same keys and titles.
+TEST_F(Outputs, OfFilesLeaveThoseOfOthersThatLookLikeThem) {
+  const std::string page = "<!DOCTYPE html>\n<html><head><title>notes - qtrain</title></head></html>";
+  const Json definition{{"buildType", "https://actions.github.io/buildtypes/workflow/v1"}},
+      statement{{"_type", "https://in-toto.io/Statement/v1"},
+                {"subject", Json::array()},
+                {"predicateType", "https://slsa.dev/provenance/v1"},
+                {"predicate", {{"buildDefinition", definition}}}};
+  std::map<std::string, std::vector<std::string>> others{
+      {"monitor", {R"({"samples": [{"text": "mine"}]})", R"({"samples": [], "license": "mine"})", R"({"samples": 3})"}},
+      {"tune", {R"({"_written_by": "another program", "mine": 1})"}},
+      {"verify", {dump_json(statement), R"({"_type": "", "subject": [], "predicateType": "", "predicate": null})"}},
+      {"preprocess", {R"({"input_ids": [1], "labels": [1], "position_ids": [0], "source": "mine"})"}},
+      {"report", {page}},
+      {"compare", {page}}};
+  std::string vocabulary = "{\"<s>\": 0";
+  for (int i = 1; i < 200'000; ++i) vocabulary += fmt::format(", \"token{}\": {}", i, i);
+  others["bench"] = {vocabulary + "}"};
+  for (const Writer& writer : files()) {
+    const auto those = others.find(writer.name);
+    if (those == others.end()) continue;
+    for (const std::string& mine : those->second) {
+      SCOPED_TRACE(writer.name + ": " + mine.substr(0, 200));
+      write_file(at("file"), mine);
+      const Outcome refused = qtrain({.words = with(writer, {at("file")})});
+      EXPECT_EQ(refused.code, 2) << refused.err;
+      EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+      EXPECT_EQ(bytes_of(at("file")), mine);
+    }
   }
 }
 

@@ -14,6 +14,9 @@ namespace {
 constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81",
                            kOwnMark = "\xee\x80\x80qtrain-own-turn\xee\x80\x81";
 
+// Each turn takes renderings of all before it.
+constexpr std::size_t kWorkPerMessage = 400, kMaxWork = 4'000'000'000;
+
 class TurnFinder {
  public:
   TurnFinder(const ChatTemplate& chat_template, const RenderInput& input) : template_(chat_template), input_(input) {}
@@ -33,6 +36,7 @@ class TurnFinder {
   using Place = std::optional<std::size_t>;
 
   bool add_turn(std::size_t i) {
+    if (work_ > kMaxWork) return cannot(i, "the conversation has too many turns before it").has_value();
     const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
     if (!begin || !end) return false;
     const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
@@ -47,7 +51,8 @@ class TurnFinder {
   }
 
   /// None if the template rejects the messages.
-  std::optional<std::string> render(const Json& messages, Prompt prompt) const {
+  std::optional<std::string> render(const Json& messages, Prompt prompt) {
+    work_ += messages.size() * kWorkPerMessage + whole_.text.size() / 2;
     RenderInput input = input_;
     input.messages = &messages;
     if (prompt != Prompt::as_given) input.add_generation_prompt = prompt == Prompt::added;
@@ -116,7 +121,7 @@ class TurnFinder {
   }
 
   /// Whether the content of an earlier message is rendered after its own.
-  bool stands_before_others(std::size_t i) const {
+  bool stands_before_others(std::size_t i) {
     Json messages = *input_.messages;
     for (std::size_t m = 0; m < i; ++m)
       if (Json* content = markable(messages[m])) *content = content->get<std::string>() + std::string(kMark);
@@ -141,6 +146,7 @@ class TurnFinder {
   const ChatTemplate& template_;
   const RenderInput& input_;
   Rendered whole_;
+  std::size_t work_ = 0;              ///< of renderings so far, about as many as bytes
   bool begins_with_content_ = false;  ///< of the current turn, if its prompt does not locate it
 };
 

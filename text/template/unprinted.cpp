@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "text/template/message.h"
@@ -17,6 +21,35 @@ using Part = Unprinted::Part;
 constexpr std::array<const char*, 3> kReasonings = {"reasoning_content", "thinking", "reasoning"};
 constexpr std::array<const char*, 5> kParts = {"tool_calls", "function_call", "reasoning_content", "thinking",
                                                "reasoning"};
+
+constexpr std::string_view kMark = "qtrainmark", kMarkEnd = "x";
+constexpr std::int64_t kFirstNumber = 7'301'402'503;  // in the place of the first message's
+constexpr std::size_t kMaxChecked = 256;              // messages of which each takes a rendering
+
+/// The number at `at` in a text, which ends behind it; none if there is none.
+std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+  at = static_cast<std::size_t>(end - text.data());
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+std::unordered_set<std::int64_t> marks_in(std::string_view text) {
+  std::unordered_set<std::int64_t> marks;
+  for (std::size_t at = 0; (at = text.find(kMark, at)) != text.npos;) {
+    at += kMark.size();
+    if (const auto number = number_at(text, at); number && text.substr(at).starts_with(kMarkEnd)) marks.insert(*number);
+  }
+  return marks;
+}
+
+std::unordered_set<std::int64_t> numbers_in(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  std::unordered_set<std::int64_t> numbers;
+  for (std::size_t at = 0; (at = text.find_first_of(kDigits, at)) != text.npos;)
+    if (const auto number = number_at(text, at)) numbers.insert(*number);
+  return numbers;
+}
 
 bool is_given(const Json& object, const char* key) {
   const auto at = object.find(key);
@@ -54,9 +87,10 @@ class PrintCheck {
       for (Json& tool : tools_) mark_name(tool, {.part = Part::tools});
     }
     for (std::size_t i = 0; i < messages_.size(); ++i) mark_message(i);
-    if (marked_.empty() && numbers_.empty()) return {};
+    if (marked_.empty() && others_.empty()) return {};
     look_for_marks();
-    look_for_numbers();
+    look_for_others();
+    for (const Unprinted& lost : found_) lost_.emplace(lost.part, lost.message);
     for (Unprinted& lost : found_)
       lost.empties_turn &= lost.part != Part::tools && lost.part != Part::reasoning && says_nothing(lost.message);
     return std::move(found_);
@@ -66,7 +100,7 @@ class PrintCheck {
   /// The marks of one part: it is rendered if all of them are; content, if any one is.
   struct Marked {
     Unprinted part;
-    std::vector<std::string> marks;
+    std::vector<std::int64_t> marks;
   };
 
   Marked& marked(const Unprinted& part) {
@@ -76,9 +110,8 @@ class PrintCheck {
   }
 
   void mark(Json& text, const Unprinted& part) {
-    std::string mark = fmt::format("qtrainmark{}x", ++count_);
-    text = text.get<std::string>() + mark;
-    marked(part).marks.push_back(std::move(mark));
+    text = text.get<std::string>() + fmt::format("{}{}{}", kMark, ++count_, kMarkEnd);
+    marked(part).marks.push_back(count_);
   }
   void mark_name(Json& tool, const Unprinted& part) {
     if (Json* name = name_in(tool))
@@ -104,7 +137,7 @@ class PrintCheck {
   void mark_content(Json& message, std::size_t i) {
     const auto content = message.find("content");
     if (content == message.end() || content->is_null() || content->is_string()) return;
-    if (!content->is_array()) return numbers_.push_back(i);
+    if (!content->is_array()) return others_.push_back(i);
     for (Json& part : *content) {
       Json* text = part.is_string() ? &part : part.is_object() && part.contains("text") ? &part["text"] : nullptr;
       if (text && text->is_string() && *text != "") mark(*text, {.part = Part::content, .message = i});
@@ -127,29 +160,53 @@ class PrintCheck {
     if (marked_.empty()) return;
     const std::optional<std::string> text = rendered(messages_, tools_.is_null() ? input_.tools : &tools_);
     if (!text) return;
+    const std::unordered_set<std::int64_t> there = marks_in(*text);
     for (Marked& part : marked_) {
-      std::size_t printed = 0;
-      for (const std::string& mark : part.marks) printed += text->find(mark) != text->npos;
-      if (printed == part.marks.size() || (part.part.part == Part::content && printed > 0)) continue;
+      const auto printed = std::ranges::count_if(part.marks, [&](std::int64_t mark) { return there.contains(mark); });
+      if (printed == std::ssize(part.marks) || (part.part.part == Part::content && printed > 0)) continue;
       part.part.empties_turn = printed == 0;  // of several calls, a template may write only the first
       found_.push_back(part.part);
     }
   }
 
-  /// A number cannot contain a mark: it is rendered if different content changes the text.
-  void look_for_numbers() {
-    for (const std::size_t i : numbers_) {
+  /// Other content than a text or a list cannot contain a mark: it is rendered if different content changes the text.
+  void look_for_others() {
+    if (others_.empty()) return;
+    const auto as_given = rendered(*input_.messages, input_.tools);
+    if (!as_given) return;
+    if (others_.size() > kMaxChecked)
+      std::erase_if(others_, [printed = printed_numbers(*as_given)](std::size_t i) {
+        return printed.contains(kFirstNumber + static_cast<std::int64_t>(i));
+      });
+    const auto changes_nothing = [&](const std::vector<std::size_t>& emptied) {
       Json without = *input_.messages;
-      without[i]["content"] = "";
-      const auto as_given = rendered(*input_.messages, input_.tools), empty = rendered(without, input_.tools);
-      if (as_given && as_given == empty) found_.push_back({.part = Part::content, .message = i, .empties_turn = true});
-    }
+      for (const std::size_t i : emptied) without[i]["content"] = "";
+      return rendered(without, input_.tools) == as_given;
+    };
+    const bool none = changes_nothing(others_);
+    if (!none && others_.size() > kMaxChecked)
+      fail(ErrorKind::input,
+           {.cause = fmt::format("{} messages have a content that is neither text nor a list, which the chat template "
+                                 "does not print as it is",
+                                 others_.size()),
+            .remedy = "Make the contents strings."});
+    for (const std::size_t i : others_)
+      if (none || changes_nothing({i})) found_.push_back({.part = Part::content, .message = i, .empties_turn = true});
   }
 
-  bool is_lost(Part part, std::size_t message) const {
-    return std::any_of(found_.begin(), found_.end(),
-                       [&](const Unprinted& u) { return u.part == part && u.message == message; });
+  /// Which numbers are rendered, found with other ones in their places that are told apart. A template that prints
+  /// some numbers only is not seen through, but checking each by itself takes a rendering of the whole conversation.
+  std::unordered_set<std::int64_t> printed_numbers(const std::string& as_given) const {
+    Json numbered = *input_.messages;
+    for (const std::size_t i : others_)
+      if (numbered[i]["content"].is_number()) numbered[i]["content"] = kFirstNumber + static_cast<std::int64_t>(i);
+    std::unordered_set<std::int64_t> printed;
+    if (const auto text = rendered(numbered, input_.tools)) printed = numbers_in(*text);
+    for (const std::int64_t number : numbers_in(as_given)) printed.erase(number);
+    return printed;
   }
+
+  bool is_lost(Part part, std::size_t message) const { return lost_.contains({part, message}); }
 
   bool says_nothing(std::size_t i) const {
     const Json& message = (*input_.messages)[i];
@@ -163,9 +220,10 @@ class PrintCheck {
   const RenderInput& input_;
   Json messages_, tools_;
   std::vector<Marked> marked_;
-  std::vector<std::size_t> numbers_;  ///< messages whose content is neither text nor a list
+  std::vector<std::size_t> others_;  ///< messages whose content is neither text nor a list
   std::vector<Unprinted> found_;
-  int count_ = 0;
+  std::set<std::pair<Part, std::size_t>> lost_;  ///< those found, by part and message
+  std::int64_t count_ = 0;
 };
 
 }  // namespace

@@ -17,12 +17,22 @@ std::size_t char_before(std::string_view text, std::size_t at) {
   return begin;
 }
 
-// Start of the white space that ends at `at`.
-std::size_t blanks_before(std::string_view text, std::size_t at) {
-  while (at > 0) {
+// Start of the white space that ends at `at`, but not before `least`.
+std::size_t blanks_before(std::string_view text, std::size_t at, std::size_t least) {
+  while (at > least) {
     const std::size_t begin = char_before(text, at);
     if (!is_white_space(utf8_at(text, begin).value)) break;
     at = begin;
+  }
+  return at;
+}
+
+// End of the white space that begins at `at`.
+std::size_t blanks_behind(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = utf8_at(text, at);
+    if (!is_white_space(c.value)) break;
+    at += c.size;
   }
   return at;
 }
@@ -83,6 +93,7 @@ const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view tex
   const Entry* longest = nullptr;
   const Entry *first = entries_.data() + bucket.begin, *last = entries_.data() + bucket.end;
   for (std::size_t size = 1; first != last; ++size) {
+    if (last - first == 1) return text.substr(at).starts_with(first->content) ? first : longest;
     if (first->content.size() == size) longest = first++;
     if (at + size == text.size()) break;
     const auto wanted = static_cast<unsigned char>(text[at + size]);
@@ -97,7 +108,7 @@ const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view tex
 std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
   std::vector<AddedMatch> found;
   if (empty()) return found;
-  std::size_t last = 0;
+  std::size_t last = 0, blanks_end = 0;  // the latter of white space that was looked at
   for (std::size_t at = 0; at < text.size();) {
     const Entry* e = longest_at(text, at);
     if (!e) {
@@ -107,9 +118,8 @@ std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
     std::size_t begin = at, end = at + e->content.size();
     at = end;
     if (e->token->single_word && !stands_alone(text, begin, end)) continue;
-    if (e->token->lstrip) begin = std::max(blanks_before(text, begin), last);
-    if (e->token->rstrip)
-      while (end < text.size() && is_white_space(utf8_at(text, end).value)) end += utf8_at(text, end).size;
+    if (e->token->lstrip) begin = std::max(blanks_before(text, begin, last), last);
+    if (e->token->rstrip) end = blanks_end = end < blanks_end ? blanks_end : blanks_behind(text, end);
     found.push_back({begin, end, e->token->id});
     last = end;
   }

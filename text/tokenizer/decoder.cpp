@@ -94,12 +94,15 @@ class ReplaceDecoder final : public Decoder {
 class StripDecoder final : public Decoder {
  public:
   explicit StripDecoder(const JsonView& json)
-      : content_(json.at("content").text()), start_(times(json, "start")), stop_(times(json, "stop")) {}
+      : content_(json.at("content").text()), start_(times(json, "start")), stop_(times(json, "stop")) {
+    if (content_.empty()) json.at("content").refuse("must not be empty");
+  }
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
-      for (std::int64_t i = 0; i < start_ && !t.empty() && t.starts_with(content_); ++i) t.erase(0, content_.size());
-      for (std::int64_t i = 0; i < stop_ && !t.empty() && t.ends_with(content_); ++i)
-        t.resize(t.size() - content_.size());
+      std::string_view left = t;
+      for (std::int64_t i = 0; i < start_ && left.starts_with(content_); ++i) left.remove_prefix(content_.size());
+      for (std::int64_t i = 0; i < stop_ && left.ends_with(content_); ++i) left.remove_suffix(content_.size());
+      if (left.size() < t.size()) t = std::string(left);
     }
   }
 

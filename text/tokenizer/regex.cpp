@@ -13,8 +13,11 @@
 namespace qtrain {
 namespace {
 
-constexpr std::uint32_t kMatchLimit = 20'000'000;  // backtracking steps per match
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
+// Backtracking steps of a match. Nearly all need few; for others the limit is raised, and what it then allows counts as
+// used up, so that the steps of a whole text are limited as well. A text may be split into many that are short.
+constexpr std::array<std::uint32_t, 4> kMatchLimits{1'000, 30'000, 1'000'000, 20'000'000};
+constexpr std::uint64_t kStepsPerText = 100'000, kStepsPerByte = 1'000;
 
 constexpr std::string_view kSpaces =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
@@ -254,31 +257,50 @@ struct Regex::Code {
 /// Match state of one search.
 class Regex::Matcher {
  public:
-  explicit Matcher(const Code& code)
-      : code_(code), match_(pcre2_match_data_create(1, nullptr)), limits_(pcre2_match_context_create(nullptr)) {
+  Matcher(const Code& code, std::size_t bytes)
+      : code_(code),
+        steps_left_(kStepsPerText + kStepsPerByte * bytes),
+        match_(pcre2_match_data_create(1, nullptr)),
+        limits_(pcre2_match_context_create(nullptr)) {
     check(match_ && limits_, "PCRE2 is out of memory");
-    pcre2_set_match_limit(limits_.get(), kMatchLimit);
     pcre2_set_heap_limit(limits_.get(), kHeapLimitKib);
   }
   /// Finds the next match at or after `from`.
   bool find(std::string_view text, std::size_t from) {
-    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (code_.compiled) rc = pcre2_jit_match(code_.code, subject, text.size(), from, 0, match_.get(), limits_.get());
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-      rc = pcre2_match(code_.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
-                       limits_.get());
+    int rc = PCRE2_ERROR_MATCHLIMIT;
+    for (std::size_t i = 0; i < kMatchLimits.size() && rc == PCRE2_ERROR_MATCHLIMIT; ++i) {
+      if (i > 0) use_up(kMatchLimits[i]);
+      rc = match(text, from, kMatchLimits[i]);
+    }
     if (rc == PCRE2_ERROR_NOMATCH) return false;
-    if (rc < 0)
-      fail(ErrorKind::input, {.cause = "the regular expression " + code_.pattern +
-                                       " in tokenizer.json failed on a text: " + error_text(rc)});
+    if (rc < 0) fail_on_text(error_text(rc));
     return true;
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }
   std::size_t end() const { return pcre2_get_ovector_pointer(match_.get())[1]; }
 
  private:
+  [[noreturn]] void fail_on_text(const std::string& why) const {
+    fail(ErrorKind::input,
+         {.cause = "the regular expression " + code_.pattern + " in tokenizer.json failed on a text: " + why});
+  }
+  void use_up(std::uint64_t steps) {
+    if (steps > steps_left_) fail_on_text(error_text(PCRE2_ERROR_MATCHLIMIT));
+    steps_left_ -= steps;
+  }
+  int match(std::string_view text, std::size_t from, std::uint32_t limit) {
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    pcre2_set_match_limit(limits_.get(), limit);
+    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    if (code_.compiled) rc = pcre2_jit_match(code_.code, subject, text.size(), from, 0, match_.get(), limits_.get());
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+      rc = pcre2_match(code_.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
+                       limits_.get());
+    return rc;
+  }
+
   const Code& code_;
+  std::uint64_t steps_left_;
   std::unique_ptr<pcre2_match_data, FreeMatch> match_;
   std::unique_ptr<pcre2_match_context, FreeContext> limits_;
 };
@@ -287,7 +309,7 @@ Regex::Regex(const std::string& pattern) : code_(std::make_shared<const Code>(pa
 
 void Regex::each_match(std::string_view text, const OnMatch& f) const {
   if (text.empty()) return;
-  Matcher matcher(*code_);
+  Matcher matcher(*code_, text.size());
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t from = 0, last_end = kNone;
   while (from <= text.size() && matcher.find(text, from)) {

@@ -17,7 +17,8 @@ class Regex {
   /// Throws ErrorKind::input for an invalid expression or an unsupported construct.
   explicit Regex(const std::string& pattern);
   /// Calls f for each match in valid UTF-8 text, from left to right, including empty matches unless they touch the
-  /// previous one. Throws ErrorKind::input at the match limit, so that no text makes an expression run forever.
+  /// previous one. Throws ErrorKind::input beyond limits of a match and of a text, so that none makes an expression run
+  /// forever.
   void each_match(std::string_view text, const OnMatch& f) const;
 
  private:

@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<Tracker>> make_trackers(const Run& run) {
   for (const auto& [key, entry] : resolved.at("values").items()) tracked.config[key] = entry.at("value");
   std::istringstream rows(step > 0 ? rows_until(output / "metrics.jsonl", step) : "");
   for (std::string line; std::getline(rows, line);)
-    if (Json row = Json::parse(line); row.contains("time")) tracked.rows.push_back(std::move(row));
+    if (Json row = json_in(line); row.contains("time")) tracked.rows.push_back(std::move(row));
   if (is_named("wandb")) trackers.push_back(make_wandb_run(tracked));
   if (is_named("mlflow")) trackers.push_back(make_mlflow_run(tracked));
   return trackers;

@@ -167,5 +167,16 @@ TEST(Json, ReadsRegularFilesOnly) {
   EXPECT_THAT(error_of([&] { read_json(folder / "a.json", {.max_bytes = 7}); }).what(), HasSubstr("8 bytes"));
 }
 
+TEST(Json, WhateverIsInATextIsReadInTime) {
+  EXPECT_EQ(json_in("{\"a\": 1, \"a\": 2}"), Json({{"a", 2}}));
+  for (const char* text : {"", "{\"a\": ", "\xff", "[1] 2", "NaN"}) EXPECT_EQ(json_in(text), Json()) << text;
+  std::string keys = "{\"\": 0";
+  for (int i = 0; i < 300'000; ++i) keys += ", \"k" + std::to_string(i) + "\": 0";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(json_in(keys + "}").size(), 300'001u);
+  EXPECT_EQ(json_in(std::string(10'000'000, '[')), Json());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
 }  // namespace
 }  // namespace qtrain

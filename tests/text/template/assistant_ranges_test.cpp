@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,24 @@ TEST(AssistantRanges, HaveNoKnownPlaceInAMacro) {
   const ChatTemplate macro("{% macro m(x) %}:{% generation %}{{ x }}{% endgeneration %}{% endmacro %}{{ m('a') }}", "t",
                            {});
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { spoken(macro, kTurns); }), testing::HasSubstr("inside a macro"));
+}
+
+// Each turn takes renderings of all before it, so there is a limit to the time of a conversation.
+TEST(AssistantRanges, AreNotLookedForInEndlessConversations) {
+  const ChatTemplate chatml = family("smollm2");
+  const auto unplaced = [&](int turns) {
+    Json::array_t messages;
+    for (int i = 0; i < turns; ++i) {
+      messages.push_back(message("user", "q"));
+      messages.push_back(message("assistant", "a"));
+    }
+    const Json all = messages;
+    return render_with_assistant_ranges(chatml, {.messages = &all}).unplaced;
+  };
+  EXPECT_EQ(unplaced(200), "");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(unplaced(20'000), testing::HasSubstr("too many turns"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+
+#include "tests/errors.h"
+
 namespace qtrain {
 namespace {
 
@@ -67,6 +71,54 @@ TEST(Unprinted, PartsOfWhichNothingIsWrittenAreNamed) {
               ElementsAre("the tool_calls of message 1"));
   EXPECT_THAT(left_out(kNoTools, talk({{"content", "a"}}, Json::array({f}))), IsEmpty())
       << "the template itself reports it";
+}
+
+TEST(Unprinted, AmongMessagesWithNumbersThoseThatAreDroppedAreNamed) {
+  const auto talk = [](const std::vector<Json>& contents) {
+    Json messages = Json::array();
+    for (const Json& content : contents) messages.push_back({{"role", "assistant"}, {"content", content}});
+    return Json{{"messages", std::move(messages)}};
+  };
+  const char *evens =
+                 "{% for m in messages %}{{ m.content if m.content is string or m.content % 2 == 0 }};{% endfor %}",
+             *numbers = "{% for m in messages %}{{ m.content if m.content is number }};{% endfor %}";
+  EXPECT_THAT(left_out(evens, talk({2, 3, "a", 4})), ElementsAre("the content of message 1, empty"));
+  EXPECT_THAT(left_out(numbers, talk({2, 7301402503, 0.5, true})), IsEmpty());
+  EXPECT_THAT(left_out(kTexts, talk({2, true, 0.5})),
+              ElementsAre("the content of message 0, empty", "the content of message 1, empty",
+                          "the content of message 2, empty"));
+}
+
+// The time that a conversation takes grows with its size, not with its square.
+TEST(Unprinted, LongConversationsAreCheckedInTime) {
+  constexpr int kMany = 60'000;
+  Json tools = Json::array(), calls = Json::array(), numbers = Json::array();
+  for (int i = 0; i < kMany; ++i) {
+    tools.push_back({{"name", "f" + std::to_string(i)}});
+    numbers.push_back({{"role", "user"}, {"content", i}});
+    calls.push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({{{"name", "f"}}})}});
+  }
+  const Json user = Json::array({{{"role", "user"}, {"content", "q"}}});
+  const struct {
+    const char *name, *source;
+    Json row;
+    std::size_t lost;
+  } cases[] = {{"tools", kPrintsAll, {{"messages", user}, {"tools", tools}}, 0},
+               {"tools that are dropped", kTexts, {{"messages", user}, {"tools", tools}}, 1},
+               {"calls that are dropped", kTexts, {{"messages", calls}}, kMany},
+               {"numbers", kPrintsAll, {{"messages", numbers}}, 0},
+               {"numbers that are dropped", kTexts, {{"messages", numbers}}, kMany}};
+  for (const auto& c : cases) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(left_out(c.source, c.row).size(), c.lost) << c.name;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << c.name;
+  }
+  const char* half = "{% for m in messages %}{{ m.content if m.content is string or m.content < 30000 }};{% endfor %}";
+  EXPECT_THAT(test::error_of(ErrorKind::input,
+                             [&] {
+                               left_out(half, {{"messages", numbers}});
+                             }),
+              ::testing::HasSubstr("neither text nor a list"));
 }
 
 }  // namespace

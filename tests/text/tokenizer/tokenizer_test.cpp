@@ -62,6 +62,8 @@ TEST_F(TokenizerFiles, UnknownComponentsAreRefusedByName) {
               HasSubstr("Odd"));
   EXPECT_THAT(refusal("post_processor", R"({"type":"PairProcessing"})"), HasSubstr("PairProcessing"));
   EXPECT_THAT(refusal("decoder", R"({"type":"WordPiece"})"), HasSubstr("WordPiece"));
+  EXPECT_THAT(refusal("decoder", R"({"type":"Strip","content":"","start":2147483647,"stop":0})"),
+              HasSubstr("decoder.content: must not be empty"));
   EXPECT_THAT(refusal("model", R"({"type":"WordLevel","vocab":{}})"), HasSubstr("WordLevel"));
   EXPECT_THAT(refusal("model", R"({"type":"WordLevel","vocab":{}})"), HasSubstr("tokenizer.json"));
 }
@@ -161,6 +163,69 @@ TEST_F(TokenizerFiles, AnExpressionThatRunsAwayIsStopped) {
       load("pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"(?:a|aa|a(?=a))+[bc]"},"behavior":"Isolated"})");
   const std::string text(2000, 'a');
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { tokenizer->encode(text); }), HasSubstr("match limit exceeded"));
+}
+
+// The time that a text takes grows with its size, whatever a small tokenizer.json says.
+TEST_F(TokenizerFiles, NoRulesMakeATextTakeVeryLong) {
+  const auto with = [&](const char* part, const char* value) {
+    Json json = bytes_;
+    json[part] = Json::parse(value);
+    return json;
+  };
+  const auto with_token = [&](const std::string& content, const char* flag) {
+    Json json = bytes_;
+    json["added_tokens"].push_back({{"content", content}, {flag, true}});
+    return json;
+  };
+  const struct {
+    const char* name;
+    Json json;
+    std::string text;
+    bool refused = false;
+  } cases[] = {
+      {"steps of many matches",
+       with("pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"(?:(?:a|a){18}b)|a"},"behavior":"Isolated"})"),
+       std::string(50'000, 'a'), true},
+      {"steps of many pieces",
+       with("pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"FixedLength","length":25},)"
+                             R"({"type":"Split","pattern":{"Regex":"(?:(?:a|a){18}b)|a"},"behavior":"Isolated"}]})"),
+       std::string(50'000, 'a'), true},
+      {"blanks before a token", with_token(" ", "lstrip"), std::string(300'000, ' ')},
+      {"blanks behind a token", with_token(" ", "rstrip"), std::string(300'000, ' ')},
+      {"the beginning of a long token", with_token(std::string(100'000, 'a') + "b", "special"),
+       std::string(200'000, 'a')},
+      {"a rare match", with("pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"b"},"behavior":"Isolated"})"),
+       std::string(2'000'000, 'a')},
+      {"long matches",
+       with("pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"(?:a|c)+|b"},"behavior":"Isolated"})"),
+       std::string(200'000, 'a') + "b" + std::string(200'000, 'a')}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const auto tokenizer = load(c.json);
+    const auto begin = std::chrono::steady_clock::now();
+    if (c.refused)
+      EXPECT_THAT(test::error_of(ErrorKind::input, [&] { tokenizer->encode(c.text); }),
+                  HasSubstr("match limit exceeded"));
+    else
+      EXPECT_GT(tokenizer->encode(c.text).size(), 0u);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  }
+}
+
+TEST_F(TokenizerFiles, TokensThatStripBlanksTakeThoseUpToTheNext) {
+  Json json = bytes_;
+  for (const auto& [content, flag] : {std::pair("<l>", "lstrip"), {"<r>", "rstrip"}})
+    json["added_tokens"].push_back({{"content", content}, {"special", true}, {flag, true}});
+  const auto tokenizer = load(json);
+  const struct {
+    const char* text;
+    std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  } cases[] = {{"  <l>", {{0, 5}}},
+               {"<r>  ", {{0, 5}}},
+               {"<r>  <l>", {{0, 5}, {5, 8}}},
+               {" <l> <l>", {{0, 4}, {4, 8}}},
+               {"<r> <r> ", {{0, 4}, {4, 8}}}};
+  for (const auto& c : cases) EXPECT_EQ(tokenizer->encode_with_offsets(c.text, {}).offsets, c.ranges) << c.text;
 }
 
 // Models have more rows than their tokenizer has tokens, and may answer with any of them.
