@@ -95,12 +95,13 @@ function(qtrain_uses_nccl program)
   endif()
 endfunction()
 
-# qtrain_with_gemm_library(program filter ...): runs tests of a program with the code that calls cuBLASLt on a GPU, and the
-# stand-in for that library.
+# qtrain_with_gemm_library(program filter ...): runs tests of a program with the code that calls cuBLASLt on a GPU, and
+# the stand-in for that library.
 function(qtrain_with_gemm_library program)
-  list(JOIN ARGN ":" filter)
-  set(test "${program} with the GEMM library")
-  add_test(NAME ${test} COMMAND ${program} "--gtest_filter=${filter}")
-  set_tests_properties(${test} PROPERTIES LABELS harness TIMEOUT 120 ENVIRONMENT
-      "QTRAIN_EMULATION=gemm=library;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/gemm_library_cache")
+  foreach(filter IN LISTS ARGN)
+    set(test "${program} with the GEMM library, ${filter}")
+    add_test(NAME ${test} COMMAND ${program} "--gtest_filter=${filter}")
+    set_tests_properties(${test} PROPERTIES LABELS harness TIMEOUT 120 FAIL_REGULAR_EXPRESSION "Running 0 tests" ENVIRONMENT
+        "QTRAIN_EMULATION=gemm=library;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/gemm_library_cache")
+  endforeach()
 endfunction()

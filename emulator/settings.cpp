@@ -53,7 +53,11 @@ void apply(Settings& s, std::string_view item) {
     s.devices = number<int>(item, value);
   else if (key == "ptx")
     s.ptx = value;
-  else if (key == "gemm" && (value == "plain" || (QTRAIN_HAS_BLASLT && value == "library")))
+  else if (key == "gemm" && value == "library" && !QTRAIN_HAS_BLASLT)
+    fail(ErrorKind::usage, {.cause = "this build has no stand-in for cuBLASLt, because cublasLt.h was not found",
+                            .place = "QTRAIN_EMULATION",
+                            .remedy = "build it where the CUDA toolkit is installed, or use gemm=plain"});
+  else if (key == "gemm" && (value == "plain" || value == "library"))
     s.gemm_library = value == "library";
   else
     refuse(item);

@@ -20,7 +20,8 @@ struct Rope {
   ConstTensor cos, sin, positions;
   double eps = 0, weight_offset = 0;
 };
-/// The gradient: the inverse rotation, then the norm's gradient. x, weight and inv_rms are only read with a norm.
+/// The gradient: the inverse rotation, then the norm's gradient. x, weight and inv_rms are only read with a norm. dx
+/// may be dy.
 struct RopeGrad {
   struct Heads {
     Sink dx = discard();
@@ -48,13 +49,18 @@ inline void rope(Ctx& ctx, const Rope& a) {
     check(h->x.shape[2] % 2 == 0 && a.cos.shape[1] == h->x.shape[2] / 2, "rope: tables are [P, D/2]");
     check(a.positions.numel() == h->x.shape[0], "rope: one position per token");
     check(bool(h->weight) == bool(a.q.weight), "rope: queries and keys both have a norm, or neither does");
+    check(h->x.dtype == a.q.x.dtype, "rope: queries and keys have one type");
   }
   dispatch(ctx, a);
 }
 inline void rope_grad(Ctx& ctx, const RopeGrad& a) {
   for (const RopeGrad::Heads* h : {&a.q, &a.k}) {
     if (!h->given()) continue;
-    check(h->dy.shape.rank == 3 && h->dx.t.shape == h->dy.shape, "rope_grad: dx and dy are [T, H, D]");
+    check(h->dy.shape.rank == 3 && (!h->dx.wanted() || h->dx.t.shape == h->dy.shape),
+          "rope_grad: dx and dy are [T, H, D]");
+    check(2 * a.cos.shape[1] == h->dy.shape[2], "rope_grad: tables are [P, D/2]");
+    check(a.positions.numel() == h->dy.shape[0], "rope_grad: one position per token");
+    check(h->dy.dtype == a.q.dy.dtype, "rope_grad: queries and keys have one type");
     check(bool(h->weight) == bool(a.q.weight), "rope_grad: queries and keys both have a norm, or neither does");
   }
   if (a.q.wanted() || a.k.wanted()) dispatch(ctx, a);

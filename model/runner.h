@@ -47,7 +47,7 @@ struct DecodeBatch {
 
 class Runner;
 
-/// What a model is given memory for.
+/// How a model will be run, which determines the memory it needs.
 struct Execution {
   ExecutionChoice choice = {};
   std::vector<PlannedPass> passes = {};
@@ -62,7 +62,7 @@ struct ExecutionMemory {
   ops::GemmMemory gemm;            ///< operands that GEMMs convert on a GPU
 };
 
-/// A model that has memory: it gives the parameters theirs, owns the copies of weights and the activations, and queues
+/// A model with memory: allocates its parameters, owns the copies of weights and the activations, and queues
 /// the work of every pass. Whatever needs memory takes a Runner.
 class Runner {
  public:

@@ -36,8 +36,8 @@ class MappedFile {
 /// Reads a whole regular file of at most max_bytes.
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
-/// Whether text that is appended to the file begins a line: there is no such file, it is empty or not a regular file, or
-/// it ends in a line end.
+/// Whether text that is appended to the file begins a line: there is no such file, it is empty or not a regular file,
+/// or it ends in a line end.
 bool appending_begins_line(const std::filesystem::path& file);
 
 /// Whether a file is the pointer that git leaves in place of a large file that git-lfs has not fetched.

@@ -88,12 +88,17 @@ struct Descriptors {
   }
 };
 
+/// Bytes from the first to the last element.
+std::size_t extent(const Layout& l) {
+  return ((l.columns - 1) * static_cast<std::size_t>(l.leading) + l.rows) * l.element();
+}
+
 /// Why the pointers of a call do not fit; empty if they do.
 std::string refusal_of(const Problem& p, const Operands& x, const Algorithm& algorithm) {
   if (!x.a || !x.b || !x.d || (x.beta != 0 && !x.c)) return "an operand is null";
   if (x.beta != 0 && x.beta != 1) return "this beta is not implemented here";
   if (p.operation.adds_bias() && !p.operation.bias) return "the bias is null";
-  if (x.c != x.d && overlaps(emulation::reads(x.c, 1), x.d, 1)) return "C and D overlap";
+  if (x.c && x.c != x.d && overlaps(emulation::reads(x.c, extent(p.c)), x.d, extent(p.d))) return "C and D overlap";
   if (x.c == x.d && !(p.c == p.d)) return "C is D, but has another layout";
   const void* operands[] = {x.a, x.b, x.c, x.d, p.operation.adds_bias() ? p.operation.bias : nullptr};
   const char* names[] = {"A", "B", "C", "D", "the bias"};

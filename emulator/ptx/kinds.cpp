@@ -66,13 +66,17 @@ unsigned bytes_of_lane(Kind kind, std::string_view mnemonic) {
   return bytes_of_element(mnemonic) * (has(".v4.") ? 4 : has(".v2.") ? 2 : 1);
 }
 
+bool is_of_floats(std::string_view mnemonic) {
+  constexpr std::string_view kTypes[] = {".f64", ".f32", ".f16", ".f16x2", ".bf16", ".bf16x2"};
+  return std::ranges::any_of(kTypes, [&](std::string_view type) { return mnemonic.ends_with(type); });
+}
+
 }  // namespace
 
 Traits traits_of(std::string_view mnemonic) {
   const auto* known =
       std::ranges::find_if(kBeginnings, [&](const Beginning& b) { return mnemonic.starts_with(b.text); });
-  if (known == kBeginnings.end())
-    return {mnemonic.ends_with(".f32") || mnemonic.ends_with(".f64") ? Kind::float_arithmetic : Kind::integer};
+  if (known == kBeginnings.end()) return {is_of_floats(mnemonic) ? Kind::float_arithmetic : Kind::integer};
   Traits traits{known->kind, known->memory};
   if (known->memory != Memory::none) traits.bytes = static_cast<std::uint8_t>(bytes_of_lane(known->kind, mnemonic));
   return traits;

@@ -110,7 +110,7 @@ struct RowEnd {
   __device__ __forceinline__ void add_sink(float sink) {
     const float larger = fmaxf(max, sink);
     factor = expf(max - larger);
-    sum = sum * factor + expf(sink - larger);
+    sum = fmaf(sum, factor, expf(sink - larger));
     max = larger;
   }
   __device__ __forceinline__ float lse() const { return max + logf(sum); }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 128;
 constexpr int kWarps = static_cast<int>(kThreads) / kWarp;
-constexpr int kSection = 256;     ///< keys whose weighted sum is a partial result
+constexpr int kSection = 256;     ///< keys per section; each section gives one partial result
 constexpr int kLaneElements = 8;  ///< elements of a head per lane: heads of up to 256 elements
 
 /// Locates the tokens of a row: contiguous, or in blocks listed in a table.
@@ -36,20 +36,22 @@ struct Args {
   Places places;
   int heads, groups, width, window;  ///< groups: heads of the cache; width: elements per head
   float scale, softcap, inverse_cap;
-  const float* sinks;  ///< null without sinks
-  int first_token;     ///< of this launch
-  int lane_bits;       ///< log2 of the lanes that share a key
-  int splits;          ///< sections per row in `parts`
-  float* parts;  ///< [tokens of the launch, heads, splits, width + 2]; null: a block takes all sections of its row
+  const float* sinks;                           ///< null without sinks
+  int lane_bits;                                ///< log2 of the lanes that share a key
+  int splits;                                   ///< sections per row in `parts`
+  int first_token, first_group, launch_groups;  ///< what this launch computes
+  float* parts;  ///< [tokens and heads of the launch, splits, width + 2]; null: a block takes all sections of its row
 
   __device__ int token() const { return first_token + static_cast<int>(blockIdx.x); }
+  __host__ __device__ int ratio() const { return heads / groups; }
   /// The keys that a token sees.
   __device__ TokenSpan keys_of(int t) const {
     const int end = positions[t] + 1;
     return {window > 0 ? max(0, end - window) : 0, end};
   }
   __device__ float* part(int head, int section) const {
-    return parts + ((std::int64_t{blockIdx.x} * heads + head) * splits + section) * (width + 2);
+    const std::int64_t row = std::int64_t{blockIdx.x} * launch_groups * ratio() + head - first_group * ratio();
+    return parts + (row * splits + section) * (width + 2);
   }
 };
 
@@ -77,9 +79,9 @@ struct Softmax {
 /// read the same keys, so that keys and values are loaded once for them.
 template <int N, int Q>
 struct LaneState {
-  static constexpr int kSlots = kLaneElements / N, kKeys = N == 1             ? 1
-                                                           : N == 8 && Q == 1 ? 4
-                                                                              : 2;  ///< keys in flight per group
+  static constexpr int kSlots = kLaneElements / N;
+  static constexpr bool kHasRoom = N == 8 && Q == 1;             ///< registers for more keys
+  static constexpr int kKeys = kHasRoom ? 4 : (N == 1 ? 1 : 2);  ///< in flight per group
   float q[Q][kSlots][N], out[Q][kSlots][N] = {};
   Softmax softmax[Q];
   int lane, lanes, width;
@@ -237,8 +239,9 @@ __device__ __forceinline__ void write_result(const Args<T>& a, int t, int head, 
 template <class T, Scores S, int N, int Q>
 __global__ void __launch_bounds__(kThreads, 3) cached_attention_heads(Args<T> a) {
   Shared<Q>& shared = shared_memory<Shared<Q>>();
-  const int t = a.token(), row = a.rows[t], ratio = a.heads / a.groups, chunks = ceil_div(ratio, Q);
-  const int group = static_cast<int>(blockIdx.y) / chunks, first = static_cast<int>(blockIdx.y) % chunks * Q;
+  const int t = a.token(), row = a.rows[t], ratio = a.ratio(), chunks = ceil_div(ratio, Q);
+  const int group = a.first_group + static_cast<int>(blockIdx.y) / chunks,
+            first = static_cast<int>(blockIdx.y) % chunks * Q;
   const int count = min(Q, ratio - first), head = group * ratio + first;
   const TokenSpan seen = a.keys_of(t);
   const int sections = ceil_div(seen.end - seen.begin, kSection), step = static_cast<int>(gridDim.z);
@@ -285,7 +288,7 @@ __global__ void __launch_bounds__(kThreads, 3) cached_attention_heads(Args<T> a)
 /// Block (token, head): adds up the sections.
 template <class T>
 __global__ void __launch_bounds__(kThreads) add_sections(Args<T> a) {
-  const int t = a.token(), head = static_cast<int>(blockIdx.y);
+  const int t = a.token(), head = a.first_group * a.ratio() + static_cast<int>(blockIdx.y);
   const TokenSpan seen = a.keys_of(t);
   const int sections = ceil_div(seen.end - seen.begin, kSection);
   for (int d = static_cast<int>(threadIdx.x); d < a.width; d += static_cast<int>(kThreads)) {
@@ -318,20 +321,31 @@ struct Append {
   }
 };
 
-/// Runs all tokens with a block for every section, as many tokens at a time as their partial results fit into scratch
-/// memory.
+/// Bytes of the partial results of a token's queries that share a head of the cache.
+template <class T>
+std::size_t bytes_of_group(const Args<T>& a) {
+  return sizeof(float) * static_cast<std::size_t>(a.ratio()) * static_cast<std::size_t>(a.splits) *
+         static_cast<std::size_t>(a.width + 2);
+}
+
+/// Gives every section a block of its own, for as many tokens at a time as their partial results fit into scratch
+/// memory, or for a part of one token's heads.
 template <class T>
 void in_sections(Ctx& ctx, Args<T> args, int tokens, const auto& attend) {
-  const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(args.heads) *
-                            static_cast<std::size_t>(args.splits) * static_cast<std::size_t>(args.width + 2);
-  const int at_once =
-      static_cast<int>(std::clamp<std::size_t>(Ctx::kScratchBytes / bytes, 1, static_cast<std::size_t>(tokens)));
-  args.parts = reinterpret_cast<float*>(ctx.scratch(bytes * static_cast<std::size_t>(at_once)));
-  for (args.first_token = 0; args.first_token < tokens; args.first_token += at_once) {
-    const auto now = static_cast<unsigned>(std::min(at_once, tokens - args.first_token));
-    attend(args, now, static_cast<unsigned>(args.splits));
-    launch(ctx, "add_sections", add_sections<T>, {dim3(now, static_cast<unsigned>(args.heads)), kThreads}, args);
-  }
+  const auto groups_at_once = static_cast<int>(Ctx::kScratchBytes / bytes_of_group(args));
+  args.launch_groups = std::min(groups_at_once, args.groups);
+  const int tokens_at_once = std::clamp(groups_at_once / args.groups, 1, tokens);
+  args.parts = reinterpret_cast<float*>(
+      ctx.scratch(bytes_of_group(args) * static_cast<std::size_t>(args.launch_groups * tokens_at_once)));
+  const int per_launch = args.launch_groups;
+  for (args.first_token = 0; args.first_token < tokens; args.first_token += tokens_at_once)
+    for (args.first_group = 0; args.first_group < args.groups; args.first_group += per_launch) {
+      const int now = std::min(tokens_at_once, tokens - args.first_token);
+      args.launch_groups = std::min(per_launch, args.groups - args.first_group);
+      attend(args, now, args.splits);
+      const dim3 rows(static_cast<unsigned>(now), static_cast<unsigned>(args.launch_groups * args.ratio()));
+      launch(ctx, "add_sections", add_sections<T>, {rows, kThreads}, args);
+    }
 }
 
 /// The number of queries that share the keys of a block: up to 4, if so many share a head of the cache.
@@ -359,29 +373,34 @@ void attend_cached(Ctx& ctx, const CachedAttention& a) {
                .softcap = static_cast<float>(a.softcap),
                .inverse_cap = static_cast<float>(a.softcap > 0 ? 1 / a.softcap : 0),
                .sinks = sinks_of(a.sinks),
-               .first_token = 0,
                .lane_bits = 0,
                .splits = 0,
+               .first_token = 0,
+               .first_group = 0,
+               .launch_groups = static_cast<int>(a.keys.shape[2]),
                .parts = nullptr};
   const auto tokens = static_cast<int>(a.q.shape[0]);
-  const int ratio = args.heads / args.groups, row = args.places.capacity * std::max(args.places.width, 1),
+  const int row = args.places.capacity * std::max(args.places.width, 1),
             keys = args.window > 0 ? std::min(args.window, row) : row;
   args.splits = ceil_div(keys, kSection);
   dispatch_packs<T>(packable<T>(args.width, args.q, args.keys, args.values), [&]<int N>() {
     const auto lanes =
         N == 1 ? unsigned{kWarp} : std::bit_ceil(static_cast<unsigned>(ceil_div(args.width, kLaneElements)));
     args.lane_bits = std::countr_zero(lanes);
-    dispatch_queries<N>(ratio, [&]<int Q>() {
-      const auto rows = static_cast<unsigned>(args.groups * ceil_div(ratio, Q));
-      const auto attend = [&](const Args<T>& now, unsigned count, unsigned sections) {
+    dispatch_queries<N>(args.ratio(), [&]<int Q>() {
+      const int chunks = ceil_div(args.ratio(), Q);
+      const auto attend = [&](const Args<T>& now, int count, int sections) {
+        const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>(now.launch_groups * chunks),
+                          static_cast<unsigned>(sections));
         dispatch_scores(a.softcap, [&]<Scores S>() {
-          launch(ctx, "cached_attention", cached_attention_heads<T, S, N, Q>,
-                 {dim3(count, rows, sections), kThreads, sizeof(Shared<Q>)}, now);
+          launch(ctx, "cached_attention", cached_attention_heads<T, S, N, Q>, {blocks, kThreads, sizeof(Shared<Q>)},
+                 now);
         });
       };
-      constexpr unsigned kEnoughBlocks = 4 * 132;  // to fill a GPU
-      if (args.splits == 1 || static_cast<unsigned>(tokens) * rows >= kEnoughBlocks)
-        attend(args, static_cast<unsigned>(tokens), 1);
+      constexpr std::int64_t kEnoughBlocks = 4 * 132;  // to fill a GPU
+      const bool many = std::int64_t{tokens} * args.groups * chunks >= kEnoughBlocks;
+      if (args.splits == 1 || many || bytes_of_group(args) > Ctx::kScratchBytes)
+        attend(args, tokens, 1);
       else
         in_sections(ctx, args, tokens, attend);
     });
@@ -391,6 +410,7 @@ void attend_cached(Ctx& ctx, const CachedAttention& a) {
 }  // namespace
 
 void run_cuda(Ctx& ctx, const CachedAttention& a) {
+  if (a.q.shape[0] == 0) return;
   check(a.q.shape[2] <= kMaxHead, "cached_attention: a head of more than 256 elements");
   dispatch_storage(a.q.dtype, [&]<class T>() { attend_cached<T>(ctx, a); });
 }

@@ -23,8 +23,9 @@ inline PartShape part_of_columns(std::int64_t width, std::int64_t block) {
   return {width, ceil_div(std::max<std::int64_t>(width, 1), block) * block};
 }
 
-/// Parts for several sums at once, one after another in scratch memory; none for a sum over no rows. There are enough
-/// blocks to fill a GPU of 132 multiprocessors, but no more, since every part is written and read again.
+/// Parts for several sums at once, one after another in scratch memory; a sum over zero rows gets no part, and its
+/// result is not written. There are enough blocks to fill a GPU of 132 multiprocessors, but no more, since every part
+/// is written and read again.
 template <std::size_t n>
 std::array<ColumnParts, n> column_parts(Ctx& ctx, const std::array<std::int64_t, n>& rows, const PartShape& shape) {
   constexpr std::int64_t kThreads = 132 * 2048, kMax = 1024, kRowsOfPart = 4;

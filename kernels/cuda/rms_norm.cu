@@ -52,8 +52,8 @@ struct Backward {
   float weight_offset;
 };
 
-/// A thread takes S packs of a row. If there are few it keeps them in registers; more would spill with 1,024 threads, so
-/// those are read twice. If dweight is wanted (kSums), block b takes rows b, b + blocks, ... and adds up its part of
+/// A thread takes S packs of a row. If there are few it keeps them in registers; more would spill with 1,024 threads,
+/// so those are read twice. If dweight is wanted (kSums), block b takes rows b, b + blocks, ... and adds up its part of
 /// dweight; otherwise it takes one row.
 template <class T, int N, int S, bool kSums>
 __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {

@@ -7,7 +7,8 @@
 #include "kernels/cuda/reduce.cuh"
 
 /// A group of lanes (a power of two) takes some heads of a token, one after another, so that it loads the token's
-/// angles and the norm's weights only once. Queries and keys share a launch: the first blocks take the queries.
+/// angles and the norm's weights only once; with a norm, the backward pass has no registers for them. Queries and keys
+/// share a launch: the first blocks take the queries.
 namespace qtrain::ops {
 namespace {
 
@@ -378,7 +379,7 @@ BackwardHeads<T> heads_of(const RopeGrad::Heads& heads) {
 template <class T>
 bool divide_sums(Ctx& ctx, const RopeGrad& a, Backward<T>& args) {
   const auto sets = [&](const RopeGrad::Heads& heads, int i) {
-    return heads.dweight.wanted() ? std::int64_t{args.of[i].division.blocks} : 0;
+    return heads.dweight.wanted() ? std::max(args.of[i].division.blocks, 1) : std::int64_t{0};
   };
   const auto parts =
       column_parts<2>(ctx, {sets(a.q, 0), sets(a.k, 1)}, {.width = 2 * args.angles.half, .threads = kThreads});

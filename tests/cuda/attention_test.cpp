@@ -183,12 +183,43 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
 TEST(CachedAttentionOnCuda, GivesTheSameBitsForOneRowAndForMany) {
   const OnDevice device;
   Ctx cuda(kCuda, MatmulPrecision::storage, 1);
-  CachedForm many{"many", 4, 2, 64, many_positions()};
-  CachedForm few = many;
-  few.positions.resize(3);
-  const std::vector<double> of_many = cached_attention_of(cuda, DType::f32, many),
-                            of_few = cached_attention_of(cuda, DType::f32, few);
-  for (std::size_t i = 0; i < of_few.size(); ++i) ASSERT_EQ(of_few[i], of_many[i]) << i;
+  for (const bool sinks : {false, true}) {
+    CachedForm many{"many", 4, 2, 64, many_positions(), 0, sinks ? 1.5 : 0, sinks};
+    CachedForm few = many;
+    few.positions.resize(3);
+    const std::vector<double> of_many = cached_attention_of(cuda, DType::f32, many),
+                              of_few = cached_attention_of(cuda, DType::f32, few);
+    for (std::size_t i = 0; i < of_few.size(); ++i) ASSERT_EQ(of_few[i], of_many[i]) << i;
+  }
+}
+
+// The table has room for so long a row that the results of its sections fit into scratch memory for a part of the heads
+// only, or not even for one head of the cache.
+TEST(CachedAttentionOnCuda, TakesRowsOfAnyLength) {
+  for (const std::int64_t width : {40'000, 130'000}) {
+    std::vector<std::int32_t> table(static_cast<std::size_t>(width), -1);
+    for (std::int32_t i = 0; i < 40; ++i) table[static_cast<std::size_t>(i)] = (7 * i + 3) % 41;
+    const auto run = [&](Ctx& ctx, DType d) {
+      Array q = random(d, {1, 64, 32}, 1), keys = random(d, {41, 16, 4, 32}, 2), values = random(d, {41, 16, 4, 32}, 3);
+      Array y(d, {1, 64, 32}), rows = integers({0}), positions = integers({600}), blocks = integers(table);
+      ops::cached_attention(ctx, {.y = y,
+                                  .q = q,
+                                  .keys = keys,
+                                  .values = values,
+                                  .rows = rows,
+                                  .positions = positions,
+                                  .blocks = blocks.tensor().reshaped({1, width}),
+                                  .scale = 0.2});
+      ctx.synchronize();
+      return y.values();
+    };
+    Ctx cpu({}, MatmulPrecision::storage, 1);
+    const std::vector<double> want = run(cpu, DType::f64);
+    const OnDevice device;
+    Ctx cuda(kCuda, MatmulPrecision::storage, 1);
+    const std::vector<double> got = run(cuda, DType::bf16);
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.03) << width << " " << i;
+  }
 }
 
 /// Appends keys and values to blocks of 16, and attends to 150 of them.

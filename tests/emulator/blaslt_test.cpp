@@ -22,7 +22,7 @@ struct Request {
   std::int64_t a_leading = kRows;
   std::uint64_t d_rows = kRows, b_rows = kDepth;
   std::uint32_t alignment = 16;  ///< that the caller promises
-  std::size_t a_offset = 0, d_offset = 0, bias_offset = 0, workspace_offset = 0;
+  std::size_t a_offset = 0, c_offset = 0, d_offset = 0, bias_offset = 0, workspace_offset = 0;
   std::size_t planned_workspace = 4 << 20, workspace = 4 << 20;
   std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
   bool bias = false, has_c = true, has_algorithm = true;
@@ -96,7 +96,7 @@ class BlasltStandIn : public ::testing::TestWithParam<Case> {
     const cublasLtMatmulAlgo_t algorithm = results.at(static_cast<std::size_t>(r.candidate)).algo;
     std::byte* to = memory_.data() + kD + r.d_offset;
     return library_->matmul(library_.handle(), operation, &one, memory_.data() + kA + r.a_offset, a,
-                            memory_.data() + kB, b, &r.beta, r.has_c ? to : nullptr, d, to, d,
+                            memory_.data() + kB, b, &r.beta, r.has_c ? to + r.c_offset : nullptr, d, to, d,
                             r.has_algorithm ? &algorithm : nullptr, memory_.data() + kWorkspace + r.workspace_offset,
                             r.workspace, static_cast<cudaStream_t>(ctx_.stream().handle()));
   }
@@ -146,6 +146,7 @@ const Case kCases[] = {
     {"no_algorithm", [](Request& r) { r.has_algorithm = false; }, kRefused},
     {"algorithm_for_another_transpose", [](Request& r) { r.planned_transpose = CUBLAS_OP_T; }, kRefused},
     {"no_c_to_add_to", [](Request& r) { r.beta = 1, r.has_c = false; }, kRefused},
+    {"c_over_a_part_of_d", [](Request& r) { r.c_offset = 64; }, kRefused},
     {"operand_off_its_alignment", [](Request& r) { r.a_offset = 8; }, kRefused},
     {"result_off_its_alignment", [](Request& r) { r.d_offset = 4; }, kRefused},
     {"bias_off_its_alignment", [](Request& r) { r.bias = true, r.bias_offset = 4; }, kRefused},

@@ -214,7 +214,7 @@ OpCase magnitude_case(Shape shape, double shift) {
 
 std::vector<OpCase> norm_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}, Shape{2, 12288}})
     for (const double offset : {0.0, 1.0}) cases.push_back(rms_norm_case(s, offset));
   for (const RopeSizes& n : {RopeSizes{1, 1, 0, 2}, RopeSizes{9, 3, 1, 10}, RopeSizes{40, 9, 3, 64},
                              RopeSizes{13, 5, 2, 90}, RopeSizes{3, 4, 5, 256}, RopeSizes{2, 1, 1, 512}}) {

@@ -13,7 +13,8 @@
 
 namespace qtrain {
 
-/// A training run: the one owner of what its parts share. Weights and state change from step to step.
+/// A training run: owns the data, model and state that its parts share, and refers to the config, device and ranks of
+/// its context. Weights and state change from step to step.
 struct Run : RunContext {
   std::shared_ptr<RunData> data;  ///< trials of a tuning share it
   Schedule schedule;

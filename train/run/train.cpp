@@ -66,7 +66,8 @@ TrainingResult stopped(const Run& run, RunLog& run_log, TrainingResult result) {
 }
 
 TrainingResult take_steps(Run& run, RunLog& run_log, RunCheckpoints& checkpoints, std::int64_t stop_after) {
-  const bool done = TrainingLoop(run, run_log, checkpoints).run(stop_after);
+  TrainingLoop loop(run, run_log, checkpoints);
+  const bool done = loop.run(stop_after);
   TrainingResult result{.json = {{"output_dir", run.output_dir().string()},
                                  {"step", run.state.step},
                                  {"max_steps", run.plan().max_steps}}};
