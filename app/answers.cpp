@@ -166,16 +166,17 @@ std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& 
   return text.tokenizer->encode(prompt);
 }
 
+void Answerer::share_weights_of(const Answerer& base) {
+  check(base.runner_ && !runner_, "an answerer shares loaded weights before it loads its own");
+  base_ = base.runner_.get();
+}
+
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
-  if (ready_) return;
-  Generator generator(ctx_, *model_.setup.model, options);
-  const std::vector<PlannedPass> passes{{Pass::decode, generator.largest(longest)}};
-  if (base_)
-    model_.setup.model->commit_on(*base_, {}, passes);
-  else
-    model_.setup.model->commit({}, passes);
-  load_weights(ctx_, model_.setup, {.seed = model_.seed, .base_is_there = base_ != nullptr}, log_);
-  ready_ = true;
+  if (runner_) return;
+  auto runner = std::make_unique<Runner>(
+      *model_.setup.model, Execution{.passes = {{Pass::decode, Generator::largest(options, longest)}}, .base = base_});
+  load_weights(ctx_, *runner, {.setup = model_.setup, .seed = model_.seed, .base_is_there = base_ != nullptr}, log_);
+  runner_ = std::move(runner);
 }
 
 std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& o) {
@@ -193,7 +194,7 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
     return asked || (!o.stop.empty() &&
                      find_stop(tokenizer.decode(tokens, {.skip_special = true}), o.stop) != std::string::npos);
   };
-  Generator generator(ctx_, *model_.setup.model, options);
+  Generator generator(ctx_, *runner_, options);
   std::vector<Answer> answers;
   for (const GenerationResult& r : generator.run(requests, stops)) {
     std::string text = tokenizer.decode(r.tokens, {.skip_special = true});

@@ -83,17 +83,17 @@ class Answerer {
   std::vector<Answer> answer_all(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
   const AnswerModel& model() const { return model_; }
 
-  /// Shares the base weights of another, ready Answerer, which must outlive this one. Must be called first.
-  void share_weights_of(const Answerer& base) { base_ = base.model_.setup.model.get(); }
-  /// Allocates memory for sequences of up to `longest` tokens, unless the model already has memory.
+  /// Shares the base weights of another, prepared Answerer, which must outlive this one. Must be called first.
+  void share_weights_of(const Answerer& base);
+  /// Allocates memory for sequences of up to `longest` tokens and loads the weights, unless that has been done.
   void prepare(std::int64_t longest, const GeneratorOptions& options);
 
  private:
   Ctx& ctx_;
   AnswerModel model_;
   Log& log_;
-  const Transformer* base_ = nullptr;  ///< owner of shared base weights, else null
-  bool ready_ = false;
+  const Runner* base_ = nullptr;    ///< has the shared base weights, else null
+  std::unique_ptr<Runner> runner_;  ///< once it has its weights
 };
 
 }  // namespace qtrain

@@ -94,3 +94,13 @@ function(qtrain_uses_nccl program)
     target_compile_definitions(${program} PRIVATE QTRAIN_NCCL_FOLDER="")
   endif()
 endfunction()
+
+# qtrain_with_gemm_library(program filter ...): runs tests of a program with the code that calls cuBLASLt on a GPU, and the
+# stand-in for that library.
+function(qtrain_with_gemm_library program)
+  list(JOIN ARGN ":" filter)
+  set(test "${program} with the GEMM library")
+  add_test(NAME ${test} COMMAND ${program} "--gtest_filter=${filter}")
+  set_tests_properties(${test} PROPERTIES LABELS harness TIMEOUT 120 ENVIRONMENT
+      "QTRAIN_EMULATION=gemm=library;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/gemm_library_cache")
+endfunction()

@@ -114,7 +114,7 @@ Json prompt_columns(const Json& type) {
   return {{"prompt", with_system}, {"completion", text_in(type, "field_output", "output")}};
 }
 
-/// Converts an entry of alignment-handbook or open-r1 to the form of the others.
+/// Renames the members of an entry in the style of alignment-handbook or open-r1 to those of other entries.
 Json with_path(const Json& entry) {
   Json out = Json::object();
   for (const auto& [member, value] : entry.items())

@@ -55,8 +55,8 @@ struct Recompute {
 /// "always".
 enum class CopyChoice : std::uint8_t { never, always, automatic };
 
-/// The names of an enumeration's values. Schedules are named in optim, which also knows unavailable ones, with their
-/// own error.
+/// The names of an enumeration's values. Those of schedules are in optim, including unavailable schedules, for which
+/// it has its own error.
 template <class E>
 std::span<const std::string_view> names_of() {
   if constexpr (std::is_same_v<E, ScheduleKind>)

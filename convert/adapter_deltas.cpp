@@ -228,7 +228,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
     if (around && !module.ends_with(".original_module"))
       fail(ErrorKind::input, {.cause = fmt::format("modules_to_save: \"{}\" is not a layer of the model", *around),
                               .place = fmt::format("{}: {}", reader_.path().string(), name),
-                              .remedy = "use PEFT's merge_and_unload; adapters here name the layers themselves"});
+                              .remedy = "use PEFT's merge_and_unload; here, it must name the layers themselves"});
     return ignored_.push_back(name);
   }
   tensors_[inner].push_back(name);

@@ -21,10 +21,10 @@ using std::chrono::milliseconds;
 using Clock = Doorkeeper::Clock;
 
 constexpr std::chrono::seconds kHandshake{10};      // time for a handshake
-constexpr std::chrono::seconds kNoDescriptors{10};  // time for some to become free
+constexpr std::chrono::seconds kNoDescriptors{10};  // time for descriptors to become free
 constexpr milliseconds kRetryInterval{20};
 constexpr std::size_t kVisitors = 256, kFewVisitors = 8;
-constexpr std::size_t kRounds = 16;  // of accepting that fill all places
+constexpr std::size_t kRounds = 16;  // rounds of accepting in which all places can be taken
 constexpr int kReported = 3;         // strangers, so that a thousand attempts do not fill the log
 
 rlim_t max_descriptors() {

@@ -23,7 +23,7 @@ class Handshake {
   struct Options {
     RankSecret secret;
     std::string purpose = {};  ///< of the connection, the same at both ends
-    std::uint32_t number = 0;  ///< of this end: its rank
+    std::uint32_t number = 0;  ///< the number of this end: its rank
     /// Port of the called end, as the caller knows it. It prevents a relay: if a rank of another run with the same
     /// secret calls a process at another port, that process cannot pass on what the rank sends.
     std::uint16_t port = 0;

@@ -39,7 +39,7 @@ RankSettings settings_of(const std::string& text) {
 
 // "zero_stage (1, rank 0 has 0)" for each setting that differs.
 std::vector<std::string> differences(const RankSettings& first, const RankSettings& other) {
-  constexpr std::size_t kMaxShown = 60;  // of a value
+  constexpr std::size_t kMaxShown = 60;  // bytes of a value
   std::set<std::string> names;
   for (const auto& [name, value] : first) names.insert(name);
   for (const auto& [name, value] : other) names.insert(name);

@@ -31,7 +31,7 @@ std::string failure_of(int rank) {
   return fmt::format("failed/{}", rank);
 }
 
-// What the ranks of a group wait in there, from the answers of all ranks; nothing if one of them does not wait there.
+// The calls in which the ranks of a group wait, from the answers of all ranks; nothing if one of them does not wait.
 std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<RankAnswer>>& answers,
                                                const RankWait& of) {
   std::vector<RankWait> waits;

@@ -36,6 +36,7 @@ class Block {
   void run(const Launch& launch, std::uint64_t number);
 
   const Launch& launch() const { return *launch_; }
+  int host_thread() const { return host_thread_; }
   std::uint64_t number() const { return number_; }
   const Index3& index() const { return index_; }
   std::byte* shared() const { return shared_; }

@@ -33,6 +33,7 @@ struct Settings {
   int capability = 90;                              ///< compute capability, 10 * major + minor
   int devices = 1;                                  ///< number of devices, which share the memory
   std::string ptx = {};                             ///< folder with the PTX of nvcc; if set, that runs instead
+  bool gemm_library = false;                        ///< GEMMs run as on a GPU, with the stand-in for cuBLASLt
 
   ComputeCapability compute() const { return {capability / 10, capability % 10}; }
   /// Maximum shared memory per block.

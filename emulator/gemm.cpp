@@ -8,11 +8,19 @@
 #include "emulator/device.h"
 #include "kernels/gemm_choices.h"
 #include "kernels/gemm_key.h"
+#include "kernels/gemm_library.h"
 #include "kernels/gemm_workspaces.h"
 
-/// GEMMs run on the CPU backend: the harness checks the order of work and the memory that it accesses.
+/// GEMMs run on the CPU backend, unless the settings ask for the code that runs on a GPU (gemm=library): the harness
+/// checks the order of work and the memory that it accesses.
 namespace qtrain::ops {
 namespace {
+
+constexpr bool kHasLibrary = QTRAIN_HAS_BLASLT;
+
+bool uses_library() {
+  return emulation::settings().gemm_library;
+}
 
 ConstTensor on_host(ConstTensor t) {
   t.device = {};
@@ -87,10 +95,14 @@ struct Reserved {
 }  // namespace
 
 void run_cuda(Ctx& ctx, const GemmMemory& memory) {
+  if constexpr (kHasLibrary)
+    if (uses_library()) return cuda::reserve_gemms(ctx, memory);
   ctx.kept<Reserved>().memory = memory;
 }
 
 void run_cuda(Ctx& ctx, const Gemm& g) {
+  if constexpr (kHasLibrary)
+    if (uses_library()) return cuda::run_gemm(ctx, g);
   auto& reserved = ctx.kept<Reserved>();
   reserved.check_operands(ctx.matmul(), g);
   reserved.choose(ctx.matmul(), g);
@@ -136,6 +148,8 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
 namespace qtrain::cuda {
 
 GemmChoices& gemm_choices(Ctx& ctx) {
+  if constexpr (ops::kHasLibrary)
+    if (ops::uses_library()) return choices_of_gemms(ctx);
   return ctx.kept<ops::Reserved>().choices;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kRemedy =
     "order=forward|reverse|random, streams=late|early|random, copies=late|early|random, seed=N, threads=N, "
-    "memory=BYTES, capability=MAJOR*10+MINOR, devices=N, ptx=FOLDER";
+    "memory=BYTES, capability=MAJOR*10+MINOR, devices=N, ptx=FOLDER, gemm=plain|library";
 
 [[noreturn]] void refuse(std::string_view item) {
   fail(ErrorKind::usage, {.cause = "cannot read '" + std::string(item) + "'",
@@ -53,6 +53,8 @@ void apply(Settings& s, std::string_view item) {
     s.devices = number<int>(item, value);
   else if (key == "ptx")
     s.ptx = value;
+  else if (key == "gemm" && (value == "plain" || (QTRAIN_HAS_BLASLT && value == "library")))
+    s.gemm_library = value == "library";
   else
     refuse(item);
 }

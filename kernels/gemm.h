@@ -53,7 +53,7 @@ Gemm added_to(Tensor c, const Factors& f, double alpha);
 /// The equivalent sequence of GEMMs without `added`, each adding to the result of the previous one.
 std::vector<Gemm> one_by_one(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
-void run_cuda(Ctx&, const Gemm&);  ///< of one GEMM
+void run_cuda(Ctx&, const Gemm&);  ///< for a single GEMM
 
 /// The largest numbers of bytes of A, B and biases that a model's GEMMs convert at a time. A GPU multiplies operands of
 /// one type and adds biases of the result's type; others are first converted into separate memory.

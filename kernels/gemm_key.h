@@ -6,8 +6,8 @@
 
 #include "kernels/gemm.h"
 
-/// How GEMMs are told apart for autotuning, and how one is tried. Plain host code: its decisions are the same with and
-/// without a GPU.
+/// How GEMMs are distinguished for autotuning, and how one is tried. Plain host code: its decisions are the same with
+/// and without a GPU.
 namespace qtrain {
 
 /// Everything that determines how a GEMM is computed; pointers count by their alignment only. A bias has the result's

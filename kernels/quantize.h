@@ -193,7 +193,7 @@ inline void gemm4(Ctx& ctx, const Gemm4& g) {
 inline void gemm_rows8(Ctx& ctx, const GemmRows8& g) {
   if (!g.c.wanted()) return;
   check(g.a.shape.rank == 2 && g.c.t.shape.rank == 2 && g.codes.shape.rank == 2, "gemm_rows8: operands are matrices");
-  check(GemmRows8::takes(ctx.device(), g.a.shape[0]), "gemm_rows8: too many rows, or not a processor");
+  check(GemmRows8::takes(ctx.device(), g.a.shape[0]), "gemm_rows8: too many rows, or not on a CPU");
   check(g.a.shape[1] == g.codes.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.codes.shape[0],
         "gemm_rows8: shapes differ");
   check(g.scale.numel() == g.codes.shape[0], "gemm_rows8: another number of scales");

@@ -44,22 +44,22 @@ TensorId id_of(std::size_t t) {
 
 DType ActivationLayout::dtype(Precision precision) const {
   if (precision == Precision::index) return DType::i32;
-  return precision == Precision::full ? parts_.options.full_dtype() : parts_.options.activation_dtype;
+  return precision == Precision::full ? model_.options().full_dtype() : model_.options().activation_dtype;
 }
 
 std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group) const {
   std::int64_t sum = 0;
   for (const LinearId id : group.layers)
-    sum += parts_.params.layers()[layer].linears[static_cast<std::size_t>(id)].rank();
+    sum += model_.params().layers()[layer].linears[static_cast<std::size_t>(id)].rank();
   return sum;
 }
 
 std::int64_t ActivationLayout::ranks(std::size_t layer, const ExpertsGroup& group) const {
-  return parts_.params.layers()[layer].experts[static_cast<std::size_t>(group.layers.front())].rank();
+  return model_.params().layers()[layer].experts[static_cast<std::size_t>(group.layers.front())].rank();
 }
 
 Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
-  const Layer& table = parts_.layers[layer];
+  const Layer& table = model_.layers()[layer];
   for (const LinearGroup& group : table.groups)
     if (group.lora == t) return {size_.tokens, ranks(layer, group)};
   Shape shape = table.spec(t).shape_for(size_.tokens);
@@ -70,14 +70,14 @@ Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
 
 std::int64_t ActivationLayout::max_ranks() const {
   std::int64_t max = 0;
-  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
-    for (const LinearGroup& group : parts_.layers[l].groups) max = std::max(max, ranks(l, group));
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
+    for (const LinearGroup& group : model_.layers()[l].groups) max = std::max(max, ranks(l, group));
   return max;
 }
 
 std::int64_t ActivationLayout::widest_input() const {
-  std::int64_t widest = parts_.config().hidden_size;
-  for (const Layer& layer : parts_.layers)
+  std::int64_t widest = model_.config().hidden_size;
+  for (const Layer& layer : model_.layers())
     for (const LinearSpec& linear : layer.linears) widest = std::max(widest, linear.in);
   return widest;
 }
@@ -89,25 +89,25 @@ std::int64_t ActivationLayout::head_rows() const {
 }
 
 std::int64_t ActivationLayout::scratch_elements() const {
-  const LinearParams& head = parts_.params.head();
+  const LinearParams& head = model_.params().head();
   const std::int64_t ranks = std::max(max_ranks(), head.rank());
   const bool train = pass_ == Pass::train;
   if (ranks == 0) return 0;
   const std::int64_t blocks = projection_scratch({.tokens = size_.tokens,
                                                   .in = widest_input(),
                                                   .ranks = ranks,
-                                                  .decomposed = train ? parts_.params.widest_decomposed() : 0},
-                                                 parts_.dropout());
+                                                  .decomposed = train ? model_.params().widest_decomposed() : 0},
+                                                 model_.dropout());
   if (!train || !head.magnitude) return blocks;
   return std::max(blocks, projection_scratch({.tokens = head_rows(),
-                                              .in = parts_.config().hidden_size,
+                                              .in = model_.config().hidden_size,
                                               .ranks = head.rank(),
-                                              .decomposed = parts_.config().vocab_size},
-                                             parts_.dropout()));
+                                              .decomposed = model_.config().vocab_size},
+                                             model_.dropout()));
 }
 
 Tensor ActivationLayout::stream_tensor(Arena& arena) const {
-  return arena.take(parts_.options.activation_dtype, {size_.tokens, parts_.config().hidden_size});
+  return arena.take(model_.options().activation_dtype, {size_.tokens, model_.config().hidden_size});
 }
 
 // The input of each block, and the output of the last. In training, the first block of each group has its own buffer
@@ -115,7 +115,7 @@ Tensor ActivationLayout::stream_tensor(Arena& arena) const {
 // groups; otherwise only two buffers are needed at a time.
 std::vector<Tensor> ActivationLayout::residual_stream(Arena& arena) const {
   const bool train = pass_ == Pass::train;
-  const std::int64_t layers = parts_.config().layers, period = train ? plan_.group() : 2;
+  const std::int64_t layers = model_.config().layers, period = train ? plan_.group() : 2;
   const std::int64_t turn = train && plan_.offloads_inputs() ? 2 * period : layers;
   std::vector<Tensor> stream;
   const auto at = [&](std::int64_t l) { return stream[static_cast<std::size_t>(l)]; };
@@ -136,18 +136,18 @@ void ActivationLayout::add_layers(Arena& arena, Activations& a) const {
     return pass_ == Pass::train && plan_.recompute(static_cast<std::int64_t>(l)).saved.has(t);
   };
   const auto each = [&](std::size_t l, const auto& act) {
-    const Layer& layer = parts_.layers[l];
+    const Layer& layer = model_.layers()[l];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t)
       if (id_of(t) != layer.input && id_of(t) != layer.output) act(t, layer.tensors[t], shape(l, id_of(t)));
   };
-  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
     each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
       if (!has_own(l, id_of(t))) shared.want(spec.name, dtype(spec.precision), shape);
     });
   shared.take(arena);
   const std::vector<Tensor> stream = residual_stream(arena);
-  for (std::size_t l = 0; l < parts_.layers.size(); ++l) {
-    const Layer& layer = parts_.layers[l];
+  for (std::size_t l = 0; l < model_.layers().size(); ++l) {
+    const Layer& layer = model_.layers()[l];
     std::vector<Tensor> s(layer.tensors.size());
     each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
       s[t] = has_own(l, id_of(t)) ? arena.take(dtype(spec.precision), shape) : shared.of(spec.name, shape);
@@ -165,13 +165,13 @@ void ActivationLayout::add_grads(Arena& arena, Activations& a) const {
   const auto is_apart = [](const Layer& layer, std::size_t t) {
     return layer.tensors[t].gradient == HasGradient::yes && !layer.residual.has(id_of(t));
   };
-  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
-    for (std::size_t t = 0; t < parts_.layers[l].tensors.size(); ++t)
-      if (const Layer& layer = parts_.layers[l]; is_apart(layer, t))
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
+    for (std::size_t t = 0; t < model_.layers()[l].tensors.size(); ++t)
+      if (const Layer& layer = model_.layers()[l]; is_apart(layer, t))
         shared.want(layer.tensors[t].name, dtype(layer.tensors[t].precision), shape(l, id_of(t)));
   shared.take(arena);
-  for (std::size_t l = 0; l < parts_.layers.size(); ++l) {
-    const Layer& layer = parts_.layers[l];
+  for (std::size_t l = 0; l < model_.layers().size(); ++l) {
+    const Layer& layer = model_.layers()[l];
     std::vector<Tensor> d(layer.tensors.size());
     for (std::size_t t = 0; t < d.size(); ++t) {
       if (layer.residual.has(id_of(t))) d[t] = a.residual_grad;
@@ -182,13 +182,13 @@ void ActivationLayout::add_grads(Arena& arena, Activations& a) const {
 }
 
 void ActivationLayout::add_head(Arena& arena, Activations& a) const {
-  const std::int64_t hidden = parts_.config().hidden_size, rows = head_rows();
-  const DType type = parts_.options.activation_dtype, full = parts_.options.full_dtype();
+  const std::int64_t hidden = model_.config().hidden_size, rows = head_rows();
+  const DType type = model_.options().activation_dtype, full = model_.options().full_dtype();
   a.head.hidden = arena.take(type, {rows, hidden});
   a.head.normed = arena.take(type, {rows, hidden});
   a.head.inv_rms = arena.take(full, {rows});
-  a.head.logits = arena.take(plan_.head_chunk(pass_).logits, {rows, parts_.config().vocab_size});
-  if (const std::int64_t rank = parts_.params.head().rank(); rank > 0) a.head.lora_x = arena.take(type, {rows, rank});
+  a.head.logits = arena.take(plan_.head_chunk(pass_).logits, {rows, model_.config().vocab_size});
+  if (const std::int64_t rank = model_.params().head().rank(); rank > 0) a.head.lora_x = arena.take(type, {rows, rank});
   if (pass_ == Pass::decode) return;
   a.head.loss = arena.take(full, {rows});
   if (pass_ != Pass::train) return;
@@ -197,27 +197,27 @@ void ActivationLayout::add_head(Arena& arena, Activations& a) const {
 }
 
 void ActivationLayout::add_router(Arena& arena, Activations& a) const {
-  const std::optional<ExpertsConfig>& experts = parts_.config().experts;
+  const std::optional<ExpertsConfig>& experts = model_.config().experts;
   if (!experts || pass_ == Pass::decode) return;
   a.router.counts = arena.take(DType::f64, {experts->count});
   a.router.sums = arena.take(DType::f64, {experts->count});
-  a.router.factor = arena.take(parts_.options.full_dtype(), {experts->count});
+  a.router.factor = arena.take(model_.options().full_dtype(), {experts->count});
 }
 
 void ActivationLayout::add_gathered(Arena& arena, Activations& a) const {
-  const ContextShare& share = parts_.options.context;
+  const ContextShare& share = model_.options().context;
   if (!share.is_shared() || pass_ == Pass::decode) return;
   std::int64_t keys = 0, queries = 0;  // elements per token
   bool in_parts = false;
-  for (const Layer& layer : parts_.layers) {
+  for (const Layer& layer : model_.layers()) {
     const auto& [heads, head_dim] = layer.key_value;
     const std::int64_t some = share.heads_at_a_time(heads);
     keys = std::max(keys, some * head_dim);
-    queries = std::max(queries, some * head_dim * parts_.config().heads / heads);
+    queries = std::max(queries, some * head_dim * model_.config().heads / heads);
     in_parts = in_parts || some < heads;
   }
   const std::size_t before = arena.used();
-  const auto take = [&](std::int64_t elements) { return arena.take(parts_.options.activation_dtype, {elements}); };
+  const auto take = [&](std::int64_t elements) { return arena.take(model_.options().activation_dtype, {elements}); };
   const std::int64_t own = size_.tokens, all = own * share.ranks;
   KeyBuffers& b = a.gathered;
   for (KeyBuffers::Heads& h : b.heads) {
@@ -237,22 +237,22 @@ void ActivationLayout::add_gathered(Arena& arena, Activations& a) const {
 Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   Arena& arena = arenas.device;
   Activations a;
-  const ModelConfig& c = parts_.config();
-  const DType type = parts_.options.activation_dtype;
+  const ModelConfig& c = model_.config();
+  const DType type = model_.options().activation_dtype;
   for (const RopeConfig& rope : c.ropes) {
-    const Tensor cos = arena.take(parts_.options.full_dtype(), {size_.positions, rope.dims(c.head_dim) / 2});
-    a.rotary.push_back({cos, arena.take(parts_.options.full_dtype(), cos.shape)});
+    const Tensor cos = arena.take(model_.options().full_dtype(), {size_.positions, rope.dims(c.head_dim) / 2});
+    a.rotary.push_back({cos, arena.take(model_.options().full_dtype(), cos.shape)});
   }
   add_layers(arena, a);
   if (pass_ == Pass::train && plan_.offloads_inputs())
     for (std::int64_t group = 0; group < plan_.groups(); ++group)
       a.host_inputs.push_back(arenas.pinned.take(type, {size_.tokens, c.hidden_size}));
   if (const std::int64_t elements = scratch_elements(); elements > 0) a.scratch = arena.take(type, {elements});
-  if (const Param* embedding = parts_.params.embedding().a)
+  if (const Param* embedding = model_.params().embedding().a)
     a.lora_rows = arena.take(type, {size_.tokens, embedding->spec.shape[1]});
   if (plan_.choice().dense_copies == KeepCopies::no)
-    if (const std::int64_t largest = parts_.params.largest_quantized(); largest > 0)
-      a.dense = arena.take(parts_.options.dense_dtype, {largest});
+    if (const std::int64_t largest = model_.params().largest_quantized(); largest > 0)
+      a.dense = arena.take(model_.options().dense_dtype, {largest});
   if (pass_ == Pass::train)
     add_grads(arena, a);
   else

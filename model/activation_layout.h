@@ -8,8 +8,8 @@ namespace qtrain {
 /// Lays out the tensors of one micro-batch in arenas.
 class ActivationLayout {
  public:
-  ActivationLayout(const ModelParts& parts, const ExecutionPlan& plan, PlannedPass pass)
-      : parts_(parts), plan_(plan), pass_(pass.pass), size_(pass.largest) {}
+  ActivationLayout(const Transformer& model, const ExecutionPlan& plan, PlannedPass pass)
+      : model_(model), plan_(plan), pass_(pass.pass), size_(pass.largest) {}
 
   Activations lay_out(ActivationArenas& arenas) const;
 
@@ -30,7 +30,7 @@ class ActivationLayout {
   void add_gathered(Arena& arena, Activations& a) const;
   void add_head(Arena& arena, Activations& a) const;
 
-  const ModelParts& parts_;
+  const Transformer& model_;
   const ExecutionPlan& plan_;
   Pass pass_;
   BatchSize size_;

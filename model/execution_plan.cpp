@@ -9,13 +9,13 @@ namespace {
 
 // The largest number of elements in the A of adapters that read the same input (which are one GEMM operand), among
 // those without an operand copy.
-std::int64_t largest_stack(const ModelParts& parts, const OperandCopies& operands) {
+std::int64_t largest_stack(const Transformer& model, const OperandCopies& operands) {
   std::int64_t max = 0;
-  for (std::size_t l = 0; l < parts.layers.size(); ++l)
-    for (const LinearGroup& group : parts.layers[l].groups) {
+  for (std::size_t l = 0; l < model.layers().size(); ++l)
+    for (const LinearGroup& group : model.layers()[l].groups) {
       std::int64_t elements = 0;
       for (const LinearId id : group.layers)
-        if (const Param* a = parts.params.layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
+        if (const Param* a = model.params().layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
           elements += a->spec.shape.numel();
       max = std::max(max, elements);
     }
@@ -24,34 +24,34 @@ std::int64_t largest_stack(const ModelParts& parts, const OperandCopies& operand
 
 }  // namespace
 
-ExecutionPlan::ExecutionPlan(const ModelParts& parts, const ExecutionChoice& choice, std::vector<PlannedPass> passes)
-    : parts_(parts), choice_(choice), passes_(std::move(passes)) {
+ExecutionPlan::ExecutionPlan(const Transformer& model, const ExecutionChoice& choice, std::vector<PlannedPass> passes)
+    : model_(model), choice_(choice), passes_(std::move(passes)) {
   const RecomputePolicy& policy = choice.recompute.policy;
   if (offloads_inputs() && !policy.whole_blocks())
     fail(ErrorKind::usage, {.cause = "recompute policy " + policy.name() +
                                      " saves more than the inputs of blocks, which cannot be offloaded",
                             .remedy = "use block or blocks:N"});
   for (const PlannedPass& p : passes_) longest_ = std::max(longest_, p.largest.positions);
-  const WeightCopies none(parts.device);
-  for (std::size_t l = 0; l < parts.layers.size(); ++l) {
-    const Layer& layer = parts.layers[l];
+  const WeightCopies none(model.device());
+  for (std::size_t l = 0; l < model.layers().size(); ++l) {
+    const Layer& layer = model.layers()[l];
     recompute_.push_back(
-        plan_recompute(layer, policy.recomputed(layer), none.acquire(parts.params.layers()[l], parts.dropout())));
+        plan_recompute(layer, policy.recomputed(layer), none.acquire(model.params().layers()[l], model.dropout())));
   }
 }
 
 std::int64_t ExecutionPlan::groups() const {
-  return (parts_.config().layers + group() - 1) / group();
+  return (model_.config().layers + group() - 1) / group();
 }
 
 // Each chunk reads the head's weight and adds to its gradient, which on a GPU takes longer than the GEMMs of a few
 // rows; on a CPU a small chunk stays in the caches.
 HeadChunk ExecutionPlan::head_chunk(Pass pass) const {
-  const DType dtype = parts_.options.activation_dtype;
-  HeadChunk chunk{.logits = parts_.options.full_dtype()};
+  const DType dtype = model_.options().activation_dtype;
+  HeadChunk chunk{.logits = model_.options().full_dtype()};
   if (dtype == DType::bf16 && pass == Pass::train) chunk.logits = DType::bf16;
-  const std::int64_t bytes = std::int64_t{parts_.device.kind == DeviceKind::cuda ? 1024 : 64} << 20;
-  const std::int64_t row = parts_.config().vocab_size * static_cast<std::int64_t>(size_of(chunk.logits));
+  const std::int64_t bytes = std::int64_t{model_.device().kind == DeviceKind::cuda ? 1024 : 64} << 20;
+  const std::int64_t row = model_.config().vocab_size * static_cast<std::int64_t>(size_of(chunk.logits));
   chunk.rows = std::max<std::int64_t>(bytes / row, 32);
   return chunk;
 }
@@ -59,7 +59,7 @@ HeadChunk ExecutionPlan::head_chunk(Pass pass) const {
 Activations ExecutionPlan::lay_out(ActivationArenas& arenas, Pass pass, BatchSize size) const {
   check(size.positions <= longest_, "a sequence is longer than planned");
   size.positions = longest_;
-  return ActivationLayout(parts_, *this, {pass, size}).lay_out(arenas);
+  return ActivationLayout(model_, *this, {pass, size}).lay_out(arenas);
 }
 
 ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
@@ -77,23 +77,23 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
 // Activations have the GEMMs' operand type on a GPU; weights and logits may have another. Weights with an operand copy
 // need no conversion.
 ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
-  const DType type = parts_.options.activation_dtype;
+  const DType type = model_.options().activation_dtype;
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of(type); };
   ops::GemmMemory memory;
-  for (const ParamStore* store : {&parts_.params.weights(), &parts_.params.adapter().store()})
+  for (const ParamStore* store : {&model_.params().weights(), &model_.params().adapter().store()})
     for (const Param& p : store->all()) {
-      if (p.spec.dtype == type || !parts_.params.is_operand(p) || operands.has(p)) continue;
+      if (p.spec.dtype == type || !model_.params().is_operand(p) || operands.has(p)) continue;
       std::size_t& max = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
       max = std::max(max, bytes(p.spec.shape.numel()));
     }
   if (type != DType::f32 && type != DType::f64)
-    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(parts_, operands)));
+    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(model_, operands)));
   const HeadChunk chunk = head_chunk(Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes_)
     if (p.pass == Pass::train)
       memory.converted_a =
-          std::max(memory.converted_a, bytes(std::min(chunk.rows, p.largest.targets) * parts_.config().vocab_size));
+          std::max(memory.converted_a, bytes(std::min(chunk.rows, p.largest.targets) * model_.config().vocab_size));
   return memory;
 }
 

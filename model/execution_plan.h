@@ -4,8 +4,8 @@
 
 #include "kernels/gemm.h"
 #include "model/activations.h"
-#include "model/parameters.h"
 #include "model/recompute.h"
+#include "model/transformer.h"
 #include "model/weight_copies.h"
 
 namespace qtrain {
@@ -15,17 +15,6 @@ struct ExecutionChoice {
   RecomputeChoice recompute = {};
   KeepCopies dense_copies = KeepCopies::no;    ///< of quantized weights
   KeepCopies operand_copies = KeepCopies::no;  ///< of float32 weights in the 16-bit type of GEMMs
-};
-
-/// The parts of a model that a plan is made for. They must outlive the plan.
-struct ModelParts {
-  Device device;
-  const TransformerOptions& options;
-  const std::vector<Layer>& layers;
-  const Parameters& params;
-
-  const ModelConfig& config() const { return options.config; }
-  double dropout() const { return options.lora ? options.lora->dropout : 0; }
 };
 
 /// The dtype of the logits and the maximum number of rows that the LM head computes at a time: about 64 MiB of logits
@@ -39,8 +28,8 @@ struct HeadChunk {
 /// What each pass computes and saves for the backward pass, and the address of every tensor. Immutable.
 class ExecutionPlan {
  public:
-  /// Throws a usage error if the choice is contradictory.
-  ExecutionPlan(const ModelParts& parts, const ExecutionChoice& choice, std::vector<PlannedPass> passes);
+  /// The model must outlive this. Throws a usage error if the choice is contradictory.
+  ExecutionPlan(const Transformer& model, const ExecutionChoice& choice, std::vector<PlannedPass> passes);
 
   const ExecutionChoice& choice() const { return choice_; }
   const std::vector<PlannedPass>& passes() const { return passes_; }
@@ -62,7 +51,7 @@ class ExecutionPlan {
   ops::GemmMemory gemm_memory(const OperandCopies& operands) const;
 
  private:
-  ModelParts parts_;
+  const Transformer& model_;
   ExecutionChoice choice_;
   std::vector<PlannedPass> passes_;
   std::int64_t longest_ = 0;

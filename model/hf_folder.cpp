@@ -298,10 +298,11 @@ void load_state(Ctx& ctx, ParamStore& store, const fs::path& path) {
   for (Param& p : store.all()) load_one(ctx, {reader, ReadValues::Kind::any}, p, used);
 }
 
-std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
+std::vector<std::string> load_adapter(Ctx& ctx, Runner& runner, const fs::path& path) {
+  Transformer& model = runner.model();
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
-  model.values_changed();
-  model.measure_rows(ctx);
+  runner.values_changed();
+  runner.measure_rows(ctx);
   const bool has_tied_head = saved_tied_head(model) != nullptr;
   // PEFT also saves the embedding under an adapter on it, and a head likewise.
   std::erase_if(names, [&](const std::string& name) {
@@ -332,7 +333,8 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
   return how;
 }
 
-std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const fs::path& path) {
+std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::path& path) {
+  Transformer& model = runner.model();
   const SafetensorsReader reader(path);
   const ReadValues from{.reader = reader, .config = &model.config()};
   const bool serialized = quantized_tensor(reader).has_value();
@@ -354,7 +356,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
     q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
     reader.release(dense);
   }
-  model.values_changed();
+  runner.values_changed();
   std::vector<std::string> names = unused(reader, std::move(used));
   if (!model.quantized().empty()) std::erase_if(names, is_quant_part);
   return names;

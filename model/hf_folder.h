@@ -7,7 +7,7 @@
 
 #include "core/formats/safetensors.h"
 #include "core/log.h"
-#include "model/transformer.h"
+#include "model/runner.h"
 
 namespace qtrain {
 
@@ -28,10 +28,10 @@ void load_state(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
 
 /// Likewise for the base model. Quantized linear layers are read as bitsandbytes serialized them, or quantized one by
 /// one from a folder of dense weights, so that at most one dense matrix is in memory.
-std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
+std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const std::filesystem::path& path);
 
 /// Loads the adapter of a folder or file.
-std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
+std::vector<std::string> load_adapter(Ctx& ctx, Runner& runner, const std::filesystem::path& path);
 
 /// Warns about tensors of a file that have no effect, if there are any.
 void warn_of_ignored(Log& log, const std::filesystem::path& path, const std::vector<std::string>& names);

@@ -250,6 +250,7 @@ std::int64_t Parameters::largest_quantized() const {
 }
 
 void Parameters::allocate(const Parameters* base) {
+  check(!adapter_.store().values().committed(), "a model gets its memory once");
   if (base)
     weights_.share(base->weights_);
   else

@@ -13,12 +13,42 @@
 #include "model/rope_tables.h"
 
 namespace qtrain {
+namespace {
 
-Runner::Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan)
-    : parts_(parts), copies_(copies), plan_(plan), arenas_(parts.device) {
+void keep_copies(WeightCopies& copies, const Transformer& model, const ExecutionChoice& choice) {
+  if (choice.dense_copies == KeepCopies::yes) copies.keep_dense(model.params(), model.options().dense_dtype);
+  if (choice.operand_copies == KeepCopies::yes) copies.keep_operands(model.params(), model.options().activation_dtype);
+}
+
+}  // namespace
+
+Runner::Runner(Transformer& model, Execution execution)
+    : model_(model),
+      plan_(model, execution.choice, std::move(execution.passes)),
+      copies_(model.device()),
+      arenas_(model.device()) {
+  keep_copies(copies_, model, plan_.choice());
+  model_.params().allocate(execution.base ? &execution.base->model().params() : nullptr);
+  copies_.allocate();
   plan_.lay_out_all(arenas_);
   arenas_.commit();
-  if (plan_.offloads_inputs()) offload_ = std::make_unique<InputOffload>(parts.device, plan_.groups());
+  if (plan_.offloads_inputs()) offload_ = std::make_unique<InputOffload>(model.device(), plan_.groups());
+}
+
+ExecutionMemory Runner::measure(const Transformer& model, const Execution& execution) {
+  WeightCopies copies(model.device());
+  keep_copies(copies, model, execution.choice);
+  const ExecutionPlan plan(model, execution.choice, execution.passes);
+  ActivationArenas measured(model.device());
+  return {.activations = plan.lay_out_all(measured),
+          .dense_copies = copies.dense().values().planned(),
+          .operand_copies = copies.operands().bytes(),
+          .gemm = plan.gemm_memory(copies.operands())};
+}
+
+void Runner::initialize_weights(Ctx& ctx, std::uint64_t seed) {
+  model_.params().initialize(ctx, seed);
+  values_changed();
 }
 
 void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
@@ -42,9 +72,42 @@ void Runner::prepare(Ctx& ctx, std::int64_t longest) {
   }
 }
 
+// Memory for the dense form of one quantized weight.
 Tensor Runner::dense_memory(Ctx& ctx) {
   if (!act_.dense) begin(ctx, plan_.passes().front().pass, plan_.passes().front().largest);
   return act_.dense;
+}
+
+void Runner::for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act) {
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    access_->enter(ctx, {.unit = unit_of(l), .next = l + 1 < config().layers ? unit_of(l + 1) : kOuterUnit});
+    for (const LinearParams& p : model_.params().layer(l).linears)
+      if (p.norm) act(p);
+  }
+  access_->enter(ctx, {.unit = kOuterUnit});
+  if (model_.params().head().norm) act(model_.params().head());
+}
+
+void Runner::measure_rows(Ctx& ctx) {
+  if (model_.params().adapter().norms().all().empty()) return;
+  const bool expands = !model_.quantized().empty() && !copies_.has_dense();
+  const Tensor dense = expands ? dense_memory(ctx) : Tensor{};
+  for_each_adapted(ctx, [&](const LinearParams& p) {
+    qtrain::measure_rows(ctx, copies_.acquire_exact(p, model_.dropout()), p.norm->value, dense);
+  });
+}
+
+void Runner::initialize_magnitudes(Ctx& ctx) {
+  measure_rows(ctx);
+  for_each_adapted(ctx, [&](const LinearParams& p) {
+    const ParamPart& kept = p.magnitude->kept;
+    if (kept.count() == 0) return;
+    const Tensor norms = p.norm->value.slice(kept.begin, kept.count());
+    if (kept.value.device.kind == norms.device.kind) return ops::copy(ctx, {.y = store(kept.value), .x = norms});
+    check(kept.value.dtype == norms.dtype, "magnitudes on the host have the type of the norms");
+    ctx.stream().copy(kept.value.data, norms.data, norms.bytes());
+  });
+  values_changed();
 }
 
 LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) {
@@ -56,7 +119,7 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .d = act_.grads[l],
           .scratch = act_.scratch,
           .dense = act_.dense,
-          .touched = parts_.layers[l].residual};
+          .touched = model_.layers()[l].residual};
 }
 
 // Embedding, final norm and head: their gradients accumulate from the head to the end of the backward pass.
@@ -82,7 +145,7 @@ void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
   const timeline::Span span("forward of block", layer);
   const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
-  run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
+  run_forward(model_.layers()[static_cast<std::size_t>(layer)], run);
 }
 
 void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
@@ -107,7 +170,7 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
 
 // What attention needs for this batch if ranks share its tokens.
 const SharedKeys* Runner::shared_keys() {
-  const ContextShare& share = parts_.options.context;
+  const ContextShare& share = model_.options().context;
   if (!share.is_shared()) return nullptr;
   check(shared_.exchange, "ranks share tokens and do not exchange their keys");
   shared_ = {share, shared_.exchange, act_.gathered};
@@ -140,7 +203,7 @@ void Runner::finish_balance(Ctx& ctx, const RouterLossRun& run) {
 double Runner::embedding_scale() const {
   const double scale = config().embedding_scale;
   if (!config().rounds_embedding_scale) return scale;
-  switch (parts_.options.activation_dtype) {
+  switch (model_.options().activation_dtype) {
     case DType::bf16: return static_cast<double>(static_cast<float>(Bf16(static_cast<float>(scale))));
     case DType::f16: return static_cast<double>(static_cast<float>(F16(static_cast<float>(scale))));
     default: return scale;
@@ -149,8 +212,8 @@ double Runner::embedding_scale() const {
 
 void Runner::embed(Ctx& ctx, ConstTensor tokens) {
   const timeline::Span span("embedding");
-  const LinearParams& e = parts_.params.embedding();
-  const Tensor y = act_.layers.front()[static_cast<std::size_t>(parts_.layers.front().input)];
+  const LinearParams& e = model_.params().embedding();
+  const Tensor y = act_.layers.front()[static_cast<std::size_t>(model_.layers().front().input)];
   const double scale = embedding_scale();
   ops::embedding(ctx, {.y = y, .table = e.weight->value, .tokens = tokens, .scale = scale});
   if (!e.a) return;
@@ -164,7 +227,7 @@ void Runner::embed(Ctx& ctx, ConstTensor tokens) {
 
 void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
   const timeline::Span span("gradient of the embedding");
-  const LinearParams& e = parts_.params.embedding();
+  const LinearParams& e = model_.params().embedding();
   const ConstTensor dy = act_.residual_grad;
   const std::int64_t padding = config().padding_row();
   const double scale = embedding_scale();
@@ -188,7 +251,7 @@ void Runner::normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which) {
   ops::rms_norm(ctx, {.y = h.normed.slice(0, rows),
                       .inv_rms = h.inv_rms.slice(0, rows),
                       .x = h.hidden.slice(0, rows),
-                      .weight = parts_.params.final_norm().value,
+                      .weight = model_.params().final_norm().value,
                       .eps = config().rms_norm_eps,
                       .weight_offset = config().norm_offset});
 }
@@ -197,7 +260,7 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
   const HeadBuffers& h = act_.head;
   const std::int64_t count = chunk.rows.numel();
   const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
-  Projection head = copies_.acquire(parts_.params.head(), parts_.dropout());
+  Projection head = copies_.acquire(model_.params().head(), model_.dropout());
   head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // a separate mask per chunk
   normalize_head(ctx, count, chunk.rows);
   project(ctx, {.layers = {{head, logits}},
@@ -227,10 +290,10 @@ void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projec
                      .scratch = act_.scratch,
                      .dropout_seed = tokens_.dropout_seed});
   ops::rms_norm_grad(ctx, {.dx = store(part(h.d_hidden)),
-                           .dweight = parts_.params.final_norm().grad_sink(),
+                           .dweight = model_.params().final_norm().grad_sink(),
                            .dy = part(h.d_normed),
                            .x = part(h.hidden),
-                           .weight = parts_.params.final_norm().value,
+                           .weight = model_.params().final_norm().value,
                            .inv_rms = part(h.inv_rms),
                            .weight_offset = config().norm_offset});
   ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = part(h.d_hidden), .rows = chunk.rows});
@@ -252,7 +315,7 @@ void Runner::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run)
 
 Tensor Runner::group_input(std::int64_t group) const {
   const auto l = static_cast<std::size_t>(group * plan_.group());
-  return act_.layers[l][static_cast<std::size_t>(parts_.layers[l].input)];
+  return act_.layers[l][static_cast<std::size_t>(model_.layers()[l].input)];
 }
 
 // Before a block of the forward pass: starts the copy of its group's input to the host, and waits for the buffer that
@@ -287,7 +350,7 @@ void Runner::backward_layer(Ctx& ctx, std::int64_t layer) {
   const auto l = static_cast<std::size_t>(layer);
   const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
-  run_backward(parts_.layers[l], plan_.recompute(layer), run);
+  run_backward(model_.layers()[l], plan_.recompute(layer), run);
 }
 
 void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
@@ -332,7 +395,7 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
   check(n <= act_.head.hidden.shape[0], "decode: more logits wanted than planned");
   normalize_head(ctx, n, batch.wanted);
   const Tensor logits = act_.head.logits.slice(0, n);
-  const Projection head = copies_.acquire(parts_.params.head(), 0);
+  const Projection head = copies_.acquire(model_.params().head(), 0);
   project(ctx, {.layers = {{head, logits}},
                 .lora_x = act_.head.lora_x,
                 .x = act_.head.normed.slice(0, n),
@@ -340,29 +403,6 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
   if (config().logit_scale != 1 || config().logit_softcap != 0)
     ops::cap_logits(ctx, {.y = logits, .x = logits, .scale = config().logit_scale, .softcap = config().logit_softcap});
   return logits;
-}
-
-KvCache::KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity)
-    : rows_(rows), capacity_(capacity), arena_("key/value cache", model.device) {
-  lay_out(arena_, model, rows, capacity);
-  arena_.commit();
-  layers_ = lay_out(arena_, model, rows, capacity);
-}
-
-std::size_t KvCache::bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity) {
-  Arena arena("key/value cache", model.device);
-  lay_out(arena, model, rows, capacity);
-  return arena.planned();
-}
-
-KvCache::Layers KvCache::lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity) {
-  Layers layers;
-  for (const Layer& layer : model.layers) {
-    const Shape shape{rows, capacity, layer.key_value.heads, layer.key_value.head_dim};
-    const Tensor keys = arena.take(model.options.activation_dtype, shape);
-    layers.emplace_back(keys, arena.take(model.options.activation_dtype, shape));
-  }
-  return layers;
 }
 
 }  // namespace qtrain

@@ -1,10 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "model/execution_plan.h"
+#include "model/kv_cache.h"
 #include "model/unit_access.h"
 
 namespace qtrain {
@@ -36,28 +37,6 @@ struct ForwardRun {
   RouterLossRun router_loss = {};
 };
 
-/// Key/value cache of a batch of sequences: keys and values [rows, capacity, kv_heads, head_dim] per layer. In a paged
-/// cache `rows` is the number of blocks of `capacity` tokens, and DecodeBatch::blocks maps sequences to blocks.
-class KvCache {
- public:
-  /// Uses the type of the model's activations, on its device.
-  KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-  /// Bytes of device memory that a cache of this size takes.
-  static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-  Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
-  Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
-  std::int64_t rows() const { return rows_; }
-  std::int64_t capacity() const { return capacity_; }
-
- private:
-  using Layers = std::vector<std::pair<Tensor, Tensor>>;
-  static Layers lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity);
-
-  std::int64_t rows_, capacity_;
-  Arena arena_;
-  Layers layers_;
-};
-
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
 /// tokens listed in `wanted`. With a paged cache a cache row is a row of the table `blocks` [rows, n]. All i32.
 struct DecodeBatch {
@@ -66,31 +45,65 @@ struct DecodeBatch {
   std::int64_t longest = 0;
 };
 
-/// Executes a plan: owns activation memory and queues the work of every pass.
+class Runner;
+
+/// What a model is given memory for.
+struct Execution {
+  ExecutionChoice choice = {};
+  std::vector<PlannedPass> passes = {};
+  const Runner* base = nullptr;  ///< runs another adapter on the same base model, whose frozen weights are shared
+};
+
+/// Memory that an execution of a model takes, in bytes.
+struct ExecutionMemory {
+  ActivationBytes activations;
+  std::size_t dense_copies = 0;    ///< dense copies of quantized weights
+  std::size_t operand_copies = 0;  ///< 16-bit copies of float32 weights
+  ops::GemmMemory gemm;            ///< operands that GEMMs convert on a GPU
+};
+
+/// A model that has memory: it gives the parameters theirs, owns the copies of weights and the activations, and queues
+/// the work of every pass. Whatever needs memory takes a Runner.
 class Runner {
  public:
-  Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan);
+  /// Allocates the memory. `model`, and the model of `execution.base`, must outlive this; a model gets memory once.
+  /// Throws a usage error if the choice is contradictory.
+  Runner(Transformer& model, Execution execution);
+  /// Measures the memory without allocating it.
+  static ExecutionMemory measure(const Transformer& model, const Execution& execution);
 
+  Transformer& model() const { return model_; }
+  const ExecutionPlan& plan() const { return plan_; }
+  const WeightCopies& copies() const { return copies_; }
   const Arena& activations() const { return arenas_.device; }
+
+  /// Random base-model weights, distributed as in transformers.
+  void initialize_weights(Ctx& ctx, std::uint64_t seed);
+  /// Initializes a new adapter's magnitudes with the L2 norms of the rows of W; call it after W was loaded.
+  void initialize_magnitudes(Ctx& ctx);
+  /// Updates the L2 norms of the rows of W + scale * B A; call it after the base weights or the adapter have changed.
+  void measure_rows(Ctx& ctx);
+  /// Call it after parameters were loaded or updated.
+  void values_changed() { access_->values_changed(); }
+
   /// For a model that is sharded among ranks; `access` must outlive this.
   void set_access(UnitAccess& access) { access_ = &access; }
-  void values_changed() { access_->values_changed(); }
   /// For a model whose ranks share tokens (TransformerOptions::context); `exchange` must outlive this.
   void set_key_exchange(KeyExchange& exchange) { shared_.exchange = &exchange; }
   /// Refills tables that depend on the sequence length, for sequences of up to `longest` tokens. `forward` does so too,
   /// except while it is being captured.
   void prepare(Ctx& ctx, std::int64_t longest);
-  /// Memory for the dense form of one quantized weight, for use between passes.
-  Tensor dense_memory(Ctx& ctx);
 
+  /// Queues a forward pass; a batch without targets has loss 0. With Pass::train, it also leaves the state that
+  /// `backward` starts from, and adds the head's weight gradients.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
+  /// Adds the gradient of every trained weight.
   void backward(Ctx& ctx, const TokenBatch& batch);
+  /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
   /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
   /// that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
-  /// Makes the parameters of a unit available between passes; `next` is the unit to prefetch.
-  void enter(Ctx& ctx, int unit, int next) { access_->enter(ctx, {.unit = unit, .next = next}); }
 
  private:
   /// A chunk of a batch's targets, and the index of its first.
@@ -99,12 +112,14 @@ class Runner {
     std::int64_t first;
   };
 
-  const ModelConfig& config() const { return parts_.config(); }
+  const ModelConfig& config() const { return model_.config(); }
+  void for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act);
+  Tensor dense_memory(Ctx& ctx);
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
   void enter_forward(Ctx& ctx, std::int64_t layer);
   void enter_backward(Ctx& ctx, std::int64_t layer);
   LayerWeights acquire(std::int64_t layer) const {
-    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
+    return copies_.acquire(model_.params().layer(layer), model_.dropout());
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
@@ -126,9 +141,9 @@ class Runner {
   void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
   void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head);
 
-  ModelParts parts_;
-  const WeightCopies& copies_;
-  const ExecutionPlan& plan_;
+  Transformer& model_;
+  ExecutionPlan plan_;
+  WeightCopies copies_;
   WholeModel whole_;
   UnitAccess* access_ = &whole_;
   ActivationArenas arenas_;

@@ -11,12 +11,12 @@ namespace qtrain::monitor {
 namespace {
 
 constexpr double kSoon = 600;                                                     // seconds
-constexpr double kNearlyFull = 0.97, kGrowth = 0.01;                              // of the total
-constexpr double kOftenLimited = 0.1, kMostlyLimited = 0.5;                       // of the samples
-constexpr double kLowClock = 0.85;                                                // of the maximum clock
+constexpr double kNearlyFull = 0.97, kGrowth = 0.01;                              // fractions of the total
+constexpr double kOftenLimited = 0.1, kMostlyLimited = 0.5;                       // fractions of the samples
+constexpr double kLowClock = 0.85;                                                // fraction of the maximum clock
 constexpr double kMuchWaiting = 10, kOftenStopped = 10;                           // percent
 constexpr double kBusyGpu = 80, kIdleGpu = 5, kSlackGpu = 60, kMuchTraffic = 60;  // percent
-constexpr double kBusyCores = 0.7, kIdleCores = 0.1;                              // of the usable cores
+constexpr double kBusyCores = 0.7, kIdleCores = 0.1;                              // fractions of the usable cores
 
 double mean_of(const Series& series, std::string_view key) {
   const Statistics* s = find(series, key);

@@ -12,7 +12,7 @@ inline constexpr std::string_view kStochasticRounding = "stochastic_rounding";
 std::unique_ptr<UpdateRule> make_adamw(const OptimizerOptions& options, const OptimizerArguments& arguments);
 /// Likewise in 8 bits, with exp_avg_absmax and exp_avg_sq_absmax, except for parameters with keeps_f32.
 std::unique_ptr<UpdateRule> make_adamw_8bit(const OptimizerOptions& options, const OptimizerArguments& arguments);
-/// State: exp_avg, and for the second also exp_avg_absmax.
+/// State: exp_avg, and in 8 bits also exp_avg_absmax.
 std::unique_ptr<UpdateRule> make_lion(const OptimizerOptions& options, const OptimizerArguments& arguments);
 std::unique_ptr<UpdateRule> make_lion_8bit(const OptimizerOptions& options, const OptimizerArguments& arguments);
 /// State: momentum_buffer if there is momentum. Arguments: momentum, dampening, nesterov.

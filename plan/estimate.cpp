@@ -206,7 +206,7 @@ void remark_on_evaluation(Estimate& e, PlanQuestion question) {
     training.evaluation.reset();
     return training;
   };
-  constexpr double kWorthSaying = 0.98;  // of the memory
+  constexpr double kWorthSaying = 0.98;  // fraction of the memory
   const std::size_t without = plan_of(question, question.config).memory.total();
   if (static_cast<double>(without) > kWorthSaying * static_cast<double>(e.memory.total())) return;
   e.remarks.push_back(fmt::format(

@@ -57,8 +57,8 @@ struct Estimate {
   std::vector<std::string> copies;                               ///< keys of optional copies that fit
   std::size_t least = 0;                                         ///< bytes without these copies
   std::vector<GpuVerdict> gpus;                                  ///< every known GPU, with one rank
-  std::string refused_on_gpus;                                   ///< why no GPU can do the run; empty if that depends
-  std::optional<ErrorText> problem;                              ///< set if the run does not fit
+  std::string refused_on_gpus;       ///< why no GPU can do the run; empty if it depends on the GPU
+  std::optional<ErrorText> problem;  ///< set if the run does not fit
   Workload work;
   bool from_data = false;                      ///< whether batch sizes come from the data
   std::optional<std::int64_t> steps;           ///< empty without data and max_steps

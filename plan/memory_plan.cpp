@@ -8,6 +8,7 @@
 
 #include "kernels/gemm_workspaces.h"
 #include "model/recompute.h"
+#include "model/runner.h"
 #include "plan/machine.h"
 #include "train/ranks/exchange_stream.h"
 #include "train/step/evaluate.h"
@@ -281,7 +282,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   ExecutionChoice choice = run.choice;
   choice.recompute = {policy, run.inputs};
   const ContextShare& share = run.model.options().context;
-  const ExecutionMemory execution = run.model.measure(choice, run.work.passes(share));
+  const ExecutionMemory execution = Runner::measure(run.model, {choice, run.work.passes(share)});
   const ActivationBytes& activations = execution.activations;
   const Parameters& params = run.model.params();
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
@@ -307,7 +308,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
                    {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
                    {"activations", activations.pinned}}};
   if (const SampleWork& samples = run.work.samples; samples.step.tokens > 0)
-    plan.parts.push_back({"samples", Generator::bytes(run.model.parts(), samples.generation, samples.step.positions)});
+    plan.parts.push_back({"samples", Generator::bytes(run.model, samples.generation, samples.step.positions)});
   return plan;
 }
 

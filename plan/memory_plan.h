@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/formats/json.h"
 #include "data/loader.h"
-#include "model/transformer.h"
+#include "model/execution_plan.h"
 #include "optim/table.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/setup/sample_prompts.h"

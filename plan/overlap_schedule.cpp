@@ -173,7 +173,7 @@ class StepSimulation {
     for (int u = 0; u < units(); ++u) buffer_for(u).unit = u;
   }
 
-  // As Transformer::for_each_adapted; the buffers are outdated after the update.
+  // As Runner::for_each_adapted; the buffers are outdated after the update.
   void gather_again() {
     if (!shape_.gathers_again) return;
     for (Buffer& buffer : buffers_) buffer.unit = kNoUnit;

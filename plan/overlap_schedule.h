@@ -31,7 +31,7 @@ struct StepShape {
   std::int64_t micro_batches = 1;
   std::int64_t group = 1;  ///< blocks whose inputs are recomputed together: RecomputePolicy::group
   ExchangeLane lane = ExchangeLane::own;
-  bool gathers_again = false;  ///< all weights, after the update with ZeroStage::weights: Transformer::measure_rows
+  bool gathers_again = false;  ///< all weights, after the update with ZeroStage::weights: Runner::measure_rows
   bool replicates = false;     ///< the first replica's weights go to the others after the update
 };
 

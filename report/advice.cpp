@@ -82,7 +82,7 @@ std::vector<std::string> model_advice(const Config& config, const ModelConfig& m
 }
 
 std::vector<std::string> rows_advice(const DataSection& data, const DatasetStatistics& rows) {
-  constexpr double kMuch = 0.05;  // of the rows or tokens
+  constexpr double kMuch = 0.05;  // fraction of the rows or tokens
   const double truncated = fraction_of(rows.truncated_rows, rows.source_rows),
                lost = fraction_of(rows.truncated_tokens, rows.tokens + rows.truncated_tokens);
   std::vector<std::string> out;

@@ -3,10 +3,13 @@
 execution harness then executes instead of code from the C++ compiler (docs/kernels.md).
 
     scripts/ptx_tests.py [--all] [--arch 90a] [--bin build/emulated/bin] [--folder build/ptx] [--jobs N]
+    scripts/ptx_tests.py --write_counts
 
 Needs nvcc and a build of the preset `emulated` with its tests, but no GPU. Exits with 1 if a test fails. Without --all,
 every op runs once in each type, and every instruction of kernels/cuda/native/target/ptx.cuh runs in all thread orders; the
 other tests take minutes. With --arch 75, only the ops that such GPUs support are run.
+
+--write_counts runs no tests. It writes what kernels execute to bench/baselines/cuda_counts.csv and docs/kernels/counts.md.
 """
 
 import argparse
@@ -20,11 +23,13 @@ from kernel_resources import FLAGS, ROOT, find_nvcc
 
 TEST_SOURCES = ("tests/cuda/*.cu", "tests/emulator/*.cu")
 PTX_FLAGS = [flag for flag in FLAGS if flag not in ("-cubin", "-Xptxas=-v")] + ["-ptx"]
-QUICK = {"test_cuda": "Ptx.*:All/CudaOp.FollowsDouble/*:All/CudaUpdate.*", "test_harness": "All/Harness.*"}
+QUICK = {"test_cuda": "Ptx.*:All/CudaOp.FollowsDouble/*:All/CudaUpdate.*",
+         "test_harness": "All/Harness.*:KernelCounts.*"}
 # Tests that need no instructions of later GPUs.
 OLD = {"test_cuda": "All/CudaOpOnOlderDevice.*:-*/attention_wide_heads"}
-# NCCL tests start programs with other kernels or none.
-ALL = {"test_cuda": "*:-NcclRanks.*", "test_harness": "All/Harness.*"}
+# NCCL tests start other programs, which have different kernels or none.
+ALL = {"test_cuda": "*:-NcclRanks.*", "test_harness": "All/Harness.*:KernelCounts.*"}
+COUNTS = {"test_harness": "KernelCounts.DoNotGrowBeyondTheBaseline"}
 
 
 def sources_of(root, patterns=("kernels/cuda/*.cu", *TEST_SOURCES)):
@@ -51,6 +56,12 @@ def capability_of(arch):
     return int(arch.rstrip("a"))
 
 
+def tests_of(args):
+    if args.write_counts:
+        return COUNTS
+    return OLD if args.arch == "75" else ALL if args.all else QUICK
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true")
@@ -58,6 +69,7 @@ def main():
     parser.add_argument("--bin", type=Path, default=ROOT / "build/emulated/bin")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/ptx")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--write_counts", action="store_true")
     args = parser.parse_args()
     folder = args.folder.resolve() / args.arch
     for left in folder.glob("*.ptx"):
@@ -65,8 +77,10 @@ def main():
     if said := compile_to(folder, sources_of(ROOT), args.arch, args.jobs):
         sys.exit("\n".join(said))
     environment = dict(os.environ, QTRAIN_EMULATION=f"ptx={folder},capability={capability_of(args.arch)}")
+    if args.write_counts:
+        environment["QTRAIN_WRITE_COUNTS"] = "1"
     failed = 0
-    for program, chosen in (OLD if args.arch == "75" else ALL if args.all else QUICK).items():
+    for program, chosen in tests_of(args).items():
         command = [str(args.bin / program), f"--gtest_filter={chosen}", "--gtest_brief=1"]
         failed |= subprocess.run(command, cwd=ROOT, env=environment).returncode
     return 1 if failed else 0

@@ -16,7 +16,7 @@
 #include "core/plural.h"
 #include "core/utf8.h"
 #include "data/source/raw_rows.h"
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 

@@ -8,7 +8,7 @@
 #include "core/os/file.h"
 #include "core/progress.h"
 #include "report/report_page.h"
-#include "text/template/python/code_points.h"
+#include "text/template/python/characters.h"
 
 namespace qtrain {
 namespace {

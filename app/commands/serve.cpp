@@ -143,7 +143,7 @@ int run(const Arguments& args) {
   const Transformer& model = *models[0].answers.setup.model;
   const BatchLimits limits = batch_limits(args, models);
   models.load(ctx, limits, args.log());
-  ContinuousBatch batch(ctx, models.transformers(), limits);
+  ContinuousBatch batch(ctx, models.runners(), limits);
   Engine engine(batch, positive(args, "max_queue", 64), args.log());
   ServiceOptions options = given;
   options.requests.context = limits.context;

@@ -91,7 +91,7 @@ int launch_run(const Config& config, Log& log) {
   return end.exit_code;
 }
 
-// Applies the machine's place as Kubernetes gives it, unless the config sets node_rank.
+// Applies this machine's place among the nodes, as Kubernetes assigns it, unless the config sets node_rank.
 void settle_in(const NodePlace& place, ResolvedConfig& config) {
   if (config.given("node_rank")) return;
   RunSection& run = config.value.run;
@@ -101,7 +101,7 @@ void settle_in(const NodePlace& place, ResolvedConfig& config) {
   run.master_port = place.meeting.port;
 }
 
-// Applies the rank's place: it shares the machine with other ranks, and only rank 0 logs.
+// Applies this rank's place: it shares the machine with other ranks, and only rank 0 logs.
 void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
   // If a scheduler has bound this process to some of the processors, it need not share them.
   const int all = static_cast<int>(std::thread::hardware_concurrency()), usable = usable_processors();

@@ -23,7 +23,7 @@ struct RedoneSteps {
 /// Values used for the steps up to a checkpoint, if the run was resumed with other values later.
 struct EarlierValues {
   std::int64_t until = 0;
-  Json values = Json::object();  ///< of keys
+  Json values = Json::object();  ///< {key: value}
   int ranks = 1;
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/generation/continuous_batch.h"
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::serve {
 

@@ -72,22 +72,19 @@ std::size_t ServedModels::bytes(const BatchLimits& limits) const {
     const Transformer& model = *m.answers.setup.model;
     const AdapterParams& adapter = model.params().adapter();
     sum += adapter.store().values().planned() + adapter.norms().values().planned() +
-           model.measure({}, passes(limits)).activations.total;
+           Runner::measure(model, {.passes = passes(limits)}).activations.total;
   }
   return sum;
 }
 
 void ServedModels::load(Ctx& ctx, const BatchLimits& limits, Log& log) {
   warn_of_unused_settings(models_.front().answers, log);  // adapters use the same model folder
-  Transformer* base = nullptr;
+  const Runner* base = nullptr;
   for (ServedModel& m : models_) {
-    ModelSetup& setup = m.answers.setup;
-    if (base)
-      setup.model->commit_on(*base, {}, passes(limits));
-    else
-      setup.model->commit({}, passes(limits));
-    load_weights(ctx, setup, {.seed = m.answers.seed, .base_is_there = base != nullptr}, log);
-    if (!base) base = setup.model.get();
+    const ModelSetup& setup = m.answers.setup;
+    m.runner = std::make_unique<Runner>(*setup.model, Execution{.passes = passes(limits), .base = base});
+    load_weights(ctx, *m.runner, {.setup = setup, .seed = m.answers.seed, .base_is_there = base != nullptr}, log);
+    if (!base) base = m.runner.get();
   }
 }
 
@@ -103,9 +100,9 @@ std::vector<std::string> ServedModels::names() const {
   return out;
 }
 
-std::vector<Transformer*> ServedModels::transformers() const {
-  std::vector<Transformer*> out;
-  for (const ServedModel& m : models_) out.push_back(m.answers.setup.model.get());
+std::vector<Runner*> ServedModels::runners() const {
+  std::vector<Runner*> out;
+  for (const ServedModel& m : models_) out.push_back(m.runner.get());
   return out;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,8 @@ namespace qtrain::serve {
 struct ServedModel {
   std::string name;  ///< name in requests
   AnswerModel answers;
-  std::size_t token_bytes = 0;     ///< maximum number of bytes of text in a token
+  std::unique_ptr<Runner> runner = {};  ///< once it is loaded
+  std::size_t token_bytes = 0;          ///< maximum number of bytes of text in a token
   bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 
@@ -37,7 +39,8 @@ class ServedModels {
   const ServedModel& operator[](std::size_t i) const { return models_[i]; }
   std::optional<std::size_t> find(std::string_view name) const;
   std::vector<std::string> names() const;
-  std::vector<Transformer*> transformers() const;
+  /// Once they are loaded.
+  std::vector<Runner*> runners() const;
 
  private:
   std::vector<ServedModel> models_;  ///< the base first

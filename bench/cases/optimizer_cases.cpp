@@ -65,7 +65,7 @@ void add_coded(std::vector<Case>& cases, std::int64_t n) {
                    .bytes = (12 + kCodedBytes) * size});
 }
 
-// Optimizers of matrices. Adafactor needs sums over the gradient first, so it reads it more than once.
+// Optimizers of matrices. Adafactor needs sums over the gradient first, so it reads the gradient more than once.
 void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
   const Operand x = f32(matrix), row = f32({matrix[0]}, Contents::positive),
                 column = f32({matrix[1]}, Contents::positive);

@@ -62,9 +62,9 @@ def table(results):
     packages = ", ".join(f"{name} {results['versions'][name]}" for name in ("torch", "transformers", "trl", "peft"))
     rounds = len(results["cases"][0]["qtrain"]["runs"])
     busy = f" The machine had other work (load {results['load_before']})." if results["load_before"] > 0.7 else ""
-    note = (f"SmolLM2-135M, 8 chat rows per step, medians of {rounds} rounds in turns on {machine(results)}. AVX2: both "
-            f"programs are restricted to it. TRL counts in the faster of float32 and bfloat16. {packages}; commit "
-            f"{results['commit']}; `{results['command']}`.{busy}")
+    note = (f"SmolLM2-135M, 8 chat rows per step, medians of {rounds} rounds, alternating, on {machine(results)}. "
+            f"AVX2: both programs are restricted to it. TRL's figures are those of its faster dtype. {packages}; commit "
+            f"{results['commit']}; the command and every run are in `bench/results/cpu_peers.json`.{busy}")
     return "\n".join([
         "![Bars of the table: tokens per second and peak memory](docs/images/cpu_peers.svg)", "",
         "| | qtrain | TRL | ratio | memory: qtrain | memory: TRL |", "|---|---|---|---|---|---|", *map(row, results["cases"]),
@@ -113,7 +113,7 @@ def put(readme, name, words):
 
 
 def readme_with(readme, results):
-    return put(put(readme, "cpu_peers:claim", claim(results)), "cpu_peers", "\n" + table(results) + "\n")
+    return put(put(readme, "cpu_peers:claim", claim(results)), "cpu_peers", table(results))
 
 
 def main():

@@ -23,7 +23,7 @@ import compare
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LOAD = 0.7
-FAR_BEHIND = 0.8  # of the speed in TRL's other dtype
+FAR_BEHIND = 0.8  # fraction of the speed in TRL's other dtype
 AVX2 = {"QTRAIN_CPU_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 # Trained weights are float32 in both; the frozen weights of LoRA are in `dtype`.

@@ -11,7 +11,7 @@ from pathlib import Path
 GOALS_OF = "H200"  # the GPU that goals in tokens per second are for
 # bytes and FLOPs per second
 MEASURED = {"H200": dict(copy=4.3e12, gemm=790e12), "H100 80GB": dict(copy=3.0e12, gemm=790e12)}
-COPY_SHARE = 0.89  # of the data sheet's bandwidth; the two GPUs above reach 0.9
+COPY_SHARE = 0.89  # fraction of the data sheet's bandwidth; the two GPUs above reach 0.9
 ROW = re.compile(r"^  ([^:#]+): \{.*\bbandwidth: ([\d.]+),", re.M)
 MIB = 2**20
 
@@ -23,7 +23,7 @@ def table():
 
 
 def model_of(name):
-    """The row of gpus.yaml for a driver's device name: of the rows whose words are all in the name, the longest."""
+    """The row of gpus.yaml for a driver's device name: the longest one whose words all occur in the name."""
     words = set(re.split(r"[\s-]+", name or ""))
     found = [row for row in table() if set(row.split()) <= words]
     return max(found, key=lambda row: len(row.split()), default=None)

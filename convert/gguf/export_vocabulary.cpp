@@ -11,7 +11,7 @@
 #include "core/formats/json.h"
 #include "core/os/paths.h"
 #include "text/tokenizer/load.h"
-#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/sentencepiece.h"
 
 namespace qtrain {
 namespace {

@@ -212,6 +212,11 @@ void insert_bits(Machine& m, const Instruction& i) {
   const T mask = static_cast<T>((count >= 8 * sizeof(T) ? ~T{0} : (T{1} << count) - 1) << at);
   m.set(i.results[0], static_cast<T>((b & ~mask) | (a << at & mask)));
 }
+U32 extracted_bits(U32 a, U32 at, U32 count) {
+  at &= 255, count &= 255;
+  if (at >= 32) return 0;
+  return static_cast<U32>(U64{a} >> at & ((U64{1} << std::min(count, 32u)) - 1));
+}
 // Selects four of the eight bytes in a and b; if a selector's highest bit is set, the byte's sign is replicated.
 U32 permuted(U32 a, U32 b, U32 selectors) {
   const U64 bytes = U64{b} << 32 | a;
@@ -272,6 +277,7 @@ const Executions& arithmetic() {
       {"mul.hi.s32", kMulHigh<S64, S32>},
       {"mul.hi.u64", kMulHigh<unsigned __int128, U64>},
       {"mad.lo.s32", ternary<U32, [](U32 a, U32 b, U32 c) { return a * b + c; }>},
+      {"mad.lo.s64", ternary<U64, [](U64 a, U64 b, U64 c) { return a * b + c; }>},
       QTRAIN_EACH_INTEGER("div", kDiv),
       QTRAIN_EACH_INTEGER("rem", kRem),
       QTRAIN_EACH_FLOAT("div.rn", kDivide),
@@ -312,6 +318,7 @@ const Executions& arithmetic() {
       QTRAIN_EACH_INTEGER("shr", shift_right),
       {"brev.b32", unary<U32, U32, reversed>},
       {"bfind.shiftamt.u32", unary<U32, U32, shift_amount>},
+      {"bfe.u32", ternary<U32, extracted_bits>},
       {"bfi.b32", insert_bits<U32>},
       {"bfi.b64", insert_bits<U64>},
       {"prmt.b32", ternary<U32, permuted>},

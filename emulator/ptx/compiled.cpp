@@ -77,7 +77,16 @@ std::shared_ptr<const Call> call_of(const void* function, const char* name, cons
 }
 
 void run_grid(const Call& call, const char* name, const Extents& extents) {
-  emulation::run_grid({.name = name, .run = run_thread, .arguments = &call, .argument_bytes = sizeof call}, extents);
+  const auto run = [&](const Call& c) {
+    emulation::run_grid({.name = name, .run = run_thread, .arguments = &c, .argument_bytes = sizeof c}, extents);
+  };
+  Counting* counting = Counting::current();
+  if (!counting) return run(call);
+  LaunchTrace trace(*call.function);
+  Call traced = call;
+  traced.trace = &trace;
+  run(traced);
+  counting->add({.name = name, .kernel = short_name(call.function->name), .counts = trace.counts()});
 }
 
 }  // namespace qtrain::emulation::ptx

@@ -39,17 +39,56 @@ Machine::Machine(Fiber& fiber, const Call& call) : fiber_(fiber), call_(call) {
   for (const auto& [r, special] : f.specials) values_[r] = value_of(special, fiber), written_[r] = 1;
 }
 
+void Machine::fault_at_guard(const Instruction& i) const {
+  fault("branches on " + call_.function->registers[i.guard] + ", which has no value", i);
+}
+
 void Machine::run() {
+  if (call_.trace) return run_traced();
   const std::vector<Instruction>& code = call_.function->code;
   while (next_ < code.size()) {
     const Instruction& i = code[next_++];
-    if (i.guarded) {
-      if (!written_[i.guard]) fault("branches on " + call_.function->registers[i.guard] + ", which has no value", i);
-      if (get<bool>(i.guard) == i.unless) continue;
-    }
+    if (!passes_guard(i)) continue;
     require_values(i);
     i.execute(*this, i);
   }
+}
+
+void Machine::run_traced() {
+  LaneTrace& lane = call_.trace->begin(fiber_);
+  const std::vector<Instruction>& code = call_.function->code;
+  while (next_ < code.size()) {
+    const auto at = static_cast<std::uint32_t>(next_++);
+    const Instruction& i = code[at];
+    const bool passes = passes_guard(i);
+    if (passes) require_values(i);
+    lane.step(at);
+    if (i.traits.memory != Memory::none) lane.accesses.push_back(passes ? access_of(i) : LaneAccess{});
+    if (!passes) continue;
+    if (may_wait(i.traits.kind)) call_.trace->meet(fiber_, at);
+    i.execute(*this, i);
+  }
+  call_.trace->finish(fiber_);
+}
+
+// Addresses come first, that in shared memory before that in global memory.
+LaneAccess Machine::access_of(const Instruction& i) const {
+  const auto at = operand<std::uint64_t>(i, 0) + static_cast<std::uint64_t>(i.offset);
+  const auto shared = static_cast<std::uint32_t>(at);
+  switch (i.traits.memory) {
+    case Memory::none: break;
+    case Memory::global: return {.global = at, .global_bytes = i.traits.bytes};
+    case Memory::shared:
+      // The rows of matrices: the first lanes have their addresses, eight for each result.
+      if (i.traits.kind == Kind::load_matrix && fiber_.lane >= 8u * i.result_count) break;
+      return {.shared = shared, .shared_bytes = i.traits.bytes};
+    case Memory::global_to_shared:
+      return {.global = operand<std::uint64_t>(i, 1),
+              .shared = shared,
+              .global_bytes = operand<std::uint8_t>(i, i.operand_count - 1u),
+              .shared_bytes = operand<std::uint8_t>(i, 2)};
+  }
+  return {};
 }
 
 void Machine::require_values(const Instruction& i) {

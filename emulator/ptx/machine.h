@@ -4,6 +4,7 @@
 
 #include "emulator/block.h"
 #include "emulator/ptx/program.h"
+#include "emulator/ptx/trace.h"
 
 namespace qtrain::emulation::ptx {
 
@@ -11,6 +12,7 @@ namespace qtrain::emulation::ptx {
 struct Call {
   const Function* function;
   std::vector<std::byte> parameters;
+  LaunchTrace* trace = nullptr;  ///< set while the launch is counted
 };
 
 /// Executes a function for one thread.
@@ -50,6 +52,15 @@ class Machine {
   }
 
  private:
+  void run_traced();
+  /// Whether the instruction runs for this thread.
+  bool passes_guard(const Instruction& i) const {
+    if (!i.guarded) return true;
+    if (!written_[i.guard]) fault_at_guard(i);
+    return get<bool>(i.guard) != i.unless;
+  }
+  [[noreturn]] void fault_at_guard(const Instruction& i) const;
+  LaneAccess access_of(const Instruction& i) const;
   void require_within(std::size_t size, std::uint64_t at, std::size_t bytes, const Instruction& i) const;
   void require_values(const Instruction& i);
 

@@ -98,6 +98,10 @@ class FunctionParser {
       if (tokens_.take_if(".align")) align = static_cast<std::size_t>(tokens_.number());
       std::size_t bytes = bytes_of_type(tokens_.take(), tokens_);
       align = std::max(align, bytes);
+      if (tokens_.take_if(".ptr")) {  // what the compiler knows of the memory that a pointer points to
+        tokens_.expect(".align");
+        tokens_.number();
+      }
       const std::string name(tokens_.take());
       if (tokens_.take_if("[")) {
         bytes *= static_cast<std::size_t>(tokens_.number());
@@ -171,6 +175,7 @@ class FunctionParser {
     }
     const std::string mnemonic(tokens_.take());
     find_execution(i, mnemonic);
+    i.traits = traits_of(mnemonic);
     i.place = {"", line_};
     if (mnemonic.starts_with("bra")) {
       branches_.emplace_back(function_.code.size(), tokens_.take());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/ptx/kinds.h"
 #include "emulator/thread.h"
 
 /// Kernels as compiled by nvcc: the parsed and decoded PTX of one source file. Based on "Parallel Thread Execution
@@ -34,7 +35,8 @@ struct Instruction {
   Register guard = 0;
   std::int64_t offset = 0;   ///< of an address, or into the parameters
   std::uint32_t target = 0;  ///< of a branch
-  Place place;               ///< line in the kernel's source
+  Traits traits{};
+  Place place;  ///< line in the kernel's source
 };
 
 struct Parameter {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <regex>
 
 #include "core/error.h"
 #include "emulator/device.h"
@@ -60,6 +61,19 @@ std::string plain_name(const std::string& mangled) {
   const std::unique_ptr<char, decltype(&std::free)> plain(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
   return status == 0 ? plain.get() : mangled;
+}
+
+std::string short_name(const std::string& mangled) {
+  std::string name = plain_name(mangled);
+  int depth = 0;
+  for (std::size_t at = 0; at < name.size(); ++at) {  // the parameters: the first parenthesis outside of <>
+    depth += (name[at] == '<') - (name[at] == '>');
+    const bool unnamed = std::string_view(name).substr(at).starts_with("(anonymous namespace)");
+    if (name[at] == '(' && depth == 0 && !unnamed) name.resize(at);
+  }
+  for (const char* what : {R"(^void )", R"(\(anonymous namespace\)::)", R"(\([\w ]+\)(?=\d))", R"(\bqtrain::(ops::)?)"})
+    name = std::regex_replace(name, std::regex(what), "");
+  return name;
 }
 
 }  // namespace qtrain::emulation::ptx

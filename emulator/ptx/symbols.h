@@ -17,5 +17,8 @@ class Symbols {
 
 /// Demangled, without the compiler's names for unnamed namespaces.
 std::string plain_name(const std::string& mangled);
+/// "attention_delta<8, Bf16>": without parameters and the namespaces of this program, as in
+/// kernels/cuda/kernel_resources.csv.
+std::string short_name(const std::string& mangled);
 
 }  // namespace qtrain::emulation::ptx

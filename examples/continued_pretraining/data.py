@@ -10,7 +10,7 @@ from rows import Draw, write
 
 PAGES = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/commands.md", "docs/development.md",
          "docs/distributed.md", "docs/features.md", "docs/files.md", "docs/gpu.md", "docs/kernels.md", "docs/memory.md", "docs/optimizers.md", "docs/semantics.md"]
-SHORTEST, LONGEST = 200, 1500  # characters: a heading alone is no text, and of long ones the beginning
+SHORTEST, LONGEST = 200, 1500  # characters; shorter sections are little more than a heading, and longer ones are cut
 
 
 def sections(text):

@@ -1,5 +1,5 @@
-"""Sentences about expenses with what they say as JSON. Names, days, amounts and the wording of held-out rows are in no
-training row. Usage: data.py --output DIR [--seed N]"""
+"""Sentences about expenses, each with its content as JSON. Names, days, amounts and the wording of held-out rows are in
+no training row. Usage: data.py --output DIR [--seed N]"""
 
 import json
 import sys

@@ -1,5 +1,5 @@
-"""Requests to an assistant that has tools. Training rows hold calls as OpenAI's API does (tool_calls), the answer of a
-held-out row is the text that the model is to write. Values and wordings of held-out rows are in no training row.
+"""Requests to an assistant that has tools. Training rows hold calls as OpenAI's API does (tool_calls); the answer of a
+held-out row is the text that the model should write. Values and wordings of held-out rows are in no training row.
 Usage: data.py --output DIR [--seed N]"""
 
 import json

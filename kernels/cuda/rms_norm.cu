@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
     const auto load = [&](int column) {
       return Operands{load_pack<N>(a.dy + begin + column), load_pack<N>(a.x + begin + column)};
     };
-    Operands kept[kKeeps ? S : 1];
+    [[maybe_unused]] Operands kept[kKeeps ? S : 1];
     const float inv = a.inv_rms[row];
     float dot = 0;
     for_packs<N, S>(a.width, [&](int slot, int column) {
@@ -86,7 +86,11 @@ __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
     if (!a.dx.data) continue;
     const float pull = block_sum(dot, partials) / static_cast<float>(a.width) * inv * inv;
     for_packs<N, S>(a.width, [&](int slot, int column) {
-      const Operands in = kKeeps ? kept[kKeeps ? slot : 0] : load(column);
+      Operands in;
+      if constexpr (kKeeps)
+        in = kept[slot];
+      else
+        in = load(column);
       float w[N];
       load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll

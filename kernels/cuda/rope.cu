@@ -289,11 +289,8 @@ __global__ void __launch_bounds__(kThreads) normed_rope_heads_grad(Backward<T> a
     const Share<N> share(a.angles, h.division, 0);
     float* mine = sums.v + (threadIdx.x >> a.angles.lane_bits) * width;
     share.each([&](int s, int i) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        mine[i + j] = du[s][j];
-        mine[share.half + i + j] = dv[s][j];
-      }
+      Target<float>{mine}.template put_pack<N>(i, du[s]);
+      Target<float>{mine}.template put_pack<N>(share.half + i, dv[s]);
     });
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < width; i += static_cast<int>(kThreads)) {

@@ -5,9 +5,9 @@
 #include "model/rope_config.h"
 #include "model/stages/add.h"
 #include "model/stages/experts.h"
+#include "model/stages/glu.h"
 #include "model/stages/linear.h"
 #include "model/stages/norm.h"
-#include "model/stages/packed_glu.h"
 
 namespace qtrain {
 namespace {

@@ -4,10 +4,10 @@
 #include "model/rope_config.h"
 #include "model/stages/add.h"
 #include "model/stages/attention.h"
+#include "model/stages/glu.h"
 #include "model/stages/linear.h"
 #include "model/stages/norm.h"
-#include "model/stages/packed_glu.h"
-#include "model/stages/split_rotary.h"
+#include "model/stages/rotary.h"
 
 namespace qtrain {
 namespace {

@@ -28,11 +28,11 @@ bool same_rule(const SamplingOptions& a, const SamplingOptions& b) {
 
 }  // namespace
 
-ContinuousBatch::ContinuousBatch(Ctx& ctx, std::vector<Transformer*> models, const BatchLimits& limits)
+ContinuousBatch::ContinuousBatch(Ctx& ctx, std::vector<Runner*> runners, const BatchLimits& limits)
     : ctx_(ctx),
-      models_(std::move(models)),
+      runners_(std::move(runners)),
       limits_(limits),
-      cache_(models_.front()->parts(), BatchLimits::blocks(limits.cache_tokens), BatchLimits::kBlock),
+      cache_(runners_.front()->model(), BatchLimits::blocks(limits.cache_tokens), BatchLimits::kBlock),
       inputs_(ctx.device(), input_bytes(limits)),
       sampler_(ctx.device(), {.rows = limits.sequences, .tokens = limits.context}),
       copy_(ctx.device()) {
@@ -84,7 +84,7 @@ void ContinuousBatch::settle_angles(Sequence& s) const {
   const auto length = static_cast<std::int64_t>(s.all.size());
   std::vector<std::int64_t> angles;
   bool differ = false;
-  for (const RopeConfig& rope : models_[s.request.model]->config().ropes) {
+  for (const RopeConfig& rope : runners_[s.request.model]->model().config().ropes) {
     angles.push_back(rope_state(rope, length));
     differ |=
         !s.angles.empty() && rope.type == RopeConfig::Type::longrope && angles.back() != s.angles[angles.size() - 1];
@@ -171,7 +171,7 @@ void ContinuousBatch::run(const std::vector<Sequence*>& group) {
                           .blocks = put(table).reshaped({static_cast<std::int64_t>(group.size()), width}),
                           .longest = longest};
   inputs_.send(ctx_);
-  const Tensor logits = models_[group.front()->request.model]->decode(ctx_, batch, cache_);
+  const Tensor logits = runners_[group.front()->request.model]->decode(ctx_, batch, cache_);
   if (!answering.empty()) sample(answering, logits);
 }
 

@@ -56,10 +56,10 @@ struct SequenceRequest {
 /// the request with the most places is preempted. On a CPU a sequence gets the same tokens alone and in any batch.
 class ContinuousBatch {
  public:
-  /// The models must have their memory, planned with `largest`, and outlive this.
-  ContinuousBatch(Ctx& ctx, std::vector<Transformer*> models, const BatchLimits& limits);
+  /// The runners, in the order of SequenceRequest::model, must be planned for a pass of `largest` and outlive this.
+  ContinuousBatch(Ctx& ctx, std::vector<Runner*> runners, const BatchLimits& limits);
 
-  /// The batch size that each model must be planned for.
+  /// The batch size that each runner must be planned for.
   static BatchSize largest(const BatchLimits& limits);
   /// Cache bytes per token.
   static std::size_t bytes_per_token(const Transformer& model);
@@ -112,7 +112,7 @@ class ContinuousBatch {
   AnswerToken weigh(Tensor logits, const SequenceRequest& request);
 
   Ctx& ctx_;
-  std::vector<Transformer*> models_;
+  std::vector<Runner*> runners_;
   BatchLimits limits_;
   KvCache cache_;
   StagingBuffer inputs_;

@@ -16,8 +16,12 @@ std::size_t input_bytes(const GeneratorOptions& o) {
 
 }  // namespace
 
-Generator::Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
-    : ctx_(ctx), model_(model), options_(std::move(options)), inputs_(ctx.device(), input_bytes(options_)) {}
+Generator::Generator(Ctx& ctx, Runner& runner, GeneratorOptions options)
+    : ctx_(ctx),
+      runner_(runner),
+      model_(runner.model()),
+      options_(std::move(options)),
+      inputs_(ctx.device(), input_bytes(options_)) {}
 
 // A sequence in the batch. `done` counts tokens of prompt + answer that are in the cache.
 struct Generator::Sequence {
@@ -42,7 +46,7 @@ BatchSize Generator::largest(const GeneratorOptions& o, std::int64_t longest) {
   return {.tokens = o.prefill_tokens + o.batch, .positions = longest, .targets = o.batch};
 }
 
-std::size_t Generator::bytes(const ModelParts& model, const GeneratorOptions& o, std::int64_t longest) {
+std::size_t Generator::bytes(const Transformer& model, const GeneratorOptions& o, std::int64_t longest) {
   return input_bytes(o) + KvCache::bytes(model, o.batch, longest) +
          TokenSampler::bytes({.rows = o.batch, .tokens = longest});
 }
@@ -104,7 +108,7 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler
                           .wanted = put(wanted),
                           .longest = longest};
   inputs_.send(ctx_);
-  const Tensor logits = model_.decode(ctx_, batch, cache);
+  const Tensor logits = runner_.decode(ctx_, batch, cache);
   if (!wanted.empty()) sample(active, logits, sampler);
 }
 
@@ -135,7 +139,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
   const std::int64_t limit = model_.config().max_position_embeddings;
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
-  KvCache cache(model_.parts(), std::max<std::int64_t>(batch, 1), longest);
+  KvCache cache(model_, std::max<std::int64_t>(batch, 1), longest);
   TokenSampler sampler(ctx_.device(), {.rows = std::max<std::int64_t>(batch, 1), .tokens = longest});
   on_token_ = on_token;
   std::vector<GenerationResult> results(requests.size());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/generation/sampling.h"
-#include "model/transformer.h"
+#include "model/runner.h"
 
 namespace qtrain {
 
@@ -33,20 +33,19 @@ struct GeneratorOptions {
 };
 
 /// Decodes sequences with a key/value cache. When a sequence finishes, the next request takes its place in the batch,
-/// so that a file of prompts keeps the batch full. Requires a model that was planned with `largest`.
+/// so that a file of prompts keeps the batch full. The runner must be planned for a pass of `largest` and outlive this.
 class Generator {
  public:
   /// Called after each token with the request's index and its answer so far; returning true ends that answer.
   using OnToken = std::function<bool(std::size_t request, const std::vector<std::int32_t>& tokens)>;
 
-  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options);
+  Generator(Ctx& ctx, Runner& runner, GeneratorOptions options);
 
-  /// The batch size that the model must be planned for before Transformer::commit.
+  /// The batch size that the runner must be planned for.
   static BatchSize largest(const GeneratorOptions& options, std::int64_t longest_sequence);
-  BatchSize largest(std::int64_t longest_sequence) const { return largest(options_, longest_sequence); }
   /// Device memory in bytes that a generator and its `run` need beyond the model's plan, for requests that fill its
   /// batch.
-  static std::size_t bytes(const ModelParts& model, const GeneratorOptions& options, std::int64_t longest_sequence);
+  static std::size_t bytes(const Transformer& model, const GeneratorOptions& options, std::int64_t longest_sequence);
 
   /// Returns answers in the order of the requests. Throws an input error for a prompt that leaves no room below
   /// max_position_embeddings.
@@ -61,7 +60,8 @@ class Generator {
   void accept(Sequence& s, std::int32_t token);
 
   Ctx& ctx_;
-  Transformer& model_;
+  Runner& runner_;
+  const Transformer& model_;
   GeneratorOptions options_;
   OnToken on_token_;
   StagingBuffer inputs_;

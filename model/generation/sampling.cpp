@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-// Bytes of the places, the seen tokens, and the end of each row's.
+// Bytes of the places, the seen tokens, and the end of each row's tokens.
 std::size_t staged_bytes(const TokenSampler::Limits& n) {
   constexpr std::int64_t kPlace = 2 * sizeof(std::int64_t), kToken = sizeof(std::int32_t), kParts = 3 * 64;
   return static_cast<std::size_t>(n.rows * (kPlace + kToken + n.tokens * kToken) + kParts);

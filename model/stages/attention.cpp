@@ -6,7 +6,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/head_copy.h"
 #include "model/stages/heads.h"
-#include "model/stages/shared_heads.h"
 
 namespace qtrain::stages {
 namespace {

@@ -16,4 +16,16 @@ struct Rotated {
 };
 Rotated rotary(LayerBuilder& b, const Rotary& r);
 
+/// Splits queries, keys and values of one projection x [T, (heads + 2 kv_heads) * head_dim] into three tensors, with
+/// queries and keys rotated by the angles of their positions.
+struct SplitRotary {
+  TensorId x;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::size_t table = 0;  ///< index of the rotary table
+};
+struct SplitHeads {
+  TensorId q, k, v;
+};
+SplitHeads split_rotary(LayerBuilder& b, const SplitRotary& s);
+
 }  // namespace qtrain::stages

@@ -5,7 +5,7 @@
 # Usage: scripts/package/third_party.sh [cpu|cuda]
 #   JOBS=2              number of processes for builds
 #   DEBIAN_MIRROR=URL   a mirror of Debian 12; default: the machine's own
-# Archives that are already in build/package/sources are not downloaded; downloading needs apt-get source, so a Debian.
+# Archives that are already in build/package/sources are not downloaded; downloading needs Debian (apt-get source).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 package_options 2,8 "$@"

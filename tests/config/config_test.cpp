@@ -119,7 +119,7 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const char* alone = R"({"model_name_or_path": "m", "device": "cpu", "nproc": 4, "zero_stage": 1, "optim": "muon",
                           "zero_group_size": 1})";
   EXPECT_EQ(causes(alone, {}), "");
-  EXPECT_THAT(causes(alone, {.device = DeviceKind::cuda}), HasSubstr("GPUs may compute GEMMs by other algorithms"));
+  EXPECT_THAT(causes(alone, {.device = DeviceKind::cuda}), HasSubstr("GPUs may choose different GEMM algorithms"));
   const char* machines = R"({"model_name_or_path": "m", "nproc": 8, "zero_stage": 3, "zero_group_size": -1,
                              "optim": "muon", "weight_offload": true})";
   EXPECT_EQ(causes(machines, {.ranks = 8, .device = DeviceKind::cuda}), "");

@@ -203,7 +203,7 @@ TEST(LlamaFactory, OnlyNamedColumnsOfConversationsCount) {
   EXPECT_EQ(plain.at("columns"), (Json{"chat_template_kwargs", "messages", "system"}));
   const Json renamed = recipe(text("renamed")).value.data.dataset_mixture.at(0);
   EXPECT_EQ(renamed.at("column_mapping"), (Json{{"messages", "talk"}, {"system", "sys"}}));
-  EXPECT_THAT(refusal_of_recipe(text("liked")), HasSubstr("preferences are not trained on"));
+  EXPECT_THAT(refusal_of_recipe(text("liked")), HasSubstr("preference training is not available"));
   EXPECT_THAT(refusal_of_recipe(text("seen")), HasSubstr("models take text only"));
 }
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Trains LoRA adapters, exports each alone and merged into its model, and lets llama.cpp answer with both.
+"""Trains LoRA adapters, exports each alone and merged into its model, and compares the answers of llama.cpp with both.
 
     python tests/convert/check_gguf_adapter.py --llama PYTHON [--program build/release/bin/qtrain] [MODEL ...]
 
 MODEL is a model folder with a tokenizer or a GGUF file; without one, the small models of tests/convert/goldens/gguf, one of
 each family. --llama is an interpreter with llama-cpp-python (built from its source archive on PyPI: `pip install --no-binary
-llama-cpp-python llama-cpp-python`; seen with 0.3.36). This one needs torch, transformers and peft.
+llama-cpp-python llama-cpp-python`; tested with 0.3.36). The interpreter of this script needs torch, transformers and peft.
 
-All in float32. What has to agree:
-- logits at every place of prompt and answer: PEFT, llama.cpp with --lora, llama.cpp with the merged model
-- greedy answers: PEFT, both of llama.cpp, `qtrain generate --adapter`
-- `qtrain serve`: the 20 greatest log probabilities at every token of the answers, with those of PEFT
-Differences are the largest of all prompts, beside how far the adapter moves a logit, and how far llama.cpp is from
-transformers without it.
+Everything is in float32. What has to agree:
+- logits at every position of prompt and answer: PEFT, llama.cpp with --lora, llama.cpp with the merged model
+- greedy answers: PEFT, llama.cpp in both ways, `qtrain generate --adapter`
+- `qtrain serve`: the 20 largest log-probabilities at every token of the answers, with those of PEFT
+For each difference, this prints the largest over all prompts, how far the adapter moves a logit, and how far llama.cpp
+is from transformers without the adapter.
 """
 
 import argparse
@@ -38,14 +38,14 @@ COUNT, TOP = 16, 20
 BOUND = 2e-5
 ADAPTERS = {"lora": dict(lora_r=8, lora_alpha=16),
             "rslora": dict(lora_r=4, lora_alpha=8, use_rslora=True)}
-EXPERTS = {"mixtral", "qwen3_moe"}  # the format has no form for adapters of experts
+EXPERTS = {"mixtral", "qwen3_moe"}  # GGUF cannot express adapters of experts
 LLAMA = """
 import json, sys
 import numpy as np
 from llama_cpp import Llama
 job = json.load(open(sys.argv[1]))
 out = {}
-for name, (model, lora) in job["models"].items():  # what the model without an adapter is asked comes from the first
+for name, (model, lora) in job["models"].items():  # the model without an adapter gets the answers of the first one
     llm = Llama(model, lora_path=lora, n_ctx=256, n_threads=2, logits_all=True, type_k=0, type_v=0, flash_attn=False, verbose=False)
     for i, ids in enumerate(job["prompts"]):
         llm.reset()

@@ -3,7 +3,7 @@
 
     python tests/convert/check_gguf_vocabularies.py LLAMA_CPP/models [--program build/release/bin/qtrain]
 
-The folder has ggml-vocab-NAME.gguf with .inp and .out beside it; release archives of llama.cpp carry it, and so does the
+The folder has ggml-vocab-NAME.gguf with .inp and .out next to it; release archives of llama.cpp contain it, and so does the
 source archive of the Python package llama-cpp-python 0.3.36 (vendor/llama.cpp/models; `pip download --no-deps
 --no-binary llama-cpp-python`). Those without .inp, and tokenizers of other kinds, must be imported or refused by name.
 """

@@ -49,7 +49,7 @@ def one(name, architecture, config, keys, expected):
     kinds = lambda n: T.F32 if "norm" in n or ".gate." in n else T.F16
     weights = add_weights(writer, config, kinds, len(name))
     finish(writer, path)
-    if name != "mixtral":  # which transformers takes for a Llama
+    if name != "mixtral":  # transformers would read it as a Llama
         check_with_transformers(path, weights, name)
     # Adding 1 rounds the norms of Gemma 3, so its weights are compared in float16.
     dtype = torch.float16 if name == "gemma3" else torch.float32

@@ -6,8 +6,8 @@ import gguf
 ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
                  "gemma2": "GEMMA2", "gemma3_text": "GEMMA3", "smollm3": "SMOLLM3", "olmo2": "OLMO2",
                  "granite": "GRANITE", "mixtral": "LLAMA"}
-INTERLEAVED = ("llama", "mistral", "smollm3", "granite", "mixtral")  # what is rotated
-OFFSET_NORMS = ("gemma2", "gemma3_text")  # 1 is added to
+INTERLEAVED = ("llama", "mistral", "smollm3", "granite", "mixtral")  # the rows of rotated projections
+OFFSET_NORMS = ("gemma2", "gemma3_text")  # families that add 1 to their norm weights
 MIXTRAL = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 LAYERS = 512  # more than any model has
 

@@ -1,4 +1,4 @@
-"""Writes tests/convert/goldens/gguf: tiny GGUF files and what an import must make of them.
+"""Writes tests/convert/goldens/gguf: tiny GGUF files and what an import must convert them to.
 
 NAME.gguf          a model with random weights, written by gguf-py
 *.model            the sentencepiece models of spm.gguf and gemma2.gguf
@@ -130,7 +130,7 @@ def add_weights(writer, config, kinds, seed):
         values = torch.randn_like(values).numpy() * 0.1
         kind = kinds(name)
         shifted = config.model_type in OFFSET_NORMS and "norm" in name
-        if shifted:  # of a size that 1 is added to without loss
+        if shifted:  # values to which 1 can be added without loss
             values = np.round(values * 1024) / 1024 + 0.0  # no negative zero
         rows = values
         if config.model_type in INTERLEAVED and "q_proj" in name:
@@ -177,7 +177,7 @@ def finish(writer, path):
 def check_with_transformers(path, expected, state_of):
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
-    except Exception as error:  # its reader knows fewer tokenizers than ours
+    except Exception as error:  # its reader supports fewer tokenizers than ours
         print(f"  transformers does not read {path.name}: {error}")
         return
     state = {n: t for names, _, v in tensors_of(model) for n, t in zip(names, v if len(names) > 1 else [v])}
@@ -376,6 +376,6 @@ def qwen3moe():
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
     expected = {f.__name__: f() for f in (smollm, qwen3, qwen2, spm, gemma2, qwen3moe)}
-    import gguf_families  # which needs this module
+    import gguf_families  # not at the top, because it needs this module
     expected |= gguf_families.make()
     (OUT / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")

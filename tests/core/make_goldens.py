@@ -1,4 +1,4 @@
-"""Writes tests/core/goldens: what Python's json, the safetensors library and gguf-py make of values the tests know.
+"""Writes tests/core/goldens: what Python's json, the safetensors library and gguf-py write for values that the tests know.
 
 Run from the repository root in an environment with gguf, numpy, safetensors, torch and huggingface_hub:
     python tests/core/make_goldens.py

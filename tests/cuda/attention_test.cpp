@@ -118,15 +118,23 @@ TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
 }
 
 struct CachedForm {
+  const char* name;
+  std::int64_t heads = 4, groups = 2, width = 80;
+  std::vector<std::int32_t> positions = {4, 149, 0};  ///< one token each
   std::int64_t window = 0;
   double softcap = 0;
   bool sinks = false;
 };
-/// Three tokens that see 5, 150 and 1 keys of a cache of two rows, fewer with a window.
+/// Tokens that see 1 + position keys of a cache of two rows, fewer with a window.
 std::vector<double> cached_attention_of(Ctx& ctx, DType d, const CachedForm& form) {
-  Array q = random(d, {3, 4, 80}, 1), keys = random(d, {2, 160, 2, 80}, 2), values = random(d, {2, 160, 2, 80}, 3);
-  Array y(d, {3, 4, 80}), rows = integers({1, 0, 1}), positions = integers({4, 149, 0});
-  Array sinks = random(d == DType::f64 ? d : DType::f32, {4}, 4);
+  const auto count = static_cast<std::int64_t>(form.positions.size());
+  const std::int64_t capacity = *std::ranges::max_element(form.positions) + 11;
+  const Shape tokens{count, form.heads, form.width}, cache{2, capacity, form.groups, form.width};
+  Array q = random(d, tokens, 1), keys = random(d, cache, 2), values = random(d, cache, 3), y(d, tokens);
+  std::vector<std::int32_t> row_of;
+  for (std::int64_t t = 0; t < count; ++t) row_of.push_back(static_cast<std::int32_t>((t + 1) % 2));
+  Array rows = integers(row_of), positions = integers(form.positions);
+  Array sinks = random(d == DType::f64 ? d : DType::f32, {form.heads}, 4);
   ops::cached_attention(ctx, {.y = y,
                               .q = q,
                               .keys = keys,
@@ -141,9 +149,24 @@ std::vector<double> cached_attention_of(Ctx& ctx, DType d, const CachedForm& for
   return y.values();
 }
 
+/// Positions of so many tokens that there are enough blocks without dividing the keys of a token.
+std::vector<std::int32_t> many_positions() {
+  std::vector<std::int32_t> positions(270, 3);
+  positions[1] = 600;
+  return positions;
+}
+
+// The sections have 256 keys.
 TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
+  const std::vector<std::int32_t> sections{255, 256, 1100};
   for (const CachedForm& form :
-       {CachedForm{}, CachedForm{37}, CachedForm{0, 1.5}, CachedForm{37, 1.5}, CachedForm{37, 0, true}}) {
+       {CachedForm{"small"}, CachedForm{"window", 4, 2, 80, {4, 149, 0}, 37},
+        CachedForm{"softcap", 4, 2, 80, {4, 149, 0}, 0, 1.5}, CachedForm{"both", 4, 2, 80, {4, 149, 0}, 37, 1.5},
+        CachedForm{"sinks", 4, 2, 80, {4, 149, 0}, 37, 0, true}, CachedForm{"sections", 8, 2, 128, sections},
+        CachedForm{"window_of_sections", 6, 2, 64, sections, 700, 1.5, true},
+        CachedForm{"many_queries", 14, 2, 256, sections}, CachedForm{"own_heads", 3, 3, 64, sections},
+        CachedForm{"no_packs", 4, 2, 90, sections, 0, 0, true}, CachedForm{"tokens", 4, 2, 32, many_positions()}}) {
+    SCOPED_TRACE(form.name);
     Ctx cpu({}, MatmulPrecision::storage, 1);
     const std::vector<double> want = cached_attention_of(cpu, DType::f64, form);
     for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
@@ -151,11 +174,21 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
       Ctx cuda(kCuda, MatmulPrecision::storage, 1);
       const std::vector<double> got = cached_attention_of(cuda, d, form);
       const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // for sums of random values; y has 8 bits in bfloat16
-      for (std::size_t i = 0; i < want.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], tolerance)
-            << name_of(d) << " softcap " << form.softcap << " sinks " << form.sinks << " " << i;
+      for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], tolerance) << name_of(d) << " " << i;
     }
   }
+}
+
+// One row in sections on blocks of their own, and the same row among so many that a block takes all of its sections.
+TEST(CachedAttentionOnCuda, GivesTheSameBitsForOneRowAndForMany) {
+  const OnDevice device;
+  Ctx cuda(kCuda, MatmulPrecision::storage, 1);
+  CachedForm many{"many", 4, 2, 64, many_positions()};
+  CachedForm few = many;
+  few.positions.resize(3);
+  const std::vector<double> of_many = cached_attention_of(cuda, DType::f32, many),
+                            of_few = cached_attention_of(cuda, DType::f32, few);
+  for (std::size_t i = 0; i < of_few.size(); ++i) ASSERT_EQ(of_few[i], of_many[i]) << i;
 }
 
 /// Appends keys and values to blocks of 16, and attends to 150 of them.

@@ -17,13 +17,12 @@ TEST(ContinuousBatchOnCuda, AnswersAreThoseOfTheGenerator) {
   const std::vector<Ids> prompts{{3, 4, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {28, 27}};
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const TransformerOptions options{.config = parse_model_config(small_config({}), "c"), .base = Update::frozen};
-  Transformer model(ctx, options), reference(ctx, options);
-  Generator generator(ctx, reference, {.batch = 1, .sampling = {.greedy = true}});
-  model.commit({}, {{Pass::decode, ContinuousBatch::largest(limits)}});
-  reference.commit({}, {{Pass::decode, generator.largest(40)}});
-  for (Transformer* m : {&model, &reference}) m->weights().initialize(ctx, 5);
+  const GeneratorOptions alone{.batch = 1, .sampling = {.greedy = true}};
+  PlannedModel model(ctx, options, {.passes = {{Pass::decode, ContinuousBatch::largest(limits)}}});
+  PlannedModel reference(ctx, options, {.passes = {{Pass::decode, Generator::largest(alone, 40)}}});
+  for (PlannedModel* m : {&model, &reference}) m->weights().initialize(ctx, 5);
   std::vector<Ids> got(prompts.size());
-  ContinuousBatch batch(ctx, {&model}, limits);
+  ContinuousBatch batch(ctx, {&model.runner}, limits);
   std::vector<GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     requests.push_back({prompts[i], 14});
@@ -36,7 +35,7 @@ TEST(ContinuousBatchOnCuda, AnswersAreThoseOfTheGenerator) {
                }});
   }
   while (!batch.empty()) batch.step();
-  const auto want = generator.run(requests);
+  const auto want = Generator(ctx, reference.runner, alone).run(requests);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i].tokens) << i;
 }
 

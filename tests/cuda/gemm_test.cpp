@@ -145,6 +145,14 @@ TEST_F(CudaGemm, TakesEveryOrientationTypeAndShape) {
           }
 }
 
+TEST_F(CudaGemm, AddsABiasOfAnotherType) {
+  const Array a = random(DType::bf16, {19, 24}, 1), b = random(DType::bf16, {24, 16}, 2);
+  for (const DType d : {DType::f32, DType::bf16})
+    for (const DType c : {DType::f32, DType::bf16})
+      expect({.pairs = {{{{a}, no}, {{b}, no}}}, .bias = Columns{random(d, {1, 16}, 3)}}, {random(c, {19, 16}, 4)},
+             std::string(name_of(d)) + " added to " + std::string(name_of(c)));
+}
+
 // Operands combined with a bf16 operand are rounded to bf16.
 TEST_F(CudaGemm, TakesOperandsInF32) {
   const Array x = random(DType::f32, {37, 40}, 1), w = random(DType::f32, {24, 40}, 2);

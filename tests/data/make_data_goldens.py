@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/golden/: what TRL, transformers and tokenizers make of small data files.
+"""Writes tests/data/golden/: the rows that TRL, transformers and tokenizers make from small data files.
 
 Needs torch, transformers, trl, tokenizers and datasets; run it from anywhere:
     python tests/data/make_data_goldens.py            # writes the files

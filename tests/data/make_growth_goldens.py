@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/golden/growth/: small files of rows that become more than a machine should give them.
+"""Writes tests/data/golden/growth/: small files of rows that would take far more memory than their size suggests.
 
 Needs pyarrow; run it from anywhere:
     python tests/data/make_growth_goldens.py

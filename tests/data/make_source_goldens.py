@@ -19,7 +19,7 @@ from datasets import Dataset, DatasetDict, Features, Json, List, Value, disable_
 from datasets import load_from_disk
 
 ROOT = Path(__file__).parent / "golden" / "sources"
-UNREAD = {"raw", "when", "price", "view_bytes", "both", "pairs"}  # types that rows leave out
+UNREAD = {"raw", "when", "price", "view_bytes", "both", "pairs"}  # columns of types that rows omit
 
 CSV_FILES = {
     "types.csv": 'text,whole,with_gap,number,flag,flag_gap,nothing,large\n'
@@ -191,7 +191,7 @@ def saved_folders(folder: Path) -> dict[str, list[dict]]:
     rows = [{"messages": [{"role": "user", "content": f"q{i}"}, {"role": "assistant", "content": f"a {i}\n" * (i % 3)}],
              "n": i} for i in range(25)]
     Dataset.from_list(rows).save_to_disk(folder / "saved", num_shards=2)
-    chosen = Dataset.from_list(rows).select([4, 2, 7])  # indices, which saving makes rows of
+    chosen = Dataset.from_list(rows).select([4, 2, 7])  # indices, which become rows when saved
     parts = DatasetDict({"train": chosen, "test": Dataset.from_list(rows[:2]), "validation": Dataset.from_list(rows[5:6])})
     parts.save_to_disk(folder / "parts")
     features = Features({"prompt": Value("string"), "tools": List(Json())})

@@ -42,7 +42,7 @@ TEST_P(CudaRanksOfStage, ExchangesBesideTheComputationChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(All, CudaRanksOfStage, Range(0, 4));
 
 // Gradients are rounded to 8 bits when sent, as in Zero.RoundedGradientsGiveANearCurve, and then added by NCCL: the
-// error is up to 2^-8 of the loss decrease per update, which is some hundredths.
+// error is up to 2^-8 of the loss decrease per update, which is a few hundredths.
 TEST_F(CudaRanks, RoundedGradientsGiveANearRun) {
   Json config = all_weights();
   config.update({{"deterministic_reduce", false},

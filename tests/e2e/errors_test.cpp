@@ -165,7 +165,7 @@ TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
       run_over(row, changes);
       const Outcome asked = qtrain({.words = {command, (folder_ / "run.json").string()}});
       EXPECT_EQ(asked.code, 2) << command << kind << asked.err;
-      EXPECT_THAT(asked.err + asked.out, HasSubstr("random_init is about runs that train all weights")) << kind;
+      EXPECT_THAT(asked.err + asked.out, HasSubstr("random_init is for runs that train all weights")) << kind;
     }
   }
   fs::copy(folder_ / "model", folder_ / "whole");

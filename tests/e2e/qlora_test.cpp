@@ -1,4 +1,4 @@
-// Adapters on quantized base models, through the program.
+// Adapters on quantized base models, trained and used by the program.
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 

@@ -109,7 +109,7 @@ TEST_F(Ranks, AnotherNumberGoesOnWithTheSameBits) {
   EXPECT_THAT(outcome.err, HasSubstr("nproc = 3, the config says 1"));
 }
 
-/// A running run of several ranks.
+/// A run of several ranks while it is in progress.
 class RunningRanks {
  public:
   RunningRanks(const std::vector<std::string>& words, int ranks)

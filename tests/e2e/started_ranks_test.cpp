@@ -133,7 +133,7 @@ TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not connect within 2 s"), Not(HasSubstr("rank rank"))));
 }
 
-/// A running run of three ranks.
+/// A run of three ranks while it is in progress.
 class LostStartedRank : public StartedRanks {
  protected:
   Json config(int steps) const {

@@ -59,9 +59,9 @@ struct Model : Transformer {
   Model(Ctx& ctx, const Training& t)
       : Transformer(kCuda, {.config = small_model(t.blocks),
                             .sharding = {.stage = t.stage, .ranks = 2, .replicas = t.replicas, .buffers = 2}}) {
-    commit({}, {{Pass::train, SmallBatch::kSize}});
-    initialize_weights(ctx, 1);
+    runner.initialize_weights(ctx, 1);
   }
+  Runner runner{*this, {.passes = {{Pass::train, SmallBatch::kSize}}}};
 };
 
 void update(Ctx& ctx, Transformer& model) {
@@ -75,13 +75,13 @@ void train(const Training& t) {
   Model model(ctx, t);
   Mirror ranks(2 * t.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  DividedModel divided(model, shards, {.order = t.order});
+  DividedModel divided(model.runner, shards, {.order = t.order});
   const SmallBatch batch(ctx);
   for (int i = 0; i < t.updates; ++i) {
     model.weights().zero_grads(ctx);
     divided.begin_step(2);
     for (int j = 0; j < 2; ++j) {
-      batch.forward_and_backward(ctx, model);
+      batch.forward_and_backward(ctx, model.runner);
       divided.end_micro_batch(ctx);
     }
     divided.finish_step(ctx);
@@ -98,13 +98,13 @@ void train_whole() {
   Mirror ranks(2);
   const std::vector<Param*> trained = model.trained();
   GradientReducer reducer(ranks, {.beside = true, .bucket_bytes = 1}, trained);
-  model.set_access(reducer);
+  model.runner.set_access(reducer);
   const SmallBatch batch(ctx);
   for (int i = 0; i < 2; ++i) {
     model.weights().zero_grads(ctx);
     reducer.begin_step(2);
     for (int j = 0; j < 2; ++j) {
-      batch.forward_and_backward(ctx, model);
+      batch.forward_and_backward(ctx, model.runner);
       reducer.end_micro_batch(ctx);
     }
     reducer.finish_step(ctx);

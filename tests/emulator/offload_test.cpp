@@ -60,12 +60,12 @@ TEST(OptimizerStateOnTheHost, NeedsEachOfItsWaits) {
 void train_twice(const std::string& recompute) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Transformer model(kCuda, {.config = small_model(5)});
-  model.commit({.recompute = {RecomputePolicy::named(recompute), BlockInputs::host}},
-               {{Pass::train, SmallBatch::kSize}});
-  model.initialize_weights(ctx, 1);
+  Runner runner(model, {{.recompute = {RecomputePolicy::named(recompute), BlockInputs::host}},
+                        {{Pass::train, SmallBatch::kSize}}});
+  runner.initialize_weights(ctx, 1);
   model.weights().zero_grads(ctx);
   const SmallBatch batch(ctx);
-  for (int pass = 0; pass < 2; ++pass) batch.forward_and_backward(ctx, model);
+  for (int pass = 0; pass < 2; ++pass) batch.forward_and_backward(ctx, runner);
   ctx.synchronize();
 }
 

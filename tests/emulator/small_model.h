@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/transformer.h"
+#include "model/runner.h"
 
 /// A model and a micro-batch for programs whose order of work is checked.
 namespace qtrain::testing {
@@ -54,7 +54,7 @@ class SmallBatch {
     const double one_and_none[] = {1, 0};
     ctx.stream().copy(numbers_.data(), one_and_none, sizeof one_and_none);
   }
-  void forward_and_backward(Ctx& ctx, Transformer& model) const {
+  void forward_and_backward(Ctx& ctx, Runner& runner) const {
     const Tensor both{numbers_.data(), DType::f64, {2}, ctx.device()};
     const TokenBatch batch{.tokens = tokens_.view(),
                            .positions = positions_.view(),
@@ -62,9 +62,9 @@ class SmallBatch {
                            .target_rows = rows_.view(),
                            .target_ids = targets_.view(),
                            .longest = 3};
-    model.forward(ctx, batch,
-                  {.pass = Pass::train, .loss_sum = accumulate(both.slice(1, 1)), .scale = both.slice(0, 1)});
-    model.backward(ctx, batch);
+    runner.forward(ctx, batch,
+                   {.pass = Pass::train, .loss_sum = accumulate(both.slice(1, 1)), .scale = both.slice(0, 1)});
+    runner.backward(ctx, batch);
   }
 
  private:

@@ -23,7 +23,7 @@
 #include "tests/fuzz/server_targets.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
-#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/sentencepiece.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::fuzz {

@@ -49,15 +49,14 @@ struct Goldens {
 
 std::vector<GenerationResult> answer(const Goldens& g, const std::vector<Row>& rows, GeneratorOptions options) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
-  Transformer model(ctx, {.config = g.config, .base = Update::frozen});
   std::vector<GenerationRequest> requests;
   for (const Row& r : rows) requests.push_back({r.prompt, g.most});
   options.stop_tokens = {g.stop};
   options.sampling = {.greedy = true, .repetition_penalty = rows.front().penalty};
-  Generator generator(ctx, model, options);
-  model.commit({}, {{Pass::decode, generator.largest(longest_sequence(requests, g.config))}});
+  PlannedModel model(ctx, {.config = g.config, .base = Update::frozen},
+                     {.passes = {{Pass::decode, Generator::largest(options, longest_sequence(requests, g.config))}}});
   load_parameters(ctx, model.weights(), g.folder);
-  return generator.run(requests);
+  return Generator(ctx, model.runner, options).run(requests);
 }
 
 void expect_answers(const std::vector<GenerationResult>& results, const std::vector<Row>& rows) {

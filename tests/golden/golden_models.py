@@ -24,7 +24,7 @@ class Case:
     config: dict = field(default_factory=dict)
     link: str = ""          # weights are a symbolic link to this case's
     same_as: str = ""       # batch and expectations too: the same model, written in another form
-    raw_config: bool = False  # write `config` as it stands instead of what save_pretrained makes of it
+    raw_config: bool = False  # write `config` as it stands instead of having save_pretrained rewrite it
     dtype: str = "float32"
     max_shard_size: str = "50GB"
     lengths: tuple = (7, 1, 12, 5, 9)
@@ -278,7 +278,7 @@ def fill(model, salt, tied=False):
         if name.endswith("bias"):
             z = 0.3 * z
         elif p.ndim == 1:
-            z = (0 if "gemma" in model.config.model_type else 1) + 0.2 * z  # theirs are added to 1
+            z = (0 if "gemma" in model.config.model_type else 1) + 0.2 * z  # in Gemma, 1 is added to them
         elif "embed_tokens" in name:
             z = (0.3 if tied else 0.7) * z
         else:

@@ -1,7 +1,7 @@
 """Base models in bitsandbytes' 4-bit blocks, and the dense models of the same values.
 
-Only for models whose rows are a multiple of the block size (64), or no multiple of 16: of others the CPU library of
-bitsandbytes 0.50 takes scales of the wrong blocks when it dequantizes."""
+Only for models whose rows are a multiple of the block size (64), or no multiple of 16: for others, the CPU library of
+bitsandbytes 0.50 uses scales of the wrong blocks when it dequantizes."""
 
 import json
 
@@ -46,7 +46,7 @@ def load(folder, config, precision):
     adapter = folder / config["adapter_name_or_path"]
     if precision == "f32":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval mode it packs weights again
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # train(), because in eval mode it would pack weights again
     model = dequantized(model)
     gr.widen(model)
     model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)

@@ -110,16 +110,16 @@ struct ModelChoice {
   DType frozen = DType::f32;
 };
 
-std::unique_ptr<Transformer> load(Ctx& ctx, const Case& c, const ModelChoice& choice) {
+std::unique_ptr<PlannedModel> load(Ctx& ctx, const Case& c, const ModelChoice& choice) {
   TransformerOptions o{
       .config = load_model_config(c.folder), .weight_dtype = choice.frozen, .activation_dtype = choice.activations};
   if (c.has_adapter()) o.lora = load_lora_config(c.folder / "adapter");
   if (o.lora || choice.pass == Pass::decode) o.base = Update::frozen;
-  auto model = std::make_unique<Transformer>(ctx, std::move(o));
-  model->commit({.recompute = {RecomputePolicy::named(choice.recompute)}}, {{choice.pass, Ragged(c.rows).size()}});
-  EXPECT_THAT(load_base_weights(ctx, *model, c.folder), ::testing::IsEmpty());
+  auto model = std::make_unique<PlannedModel>(
+      ctx, std::move(o), Execution{recomputing(choice.recompute), {{choice.pass, Ragged(c.rows).size()}}});
+  EXPECT_THAT(load_base_weights(ctx, model->runner, c.folder), ::testing::IsEmpty());
   if (c.has_adapter()) {
-    EXPECT_THAT(load_adapter(ctx, *model, c.folder / "adapter"), ::testing::IsEmpty());
+    EXPECT_THAT(load_adapter(ctx, model->runner, c.folder / "adapter"), ::testing::IsEmpty());
   }
   return model;
 }
@@ -219,7 +219,7 @@ Values cached_logits(Ctx& ctx, const Case& c, std::int64_t chunk) {
   const auto model = load(ctx, c, {.activations = DType::f32, .pass = Pass::decode});
   const auto& ids = c.rows[c.expected["logits_row"].get<std::size_t>()].ids;
   const auto longest = Ragged(c.rows).size().positions, n = static_cast<std::int64_t>(ids.size());
-  KvCache cache(model->parts(), 2, longest);
+  KvCache cache(*model, 2, longest);
   Values out;
   for (std::int64_t begin = 0; begin < n; begin += chunk) {
     std::vector<std::int32_t> tokens, positions, rows, wanted;
@@ -233,13 +233,13 @@ Values cached_logits(Ctx& ctx, const Case& c, std::int64_t chunk) {
     const auto view = [](const std::vector<std::int32_t>& v) {
       return view_of(std::span<const std::int32_t>(v), {static_cast<std::int64_t>(v.size())});
     };
-    const Tensor logits = model->decode(ctx,
-                                        {.tokens = view(tokens),
-                                         .positions = view(positions),
-                                         .cache_rows = view(rows),
-                                         .wanted = view(wanted),
-                                         .longest = longest},
-                                        cache);
+    const Tensor logits = model->runner.decode(ctx,
+                                               {.tokens = view(tokens),
+                                                .positions = view(positions),
+                                                .cache_rows = view(rows),
+                                                .wanted = view(wanted),
+                                                .longest = longest},
+                                               cache);
     if (wanted.empty()) continue;
     const Values v = values_of(logits);
     out.insert(out.end(), v.begin(), v.end());
@@ -303,8 +303,8 @@ TEST(ModelGoldens, FrozenWeightsInTheirOwnTypeAreExact) {
                           .cache_rows = view(rows),
                           .wanted = view(wanted),
                           .longest = 3};
-  KvCache a(narrow->parts(), 1, 4), b(wide->parts(), 1, 4);
-  EXPECT_THAT(distance(values_of(narrow->decode(ctx, batch, a)), values_of(wide->decode(ctx, batch, b))),
+  KvCache a(*narrow, 1, 4), b(*wide, 1, 4);
+  EXPECT_THAT(distance(values_of(narrow->runner.decode(ctx, batch, a)), values_of(wide->runner.decode(ctx, batch, b))),
               ::testing::Le(2e-6));
 }
 

@@ -22,15 +22,13 @@ class InBatch : public ::testing::Test {
     ctx_.emplace(device, MatmulPrecision::storage, 2);
     TransformerOptions o{.config = parse_model_config(small_config(config), "c"), .base = Update::frozen};
     const std::vector<PlannedPass> passes{{Pass::decode, ContinuousBatch::largest(limits)}};
-    base_ = std::make_unique<Transformer>(*ctx_, o);
-    base_->commit({}, passes);
+    base_ = std::make_unique<PlannedModel>(*ctx_, o, Execution{.passes = passes});
     o.lora = adapter_on({"all-linear"});
     o.adapter = Update::frozen;
-    adapted_ = std::make_unique<Transformer>(*ctx_, o);
-    adapted_->commit_on(*base_, {}, passes);
+    adapted_ = std::make_unique<PlannedModel>(*ctx_, o, Execution{.passes = passes, .base = &base_->runner});
     randomize(base_->weights(), 0.3);
     randomize(adapted_->adapter(), 0.4);
-    batch_.emplace(*ctx_, std::vector<Transformer*>{base_.get(), adapted_.get()}, limits);
+    batch_.emplace(*ctx_, std::vector<Runner*>{&base_->runner, &adapted_->runner}, limits);
   }
   std::uint64_t add(Answered& to, SequenceRequest request) {
     request.on_token = [&to](const AnswerToken& t) {
@@ -55,16 +53,16 @@ class InBatch : public ::testing::Test {
   }
 
   Ids generated(const Ids& prompt, std::int64_t most, const SamplingOptions& sampling = {.greedy = true}) {
-    Transformer model(*ctx_, {.config = base_->config(), .base = Update::frozen});
-    Generator generator(*ctx_, model, {.sampling = sampling});
-    model.commit({}, {{Pass::decode, generator.largest(64)}});
+    const GeneratorOptions options{.sampling = sampling};
+    PlannedModel model(*ctx_, {.config = base_->config(), .base = Update::frozen},
+                       {.passes = {{Pass::decode, Generator::largest(options, 64)}}});
     randomize(model.weights(), 0.3);
-    return generator.run({{prompt, most}}).front().tokens;
+    return Generator(*ctx_, model.runner, options).run({{prompt, most}}).front().tokens;
   }
 
   BatchLimits limits_;
   std::optional<Ctx> ctx_;
-  std::unique_ptr<Transformer> base_, adapted_;
+  std::unique_ptr<PlannedModel> base_, adapted_;
   std::optional<ContinuousBatch> batch_;
 };
 

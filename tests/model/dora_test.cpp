@@ -16,11 +16,11 @@ TransformerOptions with_magnitudes(bool dora, std::vector<std::string> targets) 
           .lora = LoraConfig{.r = 3, .alpha = 5, .dora = dora, .targets = std::move(targets)}};
 }
 
-std::unique_ptr<Transformer> begun(Ctx& ctx, const Ragged& batch, bool dora) {
+std::unique_ptr<PlannedModel> begun(Ctx& ctx, const Ragged& batch, bool dora) {
   auto model = planned_model(ctx, with_magnitudes(dora, {"all-linear"}), batch.size());
-  model->initialize_weights(ctx, 1);
+  model->runner.initialize_weights(ctx, 1);
   model->adapter().initialize(ctx, 2);
-  model->initialize_magnitudes(ctx);
+  model->runner.initialize_magnitudes(ctx);
   return model;
 }
 
@@ -42,12 +42,12 @@ TEST(Dora, LengthsAreThoseOfTheMagnitudesWhateverTheAdapterAdds) {
   const double before = loss_of(ctx, *model, batch.batch());
   double* b = values_in(*model, "lora_B.weight");
   *b = 1;
-  model->measure_rows(ctx);
+  model->runner.measure_rows(ctx);
   EXPECT_NE(loss_of(ctx, *model, batch.batch()), before);
   *values_in(*model, "lora_magnitude_vector") = 0;
   const double without = loss_of(ctx, *model, batch.batch());
   *b = 2;
-  model->measure_rows(ctx);
+  model->runner.measure_rows(ctx);
   EXPECT_EQ(loss_of(ctx, *model, batch.batch()), without) << "a row of length 0";
 }
 

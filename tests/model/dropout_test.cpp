@@ -12,14 +12,15 @@ namespace qtrain::testing {
 namespace {
 
 /// A model with random weights whose adapter on `targets` drops half of its inputs.
-std::unique_ptr<Transformer> dropping_model(Ctx& ctx, const Json& config, const LoraConfig& lora, const Ragged& batch) {
+std::unique_ptr<PlannedModel> dropping_model(Ctx& ctx, const Json& config, const LoraConfig& lora,
+                                             const Ragged& batch) {
   auto model = planned_model(ctx,
                              {.config = parse_model_config(small_config(config), "small"),
                               .activation_dtype = DType::f64,
                               .base = Update::frozen,
                               .lora = lora},
                              batch.size());
-  model->initialize_weights(ctx, 1);
+  model->runner.initialize_weights(ctx, 1);
   for (const Param& p : model->adapter().all())  // including B, which would start at zero
     for (std::int64_t i = 0; i < p.value.numel(); ++i)
       p.value.as<double>()[i] = uniform(philox(1, 2, static_cast<std::uint64_t>(i))[0]) - 0.5;

@@ -26,10 +26,10 @@ std::vector<GenerationResult> run(const Run& r) {
   Transformer model(ctx, {.config = parse_model_config(small_config(r.config), "c"), .base = Update::frozen});
   std::vector<GenerationRequest> requests;
   for (const auto& p : r.prompts) requests.push_back({p, r.most});
-  Generator generator(ctx, model, r.options);
-  model.commit({}, {{Pass::decode, generator.largest(longest_sequence(requests, model.config()))}});
+  const BatchSize size = Generator::largest(r.options, longest_sequence(requests, model.config()));
+  Runner runner(model, {.passes = {{Pass::decode, size}}});
   model.weights().initialize(ctx, 5);
-  return generator.run(requests, r.on_token);
+  return Generator(ctx, runner, r.options).run(requests, r.on_token);
 }
 
 std::vector<std::vector<std::int32_t>> tokens_of(const std::vector<GenerationResult>& results) {

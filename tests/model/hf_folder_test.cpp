@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::unique_ptr<Transformer> model_of(Ctx& ctx, const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
+std::unique_ptr<PlannedModel> model_of(Ctx& ctx, const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
   TransformerOptions o{.config = config, .lora = std::move(lora)};
   if (o.lora) o.base = Update::frozen;
   return planned_model(ctx, std::move(o), {.tokens = 4, .positions = 4, .targets = 3});
@@ -31,13 +31,13 @@ NamedValues contents(ParamStore& store) {
 
 class HfFolder : public ::testing::Test {
  protected:
-  std::unique_ptr<Transformer> initialized(const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
+  std::unique_ptr<PlannedModel> initialized(const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
     auto model = model_of(ctx_, config, std::move(lora));
     model->weights().initialize(ctx_, 1);
     model->adapter().initialize(ctx_, 2);
     return model;
   }
-  std::unique_ptr<Transformer> loaded(const fs::path& folder) {
+  std::unique_ptr<PlannedModel> loaded(const fs::path& folder) {
     auto model = model_of(ctx_, load_model_config(folder));
     EXPECT_THAT(load_parameters(ctx_, model->weights(), folder), IsEmpty());
     return model;

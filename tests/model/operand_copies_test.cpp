@@ -25,11 +25,7 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
     model.weights().initialize(ctx_, seed);
     model.adapter().initialize(ctx_, seed + 1);
   }
-  std::unique_ptr<Transformer> with_copies() {
-    auto model = std::make_unique<Transformer>(ctx_, options());
-    model->commit(kKept, {{Pass::train, batch_.size()}});
-    return model;
-  }
+  std::unique_ptr<PlannedModel> with_copies() { return std::make_unique<PlannedModel>(ctx_, options(), kept()); }
   /// A step of a model whose weights have only bfloat16 precision.
   Outcome rounded_step(std::uint64_t seed) {
     const auto model = planned_model(ctx_, options(), batch_.size());
@@ -39,14 +35,15 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
         for (float& v : p.value.span<float>()) v = static_cast<float>(Bf16(v));
     return step(*model);
   }
-  Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
+  Outcome step(PlannedModel& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
 
   /// The memory that a plan with copies needs.
-  ExecutionMemory measured(const TransformerOptions& o) {
-    return Transformer(ctx_, o).measure(kKept, {{Pass::train, batch_.size()}});
+  ExecutionMemory measured(const TransformerOptions& o) { return Runner::measure(Transformer(ctx_, o), kept()); }
+
+  Execution kept() const {
+    return {.choice = {.operand_copies = KeepCopies::yes}, .passes = {{Pass::train, batch_.size()}}};
   }
 
-  static constexpr ExecutionChoice kKept{.operand_copies = KeepCopies::yes};
   Ctx ctx_{{}, MatmulPrecision::bf16, 1};
   Ragged batch_{small_rows()};
 };
@@ -54,27 +51,27 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
 TEST_P(OperandCopiesOf, AreTheWeightsRounded) {
   const auto model = with_copies();
   draw(*model, 5);
-  model->fill_operand_copies(ctx_);
+  model->runner.copies().fill_operands(ctx_);
   EXPECT_TRUE(step(*model) == rounded_step(5));
 }
 
 TEST_P(OperandCopiesOf, FollowTheTrainedWeights) {
   const auto model = with_copies();
   draw(*model, 5);
-  model->fill_operand_copies(ctx_);
+  model->runner.copies().fill_operands(ctx_);
   for (const Param* p : model->trained())
     for (float& v : p->value.span<float>()) v *= 1.5F;
   const Outcome changed = step(*model);
-  model->refresh_operand_copies(ctx_);
+  model->runner.copies().refresh_operands(ctx_);
   const Outcome refreshed = step(*model);
   EXPECT_FALSE(refreshed == changed);
-  model->fill_operand_copies(ctx_);
+  model->runner.copies().fill_operands(ctx_);
   EXPECT_TRUE(step(*model) == refreshed) << "weights that do not train have not changed";
 }
 
 TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   const auto model = with_copies();
-  const std::size_t kept = model->copies().operands().bytes();
+  const std::size_t kept = model->runner.copies().operands().bytes();
   EXPECT_GT(kept, 0u);
   EXPECT_EQ(kept, measured(options()).operand_copies);
   TransformerOptions untied = options();
@@ -86,7 +83,8 @@ TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
 }
 
 TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
-  EXPECT_GT(Transformer(ctx_, options()).measure({}, {{Pass::train, batch_.size()}}).gemm.total(), 0u);
+  const Execution without{.passes = kept().passes};
+  EXPECT_GT(Runner::measure(Transformer(ctx_, options()), without).gemm.total(), 0u);
   EXPECT_EQ(measured(options()).gemm.total(), 0u);
 }
 
@@ -102,7 +100,7 @@ TEST(GemmMemory, HoldsNoTableThatIsOnlyLookedUp) {
                        .lora = LoraConfig{.r = 2, .targets = {"q_proj"}, .modules_to_save = {"embed_tokens"}}};
   const auto converted = [&] {
     const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
-    return Transformer(Device{}, o).measure({}, {{Pass::train, size}}).gemm;
+    return Runner::measure(Transformer(Device{}, o), {.passes = {{Pass::train, size}}}).gemm;
   };
   const auto stack = static_cast<std::size_t>(2 * o.config.hidden_size) * size_of(DType::bf16);
   EXPECT_GE(converted().converted_b, stack);

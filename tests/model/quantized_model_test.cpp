@@ -35,23 +35,23 @@ TransformerOptions options_for(std::optional<Quantization> how) {
 
 class QuantizedModel : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Transformer> loaded(TransformerOptions options, const fs::path& folder,
-                                      const ExecutionChoice& choice = {}) {
+  std::unique_ptr<PlannedModel> loaded(TransformerOptions options, const fs::path& folder,
+                                       const ExecutionChoice& choice = {}) {
     auto model = planned_model(ctx_, std::move(options), batch_.size(), choice);
-    EXPECT_THAT(load_base_weights(ctx_, *model, folder), IsEmpty());
+    EXPECT_THAT(load_base_weights(ctx_, model->runner, folder), IsEmpty());
     fill(*model);
     return model;
   }
-  void fill(Transformer& model) {
-    model.fill_dense_copies(ctx_);
+  void fill(PlannedModel& model) {
+    model.runner.copies().fill_dense(ctx_, model.params());
     model.adapter().initialize(ctx_, 5);
     for (const Param& p : model.adapter().all())  // PEFT initializes B to zero, so A would have no gradient
       if (p.spec.name.ends_with("lora_B.weight"))
         for (float& v : p.value.span<float>()) v = 0.25F;
   }
-  Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
+  Outcome step(PlannedModel& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
   /// The model that is quantized while it is loaded.
-  std::unique_ptr<Transformer> quantized() { return loaded(options_for(in_code(GetParam())), kFolders / "bnb_model"); }
+  std::unique_ptr<PlannedModel> quantized() { return loaded(options_for(in_code(GetParam())), kFolders / "bnb_model"); }
 
   Ctx ctx_{{}, MatmulPrecision::storage, 1};
   Ragged batch_{small_rows()};
@@ -89,15 +89,14 @@ TEST_P(QuantizedModel, HasTheSameGradientsUnderEveryPolicyAndWithDenseCopies) {
                 expected)
         << policy;
   }
-  Transformer copies(ctx_, options_for(in_code(GetParam())));
-  const ExecutionChoice dense{.dense_copies = KeepCopies::yes};
-  const std::vector<PlannedPass> passes{{Pass::train, batch_.size()}};
-  const std::size_t planned = copies.measure(dense, passes).dense_copies;
-  copies.commit(dense, passes);
-  load_base_weights(ctx_, copies, kFolders / "bnb_model");
+  const TransformerOptions options = options_for(in_code(GetParam()));
+  const Execution dense{.choice = {.dense_copies = KeepCopies::yes}, .passes = {{Pass::train, batch_.size()}}};
+  const std::size_t planned = Runner::measure(Transformer(ctx_, options), dense).dense_copies;
+  PlannedModel copies(ctx_, options, dense);
+  load_base_weights(ctx_, copies.runner, kFolders / "bnb_model");
   fill(copies);
   EXPECT_TRUE(step(copies) == expected);
-  EXPECT_EQ(copies.copies().dense().values().planned(), planned);
+  EXPECT_EQ(copies.runner.copies().dense().values().planned(), planned);
   EXPECT_GT(planned, 0u);
 }
 
@@ -139,12 +138,10 @@ TEST(QuantizedFolder, IsRefusedWhereItIsNotWhatItsConfigSays) {
   const ModelConfig nf4 = load_model_config(kFolders / "bnb_model_nf4");
   EXPECT_THAT(complaint([&] { quantization_of_folder(nf4, kFolders / "bnb_model"); }),
               HasSubstr("quantization_config"));
-  Transformer eight(ctx, options_for(in_code("int8"))), dense(ctx, options_for({}));
-  eight.commit({}, {});
-  dense.commit({}, {});
-  EXPECT_THAT(complaint([&] { load_base_weights(ctx, eight, kFolders / "bnb_model_nf4"); }),
+  PlannedModel eight(ctx, options_for(in_code("int8")), {}), dense(ctx, options_for({}), {});
+  EXPECT_THAT(complaint([&] { load_base_weights(ctx, eight.runner, kFolders / "bnb_model_nf4"); }),
               HasSubstr("q_proj.weight"));
-  EXPECT_THAT(complaint([&] { load_base_weights(ctx, dense, kFolders / "bnb_model_nf4"); }),
+  EXPECT_THAT(complaint([&] { load_base_weights(ctx, dense.runner, kFolders / "bnb_model_nf4"); }),
               HasSubstr("not a floating-point type"));
 }
 

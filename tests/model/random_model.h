@@ -1,6 +1,5 @@
 #pragma once
 #include "core/rng.h"
-#include "model/transformer.h"
 #include "tests/model/support.h"
 
 namespace qtrain::testing {
@@ -39,12 +38,12 @@ inline void randomize(ParamStore& store, double scale) {
   }
 }
 
-inline std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch,
-                                                 const ExecutionChoice& choice = {}) {
+inline std::unique_ptr<PlannedModel> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch,
+                                                  const ExecutionChoice& choice = {}) {
   auto model = planned_model(ctx, std::move(options), batch.size(), choice);
   randomize(model->weights(), 0.3);
   randomize(model->adapter(), 0.4);
-  model->measure_rows(ctx);
+  model->runner.measure_rows(ctx);
   return model;
 }
 

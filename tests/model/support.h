@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/transformer.h"
+#include "model/runner.h"
 
 namespace qtrain::testing {
 
@@ -114,11 +114,18 @@ struct StepInput {
   std::int64_t dropout_seed = 0;
 };
 
+/// A model that has memory.
+struct PlannedModel : Transformer {
+  PlannedModel(Ctx& ctx, TransformerOptions options, Execution execution)
+      : Transformer(ctx, std::move(options)), runner(*this, std::move(execution)) {}
+  Runner runner;
+};
+
 /// The loss sum of one pass; a training pass also prepares `backward`.
-inline double loss_of(Ctx& ctx, Transformer& model, const TokenBatch& batch, ForwardRun run = {}) {
+inline double loss_of(Ctx& ctx, PlannedModel& model, const TokenBatch& batch, ForwardRun run = {}) {
   double loss = std::nan("");
   run.loss_sum = store(view_of(std::span<double>(&loss, 1), {1}));
-  model.forward(ctx, batch, run);
+  model.runner.forward(ctx, batch, run);
   return loss;
 }
 
@@ -130,7 +137,7 @@ inline RouterLossRun router_loss_into(double& sum, const Transformer& model) {
 }
 
 /// Zeroes the gradients, runs every micro-batch forward and backward, and collects.
-inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged>& micro_batches, StepInput in) {
+inline Outcome train_step(Ctx& ctx, PlannedModel& model, const std::vector<Ragged>& micro_batches, StepInput in) {
   model.weights().zero_grads(ctx);
   model.adapter().zero_grads(ctx);
   Outcome out;
@@ -142,18 +149,17 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
                              .scale = scale,
                              .dropout_seed = seed,
                              .router_loss = router_loss_into(out.router_loss, model)});
-    model.backward(ctx, m.batch());
+    model.runner.backward(ctx, m.batch());
   }
   for (const Param* p : model.trained()) add_grads(*p, out.grads);
   return out;
 }
 
-/// A model committed for `size` in training and evaluation, without values.
-inline std::unique_ptr<Transformer> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size,
-                                                  const ExecutionChoice& choice = {}) {
-  auto model = std::make_unique<Transformer>(ctx, std::move(options));
-  model->commit(choice, {{Pass::train, size}, {Pass::evaluate, size}});
-  return model;
+/// A model planned for `size` in training and evaluation, without values.
+inline std::unique_ptr<PlannedModel> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size,
+                                                   const ExecutionChoice& choice = {}) {
+  return std::make_unique<PlannedModel>(ctx, std::move(options),
+                                        Execution{choice, {{Pass::train, size}, {Pass::evaluate, size}}});
 }
 
 /// The choice of a recompute policy by its name.

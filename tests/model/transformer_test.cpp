@@ -1,4 +1,4 @@
-#include "model/transformer.h"
+#include "model/runner.h"
 
 #include <gmock/gmock.h>
 
@@ -53,14 +53,14 @@ TEST(Transformer, InputsThatWaitOnTheHostLeaveTwoOnTheDevice) {
   TransformerOptions options = small_options({{"num_hidden_layers", 8}});
   Transformer model(Device{}, options);
   const auto bytes = [&](BlockInputs inputs) {
-    return model.measure(recomputing("block", inputs), {{Pass::train, size}}).activations;
+    return Runner::measure(model, {recomputing("block", inputs), {{Pass::train, size}}}).activations;
   };
   const ActivationBytes kept = bytes(BlockInputs::device), sent = bytes(BlockInputs::host);
   const std::size_t input = 64 * options.config.hidden_size * sizeof(double);
   EXPECT_EQ(kept.total - sent.total, 6 * input);
   EXPECT_EQ(sent.pinned, 8 * input);
   EXPECT_EQ(kept.pinned, 0u);
-  EXPECT_EQ(error_of([&] { model.commit(recomputing("selective", BlockInputs::host), {}); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { Runner(model, {recomputing("selective", BlockInputs::host)}); }).kind(), ErrorKind::usage);
 }
 
 TEST(Transformer, ForgetsTheLastBatch) {
@@ -116,7 +116,7 @@ TEST(Transformer, ThePaddingRowOfTheEmbeddingStartsAtZero) {
   const Ragged batch(small_rows());
   const auto zero_rows = [&](const Json& pad) {
     const auto model = planned_model(ctx, small_options({{"pad_token_id", pad}}), batch.size());
-    model->initialize_weights(ctx, 1);
+    model->runner.initialize_weights(ctx, 1);
     const Values table = values_of(model->weights().find("model.embed_tokens.weight")->value);
     std::vector<std::size_t> zero;
     for (std::size_t row = 0; row < 29; ++row)
@@ -149,7 +149,7 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
 
 /// Records the units that a pass enters.
 struct RecordedAccess : UnitAccess {
-  explicit RecordedAccess(Transformer& of) : model(of) { model.set_access(*this); }
+  explicit RecordedAccess(PlannedModel& of) : model(of) { of.runner.set_access(*this); }
   void enter(Ctx&, const Entry& e) override {
     calls.push_back((e.gradients == Gradients::yes ? "with gradients " : "enter ") + std::to_string(e.unit));
     entered.push_back(e.unit);
@@ -177,13 +177,13 @@ TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
   const Ragged batch(small_rows());
   const double scale = 1;
   for (const char* policy : {"none", "blocks:2"}) {
-    Transformer model(ctx, small_options({{"num_hidden_layers", 5}}));
-    model.commit({.recompute = {RecomputePolicy::named(policy)}}, {{Pass::train, batch.size()}});
+    PlannedModel model(ctx, small_options({{"num_hidden_layers", 5}}),
+                       {recomputing(policy), {{Pass::train, batch.size()}}});
     randomize(model.weights(), 0.3);
     RecordedAccess access(model);
     loss_of(ctx, model, batch.batch(),
             {.pass = Pass::train, .scale = view_of(std::span<const double>(&scale, 1), {1})});
-    model.backward(ctx, batch.batch());
+    model.runner.backward(ctx, batch.batch());
     const std::vector<std::string> calls = std::exchange(access.calls, {});
     EXPECT_THAT(access.with_gradients, ::testing::Each(true));
     EXPECT_THAT(calls, ::testing::IsSupersetOf({"finish 5", "finish 1", "finish 0"}));
@@ -191,7 +191,7 @@ TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
     for (std::size_t i = 0; i + 1 < access.next.size(); ++i)
       EXPECT_TRUE(access.next[i] == UnitAccess::kNoUnit || access.next[i] == access.entered[i + 1]) << policy << i;
     EXPECT_THAT(access.next, ::testing::Contains(UnitAccess::kNoUnit).Times(2));
-    model.follow(ctx, Pass::train);
+    model.runner.follow(ctx, Pass::train);
     EXPECT_EQ(access.calls, calls) << policy;
   }
 }
@@ -202,13 +202,12 @@ TEST(Transformer, PlansInAnyOrder) {
   const BatchSize longer{.tokens = 4, .positions = 60, .targets = 1};
   for (const bool longer_first : {false, true}) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
-    Transformer model(ctx, small_options());
     std::vector<PlannedPass> passes{{Pass::train, batch.size()}, {Pass::evaluate, longer}};
     if (longer_first) std::swap(passes[0], passes[1]);
-    model.commit({}, passes);
+    PlannedModel model(ctx, small_options(), {.passes = passes});
     randomize(model.weights(), 0.3);
     EXPECT_GT(train_step(ctx, model, {batch}, {}).loss_sum, 0);
-    EXPECT_LE(model.activations().used(), model.activations().planned());
+    EXPECT_LE(model.runner.activations().used(), model.runner.activations().planned());
   }
 }
 
@@ -216,20 +215,20 @@ TEST(Transformer, UsesWhatItPlanned) {
   for (const char* policy : {"none", "selective", "block", "blocks:2"}) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
     const Ragged batch(small_rows());
-    Transformer model(ctx, small_options());
-    const std::vector<PlannedPass> passes{{Pass::train, batch.size()}};
-    const std::size_t planned = model.measure(recomputing(policy), passes).activations.total;
-    model.commit(recomputing(policy), passes);
+    const Execution execution{recomputing(policy), {{Pass::train, batch.size()}}};
+    const std::size_t planned = Runner::measure(Transformer(ctx, small_options()), execution).activations.total;
+    PlannedModel model(ctx, small_options(), execution);
     randomize(model.weights(), 0.3);
     train_step(ctx, model, {batch}, {});
-    EXPECT_EQ(model.activations().used(), planned) << policy;
-    EXPECT_EQ(model.activations().planned(), planned) << policy;
+    EXPECT_EQ(model.runner.activations().used(), planned) << policy;
+    EXPECT_EQ(model.runner.activations().planned(), planned) << policy;
   }
 }
 
 std::size_t planned_bytes(const Feature& f, const char* policy, BatchSize size) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
-  return Transformer(ctx, options_of(f)).measure(recomputing(policy), {{Pass::train, size}}).activations.total;
+  const Transformer model(ctx, options_of(f));
+  return Runner::measure(model, {recomputing(policy), {{Pass::train, size}}}).activations.total;
 }
 
 TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
@@ -251,6 +250,18 @@ TEST(Transformer, RefusesABatchLargerThanItsPlan) {
   const Ragged small({rows[2]}), all(rows);
   const auto model = random_model(ctx, small_options(), small);
   EXPECT_EQ(error_of([&] { loss_of(ctx, *model, all.batch()); }).kind(), ErrorKind::internal);
+}
+
+TEST(Transformer, GetsItsMemoryOnce) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  TransformerOptions options = small_options();
+  options.base = Update::frozen;
+  PlannedModel model(ctx, options, {});
+  const Error again = error_of([&] { Runner(model, {}); });
+  EXPECT_EQ(again.kind(), ErrorKind::internal);
+  EXPECT_THAT(again.what(), HasSubstr("a model gets its memory once"));
+  PlannedModel shares(ctx, options, {.base = &model.runner});
+  EXPECT_THAT(error_of([&] { Runner(shares, {}); }).what(), HasSubstr("a model gets its memory once"));
 }
 
 TEST(Transformer, NamesWhatCannotBeBuilt) {

@@ -26,6 +26,9 @@ LISTS = pathlib.Path(__file__).resolve().parent
 ROOT = LISTS.parent.parent
 sys.path.append(str(ROOT / "scripts"))
 ALONE = ("build", "ptx")  # kinds that are not chosen while the program runs
+# The kernels that the tests of mutants of kind `ptx` launch, by program.
+PTX_SOURCES = {"test_cuda": ("tests/cuda/*.cu",),
+               "test_harness": ("kernels/cuda/attention*.cu", "kernels/cuda/grouped_gemm*.cu")}
 SWITCH = """#pragma once
 #include <cstdlib>
 /// The mutant that is on; 0: none.
@@ -178,7 +181,8 @@ def build(tree, mutants, jobs):
     run(["cmake", "--build", "--preset", "emulated", "-j", str(jobs), "--target"] + targets, tree)
     if any(m.kind == "ptx" for m in mutants):
         from ptx_tests import compile_to, sources_of
-        if said := compile_to(tree / "build/ptx", sources_of(tree, ("tests/cuda/*.cu",)), "90a", jobs, tree):
+        patterns = [p for program in targets for p in PTX_SOURCES.get(program, ())]
+        if said := compile_to(tree / "build/ptx", sources_of(tree, patterns), "90a", jobs, tree):
             fail("nvcc does not compile the mutants:\n" + "\n".join(said))
 
 

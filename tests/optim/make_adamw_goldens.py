@@ -48,7 +48,7 @@ if __name__ == "__main__":
     out = pathlib.Path(__file__).parent / "goldens" / "adamw.json"
     out.parent.mkdir(exist_ok=True)
     runs = [run(c, torch.float64) for c in CASES]
-    # How far f32 is from it, to know what to ask of f32.
+    # How far f32 is from f64, which the tolerance of a test in f32 has to allow for.
     for golden, case in zip(runs, CASES):
         f32 = run(case, torch.float32)
         golden["f32_spread"] = max(abs(a - b) for s, t in zip(golden["steps"], f32["steps"])

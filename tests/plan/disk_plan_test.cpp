@@ -1,4 +1,4 @@
-// What a run writes to disk, and the judgement of the free space.
+// What a run writes to disk, and whether the free space is enough.
 #include "plan/disk_plan.h"
 
 #include <gmock/gmock.h>

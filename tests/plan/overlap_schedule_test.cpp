@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "model/transformer.h"
+#include "model/runner.h"
 #include "plan/step_exchanges.h"
 #include "tests/errors.h"
 #include "train/ranks/divided_model.h"
@@ -223,21 +223,21 @@ struct Schedule {
 std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
-  model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
+  Runner runner(model, {{.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}}});
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  DividedModel divided(model, shards, {.order = s.order, .wire = s.wire});
+  DividedModel divided(runner, shards, {.order = s.order, .wire = s.wire});
   for (const int update : {0, 1}) {  // the second update finds units that the first one left in memory
     calls.clear();
     divided.begin_step(micro_batches);
     for (std::int64_t i = 0; i < micro_batches; ++i) {
-      model.follow(ctx, Pass::train);
+      runner.follow(ctx, Pass::train);
       divided.end_micro_batch(ctx);
     }
     divided.finish_step(ctx);
     divided.finish_update(ctx);
-    if (s.dora) model.measure_rows(ctx);
+    if (s.dora) runner.measure_rows(ctx);
     EXPECT_FALSE(calls.empty()) << update;
   }
   return calls;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Reads what a run with report_to ["wandb", "mlflow"] has left with the packages themselves, and holds it against metrics.jsonl.
+"""Reads the files of a run with report_to ["wandb", "mlflow"] by means of these packages, and compares them with
+metrics.jsonl.
 
-Needs wandb and mlflow-skinny from PyPI (seen with wandb 0.31 and 0.17.9, mlflow-skinny 3.17). Usage: read_trackers.py OUTPUT_DIR
+Needs wandb and mlflow-skinny from PyPI (tested with wandb 0.31 and 0.17.9, mlflow-skinny 3.17). Usage: read_trackers.py OUTPUT_DIR
 """
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The examples of the cookbook: their data is the same each time and holds out what it asks, and `qtrain validate` takes
-their configs. What they reach is checked by scripts/cookbook.sh.
+"""The examples of the cookbook: their data is the same each time, no training row contains what a held-out row asks,
+and `qtrain validate` accepts their configs. scripts/cookbook.sh checks the results that they reach.
 
     python3 tests/scripts/cookbook_test.py"""
 

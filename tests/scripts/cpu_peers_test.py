@@ -51,7 +51,7 @@ class Bars(unittest.TestCase):
     def test_note_names_machine_versions_and_commit(self):
         note = bars.table(RESULTS).replace("\n", " ")
         for words in ("2 cores of an AMD EPYC <9654> 96-Core with AVX-512", "medians of 3 rounds", "torch 9.1",
-                      "transformers 9.2", "trl 9.3", "peft 9.4", "commit 01234567", "`bench/peers/cpu_peers.py --qtrain qtrain`"):
+                      "transformers 9.2", "trl 9.3", "peft 9.4", "commit 01234567", "bench/results/cpu_peers.json"):
             self.assertIn(words, note)
         self.assertNotIn("other work", note)
         self.assertIn("other work (load 3.0)", bars.table(RESULTS | dict(load_before=3.0)).replace("\n", " "))

@@ -18,25 +18,25 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-using Rooms = std::set<std::string>;
+using Folders = std::set<std::string>;
 
-// The rooms of training from the lowest to the highest: each may include those before it.
-constexpr std::array kTrainingRooms{"train/setup", "train/checkpoint", "report",    "train/ranks", "train/step",
-                                    "plan",        "train/run",        "train/tune"};
+// The folders of training from the lowest layer to the highest: each may include those before it.
+constexpr std::array kTrainingFolders{"train/setup", "train/checkpoint", "report",    "train/ranks", "train/step",
+                                      "plan",        "train/run",        "train/tune"};
 
-Rooms with(Rooms rooms, std::span<const char* const> more) {
-  rooms.insert(more.begin(), more.end());
-  return rooms;
+Folders with(Folders folders, std::span<const char* const> more) {
+  folders.insert(more.begin(), more.end());
+  return folders;
 }
 
-// The rooms that the files of a room may include besides their own. A room is a folder of the root, except that train/
-// consists of several.
-const std::map<std::string, Rooms>& layers() {
-  static const std::map<std::string, Rooms> table = [] {
-    const Rooms config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
-    const Rooms with_config = with(config, std::array{"config"}), with_training = with(with_config, kTrainingRooms);
-    const Rooms app = with(with_training, std::array{"convert", "bench", "monitor"});
-    std::map<std::string, Rooms> rooms{
+// The folders that the files of a folder may include besides their own. These are the folders of the root, except that
+// those in train/ are listed one by one.
+const std::map<std::string, Folders>& layers() {
+  static const std::map<std::string, Folders> table = [] {
+    const Folders config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
+    const Folders with_config = with(config, std::array{"config"}), with_training = with(with_config, kTrainingFolders);
+    const Folders app = with(with_training, std::array{"convert", "bench", "monitor"});
+    std::map<std::string, Folders> folders{
         {"core", {}},
         {"kernels", {"core"}},
         {"emulator", {"core", "kernels", "dist"}},
@@ -54,15 +54,15 @@ const std::map<std::string, Rooms>& layers() {
         {"examples", {"core"}},
         {"tests", with(app, std::array{"emulator", "app", "examples"})},
     };
-    for (std::size_t i = 0; i < kTrainingRooms.size(); ++i)
-      rooms[kTrainingRooms[i]] = with(with_config, std::span(kTrainingRooms).first(i));
-    return rooms;
+    for (std::size_t i = 0; i < kTrainingFolders.size(); ++i)
+      folders[kTrainingFolders[i]] = with(with_config, std::span(kTrainingFolders).first(i));
+    return folders;
   }();
   return table;
 }
 
-// The room of a path relative to the root, "" if it is in none.
-std::string room_of(const std::string& path) {
+// The listed folder that contains a path relative to the root, "" if none does.
+std::string layer_of(const std::string& path) {
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1))
     if (layers().contains(path.substr(0, end))) return path.substr(0, end);
   return {};
@@ -83,14 +83,14 @@ const std::map<std::string, std::string>& blind_parts() {
 }
 
 std::string judge(const SourceFile& file, const std::string& include) {
-  const std::string path = file.path.generic_string(), room = room_of(path), target = room_of(include);
+  const std::string path = file.path.generic_string(), folder = layer_of(path), target = layer_of(include);
   if (target.empty()) return "is not a path from the root of the repository";
-  if (target != room && !layers().at(room).contains(target)) return room + " may not include " + target;
-  if (is_private(include) && room != "kernels" && room != "tests")
+  if (target != folder && !layers().at(folder).contains(target)) return folder + " may not include " + target;
+  if (is_private(include) && folder != "kernels" && folder != "tests")
     return "kernels of a backend are private to kernels/";
   for (const auto& [part, other] : blind_parts())
     if (path.starts_with(part) && include.starts_with(other) && !include.starts_with(part))
-      return part + " sees nothing of " + other;
+      return part + " may not include " + other;
   return {};
 }
 
@@ -103,7 +103,7 @@ SourceFile code(const std::string& path, const std::string& text) {
 std::vector<std::string> layer_violations(const SourceFile& file) {
   static const std::regex kInclude(R"re(^\s*#\s*include\s*"([^"]*)")re");
   std::vector<std::string> found;
-  if (room_of(file.path.generic_string()).empty()) return found;
+  if (layer_of(file.path.generic_string()).empty()) return found;
   const std::string text = without_comments(file.text, Keep::literals);
   std::size_t line = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -130,10 +130,10 @@ TEST(IncludeLayers, AFolderIncludesOnlyFoldersAboveIt) {
   EXPECT_GT(files, 50u);
 }
 
-TEST(IncludeLayers, EveryFileOfTrainingLiesInARoom) {
+TEST(IncludeLayers, EveryFileOfTrainingIsInALayer) {
   for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR)) {
     if (file.is_code() && file.folder() == "train") {
-      EXPECT_NE(room_of(file.path.generic_string()), "") << file.path;
+      EXPECT_NE(layer_of(file.path.generic_string()), "") << file.path;
     }
   }
 }
@@ -181,9 +181,9 @@ TEST(IncludeLayers, KernelsOfABackendArePrivate) {
   EXPECT_THAT(layer_violations(code("kernels/cpu/x.cpp", "#include \"kernels/cpu/simd.h\"\n")), IsEmpty());
 }
 
-TEST(IncludeLayers, PythonSeesNothingOfJinja) {
+TEST(IncludeLayers, PythonMayNotIncludeJinja) {
   EXPECT_THAT(layer_violations(code("text/template/python/x.cpp", "#include \"text/template/jinja/ast.h\"\n")),
-              ElementsAre(HasSubstr("sees nothing of text/template/")));
+              ElementsAre(HasSubstr("text/template/python/ may not include text/template/")));
   EXPECT_THAT(layer_violations(code("text/template/jinja/x.cpp", "#include \"text/template/python/value.h\"\n")),
               IsEmpty());
 }

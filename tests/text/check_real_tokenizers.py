@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds `qtrain tokenize` against tokenizers and sentencepiece on real vocabularies and many strings.
+"""Compares `qtrain tokenize` with tokenizers and sentencepiece on real vocabularies and many strings.
 
     python tests/text/check_real_tokenizers.py --program build/release/bin/qtrain [--count 20000]
 
@@ -114,7 +114,7 @@ def reference(folder: Path):
     clean = lambda text: not any(t in text for t in ("<s>", "</s>", "<unk>"))
     return (lambda text: [s.bos_id()] + s.encode(text) if clean(text) else None,
             lambda text: s.encode(text) if clean(text) else None, s.decode,
-            [i for i in range(s.get_piece_size()) if not s.is_control(i)])  # these it drops, and we show
+            [i for i in range(s.get_piece_size()) if not s.is_control(i)])  # it drops these, but we show them
 
 
 def differences(texts: list, expected: list, got: list) -> int:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/text/goldens/tokenizer/: small tokenizers, one for each feature, and what the libraries make of texts.
+"""Writes tests/text/goldens/tokenizer/: small tokenizers, one for each feature, and how the libraries tokenize texts with them.
 
 Needs tokenizers, transformers and sentencepiece; run it from anywhere:
     python tests/text/make_tokenizer_goldens.py            # writes the files

@@ -1,7 +1,7 @@
 #pragma once
 #include <span>
 
-#include "text/template/turn_format.h"
+#include "text/template/turn_formats.h"
 
 namespace qtrain {
 

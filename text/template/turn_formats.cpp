@@ -7,7 +7,6 @@
 #include <span>
 
 #include "text/template/axolotl_formats.h"
-#include "text/template/turn_format.h"
 
 namespace qtrain {
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "core/formats/json_view.h"
 #include "text/tokenizer/added_tokens.h"
@@ -7,11 +9,15 @@
 #include "text/tokenizer/flat_tables.h"
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/post_processor.h"
 #include "text/tokenizer/pre_tokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
+
+/// The ids added before and after a text, such as BOS and EOS.
+struct SpecialFrame {
+  std::vector<std::int32_t> before, after;
+};
 
 /// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
 /// Like transformers, ignores its `truncation` and `padding`.

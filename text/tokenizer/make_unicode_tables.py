@@ -17,7 +17,7 @@ CATEGORIES = ["Lu", "Ll", "Lm", "Lo", "M", "Nd", "N", "P", "S"]
 
 
 def single(pre_tokenizer) -> set:
-    """Characters that become separate pieces between others."""
+    """The characters that a pre-tokenizer splits off as separate pieces."""
     out = set()
     for i in range(0, len(POINTS), 20000):
         text = "".join("\x00\x00" + chr(c) for c in POINTS[i:i + 20000]) + "\x00\x00"

@@ -1,12 +1,14 @@
 #include "text/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/error.h"
-#include "text/tokenizer/regex_syntax.h"
+#include "text/tokenizer/unicode_tables.h"
 
 namespace qtrain {
 namespace {
@@ -16,6 +18,206 @@ constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 // used up, so that the steps of a whole text are limited as well. A text may be split into many that are short.
 constexpr std::array<std::uint32_t, 4> kMatchLimits{1'000, 30'000, 1'000'000, 20'000'000};
 constexpr std::uint64_t kStepsPerText = 100'000, kStepsPerByte = 1'000;
+
+constexpr std::string_view kSpaces =
+    R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+constexpr std::string_view kHexDigits = "0-9A-Fa-f";
+// Besides letters, marks, digits and connectors: further word characters of the library, some below U+0100 and circled
+// letters.
+constexpr std::string_view kMoreWordCharacters =
+    R"(\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+constexpr std::array<std::string_view, 37> kCategories = {
+    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
+    "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
+
+std::string spelled(const CodePointRange& r) {
+  return r.first == r.last ? fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(r.first))
+                           : fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", static_cast<std::uint32_t>(r.first),
+                                         static_cast<std::uint32_t>(r.last));
+}
+
+// Contents of a character class for a general category.
+std::string category_class(std::string_view name) {
+  std::string body = fmt::format("\\p{{{}}}", name);
+  for (const CodePointRange& r : characters_since_unicode_14())
+    if (r.category.starts_with(name)) body += spelled(r);
+  return body;
+}
+
+std::string han_class() {
+  std::string body;
+  for (const CodePointRange& r : han_characters()) body += spelled(r);
+  return body;
+}
+
+std::string word_class() {
+  return category_class("L") + category_class("M") + category_class("Nd") + std::string(kMoreWordCharacters);
+}
+
+/// Translates one expression from left to right.
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : in_(pattern) {}
+
+  std::string run() {
+    while (at_ < in_.size()) {
+      const char c = in_[at_];
+      if (c == '\\')
+        escape();
+      else if (depth_ > 0)
+        class_character(c);
+      else if (c == '[')
+        open_class();
+      else if (c == '{')
+        braces();
+      else if (c == '(')
+        group();
+      else
+        take(1);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what) const {
+    fail(ErrorKind::input,
+         {.cause = fmt::format("the regular expression {} has {}, which is not supported", in_, what)});
+  }
+  char peek(std::size_t ahead = 1) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+  void take(std::size_t n) {
+    out_ += in_.substr(at_, n);
+    at_ += n;
+  }
+
+  // In a class: adds `body` to its members. Outside: makes it a class of its own.
+  void put_class(const std::string& body, char escape_letter) {
+    const bool negated = escape_letter >= 'A' && escape_letter <= 'Z';
+    if (depth_ > 0 && negated) refuse(fmt::format("\\{} in a character class", escape_letter));
+    out_ += depth_ > 0 ? body : (negated ? "[^" : "[") + body + "]";
+  }
+
+  void escape() {
+    const char c = peek();
+    if (c == 'S' && depth_ > 0) {
+      out_ += R"(\S\x{180E})";  // a space only for PCRE2
+      at_ += 2;
+      return;
+    }
+    if (c == 'p' || c == 'P') return property();
+    if (c == 'u') return unicode_escape();
+    switch (c) {
+      case 's':
+      case 'S': put_class(std::string(kSpaces), c); break;
+      case 'h':
+      case 'H': put_class(std::string(kHexDigits), c); break;
+      case 'd':
+      case 'D': put_class(category_class("Nd"), c); break;
+      case 'w':
+      case 'W': put_class(word_class(), c); break;
+      case 'b': boundary(); break;
+      case 'v': out_ += "\\x0B"; break;
+      default: return plain_escape(c);
+    }
+    at_ += 2;
+  }
+
+  void plain_escape(char c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (c == '\0' && at_ + 1 >= in_.size()) refuse("a lone backslash at its end");
+    if (letter && std::string_view("trnfaexzAZ").find(c) == std::string_view::npos) refuse(fmt::format("\\{}", c));
+    take(2);
+  }
+
+  void boundary() {
+    if (depth_ > 0) {
+      out_ += "\\x08";
+      return;
+    }
+    const std::string w = "[" + word_class() + "]";
+    out_ += fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", w);
+  }
+
+  void property() {
+    const std::size_t close = in_.find('}', at_);
+    if (peek(2) != '{' || close == std::string_view::npos) refuse("\\p without {name}");
+    std::string_view name = in_.substr(at_ + 3, close - at_ - 3);
+    bool negated = peek() == 'P';
+    if (name.starts_with('^')) {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    const bool category = std::find(kCategories.begin(), kCategories.end(), name) != kCategories.end();
+    if (!category && name != "Han") refuse(fmt::format("the property {}", name));
+    put_class(category ? category_class(name) : han_class(), negated ? 'P' : 'p');
+    at_ = close + 1;
+  }
+
+  void unicode_escape() {
+    const std::string_view digits = in_.substr(std::min(at_ + 2, in_.size()), 4);
+    if (digits.size() != 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+      refuse("\\u without four hexadecimal digits");
+    out_ += fmt::format("\\x{{{}}}", digits);
+    at_ += 6;
+  }
+
+  void open_class() {
+    depth_ = 1;
+    take(peek() == '^' ? 2 : 1);
+    if (at_ < in_.size() && in_[at_] == ']') refuse("an empty character class");
+  }
+
+  // A nested class is a union; PCRE2 has no notation for it, but its members can be added to the outer class.
+  void class_character(char c) {
+    if (c == '&' && peek() == '&') refuse("an intersection of character classes");
+    if (c == '[' && (peek() == ':' || peek() == '^')) refuse("a nested character class");
+    if (c == '[') {
+      ++depth_;
+      ++at_;
+    } else if (c == ']') {
+      if (--depth_ > 0)
+        ++at_;
+      else
+        take(1);
+    } else {
+      take(1);
+    }
+  }
+
+  void braces() {
+    const std::size_t close = in_.find('}', at_);
+    const std::string_view inside = close == std::string_view::npos ? "" : in_.substr(at_ + 1, close - at_ - 1);
+    const bool counts = !inside.empty() && inside.find_first_not_of("0123456789,") == std::string_view::npos;
+    if (!counts) {
+      out_ += "\\{";  // a literal brace
+      ++at_;
+      return;
+    }
+    out_ += fmt::format("{{{}{}}}", inside.starts_with(',') ? "0" : "", inside);
+    at_ = close + 1;
+    if (at_ < in_.size() && in_[at_] == '+') refuse("a + behind {...}");
+  }
+
+  void group() {
+    if (peek() == '*') refuse("(*");
+    if (peek() != '?') return take(1);
+    const std::string_view rest = in_.substr(at_ + 2);
+    for (const std::string_view known : {":", "=", "!", ">", "<=", "<!", "i:", "i)", "-i:", "-i)"})
+      if (rest.starts_with(known)) return take(2 + known.size());
+    refuse(fmt::format("(?{}", rest.substr(0, 1)));
+  }
+
+  std::string_view in_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  std::string out_;
+};
+
+/// Translates an expression from the syntax of tokenizer.json (Oniguruma, Ruby flavor) to an equivalent one for PCRE2
+/// with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE. Character classes are spelled out, so that the Unicode version of
+/// PCRE2 does not matter. Throws ErrorKind::input for constructs that differ and cannot be rewritten.
+std::string to_pcre2(std::string_view pattern) {
+  return Translator(pattern).run();
+}
 
 struct FreeMatch {
   void operator()(pcre2_match_data* m) const { pcre2_match_data_free(m); }

@@ -42,4 +42,8 @@ class Splitter final : public PreTokenizer {
   Rule rule_;
 };
 
+/// A hand-written scanner for a regular expression that many tokenizers use (those of GPT-2, of cl100k and its
+/// descendants, of Qwen): same matches, several times faster. Empty for other expressions.
+Finder find_scanner(std::string_view pattern);
+
 }  // namespace qtrain

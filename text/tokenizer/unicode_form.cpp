@@ -112,8 +112,8 @@ std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) cons
   return parts;
 }
 
-// Like the library, maps a character of the form to the first of the characters whose parts it took, or if it took no
-// first part, to the previous character.
+// Like the library, maps a character of the normal form to the first of the characters whose first parts it contains.
+// If it contains no first part, maps it to the previous character.
 void UnicodeForm::put_form(const Change& change, TrackedBuilder& out) const {
   const auto& [start, stretch, form] = change;
   std::vector<Part> parts = parts_of(stretch);

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "text/tokenizer/flat_tables.h"
-#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/model.h"
 
 namespace qtrain {
 

@@ -235,13 +235,13 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   run.state.log_history = logged["log_history"];
   run.optimizer.set_updates(json["updates"]);
   load_state(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
-  Transformer& model = *run.setup.model;
+  Transformer& model = run.runner.model();
   if (model.options().lora)
     load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
-  model.values_changed();
-  model.fill_operand_copies(run.ctx);
+  run.runner.values_changed();
+  run.runner.copies().fill_operands(run.ctx);
   if (!changes.told.empty()) log.info("resumed with {}", fmt::join(changes.told, ", "));
 }
 

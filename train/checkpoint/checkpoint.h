@@ -25,7 +25,8 @@ inline constexpr const char* kMetricsSeal = "metrics_jsonl";
 /// What a checkpoint saves and restores; owns nothing.
 struct TrainingObjects {
   Ctx& ctx;
-  ModelSetup& setup;
+  const ModelSetup& setup;
+  Runner& runner;
   const TextFolder& text;
   Optimizer& optimizer;
   RunState& state;

@@ -24,16 +24,16 @@ void clear(Ctx& ctx, const Tensor& t) {
 
 }  // namespace
 
-DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const ReductionOptions& reduction)
-    : model_(model),
-      stores_(stores_of(model)),
+DividedModel::DividedModel(Runner& runner, ShardRanks& ranks, const ReductionOptions& reduction)
+    : model_(runner.model()),
+      stores_(stores_of(model_)),
       order_(reduction.order),
       ranks_(ranks),
-      exchange_(ranks_, exchange_options(model, reduction), stores_),
+      exchange_(ranks_, exchange_options(model_, reduction), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
-      beside_(exchanges_beside(model)),
-      added_(static_cast<std::size_t>(1 + model.config().layers)) {
-  model_.set_access(*this);
+      beside_(exchanges_beside(model_)),
+      added_(static_cast<std::size_t>(1 + model_.config().layers)) {
+  runner.set_access(*this);
 }
 
 std::size_t DividedModel::bytes(const ReductionOptions& reduction, const Transformer& model) {

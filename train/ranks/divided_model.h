@@ -2,7 +2,7 @@
 #include <array>
 #include <vector>
 
-#include "model/transformer.h"
+#include "model/runner.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/ranks/shard_exchange.h"
 
@@ -12,8 +12,8 @@ namespace qtrain {
 /// ranks, both overlapped with the computation of other units.
 class DividedModel : public GradientExchange {
  public:
-  /// The model must have its memory and be sharded among these ranks; from here on its passes use this object.
-  DividedModel(Transformer& model, ShardRanks& ranks, const ReductionOptions& reduction);
+  /// The runner's model must be sharded among these ranks; from here on its passes use this object.
+  DividedModel(Runner& runner, ShardRanks& ranks, const ReductionOptions& reduction);
   /// Bytes of device memory needed besides the parameters.
   static std::size_t bytes(const ReductionOptions& reduction, const Transformer& model);
 
@@ -56,7 +56,7 @@ class DividedModel : public GradientExchange {
   /// Whether unsharded gradients are reduced over the ranks as soon as a unit's are complete.
   bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
 
-  Transformer& model_;
+  const Transformer& model_;
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
   std::int64_t left_ = 1;  ///< micro-batches left in the update, including the current one

@@ -6,10 +6,11 @@
 namespace qtrain {
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const ExchangeParts& parts, const ReductionOptions& options) {
-  if (!parts.model.options().sharding.divides_trained())
-    return std::make_unique<GradientReducer>(parts.ranks, options, parts.model.trained());
+  Transformer& model = parts.runner.model();
+  if (!model.options().sharding.divides_trained())
+    return std::make_unique<GradientReducer>(parts.ranks, options, model.trained());
   check(parts.division, "a sharded model needs the ranks that share it");
-  return std::make_unique<DividedModel>(parts.model, *parts.division, options);
+  return std::make_unique<DividedModel>(parts.runner, *parts.division, options);
 }
 
 std::size_t gradient_exchange_bytes(Transformer& model, int ranks, const ReductionOptions& options) {

@@ -9,6 +9,7 @@
 namespace qtrain {
 
 class Collective;
+class Runner;
 class ShardRanks;
 class Transformer;
 
@@ -45,7 +46,7 @@ class GradientExchange : public RankAccess {
 
 /// The objects that a gradient exchange works on.
 struct ExchangeParts {
-  Transformer& model;              ///< its trained parameters must have their memory
+  Runner& runner;                  ///< of the model whose gradients are reduced
   Collective& ranks;               ///< all ranks of the run
   ShardRanks* division = nullptr;  ///< if the model's state is sharded
 };

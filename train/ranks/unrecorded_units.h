@@ -1,6 +1,6 @@
 #pragma once
 #include "core/graph.h"
-#include "model/transformer.h"
+#include "model/runner.h"
 #include "train/ranks/rank_access.h"
 
 namespace qtrain {
@@ -9,9 +9,9 @@ namespace qtrain {
 /// none, and micro-batch sizes differ between ranks.
 class UnrecordedUnits : public UnitAccess {
  public:
-  /// From here on the model's passes use this object. All arguments must outlive it.
-  UnrecordedUnits(Transformer& model, RankAccess& ranks, GraphCache& graphs) : ranks_(ranks), graphs_(graphs) {
-    model.set_access(*this);
+  /// From here on the runner's passes use this object. All arguments must outlive it.
+  UnrecordedUnits(Runner& runner, RankAccess& ranks, GraphCache& graphs) : ranks_(ranks), graphs_(graphs) {
+    runner.set_access(*this);
   }
 
   void enter(Ctx& ctx, const Entry& entry) override {

@@ -17,15 +17,17 @@ void describe_resume(const Run& run, const fs::path& resumed) {
   const std::int64_t step = run.state.step, last = run.plan().max_steps;
   run.log.info("resumed from {} at step {} of {}", resumed.string(), step, last);
   if (step > last)
-    run.log.warn("the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint or never",
-                 last, step);
+    run.log.warn(
+        "the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint, or --resume never",
+        last, step);
 }
 
 }  // namespace
 
 std::optional<fs::path> start_or_resume(Run& run, const OutputFolder& output, RunCheckpoints& checkpoints) {
   // An adapter run's checkpoints do not contain the frozen base weights.
-  load_weights(run.ctx, run.model.setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  load_weights(run.ctx, *run.model.runner,
+               {.setup = run.model.setup, .seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
   run.ctx.synchronize();  // also waits for the ranks' exchanges: one rank loads while the hosts of the others wait
   std::optional<fs::path> resumed = checkpoints.restore();
   if (resumed) {

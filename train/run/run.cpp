@@ -92,6 +92,7 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
 TrainingObjects Run::objects() {
   return {.ctx = ctx,
           .setup = model.setup,
+          .runner = *model.runner,
           .text = data->text,
           .optimizer = *model.optimizer,
           .state = state,

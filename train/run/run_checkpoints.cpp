@@ -34,7 +34,7 @@ RunCheckpoints::RunCheckpoints(Run& run)
 std::optional<fs::path> RunCheckpoints::restore() {
   auto resumed = load_chosen();
   if (!resumed) return {};
-  run_.model.setup.model->measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
+  run_.model.runner->measure_rows(run_.ctx);  // with all ranks, because it gathers sharded weights
   if (!run_.state.best_checkpoint.empty()) run_.state.best_checkpoint = relocated_best(resumed->from).string();
   saved_step_ = run_.state.step;
   damaged_ = std::move(resumed->damaged);
@@ -97,7 +97,8 @@ void RunCheckpoints::load_best() {
     if (!of_rank.empty())
       return run_.log.warn("the final model is from the last step, not from the best checkpoint: {}", of_rank);
   const bool adapter_only = run_.model.setup.model->options().lora.has_value();
-  load_weights(run_.ctx, run_.model.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best}, run_.log);
+  load_weights(run_.ctx, *run_.model.runner,
+               {.setup = run_.model.setup, .weights = adapter_only ? std::nullopt : best, .adapter = best}, run_.log);
   run_.log.info("the final model is from the best checkpoint (step {})", run_.state.best_step);
 }
 

@@ -39,7 +39,8 @@ Json resolved_config(const RunContext& run, const RunData& data, const Json& pro
   section["seed"] = t.seed;
   section["data_seed"] = t.data_seed.value_or(t.seed);
   section["max_steps"] = data.plan.max_steps;
-  if (!data.template_date.empty()) section["template_date"] = data.template_date;  // of a clock in the chat template
+  if (!data.template_date.empty())
+    section["template_date"] = data.template_date;  // the date that the chat template writes
   section["training_data"] = fmt::format("{:016x}", data.train.fingerprint());
   section["training_data_sha256"] = data.train.sha256();
   if (data.evaluation.size() == 0) return resolved;

@@ -95,19 +95,19 @@ std::unique_ptr<ShardRanks> shard_ranks(const RunContext& run, const Transformer
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
   Transformer& model = *m.setup.model;
-  model.commit(planned.choice, planned.work.passes(model.options().context));
+  m.runner = std::make_unique<Runner>(model, Execution{planned.choice, planned.work.passes(model.options().context)});
   if (model.options().context.is_shared()) {
     m.keys = std::make_unique<RankKeys>(run.sharing);
-    model.set_key_exchange(*m.keys);
+    m.runner->set_key_exchange(*m.keys);
   }
   m.optimizer = std::make_unique<Optimizer>(ctx, make_rule(optimizer_options(run.training())), model.trained(),
                                             planned.optimizer.placement);
   m.optimizer->allocate(ctx);
-  ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
+  ops::reserve(ctx, m.runner->plan().gemm_memory(m.runner->copies().operands()));
   m.step = std::make_unique<TrainStep>(
       ctx,
       TrainStep::Parts{
-          .model = model, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
+          .runner = *m.runner, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
                          .graphs = kept_graphs(run, planned),
                          .reduction = reduction_of(run, planned)});

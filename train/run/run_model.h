@@ -15,10 +15,11 @@ namespace qtrain {
 
 /// The model of a run and the objects that train and evaluate it, in preplanned memory.
 struct RunModel {
-  std::unique_ptr<RankKeys> keys = {};           ///< if ranks share tokens; the model refers to it
+  std::unique_ptr<RankKeys> keys = {};           ///< if ranks share tokens; the runner refers to it
   std::unique_ptr<ShardRanks> shard_ranks = {};  ///< if ranks shard training state
   ModelSetup setup;
   MemoryPlan memory;
+  std::unique_ptr<Runner> runner = {};
   std::unique_ptr<Optimizer> optimizer = {};
   std::unique_ptr<TrainStep> step = {};
   std::unique_ptr<Evaluator> evaluator = {};  ///< null if there is nothing to evaluate on

@@ -25,7 +25,7 @@ double RunSamples::take(std::int64_t step) {
   const Stopwatch watch;
   const timeline::Span span("samples");
   const SamplePrompts& samples = run_.model.samples;
-  Generator generator(run_.ctx, *run_.model.setup.model, samples.generation());
+  Generator generator(run_.ctx, *run_.model.runner, samples.generation());
   const auto stops = [](std::size_t, const std::vector<std::int32_t>&) { return stop_requested(); };
   const std::vector<GenerationResult> answers = generator.run(samples.requests, stops);
   if (stop_requested()) return watch.seconds();

@@ -49,7 +49,7 @@ bool TrainingLoop::evaluate() {
   if (!run_.model.evaluator) return true;
   const Stopwatch watch;
   const timeline::Span span("evaluate");
-  const Evaluation e = run_.model.evaluator->run(run_.ctx, *run_.model.setup.model, run_.log);
+  const Evaluation e = run_.model.evaluator->run(run_.ctx, *run_.model.runner, run_.log);
   if (run_.stop_requested()) return false;
   const double seconds = watch.seconds();
   run_log_.add_sampling(samples_.take(run_.state.step));

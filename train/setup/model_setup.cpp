@@ -253,27 +253,28 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
       setup.source.string());
 }
 
-void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
+void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log) {
+  const ModelSetup& setup = source.setup;
+  Transformer& model = runner.model();
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
-  if (!adapter) setup.model->adapter().initialize(ctx, source.seed);
+  if (!adapter) model.adapter().initialize(ctx, source.seed);
   if (source.base_is_there) {
-    setup.model->values_changed();
+    runner.values_changed();
   } else if (!source.weights && setup.random_init) {
-    if (setup.model->options().base == Update::frozen)
-      log.info("the model starts from random weights, seed {}", source.seed);
-    setup.model->initialize_weights(ctx, source.seed);
+    if (model.options().base == Update::frozen) log.info("the model starts from random weights, seed {}", source.seed);
+    runner.initialize_weights(ctx, source.seed);
   } else {
     const fs::path path = source.weights.value_or(setup.source);
     if (setup.untied) warn_of_untied(log, setup.source);
-    warn_of_ignored(log, path, load_base_weights(ctx, *setup.model, path));
+    warn_of_ignored(log, path, load_base_weights(ctx, runner, path));
   }
-  if (adapter && setup.model->options().lora)
-    for (const std::string& name : idle_parameters(*setup.model->options().lora, setup.model->config()))
+  if (adapter && model.options().lora)
+    for (const std::string& name : idle_parameters(*model.options().lora, model.config()))
       log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", adapter->string(), name);
-  setup.model->fill_dense_copies(ctx);
-  if (!adapter) setup.model->initialize_magnitudes(ctx);
-  if (adapter && setup.model->options().lora) warn_of_ignored(log, *adapter, load_adapter(ctx, *setup.model, *adapter));
-  setup.model->fill_operand_copies(ctx);
+  runner.copies().fill_dense(ctx, model.params());
+  if (!adapter) runner.initialize_magnitudes(ctx);
+  if (adapter && model.options().lora) warn_of_ignored(log, *adapter, load_adapter(ctx, runner, *adapter));
+  runner.copies().fill_operands(ctx);
 }
 
 }  // namespace qtrain

@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "core/context.h"
 #include "core/log.h"
-#include "model/transformer.h"
+#include "model/runner.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 
@@ -74,14 +74,15 @@ std::optional<Quantization> quantization_asked(const QuantSection& section);
 /// those weights would be frozen, since an adapter on them or an evaluation would be meaningless.
 std::optional<std::string> advice_on_weights(const ModelSetup& setup);
 
-/// Fills the weights after Transformer::commit, from the folders or at random from `seed` (the caller reports random
-/// weights that are trained). Warns about unused tensors.
+/// Where the weights of a model come from: its folders, or random numbers by `seed`.
 struct WeightSource {
+  const ModelSetup& setup;
   std::uint64_t seed = 42;
   std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)
   std::optional<std::filesystem::path> adapter = {};  ///< instead of the adapter's folder (a checkpoint)
-  bool base_is_there = false;                         ///< load only the adapter; see Transformer::commit_on
+  bool base_is_there = false;                         ///< load only the adapter; see Execution::base
 };
-void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log);
+/// Fills the weights and their copies (the caller reports random weights that are trained). Warns about unused tensors.
+void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log);
 
 }  // namespace qtrain

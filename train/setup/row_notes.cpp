@@ -137,9 +137,10 @@ std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const Conf
 std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const Config& config) {
   std::vector<Note> notes;
   if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, config);
-  const bool told = std::ranges::any_of(notes, [](const Note& note) {  // already warned that ends are not learned
-    return note.warns && note.text.find("{% generation %}") != std::string::npos;
-  });
+  const bool told =
+      std::ranges::any_of(notes, [](const Note& note) {  // already warned that ends of answers are not learned
+        return note.warns && note.text.find("{% generation %}") != std::string::npos;
+      });
   if (auto warning = told ? std::nullopt : warn_of_ends(s.answer_ends, text, config.model);
       warning && !std::exchange(said_of_ends_, true))
     notes.push_back({true, std::move(*warning)});

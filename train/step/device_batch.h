@@ -3,7 +3,7 @@
 
 #include "core/transfer.h"
 #include "data/loader.h"
-#include "model/transformer.h"
+#include "model/runner.h"
 
 namespace qtrain {
 

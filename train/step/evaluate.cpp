@@ -13,7 +13,8 @@ Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks, con
       feed_(device, {.max_tokens = loader.max_batch_tokens(), .share = share}),
       sums_(device, 2) {}
 
-Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
+Evaluation Evaluator::run(Ctx& ctx, Runner& runner, Log& log) {
+  const Transformer& model = runner.model();
   Evaluation e;
   const bool balanced = model.config().is_balanced();
   if (balanced) e.router_coefficient = model.config().experts->balance_coefficient;
@@ -27,14 +28,14 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
     bar.set(i);
     if (batch.size() > 0) ++e.batches;
     if (batch.size() == 0 || (batch.target_count == 0 && !balanced)) {
-      model.follow(ctx, Pass::evaluate);
+      runner.follow(ctx, Pass::evaluate);
       continue;
     }
     const DeviceBatch sent = feed_.send(ctx, batch);
-    model.forward(ctx, sent.tokens,
-                  {.pass = Pass::evaluate,
-                   .loss_sum = accumulate(sums_[0]),
-                   .router_loss = {.sum = balanced ? accumulate(sums_[1]) : discard()}});
+    runner.forward(ctx, sent.tokens,
+                   {.pass = Pass::evaluate,
+                    .loss_sum = accumulate(sums_[0]),
+                    .router_loss = {.sum = balanced ? accumulate(sums_[1]) : discard()}});
   }
   const std::vector<double> sums = sums_.read(ctx);
   e.loss_sum = sums[0];

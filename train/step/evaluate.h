@@ -22,12 +22,12 @@ struct Evaluation {
 };
 
 /// Evaluates the batches of a loader, each rank its own or shared with the ranks that share tokens. Loader and ranks
-/// must outlive this object. The model must be planned for Pass::evaluate with largest_batch.
+/// must outlive this object. The runner must be planned for Pass::evaluate with largest_batch.
 class Evaluator {
  public:
   Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share = {});
   /// Returns the evaluation over all ranks. Ends early when a stop is requested.
-  Evaluation run(Ctx& ctx, Transformer& model, Log& log);
+  Evaluation run(Ctx& ctx, Runner& runner, Log& log);
   /// Bytes of device memory for batches of up to `max_tokens` tokens.
   static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
     return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(2);

@@ -21,10 +21,10 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
                                         .router_loss = RouterLossRequest{.is_on = false}});  // target loss only
   advice_on_weights(setup);
   const StopsAtOnce stops;
-  setup.model->commit({}, {{Pass::evaluate, largest_batch(loader, data)}});
-  load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);
+  Runner runner(*setup.model, {.passes = {{Pass::evaluate, largest_batch(loader, data)}}});
+  load_weights(ctx, runner, {.setup = setup, .seed = static_cast<std::uint64_t>(c.training.seed)}, log);
   Solo alone;
-  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader, alone).run(ctx, *setup.model, log),
+  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader, alone).run(ctx, runner, log),
                   .source_rows = data.statistics().source_rows};
   throw_if_stopped();
   return found;

@@ -14,7 +14,7 @@ RouterLossRun router_loss(const ModelConfig& model, Tensor sum, ConstTensor scal
 }
 
 GradientSquares::Options squares_options(const TrainStep::Parts& parts, ReductionOrder order) {
-  return {.device = parts.model.device(),
+  return {.device = parts.runner.model().device(),
           .order = order,
           .divided = parts.shard_ranks != nullptr,
           .replicas = parts.shard_ranks ? &parts.shard_ranks->replicas() : nullptr};
@@ -28,7 +28,8 @@ Sizes sizes_for(Device device) {
 
 TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
     : ctx_(ctx),
-      model_(parts.model),
+      runner_(parts.runner),
+      model_(runner_.model()),
       optimizer_(parts.optimizer),
       ranks_(parts.ranks),
       trained_(model_.trained()),
@@ -36,12 +37,12 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
             {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
       sums_(ctx.device(), kSums),
       rank_sums_(ranks_, options.reduction.order, sums_.all()),
-      exchange_(
-          make_gradient_exchange({.model = model_, .ranks = ranks_, .division = parts.shard_ranks}, options.reduction)),
+      exchange_(make_gradient_exchange({.runner = runner_, .ranks = ranks_, .division = parts.shard_ranks},
+                                       options.reduction)),
       squares_(parts.shard_ranks ? parts.shard_ranks->group() : ranks_, squares_options(parts, options.reduction.order),
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
-  if (exchange_->divides() || options.reduction.beside) units_.emplace(model_, *exchange_, graphs_);
+  if (exchange_->divides() || options.reduction.beside) units_.emplace(runner_, *exchange_, graphs_);
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
@@ -53,17 +54,17 @@ void TrainStep::begin(std::int64_t micro_batches) {
 
 void TrainStep::add(const Batch& batch, const MicroStep& step) {
   const DeviceBatch sent = feed_.send(ctx_, batch, step);
-  model_.prepare(ctx_, sent.tokens.longest);
+  runner_.prepare(ctx_, sent.tokens.longest);
   GraphCache::Key key = sent.sizes();
   if (units_) key.push_back(units_->exchanges_gradients() ? 1 : 0);
   graphs_.run(ctx_.stream(), "micro-step", key, [&] {
-    model_.forward(ctx_, sent.tokens,
-                   {.pass = Pass::train,
-                    .loss_sum = accumulate(sums_[kLoss]),
-                    .scale = sent.scale,
-                    .dropout_seed = sent.dropout_seed,
-                    .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
-    model_.backward(ctx_, sent.tokens);
+    runner_.forward(ctx_, sent.tokens,
+                    {.pass = Pass::train,
+                     .loss_sum = accumulate(sums_[kLoss]),
+                     .scale = sent.scale,
+                     .dropout_seed = sent.dropout_seed,
+                     .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
+    runner_.backward(ctx_, sent.tokens);
   });
 }
 
@@ -88,8 +89,8 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
     if (!divides) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
     if (divides) graphs_.between([this] { exchange_->finish_update(ctx_); });
-    model_.refresh_operand_copies(ctx_);
-    model_.measure_rows(ctx_);
+    runner_.copies().refresh_operands(ctx_);
+    runner_.measure_rows(ctx_);
   });
   const std::vector<double> sums = sums_.read(ctx_);
   return {.loss = sums[kLoss], .router = sums[kRouter], .squares = sums[kSquares]};

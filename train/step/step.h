@@ -26,12 +26,12 @@ class TrainStep {
     ReductionOptions reduction = {};
   };
   struct Parts {
-    Transformer& model;
+    Runner& runner;
     Optimizer& optimizer;
     Collective& ranks;
     ShardRanks* shard_ranks = nullptr;  ///< if training state is sharded
   };
-  /// Model and optimizer must have their memory.
+  /// The optimizer must have its memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
   /// Bytes of device memory, excluding what exchanges between ranks need.
   static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
@@ -43,7 +43,7 @@ class TrainStep {
   /// Queues forward and backward of a micro-batch that has targets or a router loss.
   void add(const Batch& batch, const MicroStep& step);
   /// Call in place of `add` for a micro-batch with neither; other ranks may be adding theirs.
-  void skip() { model_.follow(ctx_, Pass::train); }
+  void skip() { runner_.follow(ctx_, Pass::train); }
   /// Call after each micro-batch, added or skipped.
   void end_micro_batch();
   /// Reduces gradients and sums over all ranks and queues the update, which changes nothing if a sum is not finite.
@@ -62,6 +62,7 @@ class TrainStep {
   enum Sum : std::uint8_t { kLoss, kSquares, kRouter, kSums };
 
   Ctx& ctx_;
+  Runner& runner_;
   Transformer& model_;
   Optimizer& optimizer_;
   Collective& ranks_;

@@ -8,7 +8,8 @@ namespace {
 Run loaded_run(const RunContext& context, std::shared_ptr<RunData> data) {
   make_batches(*data, context);
   RunModel model = allocate_run_model(context, *data, declare_run_model(context, *data));
-  load_weights(context.ctx, model.setup, {.seed = static_cast<std::uint64_t>(context.training().seed)}, context.log);
+  load_weights(context.ctx, *model.runner,
+               {.setup = model.setup, .seed = static_cast<std::uint64_t>(context.training().seed)}, context.log);
   return {context, std::move(data), {.kind = ScheduleKind::constant}, std::move(model), {}, {}};
 }
 

@@ -28,7 +28,7 @@ std::string processor_name() {
 std::vector<VectorUnit> vector_units() {
   return {{"NEON", true, ""},
           {"NEON bfloat16 dot products", find_isa().best == CpuIsa::neon_bf16,
-           "bf16 computes in float32 here; processors since Armv8.6 (Graviton3, Apple M2) have them"}};
+           "bf16 computes in float32 here; processors since Armv8.6 (Graviton3, Apple M2) have these dot products"}};
 }
 
 namespace ops {

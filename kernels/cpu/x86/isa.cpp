@@ -88,7 +88,7 @@ std::vector<VectorUnit> vector_units() {
   const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
   const bool avx2 = flags.contains("avx2") && flags.contains("fma"), avx512 = flags.contains("avx512f");
   const bool bf16 = flags.contains("avx512_bf16") || flags.contains("amx_bf16");
-  return {{"AVX2 + FMA", avx2, "training is about 8 times slower without"},
+  return {{"AVX2 + FMA", avx2, "training is about 8 times slower without them"},
           {"AVX-512", avx512, "GEMMs take up to twice as long as with it"},
           {"bfloat16 dot products", bf16,
            "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster"}};

@@ -5,17 +5,12 @@
 #include <string>
 
 #include "core/os/shared_library.h"
-#include "kernels/libraries.h"
 
 namespace qtrain::cuda {
 namespace {
 
-std::string file_name() {
-  return "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-}
-
 void* open_library() {
-  const SharedLibrary library = open_shared_library(file_name());
+  const SharedLibrary library = open_shared_library(blaslt_file());
   if (library.handle) return library.handle;
   fail(ErrorKind::usage,
        {.cause = "GEMMs need cuBLASLt, which cannot be loaded: " + library.problem,
@@ -31,6 +26,10 @@ void load(void* library, const char* name, F& function) {
 }
 
 }  // namespace
+
+std::string blaslt_file() {
+  return "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+}
 
 Blaslt::Blaslt() {
   void* library = open_library();
@@ -70,12 +69,3 @@ cudaDataType_t cuda_type(DType d) {
 }
 
 }  // namespace qtrain::cuda
-
-namespace qtrain {
-
-std::vector<CudaLibrary> cuda_libraries() {
-  const SharedLibrary library = open_shared_library(cuda::file_name());
-  return {{.name = "cuBLASLt", .file = library.handle ? library.file : cuda::file_name(), .problem = library.problem}};
-}
-
-}  // namespace qtrain

@@ -48,6 +48,9 @@ class Blaslt {
   cublasLtHandle_t handle_ = nullptr;
 };
 
+/// The name of the library's file.
+std::string blaslt_file();
+
 cudaDataType_t cuda_type(DType d);
 
 }  // namespace qtrain::cuda

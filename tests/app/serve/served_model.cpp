@@ -3,6 +3,7 @@
 #include "core/formats/json.h"
 #include "core/os/file.h"
 #include "model/hf_folder.h"
+#include "tests/model/support.h"
 
 namespace qtrain::testing {
 namespace {
@@ -37,15 +38,13 @@ void write_noise_model(const fs::path& folder, const fs::path& adapter) {
   Ctx ctx;
   TransformerOptions options{.config = load_model_config(folder), .base = Update::frozen};
   const std::vector<PlannedPass> passes{{Pass::decode, {.tokens = 1, .positions = 1, .targets = 1}}};
-  Transformer base(ctx, options);
-  base.commit({}, passes);
-  base.initialize_weights(ctx, 7);
+  PlannedModel base(ctx, options, {.passes = passes});
+  base.runner.initialize_weights(ctx, 7);
   Param& head = *base.weights().find("lm_head.weight");
   std::fill_n(head.value.slice(2, 1).as<float>(), 48, 0.0f);  // the end token is never the most likely one
   save_model(ctx, base, {.folder = folder, .source = folder, .dtype = DType::f32});
   options.lora = LoraConfig{.r = 4, .alpha = 8, .targets = {"all-linear"}};
-  Transformer adapted(ctx, options);
-  adapted.commit_on(base, {}, passes);
+  PlannedModel adapted(ctx, options, {.passes = passes, .base = &base.runner});
   for (Param& p : adapted.adapter().all()) {
     p.spec.init = {Init::Kind::normal, 0.5};
   }

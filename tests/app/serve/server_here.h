@@ -68,7 +68,7 @@ class Serve : public ::testing::Test {
     auto watched = std::make_unique<WatchedTokenizer>(std::move(tokenizer));
     tokenizer_ = watched.get();
     tokenizer = std::move(watched);
-    batch_.emplace(*ctx_, models_->transformers(), choice.batch);
+    batch_.emplace(*ctx_, models_->runners(), choice.batch);
     engine_.emplace(*batch_, choice.queue, *log_);
     service_.emplace(*engine_, *models_,
                      ServiceOptions{.token = choice.token, .requests = {.context = choice.batch.context}}, *log_);

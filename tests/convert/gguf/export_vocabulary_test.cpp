@@ -6,7 +6,7 @@
 #include "core/formats/gguf.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/load.h"
-#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/sentencepiece.h"
 
 namespace qtrain {
 namespace {

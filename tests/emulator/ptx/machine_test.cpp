@@ -1,46 +1,15 @@
-#include "emulator/ptx/machine.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/context.h"
-#include "emulator/ptx/compiled.h"
-#include "tests/emulator/planted.h"
+#include "tests/emulator/ptx/made_up.h"
 #include "tests/errors.h"
 
 /// Kernels written in PTX behave as the PTX manual describes.
 namespace qtrain::testing {
 namespace {
 
-using emulation::Extents;
 using ::testing::HasSubstr;
 
-constexpr Device kCuda{DeviceKind::cuda, 0};
-
-/// A kernel with one parameter, whose address is in %x1.
-std::string kernel_of(const std::string& body) {
-  return ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 memory[];\n"
-         ".visible .entry kernel(\n\t.param .u64 kernel_param_0\n)\n.maxntid 256, 1, 1\n{\n"
-         ".local .align 4 .b8 depot[8];\n"
-         ".reg .pred %p<9>;\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .f64 %d<9>;\n.reg .b64 %x<9>;\n"
-         "ld.param.u64 %x1, [kernel_param_0];\n" +
-         body + "\nret;\n}\n.file 1 \"kernels/made_up.cu\"\n";
-}
-
-/// The contents of an array of `count` words after a block of `threads` has run.
-std::vector<std::uint32_t> words_of(const std::string& body, std::size_t count, unsigned threads = 1) {
-  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  const Floats out(ctx, std::vector<float>(count));
-  ctx.synchronize();
-  const emulation::ptx::Program program = emulation::ptx::parse(kernel_of(body), "kernel.ptx");
-  emulation::ptx::Call call{.function = &program.functions.at("kernel"), .parameters = std::vector<std::byte>(8)};
-  const float* data = out.data();
-  std::memcpy(call.parameters.data(), &data, sizeof data);
-  emulation::ptx::run_grid(call, "kernel", {.blocks = {}, .threads = {threads, 1, 1}, .shared_bytes = 64});
-  std::vector<std::uint32_t> words;
-  for (const float value : out.values()) words.push_back(std::bit_cast<std::uint32_t>(value));
-  return words;
-}
 std::string fault_of(const std::string& body, unsigned threads = 1) {
   return test::error_of([&] { words_of(body, 8, threads); }).what();
 }
@@ -81,7 +50,11 @@ INSTANTIATE_TEST_SUITE_P(
         Computed{"shl.b32 %r1, 1, 32;", 0}, Computed{"shl.b64 %x2, 1, 33;", std::uint64_t{1} << 33},
         Computed{"shr.s32 %r1, -8, 40;", 0xffffffffu}, Computed{"shr.u32 %r1, -8, 28;", 15},
         Computed{"brev.b32 %r1, 3;", 0xc0000000u}, Computed{"bfind.shiftamt.u32 %r1, 16;", 27},
-        Computed{"bfind.shiftamt.u32 %r1, 0;", 0xffffffffu}, Computed{"bfi.b32 %r1, 255, 0, 4, 6;", 0x3f0},
+        Computed{"bfind.shiftamt.u32 %r1, 0;", 0xffffffffu}, Computed{"bfe.u32 %r1, 0x12345678, 8, 12;", 0x456},
+        Computed{"bfe.u32 %r1, -1, 28, 32;", 15}, Computed{"bfe.u32 %r1, -1, 32, 4;", 0},
+        Computed{"bfe.u32 %r1, -1, 4, 0;", 0},
+        Computed{"mad.lo.s64 %x2, 4294967297, -3, 1;", ~std::uint64_t{0x300000001}},
+        Computed{"bfi.b32 %r1, 255, 0, 4, 6;", 0x3f0},
         Computed{"bfi.b64 %x2, 5, 8, 32, 32;", std::uint64_t{5} << 32 | 8},
         Computed{"prmt.b32 %r1, 0x44332211, 0x88776655, 0x0527;", 0x11663388u},
         Computed{"prmt.b32 %r1, 0x44332211, 0x88776655, 0x8f00;", 0x00ff1111u},
@@ -149,6 +122,14 @@ TEST(PtxFaults, NameBadAddresses) {
   EXPECT_THAT(fault_of("st.shared.u32 [memory+64], 1;"), HasSubstr("out of bounds"));
   EXPECT_THAT(fault_of("mov.u64 %x2, depot;\nst.local.u32 [%x2+8], 1;"), HasSubstr("bytes from 8 of 8"));
   EXPECT_THAT(fault_of("st.global.u32 [%x1], 1;", 2), HasSubstr("race"));
+}
+
+TEST(PtxPrograms, PointersMayTellTheAlignmentOfTheirMemory) {
+  std::string text = kernel_of("");
+  const std::string type = ".param .u64 ";
+  text.insert(text.find(type) + type.size(), ".ptr .align 1 ");
+  const emulation::ptx::Program program = emulation::ptx::parse(text, "kernel.ptx");
+  EXPECT_EQ(program.functions.at("kernel").parameter_bytes, 8u);
 }
 
 TEST(PtxPrograms, BlocksHaveRegistersOfTheirOwn) {

@@ -10,7 +10,6 @@
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/pre_tokenizer.h"
-#include "text/tokenizer/stream_decoder.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/unicode.h"
 

@@ -8,7 +8,6 @@
 
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
-#include "text/tokenizer/stream_decoder.h"
 
 namespace qtrain {
 namespace {

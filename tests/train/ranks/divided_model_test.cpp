@@ -46,9 +46,8 @@ class Divided {
  public:
   Divided(TransformerOptions options, ZeroStage stage, int buffers)
       : ranks(std::make_unique<Twin>(state)), model(ctx, with_sharding(std::move(options), stage, buffers)) {
-    model.commit({}, {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}});
     model.weights().zero_grads(ctx);
-    divided.emplace(model, shards, ReductionOptions{.order = ReductionOrder::micro_batches});
+    divided.emplace(runner, shards, ReductionOptions{.order = ReductionOrder::micro_batches});
     for (const ShardGroup& group : model.weights().groups()) fill(group.own_values, static_cast<float>(group.unit));
   }
   Divided(ZeroStage stage, int buffers)
@@ -79,6 +78,7 @@ class Divided {
   Twin::State state;
   QueuedCollective ranks;
   Transformer model;
+  Runner runner{model, {.passes = {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}}};
   ShardRanks shards{ranks, model.options().sharding};
   std::optional<DividedModel> divided;
 };
@@ -174,11 +174,11 @@ TEST(DividedModel, GathersAgainWhatWasLoaded) {
   const ModelConfig config = load_model_config(folder);
   Divided base({.config = config}, ZeroStage::weights, 2);
   for (const int unit : {0, 1, 2}) base.enter(unit);
-  load_base_weights(base.ctx, base.model, folder);
+  load_base_weights(base.ctx, base.runner, folder);
   Divided adapted({.config = config, .base = Update::frozen, .lora = load_lora_config(folder / "adapter")},
                   ZeroStage::weights, 2);
   for (const int unit : {0, 1, 2}) adapted.enter(unit);
-  load_adapter(adapted.ctx, adapted.model, folder / "adapter");
+  load_adapter(adapted.ctx, adapted.runner, folder / "adapter");
   for (const int unit : {0, 1, 2}) {
     base.enter(unit);
     expect_own_values(base.model.weights(), unit);

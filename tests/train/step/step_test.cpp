@@ -21,11 +21,11 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
     const auto errors = test::on_ranks(2, [&](Ctx& ctx, Collective& ranks) {
       Transformer model(ctx, {.config = parse_model_config(testing::small_config({}), "small"),
                               .sharding = {.stage = stage, .ranks = 2, .rank = ranks.rank()}});
-      model.commit({}, {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}});
+      Runner runner(model, {.passes = {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}});
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
       ShardRanks shards(ranks, model.options().sharding);
-      TrainStep step(ctx, {.model = model, .optimizer = optimizer, .ranks = ranks, .shard_ranks = &shards},
+      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = ranks, .shard_ranks = &shards},
                      {.max_tokens = 4});
       step.begin(1);
       int of_first = 0, of_second = 0;

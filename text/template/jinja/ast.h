@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/template/python/arithmetic.h"
-#include "text/template/python/compare.h"
+#include "text/template/python/numbers.h"
+#include "text/template/python/operators.h"
 #include "text/template/python/value.h"
 
 namespace qtrain {

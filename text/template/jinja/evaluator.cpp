@@ -3,14 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "text/template/jinja/builtins.h"
 #include "text/template/jinja/filters.h"
-#include "text/template/jinja/tests.h"
-#include "text/template/python/attributes.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/error.h"
+#include "text/template/python/access.h"
 #include "text/template/python/operators.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 
 namespace qtrain {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "text/template/jinja/token_cursor.h"
+#include "text/template/jinja/tokens.h"
 
 namespace qtrain {
 
@@ -20,5 +20,10 @@ struct TupleRules {
 ExprPtr parse_tuple(TokenCursor& t, const TupleRules& rules = {});
 /// Whether a tuple ends here: at the end of the tag, a closing bracket or the name `end`.
 bool at_tuple_end(const TokenCursor& t, std::string_view end);
+
+/// Parses a chain of filters after `|`; null if there is none and `node` is null.
+ExprPtr parse_filter_chain(TokenCursor& t, ExprPtr node);
+/// Parses a filter and its arguments, applied to `node`, after `|` or {% filter.
+ExprPtr parse_filter(TokenCursor& t, ExprPtr node);
 
 }  // namespace qtrain

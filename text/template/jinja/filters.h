@@ -5,6 +5,15 @@
 
 namespace qtrain {
 
+// Jinja's filters: those of numbers and texts are here, the others in sequence_filters.h.
+
+/// Function behind a filter, `subject | name(args)`.
+using FilterFunction = PyValue (*)(PyWork& work, const PyValue& subject, const PyArgs& args);
+struct FilterEntry {
+  std::string_view name;
+  FilterFunction function;
+};
+
 /// Whether there is a filter of this name.
 bool is_filter_name(std::string_view name);
 /// subject | name(args). Throws for an unknown filter and for the filter's own errors.

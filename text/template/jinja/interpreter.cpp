@@ -1,11 +1,9 @@
 #include "text/template/jinja/interpreter.h"
 
 #include "text/template/jinja/evaluator.h"
-#include "text/template/jinja/namespace.h"
-#include "text/template/python/error.h"
-#include "text/template/python/generator.h"
+#include "text/template/jinja/objects.h"
+#include "text/template/python/access.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 
 namespace qtrain {
 namespace {

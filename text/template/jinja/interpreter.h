@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "text/template/jinja/ast.h"
-#include "text/template/jinja/loop.h"
-#include "text/template/jinja/macro.h"
+#include "text/template/jinja/objects.h"
 #include "text/template/jinja/state.h"
 #include "text/template/python/value.h"
 #include "text/template/rendered.h"

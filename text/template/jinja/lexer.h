@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/template/jinja/token.h"
+#include "text/template/jinja/tokens.h"
 
 namespace qtrain {
 

@@ -6,9 +6,7 @@
 
 #include "text/template/jinja/expression_parser.h"
 #include "text/template/jinja/lexer.h"
-#include "text/template/jinja/operand_parser.h"
-#include "text/template/jinja/syntax_error.h"
-#include "text/template/jinja/token_cursor.h"
+#include "text/template/jinja/tokens.h"
 
 namespace qtrain {
 namespace {

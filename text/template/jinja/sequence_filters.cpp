@@ -2,23 +2,53 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
-#include "text/template/jinja/attribute_getter.h"
-#include "text/template/python/args.h"
-#include "text/template/python/attributes.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/dict_view.h"
-#include "text/template/python/error.h"
-#include "text/template/python/generator.h"
+#include "text/template/jinja/builtins.h"
+#include "text/template/python/access.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/functions.h"
+#include "text/template/python/numbers.h"
 #include "text/template/python/operators.h"
-#include "text/template/python/range.h"
 #include "text/template/python/repr.h"
-#include "text/template/python/sequence.h"
 #include "text/template/python/text.h"
 
 namespace qtrain {
 namespace {
+
+using PyGetter = std::function<PyValue(const PyValue&)>;
+
+std::vector<PyValue> attribute_parts(const PyValue& attribute) {
+  if (attribute.is(PyKind::none)) return {};
+  if (!attribute.is_string()) return {attribute};
+  std::vector<PyValue> parts;
+  for (const std::string& part : py_split(attribute.text(), ".", -1)) {
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    parts.push_back(digits ? PyValue(*py_parse_int(part)) : PyValue(part));
+  }
+  return parts;
+}
+
+enum class Folding : std::uint8_t { none, ignore_case };
+/// value -> value.a.b for the attribute "a.b" (numeric parts are indices); the value itself for None. `otherwise`
+/// replaces undefined values if given and not None.
+PyGetter attribute_getter(PyWork& work, const PyValue& attribute, Folding folding, const PyValue* otherwise = nullptr) {
+  PyValue replacement = otherwise ? *otherwise : PyValue();
+  return [&work, parts = attribute_parts(attribute), folding, replacement](PyValue value) -> PyValue {
+    for (const PyValue& part : parts) {
+      value = py_item(work, value, part);
+      if (value.is(PyKind::undefined) && !replacement.is(PyKind::none)) value = replacement;
+    }
+    if (folding == Folding::none || !value.is_string()) return value;
+    work.make(value.text().size());
+    work.read(value.text().size() * 64);
+    return PyValue(py_lower(value.text()));
+  };
+}
 
 PyValue default_value(PyWork&, const PyValue& subject, const PyArgs& args) {
   const PyBound a("default", args, {"default_value", "boolean"});
@@ -229,6 +259,73 @@ PyValue attr(PyWork&, const PyValue& subject, const PyArgs& args) {
   return py_attribute(subject, name);
 }
 
+PyArgs behind(const PyArgs& args, std::size_t count) {
+  return {.positional = {args.positional.begin() + static_cast<std::ptrdiff_t>(count), args.positional.end()},
+          .keywords = args.keywords};
+}
+
+PyNext nothing() {
+  return [] { return std::optional<PyValue>(); };
+}
+
+std::string name_of(const PyValue& value) {
+  if (!value.is_string()) py_fail("the name of a filter or test must be a string, not " + py_type_name(value));
+  return value.text();
+}
+
+/// What `map` does to an item: looks up an attribute, or applies a named filter.
+PyGetter mapping(PyWork& work, const PyArgs& args) {
+  if (args.positional.empty() && !args.keywords.empty()) {
+    const PyBound a("map", args, {"attribute", "default"});
+    if (!a[0]) py_fail("map requires a filter argument");
+    return attribute_getter(work, *a[0], Folding::none, a[1]);
+  }
+  if (args.positional.empty()) py_fail("map requires a filter argument");
+  return [&work, name = name_of(args.positional[0]), rest = behind(args, 1)](const PyValue& item) {
+    return apply_filter(work, name, item, rest);
+  };
+}
+
+PyValue map(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  if (!py_truth(subject)) return make_generator(nothing(), subject);
+  PyNext next = py_iterate(work, subject);
+  return make_generator(
+      [&work, get = mapping(work, args), next]() -> std::optional<PyValue> {
+        work.step();
+        auto item = next();
+        return item ? std::optional(get(*item)) : std::nullopt;
+      },
+      subject);
+}
+
+enum class Keep : std::uint8_t { passing, failing };
+enum class Of : std::uint8_t { item, attribute };
+
+/// Items that pass (or fail) a test, themselves or by an attribute; without a test, by their truth.
+template <Keep keep, Of of>
+PyValue choose(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  if (!py_truth(subject)) return make_generator(nothing(), subject);
+  constexpr std::size_t skipped = of == Of::attribute ? 1 : 0;
+  if (args.positional.size() < skipped) py_fail("Missing parameter for attribute name");
+  PyGetter get = of == Of::attribute ? attribute_getter(work, args.positional[0], Folding::none)
+                                     : PyGetter([](const PyValue& v) { return v; });
+  std::function<bool(const PyValue&)> passes = py_truth;
+  if (args.positional.size() > skipped)
+    passes = [&work, name = name_of(args.positional[skipped]), rest = behind(args, skipped + 1)](const PyValue& v) {
+      return apply_test(work, name, v, rest);
+    };
+  PyNext next = py_iterate(work, subject);
+  return make_generator(
+      [&work, get, passes, next]() -> std::optional<PyValue> {
+        while (auto item = next()) {
+          work.step();
+          if (passes(get(*item)) == (keep == Keep::passing)) return item;
+        }
+        return std::nullopt;
+      },
+      subject);
+}
+
 constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", default_value},
                                                               {"d", default_value},
                                                               {"length", length},
@@ -245,7 +342,12 @@ constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", defaul
                                                               {"min", extreme<Wanted::smallest>},
                                                               {"max", extreme<Wanted::largest>},
                                                               {"sum", sum},
-                                                              {"attr", attr}});
+                                                              {"attr", attr},
+                                                              {"map", map},
+                                                              {"select", choose<Keep::passing, Of::item>},
+                                                              {"reject", choose<Keep::failing, Of::item>},
+                                                              {"selectattr", choose<Keep::passing, Of::attribute>},
+                                                              {"rejectattr", choose<Keep::failing, Of::attribute>}});
 
 }  // namespace
 

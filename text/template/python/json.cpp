@@ -4,9 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "text/template/python/code_points.h"
-#include "text/template/python/compare.h"
-#include "text/template/python/error.h"
+#include "text/template/python/characters.h"
+#include "text/template/python/operators.h"
 #include "text/template/python/repr.h"
 
 namespace qtrain {

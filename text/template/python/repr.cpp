@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "text/template/python/code_points.h"
+#include "text/template/python/characters.h"
 
 namespace qtrain {
 namespace {

@@ -4,8 +4,6 @@
 #include <cstring>
 
 #include "text/template/python/characters.h"
-#include "text/template/python/code_points.h"
-#include "text/template/python/error.h"
 
 namespace qtrain {
 namespace {
@@ -195,6 +193,19 @@ std::string py_replace(PyWork& work, std::string_view text, std::string_view old
   }
   work.make(text.size());
   return out.append(text.substr(start));
+}
+
+std::string html_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '\'': out += "&#39;"; break;
+      case '"': out += "&#34;"; break;
+      default: out += c;
+    }
+  return out;
 }
 
 }  // namespace qtrain

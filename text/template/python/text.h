@@ -33,4 +33,7 @@ std::vector<std::string> py_splitlines(std::string_view text, LineEnds ends = Li
 std::string py_replace(PyWork& work, std::string_view text, std::string_view old, std::string_view fresh,
                        std::int64_t count = -1);
 
+/// markupsafe.escape for a text.
+std::string html_escape(std::string_view text);
+
 }  // namespace qtrain

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
-#include "text/template/python/compare.h"
-#include "text/template/python/error.h"
+#include "text/template/python/operators.h"
+#include "text/template/python/repr.h"
 
 namespace qtrain {
 namespace {
 
 constexpr std::size_t kIndexedFrom = 8;  // number of entries from which a dict has an index
 constexpr int kMaxChain = 100;           // maximum depth of generators over generators
+constexpr PyInt kMaxRange = 100'000;     // limit of the sandbox
 
 int longest_chain(const PyItems& items) {
   int chain = 0;
@@ -204,6 +205,50 @@ void py_require_hashable(PyWork& work, const PyValue& value) {
   if (!value.is(PyKind::tuple)) return;
   const PyWork::Level level(work);
   for (const PyValue& item : value.items()) py_require_hashable(work, item);
+}
+
+std::string_view PyView::type_name() const {
+  return part_ == Part::items ? "dict_items" : part_ == Part::keys ? "dict_keys" : "dict_values";
+}
+
+PyValue PyView::at(std::size_t index) const {
+  const auto& [key, value] = dict_.dict().entries[index];
+  return part_ == Part::items ? PyValue::tuple({key, value}) : part_ == Part::keys ? key : value;
+}
+
+std::string PyView::repr(PyWork& work) {
+  PyItems items;
+  work.make(dict_.dict().entries.size() * sizeof(PyValue));
+  for (std::size_t i = 0; i < dict_.dict().entries.size(); ++i) items.push_back(at(i));
+  return std::string(type_name()) + "(" + py_repr(work, PyValue::list(std::move(items))) + ")";
+}
+
+PyNext PyView::iterate(PyWork&) {
+  return [view = *this, i = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    return i < view.dict_.dict().entries.size() ? std::optional(view.at(i++)) : std::nullopt;
+  };
+}
+
+PyRange::PyRange(PyInt start, PyInt stop, PyInt step) : start_(start), stop_(stop), step_(step) {
+  if (step == 0) py_fail("range() arg 3 must not be zero");
+  constexpr PyInt most = PyInt{1} << 64;
+  if (std::max({start, stop, step}) > most || std::min({start, stop, step}) < -most)
+    py_fail("range() arguments are too large");
+  const PyInt span = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
+  const PyInt count = span > 0 ? (span + stride - 1) / stride : 0;
+  if (count > kMaxRange) py_fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
+  count_ = static_cast<std::size_t>(count);
+}
+
+std::string PyRange::repr(PyWork&) {
+  const std::string step = step_ == 1 ? "" : ", " + py_int_text(step_);
+  return "range(" + py_int_text(start_) + ", " + py_int_text(stop_) + step + ")";
+}
+
+PyNext PyRange::iterate(PyWork&) {
+  return [start = start_, step = step_, count = count_, at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    return at < count ? std::optional<PyValue>(start + static_cast<PyInt>(at++) * step) : std::nullopt;
+  };
 }
 
 }  // namespace qtrain

@@ -171,4 +171,56 @@ bool py_truth(const PyValue& value);
 /// Throws a TypeError unless the value can be a key.
 void py_require_hashable(PyWork& work, const PyValue& value);
 
+/// dict.items(), keys(), values()
+class PyView : public PyObject {
+ public:
+  enum class Part : std::uint8_t { items, keys, values };
+  PyView(PyValue dict, Part part) : PyObject(dict.chain()), dict_(std::move(dict)), part_(part) {}
+  std::string_view type_name() const override;
+  std::string repr(PyWork& work) override;
+  PyNext iterate(PyWork&) override;
+  void take_apart(PyItems& into) override { into.push_back(std::move(dict_)); }
+  std::optional<std::size_t> length() override { return dict_.dict().entries.size(); }
+
+ private:
+  PyValue at(std::size_t index) const;
+  PyValue dict_;
+  Part part_;
+};
+
+/// range(start, stop, step). Throws for a step of 0 and, like Jinja's sandbox, for more than 100,000 items.
+class PyRange : public PyObject {
+ public:
+  PyRange(PyInt start, PyInt stop, PyInt step);
+  std::string_view type_name() const override { return "range"; }
+  std::string repr(PyWork&) override;
+  PyNext iterate(PyWork&) override;
+  std::optional<std::size_t> length() override { return count_; }
+  std::optional<PyValue> item(std::size_t index) override { return start_ + static_cast<PyInt>(index) * step_; }
+
+ private:
+  PyInt start_, stop_, step_;
+  std::size_t count_;
+};
+
+/// Result of `map`, `select` and others: yields its items once.
+class PyGenerator : public PyObject {
+ public:
+  PyGenerator(PyNext next, const PyValue& over, std::string_view type = "generator")
+      : PyObject(over.chain() + 1), next_(std::move(next)), type_(type) {}
+  std::string_view type_name() const override { return type_; }
+  PyNext iterate(PyWork&) override {
+    return [self = shared_from_this(), this] { return next_(); };
+  }
+
+ private:
+  PyNext next_;
+  std::string_view type_;
+};
+
+/// `over`: the source of the items.
+inline PyValue make_generator(PyNext next, const PyValue& over, std::string_view type = "generator") {
+  return std::make_shared<PyGenerator>(std::move(next), over, type);
+}
+
 }  // namespace qtrain

@@ -1,7 +1,5 @@
 #include "text/template/python/work.h"
 
-#include "text/template/python/error.h"
-
 namespace qtrain {
 namespace {
 

@@ -1,5 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
 
 namespace qtrain {
 
@@ -32,5 +36,10 @@ class PyWork {
   std::size_t steps_ = 0, made_ = 0;
   int depth_ = 0;
 };
+
+/// Throws an error shown to the template's user; the interpreter adds name and line.
+[[noreturn]] inline void py_fail(std::string cause) {
+  fail(ErrorKind::input, {.cause = std::move(cause)});
+}
 
 }  // namespace qtrain

@@ -1,0 +1,247 @@
+#include "kernels/gemm_library.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/os/file.h"
+#include "kernels/cuda/native/gemm_plan.h"
+#include "kernels/elementwise.h"
+#include "kernels/gemm_workspaces.h"
+#include "kernels/lru_cache.h"
+
+namespace qtrain::ops {
+namespace {
+
+using cuda::Blaslt;
+using cuda::GemmPlan;
+using cuda::Workspace;
+
+/// Growing device memory for operands and results that are converted to another type.
+class Converted {
+ public:
+  explicit Converted(Device device) : device_(device) {}
+  Tensor take(DType dtype, const Shape& shape) {
+    reserve(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+    return {memory_.data(), dtype, shape, device_};
+  }
+  void reserve(std::size_t bytes) {
+    if (memory_.bytes() >= bytes) return;
+    DeviceMemory larger(device_, bytes, "converted GEMM operands");
+    outgrown_.push_back(std::exchange(memory_, std::move(larger)));
+  }
+
+ private:
+  Device device_;
+  DeviceMemory memory_;
+  std::vector<DeviceMemory> outgrown_;  ///< kept, since captured GEMMs may read it
+};
+
+/// State that GEMMs of a context share.
+class GemmRunner {
+ public:
+  explicit GemmRunner(Device device)
+      : info_(cuda_info(device.index)),
+        memory_(device),
+        choices_(info_.name + ", cuBLASLt " + std::to_string(library_.version()), user_cache_folder()),
+        a_(device),
+        b_(device),
+        bias_(device),
+        c_(device) {}
+
+  void run(Ctx& ctx, const Gemm& g);
+  void reserve(const GemmMemory& memory) {
+    a_.reserve(memory.converted_a);
+    b_.reserve(memory.converted_b);
+    bias_.reserve(memory.converted_bias);
+  }
+  GemmChoices& choices() { return choices_; }
+
+ private:
+  Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
+  void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
+  void compute(Ctx& ctx, const Gemm& g);
+  void compute_apart(Ctx& ctx, const Gemm& g);
+  GemmPlan& plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g);
+  std::optional<cublasLtMatmulAlgo_t> chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g);
+  cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Gemm& trial);
+  std::optional<Gemm> trial_of(const Gemm& g) const;
+  double milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial);
+  Workspace workspace() const { return {memory_.workspace.data(), memory_.workspace.bytes()}; }
+
+  /// Several times the number in a step; evaluation alone needs thousands of sizes. A captured GEMM does not need its
+  /// plan any more.
+  static constexpr std::size_t kMaxPlans = 4096;
+
+  DeviceInfo info_;
+  Blaslt library_;
+  GemmWorkspaces memory_;
+  GemmChoices choices_;
+  Converted a_, b_, bias_, c_;
+  LruCache<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
+};
+
+Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {
+  const DType type = gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype);
+  Gemm h = g;
+  const auto flat = [](ConstTensor t, std::int64_t stride) { return Shape(stretch(t, stride)); };
+  if (g.a.dtype != type) convert(ctx, h.a, a_.take(type, flat(g.a, g.a_stride)));
+  if (g.b.dtype != type) convert(ctx, h.b, b_.take(type, flat(g.b, g.b_stride)));
+  return h;
+}
+
+/// `to` has a length but no shape: it covers the operand from its first to its last element.
+void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
+  ConstTensor from = operand;
+  from.shape = to.shape;
+  copy(ctx, {.y = store(to), .x = from});
+  to.shape = operand.shape;
+  operand = to;
+}
+
+void GemmRunner::run(Ctx& ctx, const Gemm& g) {
+  Gemm h = with_converted_operands(ctx, g);
+  // The library writes the result of f32 GEMMs only in f32, and of 16-bit GEMMs in the same type or f32.
+  const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
+  check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
+  if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
+  const DType result = h.c.t.dtype;
+  if (h.bias && h.bias.dtype != result) convert(ctx, h.bias, bias_.take(result, h.bias.shape));
+  compute(ctx, h);
+  if (written) return;
+  copy(ctx, {.y = g.c, .x = h.c.t});
+}
+
+/// Adds the bias row by row.
+void add_bias(Ctx& ctx, const Gemm& g) {
+  Tensor row = g.c.t;
+  row.shape = {1, g.c.t.shape[1]};
+  const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
+  for (std::int64_t i = 0; i < g.c.t.shape[0]; ++i, row.data += step)
+    copy(ctx, {.y = accumulate(row), .x = g.bias.reshaped(row.shape)});
+}
+
+void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
+  GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
+  if (!plan.algorithm) return compute_apart(ctx, g);
+  const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
+  Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
+                 "cublasLtMatmul");
+}
+
+/// For a result or a bias with unusual alignment: the library has GEMMs for those, but perhaps none that also adds a
+/// bias.
+void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
+  if (!g.bias)
+    fail(ErrorKind::usage,
+         {.cause = "cuBLASLt has no algorithm on this GPU for the GEMM " + to_string(key_of(g, ctx.matmul())),
+          .remedy = "train in another type (bf16, fp16 or float32), or with --device cpu"});
+  Gemm gemm = g;
+  gemm.bias = {};
+  compute(ctx, gemm);
+  add_bias(ctx, g);
+}
+
+GemmPlan& GemmRunner::plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g) {
+  if (std::unique_ptr<GemmPlan>* plan = plans_.find(key)) return **plan;
+  auto made = std::make_unique<GemmPlan>(library_, key);
+  made->add_bias(g.bias);  // its alignment affects the choice
+  made->algorithm = chosen(ctx, *made, g);
+  return *plans_.add(key, std::move(made));
+}
+
+/// The algorithm chosen for the GEMM's size class. If it does not support this size, or the GEMM is not autotuned, the
+/// library's first suggestion, which depends on nothing else. Nothing if there is no algorithm.
+std::optional<cublasLtMatmulAlgo_t> GemmRunner::chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g) {
+  const GemmKey key = key_of(g, ctx.matmul());
+  const std::string gemm = to_string(class_of(key));
+  const bool tried = is_tried(key);
+  const auto known = tried ? choices_.find(gemm) : std::nullopt;
+  if (known && plan.usable(cuda::algorithm_of(*known), workspace().bytes)) return cuda::algorithm_of(*known);
+  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace().bytes);
+  if (candidates.empty()) return {};
+  if (known || !tried) return candidates.front();
+  const std::optional<Gemm> trial = candidates.size() > 1 ? trial_of(g) : std::nullopt;
+  const cublasLtMatmulAlgo_t algorithm = trial ? fastest(ctx, candidates, *trial) : candidates.front();
+  choices_.remember(gemm, cuda::words_of(algorithm));
+  return algorithm;
+}
+
+/// The GEMM itself, or one that accumulates into scratch memory; none if not even one tile of it fits there.
+std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
+  if (!g.c.adds()) return g;
+  Tensor sums = g.c.t;
+  sums.data = memory_.trials.data();
+  sums.shape = {static_cast<std::int64_t>(memory_.trials.bytes() / size_of(sums.dtype))};
+  return repeatable(g, sums);
+}
+
+/// The library's first suggestion, unless another is faster.
+cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
+                                         const Gemm& trial) {
+  constexpr double kWorthIt = 0.97;  // fraction of the first suggestion's time; smaller gains may be noise
+  GemmPlan plan(library_, key_of(trial, ctx.matmul()));
+  const Tensor& result = trial.c.t;  // scratch memory if it is added to
+  if (trial.c.adds())
+    ctx.stream().fill(result.data, 0,
+                      static_cast<std::size_t>(stretch(result, trial.c_stride)) * size_of(result.dtype));
+  const cublasLtMatmulAlgo_t* best = &candidates.front();
+  double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
+  for (std::size_t i = 1; i < candidates.size(); ++i)
+    if (const double time = milliseconds(ctx, plan, candidates[i], trial); time < least) {
+      best = &candidates[i];
+      least = time;
+    }
+  return *best;
+}
+
+/// The minimum over three runs of two GEMMs each, after a warm-up GEMM.
+double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
+  constexpr int kRuns = 3, kGemms = 2;
+  const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
+  Event begin(ctx.device()), end(ctx.device());
+  double least = 1e30;
+  for (int run = 0; run <= kRuns; ++run) {  // the first run warms up
+    ctx.stream().record(begin);
+    for (int i = 0; i < (run == 0 ? 1 : kGemms); ++i)
+      if (plan.run(algorithm, trial, workspace(), stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
+    ctx.stream().record(end);
+    end.synchronize();
+    if (run > 0) least = std::min(least, end.milliseconds_since(begin));
+  }
+  return least;
+}
+
+/// A GEMM without inner dimension: the product is zero.
+void only_bias(Ctx& ctx, const Gemm& g) {
+  Tensor row = g.c.t;
+  row.shape = {1, g.c.t.shape[1]};
+  const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
+  for (std::int64_t i = 0; !g.c.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
+  if (g.bias) add_bias(ctx, g);
+}
+
+}  // namespace
+}  // namespace qtrain::ops
+
+namespace qtrain::cuda {
+
+void run_gemm(Ctx& ctx, const ops::Gemm& g) {
+  if (g.a.numel() == 0) return ops::only_bias(ctx, g);
+  ctx.kept<ops::GemmRunner>().run(ctx, g);
+}
+
+void reserve_gemms(Ctx& ctx, const ops::GemmMemory& memory) {
+  ctx.kept<ops::GemmRunner>().reserve(memory);
+}
+
+GemmChoices& choices_of_gemms(Ctx& ctx) {
+  return ctx.kept<ops::GemmRunner>().choices();
+}
+
+}  // namespace qtrain::cuda

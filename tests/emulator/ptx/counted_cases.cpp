@@ -1,0 +1,113 @@
+#include "tests/emulator/ptx/counted_cases.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/grouped_gemm.h"
+
+namespace qtrain::testing {
+namespace {
+
+using bench::Argument;
+using bench::Case;
+using bench::Contents;
+using bench::Operand;
+
+Operand half(const Shape& shape) {
+  return {shape, DType::bf16};
+}
+Operand places(std::vector<double> values) {
+  return {{static_cast<std::int64_t>(values.size())}, DType::i32, Contents::given, 0, std::move(values)};
+}
+
+/// Decoding: two sequences with a token each, against their caches of 300 and 40 entries, which are appended to.
+std::vector<Case> decoding() {
+  constexpr std::int64_t kTokens = 2, kCapacity = 320, kHeads = 16, kGroups = 8, kWidth = 128;
+  const Operand q = half({kTokens, kHeads, kWidth}), k = half({kTokens, kGroups, kWidth}),
+                cache = half({kTokens, kCapacity, kGroups, kWidth}), rows = places({0, 1}),
+                positions = places({299, 39});
+  const auto append = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::cache_append(ctx, {.cache = a[0].tensor, .x = a[1].tensor, .rows = a[2].tensor, .positions = a[3].tensor});
+  };
+  const auto attend = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::cached_attention(ctx, {.y = a[0].tensor,
+                                .q = a[1].tensor,
+                                .keys = a[2].tensor,
+                                .values = a[3].tensor,
+                                .rows = a[4].tensor,
+                                .positions = a[5].tensor,
+                                .scale = 1 / std::sqrt(static_cast<double>(kWidth))});
+  };
+  return {{.name = "cache_append/2x8x128", .operands = {cache, k, rows, positions}, .prepare = [=] { return append; }},
+          {.name = "cached_attention/(300+40)x16x128",
+           .operands = {q, q, cache, cache, rows, positions},
+           .prepare = [=] { return attend; }}};
+}
+
+/// Adafactor for a matrix; the small sizes of `qtrain bench` have one of 8 columns.
+Case adafactor_of(const Shape& matrix) {
+  const Operand x{matrix, DType::f32}, row{{matrix[0]}, DType::f32, Contents::positive},
+      column{{matrix[1]}, DType::f32, Contents::positive},
+      hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}},
+      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
+  return {.name = fmt::format("adafactor/{}x{}", matrix[0], matrix[1]),
+          .operands = {x, row, column, x, hyperparameters, factor},
+          .prepare = bench::op("adafactor")};
+}
+
+}  // namespace
+
+std::vector<Case> attention_of(std::int64_t width) {
+  constexpr std::int64_t kTokens = 150;
+  const Operand q = half({kTokens, 2, width}), k = half({kTokens, 1, width}), cu = places({0, 130, kTokens});
+  const Operand lse{{2, kTokens}, DType::f32, Contents::positive};
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  return {{.name = "attention", .operands = {q, lse, q, k, k, cu}, .prepare = bench::op("attention", {scale})},
+          {.name = "attention_grad",
+           .operands = {q, k, k, q, q, q, k, k, lse, cu},
+           .prepare = bench::op("attention_grad", {scale})}};
+}
+
+std::vector<Case> grouped_gemms() {
+  constexpr std::int64_t kRows = 128, kIn = 96, kOut = 160, kExperts = 3;
+  const Operand x = half({kRows, kIn}), y = half({kRows, kOut}), w = half({kExperts, kOut, kIn}),
+                offsets = places({0, 70, 70, kRows});
+  const auto forward = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::grouped_gemm(ctx, {.c = store(a[0].tensor),
+                            .a = a[1].tensor,
+                            .b = a[2].tensor,
+                            .offsets = a[3].tensor,
+                            .transpose_b = ops::Transpose::yes});
+  };
+  const auto dx = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::grouped_gemm(ctx, {.c = store(a[0].tensor), .a = a[1].tensor, .b = a[2].tensor, .offsets = a[3].tensor});
+  };
+  const auto dw = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::grouped_gemm_grad(ctx, {.c = store(a[0].tensor), .a = a[1].tensor, .b = a[2].tensor, .offsets = a[3].tensor});
+  };
+  const std::string name = fmt::format("grouped_gemm/{}x{}x{}", kRows, kOut, kIn);
+  return {{.name = name + "/forward", .operands = {y, x, w, offsets}, .prepare = [=] { return forward; }},
+          {.name = name + "/dx", .operands = {x, y, w, offsets}, .prepare = [=] { return dx; }},
+          {.name = name + "/dw", .operands = {w, y, x, offsets}, .prepare = [=] { return dw; }}};
+}
+
+std::vector<Case> all_counted_cases() {
+  const bench::Sizes sizes{.dtype = DType::bf16,
+                           .tokens = 32,
+                           .copied = 65536,
+                           .gemm = 32,
+                           .vocabulary_rows = 2,
+                           .parameters = 65536,
+                           .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
+                           .lengths = {128}};
+  std::vector<Case> cases = bench::all_cases(sizes);
+  std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
+  cases.insert(cases.begin(), bench::copy_case(sizes));
+  cases.push_back(adafactor_of({64, 1024}));
+  for (const auto& more : {decoding(), grouped_gemms()}) cases.insert(cases.end(), more.begin(), more.end());
+  return cases;
+}
+
+}  // namespace qtrain::testing
