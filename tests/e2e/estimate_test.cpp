@@ -271,7 +271,7 @@ TEST_F(EstimateOf, SaysWhatGpusRefuse) {
   const Json ranks = json(c, on_gpus).at("of_ranks");
   EXPECT_TRUE(ranks.at("stages")[0].at("refused").is_null());
   for (const int stage : {1, 2, 3})
-    EXPECT_THAT(ranks.at("stages")[stage].at("refused").get<std::string>(), HasSubstr("matrices of muon for itself"));
+    EXPECT_THAT(ranks.at("stages")[stage].at("refused").get<std::string>(), HasSubstr("matrices of muon by itself"));
   EXPECT_EQ(ranks.at("fastest"), 0);
   EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: each GPU would update"));
   Json divided = c;
