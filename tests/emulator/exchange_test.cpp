@@ -75,7 +75,7 @@ void train(const Training& t) {
   Model model(ctx, t);
   Mirror ranks(2 * t.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  DividedModel divided(model.runner, shards, {.order = t.order});
+  DividedModel divided(model.runner, shards, {.order = t.order, .beside = true});
   const SmallBatch batch(ctx);
   for (int i = 0; i < t.updates; ++i) {
     model.weights().zero_grads(ctx);

@@ -98,7 +98,8 @@ TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
   ShardExchange exchange(shared, options, stores);
   EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
-  for (int batch = 0; batch < 2; ++batch) exchange.reduce(w.ctx, w.store.groups()[0], Sink::Mode::accumulate).wait();
+  const GradientBucket bucket = exchange.bucket_of(w.store.groups()[0]);
+  for (int batch = 0; batch < 2; ++batch) exchange.reduce(w.ctx, bucket, Sink::Mode::accumulate).wait();
   EXPECT_THAT(w.ranks.types, Each(DType::bf16));
   const std::vector<float> found = w.host(w.p.own.grad);
   ASSERT_GT(found.size(), 1000U);
@@ -137,7 +138,8 @@ TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   ShardExchange exchange(shared, options, stores);
   EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
   const ShardGroup& group = w.store.groups()[0];
-  exchange.reduce(w.ctx, group, Sink::Mode::accumulate).wait();
+  const GradientBucket bucket = exchange.bucket_of(group);
+  exchange.reduce(w.ctx, bucket, Sink::Mode::accumulate).wait();
   EXPECT_EQ(w.host(group.own_grads)[1], value_of(1)) << "not rounded yet";
   exchange.settle(w.ctx, group).wait();
   EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "sent to the rank that adds, and back";

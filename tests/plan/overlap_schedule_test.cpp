@@ -227,7 +227,7 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  DividedModel divided(runner, shards, {.order = s.order, .wire = s.wire});
+  DividedModel divided(runner, shards, {.order = s.order, .beside = s.buffers > 1, .wire = s.wire});
   for (const int update : {0, 1}) {  // the second update finds units that the first one left in memory
     calls.clear();
     divided.begin_step(micro_batches);

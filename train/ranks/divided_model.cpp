@@ -1,6 +1,6 @@
 #include "train/ranks/divided_model.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "core/timeline.h"
 
@@ -12,27 +12,23 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
 }
 
 ShardExchange::Options exchange_options(const Transformer& model, const ReductionOptions& reduction) {
-  return {.device = model.device(),
-          .order = reduction.order,
-          .wire = reduction.wire,
-          .own_stream = exchanges_beside(model) && model.device().kind == DeviceKind::cuda};
-}
-
-void clear(Ctx& ctx, const Tensor& t) {
-  ctx.stream().fill(t.data, 0, t.bytes());
+  return {.device = model.device(), .order = reduction.order, .wire = reduction.wire, .beside = reduction.beside};
 }
 
 }  // namespace
 
 DividedModel::DividedModel(Runner& runner, ShardRanks& ranks, const ReductionOptions& reduction)
-    : model_(runner.model()),
+    : GradientExchange(reduction, runner.model().options().sharding),
+      model_(runner.model()),
       stores_(stores_of(model_)),
-      order_(reduction.order),
       ranks_(ranks),
       exchange_(ranks_, exchange_options(model_, reduction), stores_),
-      buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
-      beside_(exchanges_beside(model_)),
-      added_(static_cast<std::size_t>(1 + model_.config().layers)) {
+      buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
+  std::vector<GradientBucket> buckets;
+  for (const ParamStore* store : stores_)
+    for (const ShardGroup& group : store->groups())
+      if (group.trained()) buckets.push_back(exchange_.bucket_of(group));
+  set_buckets(std::move(buckets));
   runner.set_access(*this);
 }
 
@@ -42,11 +38,6 @@ std::size_t DividedModel::bytes(const ReductionOptions& reduction, const Transfo
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {
   return buffers_[static_cast<std::size_t>(buffer_of(unit, sharding().buffers))];
-}
-
-bool DividedModel::trains(int unit) const {
-  return std::ranges::any_of(
-      stores_, [&](const ParamStore* s) { return std::ranges::any_of(s->groups_of(unit), &ShardGroup::trained); });
 }
 
 // Starts gathering the values of a unit, unless its buffer already has them.
@@ -66,29 +57,12 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
     const timeline::Span span("wait for weights");
     buffer.gathered.wait();
   }
-  if (entry.gradients == Gradients::no || !clears_gradients()) return;
-  {
-    const timeline::Span span("wait for gradients");
-    (sharding().divides_gradients() ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]).wait();
-  }
-  for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups_of(entry.unit))
-      if (group.trained()) clear(ctx, group.grads);
+  GradientExchange::enter(ctx, entry);
 }
 
-Pending DividedModel::add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
-  const Pending added = exchange_.reduce(ctx, group, mode);
-  return left_ > 1 || ranks_.replicas().size() == 1 ? added : exchange_.settle(ctx, group);
-}
-
-void DividedModel::finish_gradients(Ctx& ctx, int unit) {
-  const bool divides = sharding().divides_gradients();
-  if (!divides && !adds_whole()) return;
-  const auto mode = divides || in_order() ? Sink::Mode::accumulate : Sink::Mode::store;
-  Pending& added = divides ? buffer_for(unit).reduced : added_[static_cast<std::size_t>(unit)];
-  for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups_of(unit))
-      if (group.trained()) added = add(ctx, group, mode);
+Pending DividedModel::add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) {
+  const Pending added = exchange_.reduce(ctx, bucket, mode);
+  return !is_last() || ranks_.replicas().size() == 1 ? added : exchange_.settle(ctx, *bucket.group);
 }
 
 void DividedModel::values_changed() {
@@ -98,31 +72,10 @@ void DividedModel::values_changed() {
   }
 }
 
-void DividedModel::reduce_all(Ctx& ctx, Sink::Mode mode) {
-  for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups()) {
-      if (!group.trained()) continue;
-      add(ctx, group, mode).wait();
-      if (mode == Sink::Mode::accumulate) clear(ctx, group.grads);
-    }
-}
-
-void DividedModel::end_micro_batch(Ctx& ctx) {
-  if (in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::accumulate);
-  --left_;
-}
-
-void DividedModel::finish_step(Ctx& ctx) {
-  for (const Buffer& buffer : buffers_) buffer.reduced.wait();
-  for (const Pending& added : added_) added.wait();
-  if (!in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::store);
-}
-
 void DividedModel::replicate(Ctx& ctx) {
   Pending all;
-  for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups())
-      if (group.trained() && group.cut == Cut::never) all = exchange_.replicate(ctx, group);
+  for (const GradientBucket& bucket : buckets())
+    if (bucket.group->cut == Cut::never) all = exchange_.replicate(ctx, *bucket.group);
   all.wait();
 }
 
@@ -131,9 +84,7 @@ void DividedModel::finish_update(Ctx& ctx) {
   if (ranks_.replicas().size() > 1 && !sharding().replicas_agree) replicate(ctx);
   if (sharding().divides_weights()) return;
   Pending all;
-  for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups())
-      if (group.trained()) all = exchange_.gather(ctx, group);
+  for (const GradientBucket& bucket : buckets()) all = exchange_.gather(ctx, *bucket.group);
   all.wait();
 }
 

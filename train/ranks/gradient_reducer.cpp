@@ -1,8 +1,6 @@
 #include "train/ranks/gradient_reducer.h"
 
 #include <algorithm>
-#include <exception>
-#include <optional>
 #include <utility>
 
 #include "core/timeline.h"
@@ -12,6 +10,10 @@ namespace {
 
 bool by_nccl(Device device, ReductionOrder order) {
   return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
+}
+
+Device device_of(std::span<Param* const> trained) {
+  return trained.empty() ? Device{} : trained.front()->grad.device;
 }
 
 /// Buffer sizes for gradient reduction, in elements.
@@ -44,23 +46,22 @@ struct SumsMemory {
 
 std::size_t GradientReducer::bytes(Device device, int ranks, const ReductionOptions& options,
                                    std::span<Param* const> trained) {
-  const std::size_t stream = options.beside && device.kind == DeviceKind::cuda ? ExchangeStream::kBytes : 0;
-  return stream + SumsMemory(device, ranks, options, trained).bytes(ranks);
+  return ExchangeQueue::bytes(device, options.beside) + SumsMemory(device, ranks, options, trained).bytes(ranks);
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const ReductionOptions& options, std::span<Param* const> trained)
-    : ranks_(ranks), options_(options) {
-  const int n = ranks.size();
-  if (trained.empty() || (n == 1 && !is_ordered())) return;
-  device_ = trained.front()->grad.device;
-  buckets_ = make_buckets(trained, n, options.bucket_bytes, options.wire);
-  if (options.beside && device_.kind == DeviceKind::cuda) stream_.emplace(device_);
-  allocate(trained);
+    : GradientExchange(options, {}),
+      ranks_(ranks),
+      device_(device_of(trained)),
+      queue_(device_, options.beside, [&ranks] { ranks.disconnect(); }) {
+  if (ranks.size() == 1 && !in_order()) return;
+  set_buckets(make_buckets(trained, ranks.size(), options.bucket_bytes, options.wire));
+  allocate(options, trained);
 }
 
-void GradientReducer::allocate(std::span<Param* const> trained) {
+void GradientReducer::allocate(const ReductionOptions& options, std::span<Param* const> trained) {
   const int n = ranks_.size();
-  const SumsMemory memory(device_, n, options_, trained);
+  const SumsMemory memory(device_, n, options, trained);
   if (memory.bytes(n) == 0) return;
   memory_ = DeviceMemory(device_, memory.bytes(n), "gradient reduction buffers");
   const auto part = [&](std::size_t at, DType dtype, Shape shape) {
@@ -73,64 +74,22 @@ void GradientReducer::allocate(std::span<Param* const> trained) {
   const std::size_t message = memory.message_bytes(n);
   messages_ = {part(0, memory.wire, {n, memory.row}), part(message, memory.wire, {n, memory.row})};
   shared_totals_ = part(0, DType::f32, {n, memory.row});
-  totals_ = part(2 * message, DType::f32, {memory.totals});
+  if (!in_order()) return;
+  const Tensor totals = part(2 * message, DType::f32, {memory.totals});
   std::int64_t at = 0;
-  for (GradientBucket& b : buckets_) {
-    if (!is_ordered()) break;
-    b.totals = totals_.slice(at, b.row());
+  for (GradientBucket& b : buckets()) {
+    b.totals = totals.slice(at, b.row());
     at += b.row();
   }
   Stream stream(device_);
-  stream.fill(totals_.data, 0, totals_.bytes());
+  stream.fill(totals.data, 0, totals.bytes());
   stream.synchronize();
 }
 
-GradientReducer::~GradientReducer() {
-  if (std::uncaught_exceptions() > 0) ranks_.disconnect();
-  if (stream_) return;  // the stream waits before the memory is freed
-  try {
-    wait();
-  } catch (const std::exception&) {  // it was already waited for, or an error is propagating
-  }
-}
-
-// Waits in reverse: on a stream, the last exchange comes after the others.
-void GradientReducer::wait() const {
-  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) bucket->done.wait();
-}
-
-// Waits for the bucket's all-reduce of the previous micro-batch.
-void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
-  if (entry.gradients == Gradients::no) return;
-  for (const GradientBucket& bucket : buckets_)
-    if (bucket.holds(entry.unit)) bucket.done.wait();
-}
-
-bool GradientReducer::acts_on(const Entry& entry) const {
-  const auto holds_it = [&](const GradientBucket& b) { return b.holds(entry.unit); };
-  return options_.beside && is_ordered() && entry.gradients == Gradients::yes &&
-         std::ranges::any_of(buckets_, holds_it);
-}
-
-bool GradientReducer::acts_on_gradients(int unit) const {
-  const auto ends_with_it = [&](const GradientBucket& b) { return b.units.back() == unit; };
-  return exchanges_gradients() && std::ranges::any_of(buckets_, ends_with_it);
-}
-
-void GradientReducer::finish_gradients(Ctx& ctx, int unit) {
-  if (!exchanges_gradients()) return;
-  for (GradientBucket& bucket : buckets_)
-    if (bucket.units.back() == unit) begin_adding(ctx, bucket);
-}
-
-Pending GradientReducer::start(Ctx& ctx, const ExchangeStream::Work& work) {
-  if (stream_) return stream_->start(ctx, ranks_, work);
-  return ranks_.start([&ctx, work](Collective& ranks) { work(ctx, ranks); });
-}
-
-void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
-  bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) {
-    by_nccl(device_, options_.order) ? add_in_place(c, ranks, bucket) : add(c, ranks, bucket);
+Pending GradientReducer::add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) {
+  return queue_.start(ctx, ranks_, [this, &bucket, mode](Ctx& c, Collective& ranks) {
+    if (in_order()) return reduce(c, ranks, bucket, {.sum = bucket.totals, .mode = mode, .memory = messages_});
+    device_.kind == DeviceKind::cuda ? add_in_place(c, ranks, bucket) : all_reduce(c, ranks, bucket, messages_);
   });
 }
 
@@ -152,13 +111,6 @@ void GradientReducer::add_rounded(Ctx& ctx, Collective& ranks, const Tensor& sla
   }
 }
 
-// Returns the sums at once, or keeps them until the step is done.
-void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
-  reduce(ctx, ranks, bucket, {.sum = bucket.totals, .mode = Sink::Mode::accumulate, .memory = messages_});
-  for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
-}
-
 // Sums are not rounded, so that the bits depend neither on the number of ranks nor on sharding.
 void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   const std::int64_t n = ranks.size(), row = messages_.row();
@@ -171,19 +123,14 @@ void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBu
   clear_alone(ctx, bucket.totals);  // for the next step
 }
 
-void GradientReducer::end_micro_batch(Ctx& ctx) {
-  if (!options_.beside && adds())
-    for (GradientBucket& bucket : buckets_) begin_adding(ctx, bucket);
-  --left_;
-}
-
 void GradientReducer::finish_step(Ctx& ctx) {
-  if (buckets_.empty()) return;
+  if (buckets().empty()) return;
   const timeline::Span span("wait for sums");
-  if (is_ordered())
-    for (GradientBucket& bucket : buckets_)
-      bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
-  wait();
+  for (const GradientBucket& bucket : buckets())
+    if (in_order())
+      added(bucket) =
+          queue_.start(ctx, ranks_, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
+  GradientExchange::finish_step(ctx);
 }
 
 }  // namespace qtrain

@@ -1,9 +1,6 @@
 #include "train/ranks/shard_exchange.h"
 
 #include <algorithm>
-#include <cstring>
-#include <exception>
-#include <utility>
 
 #include "kernels/elementwise.h"
 
@@ -13,7 +10,8 @@ namespace {
 // The elements that each rank reduces: every row is split into equal pieces, one per participating replica. Rank j of
 // replica k reduces piece k of row j.
 GradientParts parts_of(const ShardGroup& group, int replicas) {
-  GradientParts parts{.gradient = group.grads, .row = (group.longest_row() + replicas - 1) / replicas};
+  GradientParts parts{
+      .gradient = group.grads, .row = (group.longest_row() + replicas - 1) / replicas, .unit = group.unit};
   const int ranks = group.ranks();
   for (int r = 0; r < ranks * replicas; ++r) {
     const std::int64_t row = group.row_size(r % ranks), begin = std::min(row, r / ranks * parts.row);
@@ -107,8 +105,7 @@ std::size_t staging_bytes(const ShardExchange::Options& options, std::span<const
 }  // namespace
 
 ShardExchange::ShardExchange(ShardRanks& ranks, const Options& options, std::span<const ParamStore* const> stores)
-    : ranks_(ranks), options_(options) {
-  if (options.own_stream) beside_.emplace(options.device);
+    : ranks_(ranks), options_(options), queue_(options.device, options.beside, [&ranks] { ranks.disconnect(); }) {
   if (const std::size_t n = staging_bytes(options, stores); n > 0)
     memory_ = DeviceMemory(options.device, n, "gradient exchange buffers");
 }
@@ -137,43 +134,37 @@ bool ShardExchange::rounds_sums(const Options& options, const ShardGroup& group)
 }
 
 std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamStore* const> stores) {
-  return staging_bytes(options, stores) + (options.own_stream ? ExchangeStream::kBytes : 0);
-}
-
-ShardExchange::~ShardExchange() {
-  if (std::uncaught_exceptions() > 0) ranks_.disconnect();
-  if (beside_) return;  // the stream waits before the memory is freed
-  try {
-    last_.wait();
-  } catch (const std::exception&) {  // it was already waited for, or an error is propagating
-  }
-}
-
-Pending ShardExchange::start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work) {
-  if (beside_) return beside_->start(ctx, ranks, work);
-  return last_ = ranks.start([&ctx, work](Collective& r) { work(ctx, r); });
+  return staging_bytes(options, stores) + ExchangeQueue::bytes(options.device, options.beside);
 }
 
 Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {
-  return start(ctx, ranks_.group(), [&group](Ctx& c, Collective& ranks) { gather_rows(c, ranks, group); });
+  return queue_.start(ctx, ranks_.group(), [&group](Ctx& c, Collective& ranks) { gather_rows(c, ranks, group); });
 }
 
-Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
+GradientBucket ShardExchange::bucket_of(const ShardGroup& group) const {
+  const Collective& ranks = adds_pieces() ? ranks_.all() : ranks_.group();
+  GradientBucket bucket;
+  bucket.add(parts_of(group, ranks.size() / group.ranks()));
+  const ElementRange own = bucket.parts.front().of_rank[static_cast<std::size_t>(ranks.rank())];
+  bucket.totals = group.own_grads.slice(own.begin - group.row_begin(ranks.rank() % group.ranks()), own.count);
+  bucket.group = &group;
+  return bucket;
+}
+
+Pending ShardExchange::reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) {
+  const ShardGroup& group = *bucket.group;
   const bool scattered = scatters(options_, group);
   if (scattered && !rounds(options_, group))
-    return start(ctx, ranks_.group(),
-                 [&group, mode](Ctx& c, Collective& ranks) { scatter_sums(c, ranks, group, mode); });
-  return start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(), [=, this, &group](Ctx& c, Collective& ranks) {
-    GradientBucket bucket;
-    bucket.add(parts_of(group, ranks.size() / group.ranks()));
-    const ElementRange own = bucket.parts.front().of_rank[static_cast<std::size_t>(ranks.rank())];
-    const std::int64_t begin = own.begin - group.row_begin(ranks.rank() % group.ranks());
-    qtrain::reduce(c, ranks, bucket,
-                   {.sum = group.own_grads.slice(begin, own.count),
-                    .mode = mode,
-                    .memory = messages_for(group, bucket.parts.front()),
-                    .scatters = scattered});
-  });
+    return queue_.start(ctx, ranks_.group(),
+                        [&group, mode](Ctx& c, Collective& ranks) { scatter_sums(c, ranks, group, mode); });
+  return queue_.start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(),
+                      [=, this, &bucket](Ctx& c, Collective& ranks) {
+                        qtrain::reduce(c, ranks, bucket,
+                                       {.sum = bucket.totals,
+                                        .mode = mode,
+                                        .memory = messages_for(*bucket.group, bucket.parts.front()),
+                                        .scatters = scattered});
+                      });
 }
 
 Messages ShardExchange::messages_for(const ShardGroup& group, const GradientParts& parts) const {
@@ -186,14 +177,14 @@ Messages ShardExchange::messages_for(const ShardGroup& group, const GradientPart
 }
 
 Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
-  return start(ctx, ranks_.replicas(), [this, &group](Ctx& c, Collective& replicas) {
+  return queue_.start(ctx, ranks_.replicas(), [this, &group](Ctx& c, Collective& replicas) {
     if (adds_pieces()) return gather_pieces(c, replicas, group, ranks_.group().rank());
     if (group.own_grads.numel() > 0) add_replicas(c, replicas, group);
   });
 }
 
 Pending ShardExchange::replicate(Ctx& ctx, const ShardGroup& group) {
-  return start(ctx, ranks_.replicas(), [&group](Ctx& c, Collective& replicas) {
+  return queue_.start(ctx, ranks_.replicas(), [&group](Ctx& c, Collective& replicas) {
     if (group.own_values.numel() > 0) replicas.broadcast(c, group.own_values, 0);
   });
 }

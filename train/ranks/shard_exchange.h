@@ -1,30 +1,26 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 
 #include "core/param_store.h"
-#include "train/ranks/exchange_stream.h"
-#include "train/ranks/gradient_buckets.h"
+#include "train/ranks/exchange_queue.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/ranks/shard_ranks.h"
 
 namespace qtrain {
 
-/// Moves shards of parameter groups between ranks, overlapped with the caller's work: by Collective::start on a CPU, on
-/// a separate stream on a GPU. Each exchange starts after everything that the context had queued; the context's stream
-/// continues in parallel until the Pending is waited for. With replicas, ReductionOrder::ranks reduces gradients within
-/// each group and, once per update, across replicas; ReductionOrder::micro_batches lets each replica reduce a piece of
-/// every row over all ranks. Gradients rounded for sending are summed in the gradient dtype, except by NCCL.
+/// Moves shards of parameter groups between ranks by an ExchangeQueue. With replicas, ReductionOrder::ranks reduces
+/// gradients within each group and, once per update, across replicas; ReductionOrder::micro_batches lets each replica
+/// reduce a piece of every row over all ranks. Gradients rounded for sending are summed in the gradient dtype, except
+/// by NCCL.
 class ShardExchange {
  public:
   struct Options {
     Device device;
     ReductionOrder order = ReductionOrder::ranks;
     DType wire = DType::f32;  ///< bf16: wider gradients are rounded to it for sending
-    bool own_stream = false;  ///< GPU: use a separate stream instead of the context's
+    bool beside = false;      ///< see ExchangeQueue
   };
   /// For the groups of these stores, which are on the device.
   ShardExchange(ShardRanks& ranks, const Options& options, std::span<const ParamStore* const> stores);
@@ -41,32 +37,27 @@ class ShardExchange {
   /// Whether an update's sums are rounded to Options::wire when they are exchanged between replicas.
   static bool rounds_sums(const Options& options, const ShardGroup& group);
 
-  /// Waits for pending exchanges, or cancels them if an error is propagating.
-  ~ShardExchange();
-  ShardExchange(const ShardExchange&) = delete;
-  ShardExchange& operator=(const ShardExchange&) = delete;
-
+  /// The gradients of a trained group. The totals are those of the elements that this rank sums.
+  GradientBucket bucket_of(const ShardGroup& group) const;
   /// All-gathers the values of the group.
   Pending gather(Ctx& ctx, const ShardGroup& group);
   /// Reduces gradients over ranks, each rank its own row, accumulating or overwriting according to `mode`. Uses rank
-  /// order, except for reduce_scatter, which without rounding also overwrites `grads`.
-  Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
+  /// order, except for reduce_scatter, which without rounding also overwrites the gradients.
+  Pending reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode);
   /// After the last micro-batch of an update: completes the own row's sums over all ranks.
   Pending settle(Ctx& ctx, const ShardGroup& group);
   /// Copies the own row from the first replica; it must be on the device.
   Pending replicate(Ctx& ctx, const ShardGroup& group);
 
  private:
-  Pending start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work);
   Messages messages_for(const ShardGroup& group, const GradientParts& parts) const;
   void add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const;
   bool adds_pieces() const { return options_.order == ReductionOrder::micro_batches; }
 
   ShardRanks& ranks_;
   Options options_;
-  std::optional<ExchangeStream> beside_;
   DeviceMemory memory_;
-  Pending last_;
+  ExchangeQueue queue_;
 };
 
 }  // namespace qtrain

@@ -47,7 +47,7 @@ class Divided {
   Divided(TransformerOptions options, ZeroStage stage, int buffers)
       : ranks(std::make_unique<Twin>(state)), model(ctx, with_sharding(std::move(options), stage, buffers)) {
     model.weights().zero_grads(ctx);
-    divided.emplace(runner, shards, ReductionOptions{.order = ReductionOrder::micro_batches});
+    divided.emplace(runner, shards, ReductionOptions{.order = ReductionOrder::micro_batches, .beside = buffers > 1});
     for (const ShardGroup& group : model.weights().groups()) fill(group.own_values, static_cast<float>(group.unit));
   }
   Divided(ZeroStage stage, int buffers)

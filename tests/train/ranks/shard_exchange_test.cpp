@@ -56,6 +56,7 @@ struct Rank {
         stores{&store} {
     store.allocate();
     exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order, .wire = d.wire}, stores);
+    bucket = exchange->bucket_of(group());
   }
   const ShardGroup& group() const { return store.groups()[0]; }
   void fill_gradients(float own) {
@@ -70,6 +71,7 @@ struct Rank {
   ShardRanks shared;
   std::array<const ParamStore*, 1> stores;
   std::optional<ShardExchange> exchange;
+  GradientBucket bucket;
 };
 
 void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Rank&)>& work) {
@@ -101,7 +103,7 @@ TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
     on_each_rank({stage}, GetParam(), [&](Rank& rank) {
       const bool adds = stage == ZeroStage::gradients;
       rank.fill_gradients(0.25F);
-      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      rank.exchange->reduce(rank.ctx, rank.bucket, adds ? Sink::Mode::accumulate : Sink::Mode::store);
       rank.exchange->settle(rank.ctx, rank.group());
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
@@ -117,7 +119,7 @@ TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
     on_each_rank({ZeroStage::gradients, kReplicas, order}, GetParam(), [&](Rank& rank) {
       rank.fill_gradients(0);
-      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.bucket, Sink::Mode::accumulate);
       rank.exchange->settle(rank.ctx, rank.group());
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
@@ -137,7 +139,7 @@ TEST_P(ShardExchangeOf, RoundsGradientsOnTheirWay) {
     on_each_rank({.stage = stage, .wire = DType::bf16}, GetParam(), [&](Rank& rank) {
       const bool adds = stage == ZeroStage::gradients;
       rank.fill_gradients(0.25F);
-      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      rank.exchange->reduce(rank.ctx, rank.bucket, adds ? Sink::Mode::accumulate : Sink::Mode::store);
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i)
         ASSERT_EQ(own.grad.as<float>()[i - own.begin], rounded_sum_of(0, i, adds ? 0.25F : 0)) << i;
@@ -162,7 +164,7 @@ TEST(ShardExchange, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
     on_each_rank({ZeroStage::gradients, 2, order, DType::bf16}, 5000, [&](Rank& rank) {
       rank.fill_gradients(0);
-      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.bucket, Sink::Mode::accumulate);
       rank.exchange->settle(rank.ctx, rank.group());
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
