@@ -1,20 +1,40 @@
 #pragma once
-#include <array>
+#include <span>
 #include <vector>
 
-#include "model/runner.h"
-#include "train/ranks/shard_exchange.h"
+#include "core/param_store.h"
+#include "train/ranks/exchange_queue.h"
+#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/shard_ranks.h"
 
 namespace qtrain {
 
-/// Training with sharded state: also all-gathers the units that passes read, overlapped with the computation of other
-/// units. A bucket holds the gradients of one group of parameters.
+/// How the gradients of a sharded group are reduced.
+struct GroupReduction {
+  DType wire;        ///< dtype in which gradients are sent
+  bool rounds;       ///< they are rounded to it
+  bool rounds_sums;  ///< an update's sums are rounded to ReductionOptions::wire when replicas exchange them
+  bool scatters;     ///< by Collective::reduce_scatter: on GPUs without a prescribed order
+
+  GroupReduction(Device device, const ReductionOptions& options, const ShardGroup& group);
+  /// NCCL adds the gradients where they are.
+  bool in_place() const { return scatters && !rounds; }
+  /// The most elements sent to each of `ranks` ranks at once, unless in place. More on GPUs, where the hosts
+  /// synchronize on every call.
+  static std::int64_t max_columns(Device device, int ranks);
+};
+
+/// Gradient exchange for a model with sharded state, which also all-gathers the units that passes read, beside the
+/// computation of other units. With replicas, ReductionOrder::ranks reduces gradients within each group and, once per
+/// update, across replicas; ReductionOrder::micro_batches lets each replica reduce a piece of every row over all ranks.
+/// Gradients rounded for sending are summed in the gradient dtype, except by NCCL.
 class DividedModel : public GradientExchange {
  public:
-  /// The runner's model must be sharded among these ranks; from here on its passes use this object.
-  DividedModel(Runner& runner, ShardRanks& ranks, const ReductionOptions& reduction);
+  using Stores = std::span<const ParamStore* const>;
+  /// The stores are on the device and sharded in the same way, among these ranks.
+  DividedModel(ShardRanks& ranks, const ReductionOptions& options, Device device, Stores stores);
   /// Bytes of device memory needed besides the parameters.
-  static std::size_t bytes(const ReductionOptions& reduction, const Transformer& model);
+  static std::size_t bytes(const ReductionOptions& options, Device device, Stores stores);
 
   void enter(Ctx& ctx, const Entry& entry) override;
   void values_changed() override;
@@ -31,18 +51,26 @@ class DividedModel : public GradientExchange {
     Pending gathered;    ///< pending gather of its values
   };
 
-  const Sharding& sharding() const { return model_.options().sharding; }
+  const Sharding& sharding() const { return stores_.front()->sharding(); }
+  /// The ranks that add the gradients of a micro-batch.
+  Collective& adding_ranks() const { return in_order() ? ranks_.all() : ranks_.group(); }
   Buffer& buffer_for(int unit);
+  GradientBucket bucket_of(const ShardGroup& group) const;
+  Pending gather(Ctx& ctx, const ShardGroup& group);
   void fetch(Ctx& ctx, int unit);
-  /// Starts reducing the gradients of a group within its ranks and, after the last micro-batch, across replicas.
   Pending add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) override;
+  Pending reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode);
+  Messages messages_for(const GradientBucket& bucket) const;
+  void settle(Ctx& ctx, Collective& replicas, const ShardGroup& group) const;
   void replicate(Ctx& ctx);
 
-  const Transformer& model_;
-  std::array<const ParamStore*, 2> stores_;
   ShardRanks& ranks_;
-  ShardExchange exchange_;
+  ReductionOptions options_;
+  Device device_;
+  std::vector<const ParamStore*> stores_;
   std::vector<Buffer> buffers_;
+  DeviceMemory memory_;
+  ExchangeQueue queue_;
 };
 
 }  // namespace qtrain

@@ -1,9 +1,11 @@
 #include "train/ranks/gradient_exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/timeline.h"
+#include "model/transformer.h"
 #include "train/ranks/divided_model.h"
 #include "train/ranks/gradient_reducer.h"
 
@@ -12,6 +14,10 @@ namespace {
 
 void clear_gradients(Ctx& ctx, const GradientParts& parts) {
   ctx.stream().fill(parts.gradient.data, 0, parts.gradient.bytes());
+}
+
+std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
+  return {&model.params().weights(), &model.params().adapter().store()};
 }
 
 }  // namespace
@@ -100,15 +106,15 @@ void GradientExchange::finish_step(Ctx& ctx) {
 }
 
 std::unique_ptr<GradientExchange> make_gradient_exchange(const ExchangeParts& parts, const ReductionOptions& options) {
-  Transformer& model = parts.runner.model();
+  Transformer& model = parts.model;
   if (!model.options().sharding.divides_trained())
     return std::make_unique<GradientReducer>(parts.ranks, options, model.trained());
   check(parts.division, "a sharded model needs the ranks that share it");
-  return std::make_unique<DividedModel>(parts.runner, *parts.division, options);
+  return std::make_unique<DividedModel>(*parts.division, options, model.device(), stores_of(model));
 }
 
 std::size_t gradient_exchange_bytes(Transformer& model, int ranks, const ReductionOptions& options) {
-  if (model.options().sharding.divides_trained()) return DividedModel::bytes(options, model);
+  if (model.options().sharding.divides_trained()) return DividedModel::bytes(options, model.device(), stores_of(model));
   return GradientReducer::bytes(model.device(), ranks, options, model.trained());
 }
 

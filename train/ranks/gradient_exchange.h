@@ -10,7 +10,6 @@
 
 namespace qtrain {
 
-class Runner;
 class ShardRanks;
 class Transformer;
 
@@ -92,7 +91,7 @@ class GradientExchange : public UnitAccess {
 
 /// The objects that a gradient exchange works on.
 struct ExchangeParts {
-  Runner& runner;                  ///< of the model whose gradients are reduced
+  Transformer& model;
   Collective& ranks;               ///< all ranks of the run
   ShardRanks* division = nullptr;  ///< if the model's state is sharded
 };
