@@ -118,7 +118,6 @@ std::int64_t GroupReduction::max_columns(Device device, int ranks) {
 DividedModel::DividedModel(ShardRanks& ranks, const ReductionOptions& options, Device device, Stores stores)
     : GradientExchange(options, stores.front()->sharding()),
       ranks_(ranks),
-      options_(options),
       device_(device),
       stores_(stores.begin(), stores.end()),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
@@ -186,7 +185,7 @@ Pending DividedModel::add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mod
 // In rank order, except by reduce_scatter, which in place also overwrites the gradients.
 Pending DividedModel::reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) {
   return queue_.start(ctx, adding_ranks(), [this, &bucket, mode](Ctx& c, Collective& ranks) {
-    const GroupReduction how(device_, options_, *bucket.group);
+    const GroupReduction how(device_, options(), *bucket.group);
     if (how.in_place()) return scatter_sums(c, ranks, *bucket.group, mode);
     qtrain::reduce(c, ranks, bucket,
                    {.sum = bucket.totals, .mode = mode, .memory = messages_for(bucket), .scatters = how.scatters});
@@ -194,7 +193,7 @@ Pending DividedModel::reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode 
 }
 
 Messages DividedModel::messages_for(const GradientBucket& bucket) const {
-  const StagedRows rows({device_, options_, *bucket.group}, device_, bucket.parts.front());
+  const StagedRows rows({device_, options(), *bucket.group}, device_, bucket.parts.front());
   Messages m{.sent = {nullptr, rows.wire, rows.shape, device_}, .received = m.sent};
   if (rows.receives) m.received.data = memory_.data();
   if (rows.sends_copies) m.sent.data = memory_.data() + (rows.receives ? m.received.bytes() : 0);
@@ -205,10 +204,10 @@ Messages DividedModel::messages_for(const GradientBucket& bucket) const {
 void DividedModel::settle(Ctx& ctx, Collective& replicas, const ShardGroup& group) const {
   if (in_order()) return gather_pieces(ctx, replicas, group, ranks_.group().rank());
   if (group.own_grads.numel() == 0) return;
-  if (!GroupReduction(device_, options_, group).rounds_sums)
+  if (!GroupReduction(device_, options(), group).rounds_sums)
     return replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
   const std::int64_t n = replicas.size(), row = replica_row(device_, group, replicas.size());
-  const Tensor both{memory_.data(), options_.wire, {2 * n, row}, device_};
+  const Tensor both{memory_.data(), options().wire, {2 * n, row}, device_};
   GradientBucket bucket;
   bucket.add(GradientParts::even(group.own_grads, replicas.size()));
   all_reduce(ctx, replicas, bucket, {both.slice(0, n), both.slice(n, n)});

@@ -65,7 +65,6 @@ class DividedModel : public GradientExchange {
   void replicate(Ctx& ctx);
 
   ShardRanks& ranks_;
-  ReductionOptions options_;
   Device device_;
   std::vector<const ParamStore*> stores_;
   std::vector<Buffer> buffers_;

@@ -30,10 +30,7 @@ bool exchanges_beside(const Transformer& model) {
 }
 
 GradientExchange::GradientExchange(const ReductionOptions& options, const Sharding& sharding)
-    : order_(options.order),
-      beside_(options.beside),
-      after_each_pass_(sharding.divides_gradients()),
-      buffers_(sharding.buffers) {}
+    : options_(options), after_each_pass_(sharding.divides_gradients()), buffers_(sharding.buffers) {}
 
 void GradientExchange::set_buckets(std::vector<GradientBucket> buckets) {
   buckets_ = std::move(buckets);

@@ -45,7 +45,7 @@ class GradientExchange : public UnitAccess {
   virtual bool acts_on(const Entry& entry) const;
   bool acts_on_gradients(int unit) const;
   /// Whether gradients of any unit are exchanged in this micro-batch.
-  bool exchanges_gradients() const { return after_each_pass_ || (beside_ && (in_order() || is_last())); }
+  bool exchanges_gradients() const { return clears() || (options_.beside && is_last()); }
 
   /// Call before the first micro-batch of a step; `micro_batches` is their number per rank.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
@@ -68,20 +68,20 @@ class GradientExchange : public UnitAccess {
   std::vector<GradientBucket>& buckets() { return buckets_; }
   /// The last exchange of the bucket's memory.
   Pending& added(const GradientBucket& bucket);
-  bool in_order() const { return order_ == ReductionOrder::micro_batches; }
+  const ReductionOptions& options() const { return options_; }
+  bool in_order() const { return options_.order == ReductionOrder::micro_batches; }
   /// Whether the current micro-batch is the last of the step.
   bool is_last() const { return left_ <= 1; }
 
  private:
   /// Whether gradients are reduced after each micro-batch during the pass, so that the next one starts from zero.
-  bool clears() const { return after_each_pass_ || (beside_ && in_order()); }
-  bool waits_for_the_end() const { return !after_each_pass_ && !beside_; }
+  bool clears() const { return after_each_pass_ || (options_.beside && in_order()); }
+  bool waits_for_the_end() const { return !after_each_pass_ && !options_.beside; }
   void begin_adding(Ctx& ctx, const GradientBucket& bucket);
   void add_all(Ctx& ctx);
   std::size_t slot_of(int unit) const;
 
-  ReductionOrder order_;
-  bool beside_;
+  ReductionOptions options_;
   bool after_each_pass_;   ///< gradients are sharded
   int buffers_;            ///< that blocks with sharded gradients take turns in
   std::int64_t left_ = 1;  ///< micro-batches left in the step, including the current one

@@ -8,37 +8,39 @@
 namespace qtrain {
 namespace {
 
-bool by_nccl(Device device, ReductionOrder order) {
-  return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
-}
-
 Device device_of(std::span<Param* const> trained) {
   return trained.empty() ? Device{} : trained.front()->grad.device;
 }
 
-/// Buffer sizes for gradient reduction, in elements.
+/// Buffers for gradient reduction in device memory that begins at `memory`; if that is null, only their sizes.
 struct SumsMemory {
-  std::int64_t row = 0;      ///< elements of a message per rank
-  std::int64_t totals = 0;   ///< elements whose sums are kept
-  std::int64_t rounded = 0;  ///< elements that NCCL reduces at once in rounded copies
-  DType wire;
+  Messages messages = {};  ///< unless NCCL reduces
+  Tensor totals;           ///< f32 sums that are kept, with micro_batches order
+  Tensor rounded;          ///< copies that NCCL reduces
+  std::size_t bytes = 0;
 
-  SumsMemory(Device device, int ranks, const ReductionOptions& options, std::span<Param* const> trained)
-      : wire(options.wire) {
-    std::int64_t wider = 0;
+  SumsMemory(std::byte* memory, Device device, int ranks, const ReductionOptions& options,
+             std::span<Param* const> trained) {
+    std::int64_t wider = 0, row = 0;
     for (const Param* p : trained) {
-      if (size_of(p->spec.grad_dtype.value_or(p->spec.dtype)) > size_of(wire)) wider += p->spec.shape.numel();
-      totals += (p->spec.shape.numel() + ranks - 1) / ranks;
+      if (size_of(p->spec.grad_dtype.value_or(p->spec.dtype)) > size_of(options.wire)) wider += p->spec.shape.numel();
+      row += (p->spec.shape.numel() + ranks - 1) / ranks;
     }
-    const bool alone = ranks == 1 && options.order == ReductionOrder::ranks, nccl = by_nccl(device, options.order);
-    if (!alone && !nccl) row = std::min(totals, GradientReducer::kMaxRow);
-    if (!alone && nccl) rounded = std::min(wider, GradientReducer::kMaxRounded);
-    if (options.order == ReductionOrder::ranks) totals = 0;
-  }
-  std::size_t message_bytes(int ranks) const { return static_cast<std::size_t>(ranks * row) * size_of(wire); }
-  std::size_t bytes(int ranks) const {
-    return 2 * message_bytes(ranks) + static_cast<std::size_t>(totals) * sizeof(float) +
-           static_cast<std::size_t>(rounded) * size_of(wire);
+    const auto take = [&](DType dtype, Shape shape) {
+      const Tensor t{memory ? memory + bytes : nullptr, dtype, shape, device};
+      bytes += t.bytes();
+      return t;
+    };
+    const bool in_order = options.order == ReductionOrder::micro_batches;
+    if (ranks == 1 && !in_order) return;
+    if (device.kind == DeviceKind::cuda && !in_order) {
+      rounded = take(options.wire, {std::min(wider, GradientReducer::kMaxRounded)});
+      return;
+    }
+    const Shape shape{ranks, std::min(row, GradientReducer::kMaxRow)};
+    messages.sent = take(options.wire, shape);
+    messages.received = take(options.wire, shape);
+    if (in_order) totals = take(DType::f32, {row});
   }
 };
 
@@ -46,7 +48,7 @@ struct SumsMemory {
 
 std::size_t GradientReducer::bytes(Device device, int ranks, const ReductionOptions& options,
                                    std::span<Param* const> trained) {
-  return ExchangeQueue::bytes(device, options.beside) + SumsMemory(device, ranks, options, trained).bytes(ranks);
+  return ExchangeQueue::bytes(device, options.beside) + SumsMemory(nullptr, device, ranks, options, trained).bytes;
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const ReductionOptions& options, std::span<Param* const> trained)
@@ -56,26 +58,16 @@ GradientReducer::GradientReducer(Collective& ranks, const ReductionOptions& opti
       queue_(device_, options.beside, [&ranks] { ranks.disconnect(); }) {
   if (ranks.size() == 1 && !in_order()) return;
   set_buckets(make_buckets(trained, ranks.size(), options.bucket_bytes, options.wire));
-  allocate(options, trained);
+  const std::size_t bytes = SumsMemory(nullptr, device_, ranks.size(), options, trained).bytes;
+  if (bytes == 0) return;
+  memory_ = DeviceMemory(device_, bytes, "gradient reduction buffers");
+  const SumsMemory sums(memory_.data(), device_, ranks.size(), options, trained);
+  messages_ = sums.messages;
+  rounded_ = sums.rounded;
+  if (in_order()) divide_totals(sums.totals);
 }
 
-void GradientReducer::allocate(const ReductionOptions& options, std::span<Param* const> trained) {
-  const int n = ranks_.size();
-  const SumsMemory memory(device_, n, options, trained);
-  if (memory.bytes(n) == 0) return;
-  memory_ = DeviceMemory(device_, memory.bytes(n), "gradient reduction buffers");
-  const auto part = [&](std::size_t at, DType dtype, Shape shape) {
-    return Tensor{memory_.data() + at, dtype, shape, device_};
-  };
-  if (memory.rounded > 0) {
-    rounded_ = part(0, memory.wire, {memory.rounded});
-    return;
-  }
-  const std::size_t message = memory.message_bytes(n);
-  messages_ = {part(0, memory.wire, {n, memory.row}), part(message, memory.wire, {n, memory.row})};
-  shared_totals_ = part(0, DType::f32, {n, memory.row});
-  if (!in_order()) return;
-  const Tensor totals = part(2 * message, DType::f32, {memory.totals});
+void GradientReducer::divide_totals(const Tensor& totals) {
   std::int64_t at = 0;
   for (GradientBucket& b : buckets()) {
     b.totals = totals.slice(at, b.row());
@@ -116,7 +108,7 @@ void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBu
   const std::int64_t n = ranks.size(), row = messages_.row();
   for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
     const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
-    const Tensor all = shared_totals_.reshaped({n * row}).slice(0, n * c.count).reshaped({n, c.count});
+    const Tensor all{messages_.sent.data, DType::f32, {n, c.count}, device_};  // in the memory of both messages
     ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), all);
     unpack(ctx, bucket, c, all);
   }

@@ -26,7 +26,7 @@ class GradientReducer : public GradientExchange {
 
  private:
   Pending add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) override;
-  void allocate(const ReductionOptions& options, std::span<Param* const> trained);
+  void divide_totals(const Tensor& totals);
   void add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void add_rounded(Ctx& ctx, Collective& ranks, const Tensor& slab);
   void share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
@@ -36,7 +36,6 @@ class GradientReducer : public GradientExchange {
   Device device_;
   DeviceMemory memory_;
   Messages messages_ = {};  ///< none if NCCL reduces
-  Tensor shared_totals_;    ///< f32 [ranks, row], sharing memory with messages_
   Tensor rounded_;          ///< bf16 copies that NCCL reduces in place of wider gradients; none if not needed
   ExchangeQueue queue_;
 };
