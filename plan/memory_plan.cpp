@@ -10,7 +10,7 @@
 #include "model/recompute.h"
 #include "model/runner.h"
 #include "plan/machine.h"
-#include "train/ranks/exchange_stream.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/step/evaluate.h"
 #include "train/step/step.h"
 

@@ -85,7 +85,7 @@ class StepSimulation {
     if (std::exchange(buffer.unit, u) != u) buffer.gathered = gather(u);
   }
 
-  // As DividedModel::enter.
+  // As DividedModel::enter and GradientExchange::enter.
   void enter(const UnitAccess::Entry& entry) {
     Buffer& buffer = buffer_for(entry.unit);
     if (divides_weights()) {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "train/ranks/divided_model.h"
 #include "train/ranks/gradient_buckets.h"
 #include "train/ranks/gradient_reducer.h"
-#include "train/ranks/shard_exchange.h"
 
 namespace qtrain {
 namespace {
@@ -57,27 +57,23 @@ struct GroupExchange {
   ReductionOptions reduction;
 
   bool in_order() const { return reduction.order == ReductionOrder::micro_batches; }
-  ShardExchange::Options exchange() const { return {device, reduction.order, reduction.wire}; }
-  DType wire() const { return ShardExchange::wire_of(exchange(), group); }
-  bool rounds() const { return ShardExchange::rounds(exchange(), group); }
-  bool rounds_sums() const { return ShardExchange::rounds_sums(exchange(), group); }
   std::int64_t replicas() const { return sharding.replicas; }
   /// Elements per replica of a row, for sums in order.
   std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
 };
 
 void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
-  const bool scatters = ShardExchange::scatters(e.exchange(), e.group);
-  if (scatters && !e.rounds()) {
-    unit.reduce.push_back(scatter_call(e.wire(), e.group.elements()));
+  const GroupReduction how(e.device, e.reduction, e.group);
+  if (how.in_place()) {
+    unit.reduce.push_back(scatter_call(how.wire, e.group.elements()));
     return;
   }
   const int ranks = e.in_order() ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
   const std::int64_t row = e.in_order() ? e.piece() : e.group.longest_row();
-  const std::int64_t columns = ShardExchange::max_columns(e.device, ranks);
+  const std::int64_t columns = GroupReduction::max_columns(e.device, ranks);
   for (std::int64_t begin = 0; begin < row; begin += columns) {
     const std::int64_t n = std::min(columns, row - begin);
-    unit.reduce.push_back(scatters ? scatter_call(e.wire(), ranks * n) : reduce_call(ranks, e.wire(), n));
+    unit.reduce.push_back(how.scatters ? scatter_call(how.wire, ranks * n) : reduce_call(ranks, how.wire, n));
     if (!e.in_order()) unit.reduce.back().among = Among::group;
   }
 }
@@ -95,9 +91,10 @@ void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   if (e.replicas() == 1 || row == 0) return;
   if (!e.sharding.replicas_agree && e.group.cut == Cut::never)
     unit.replicate.push_back(of_replicas(broadcast_call(e.group.dtype, row)));
-  if (!e.in_order() && !e.rounds_sums()) return add(all_reduce_call(dtype, row));
+  if (!e.in_order() && !GroupReduction(e.device, e.reduction, e.group).rounds_sums)
+    return add(all_reduce_call(dtype, row));
   const auto replicas = static_cast<int>(e.replicas());
-  const std::int64_t part = (row + replicas - 1) / replicas, columns = ShardExchange::max_columns(e.device, replicas);
+  const std::int64_t part = (row + replicas - 1) / replicas, columns = GroupReduction::max_columns(e.device, replicas);
   for (std::int64_t begin = 0; begin < part && !e.in_order(); begin += columns) {  // like the all_reduce of a bucket
     const std::int64_t n = std::min(columns, part - begin);
     add(reduce_call(replicas, e.reduction.wire, n));
@@ -107,7 +104,7 @@ void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
     add(broadcast_call(dtype, std::min(e.piece(), row - begin)));
 }
 
-// As ShardExchange::gather.
+// As DividedModel gathers.
 void add_gathers(StepExchanges::Unit& unit, const ShardGroup& group, int ranks) {
   const bool at_once = group.is_even();
   if (at_once) unit.gather.push_back(gather_call(ranks, group.dtype, group.elements() / ranks));

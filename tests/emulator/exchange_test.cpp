@@ -8,8 +8,8 @@
 
 #include "tests/emulator/left_out_waits.h"
 #include "tests/emulator/small_model.h"
-#include "train/ranks/divided_model.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/shard_ranks.h"
 
 namespace qtrain::testing {
 namespace {
@@ -69,46 +69,26 @@ void update(Ctx& ctx, Transformer& model) {
     if (p->own.count() > 0) ctx.stream().copy(p->own.value.data, p->own.grad.data, p->own.grad.bytes());
 }
 
-/// Updates of two micro-batches each; nothing waits on the host before the end.
+/// Updates of two micro-batches each, with one bucket per unit; nothing waits on the host before the end.
 void train(const Training& t) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Model model(ctx, t);
   Mirror ranks(2 * t.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  DividedModel divided(model.runner, shards, {.order = t.order});
+  const auto exchange = make_gradient_exchange({.model = model, .ranks = ranks, .division = &shards},
+                                               {.order = t.order, .beside = true, .bucket_bytes = 1});
+  model.runner.set_access(*exchange);
   const SmallBatch batch(ctx);
   for (int i = 0; i < t.updates; ++i) {
     model.weights().zero_grads(ctx);
-    divided.begin_step(2);
+    exchange->begin_step(2);
     for (int j = 0; j < 2; ++j) {
       batch.forward_and_backward(ctx, model.runner);
-      divided.end_micro_batch(ctx);
+      exchange->end_micro_batch(ctx);
     }
-    divided.finish_step(ctx);
+    exchange->finish_step(ctx);
     update(ctx, model);
-    divided.finish_update(ctx);
-  }
-  synchronize(kCuda);
-}
-
-/// Likewise with all parameters on every rank, and one bucket per unit.
-void train_whole() {
-  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Model model(ctx, {.stage = ZeroStage::none});
-  Mirror ranks(2);
-  const std::vector<Param*> trained = model.trained();
-  GradientReducer reducer(ranks, {.beside = true, .bucket_bytes = 1}, trained);
-  model.runner.set_access(reducer);
-  const SmallBatch batch(ctx);
-  for (int i = 0; i < 2; ++i) {
-    model.weights().zero_grads(ctx);
-    reducer.begin_step(2);
-    for (int j = 0; j < 2; ++j) {
-      batch.forward_and_backward(ctx, model.runner);
-      reducer.end_micro_batch(ctx);
-    }
-    reducer.finish_step(ctx);
-    update(ctx, model);
+    exchange->finish_update(ctx);
   }
   synchronize(kCuda);
 }
@@ -150,7 +130,7 @@ TEST(ExchangesBesideTheComputation, OfStatesAloneNeedTheirWaits) {
 
 TEST(ExchangesBesideTheComputation, OfWholeGradientsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need(train_whole), IsEmpty());
+  EXPECT_THAT(waits_without_need([] { train({.stage = ZeroStage::none}); }), IsEmpty());
 }
 
 // Sums across groups immediately follow those within groups, in the last micro-batch; gathers after the update are as

@@ -10,8 +10,8 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "tests/emulator/small_model.h"
+#include "train/ranks/divided_model.h"
 #include "train/ranks/gradient_reducer.h"
-#include "train/ranks/shard_exchange.h"
 
 namespace qtrain::testing {
 namespace {
@@ -94,11 +94,16 @@ TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
   Weights w({.stage = ZeroStage::gradients, .ranks = 2});
   ShardRanks shared(w.ranks, w.store.sharding());
   const std::array<const ParamStore*, 1> stores{&w.store};
-  const ShardExchange::Options options{.device = kCuda, .wire = DType::bf16};
+  const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  ShardExchange exchange(shared, options, stores);
-  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
-  for (int batch = 0; batch < 2; ++batch) exchange.reduce(w.ctx, w.store.groups()[0], Sink::Mode::accumulate).wait();
+  DividedModel exchange(shared, options, kCuda, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, DividedModel::bytes(options, kCuda, stores));
+  exchange.begin_step(2);
+  for (int batch = 0; batch < 2; ++batch) {
+    exchange.finish_gradients(w.ctx, w.p.unit);
+    exchange.end_micro_batch(w.ctx);
+  }
+  exchange.finish_step(w.ctx);
   EXPECT_THAT(w.ranks.types, Each(DType::bf16));
   const std::vector<float> found = w.host(w.p.own.grad);
   ASSERT_GT(found.size(), 1000U);
@@ -132,18 +137,21 @@ TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   LoneTwins ranks(w.ranks);
   ShardRanks shared(ranks, w.store.sharding());
   const std::array<const ParamStore*, 1> stores{&w.store};
-  const ShardExchange::Options options{.device = kCuda, .wire = DType::bf16};
+  const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  ShardExchange exchange(shared, options, stores);
-  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
+  DividedModel exchange(shared, options, kCuda, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, DividedModel::bytes(options, kCuda, stores));
   const ShardGroup& group = w.store.groups()[0];
-  exchange.reduce(w.ctx, group, Sink::Mode::accumulate).wait();
+  exchange.begin_step(2);
+  exchange.finish_gradients(w.ctx, w.p.unit);
   EXPECT_EQ(w.host(group.own_grads)[1], value_of(1)) << "not rounded yet";
-  exchange.settle(w.ctx, group).wait();
+  exchange.end_micro_batch(w.ctx);
+  exchange.finish_gradients(w.ctx, w.p.unit);
+  exchange.finish_step(w.ctx);
   EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "sent to the rank that adds, and back";
   const std::vector<float> found = w.host(group.own_grads);
   for (std::int64_t i = 0; i < kElements / 2; ++i)
-    ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;
+    ASSERT_EQ(found[static_cast<std::size_t>(i)], 4 * static_cast<float>(Bf16(value_of(i)))) << i;
 }
 
 }  // namespace

@@ -1,70 +1,75 @@
 #pragma once
-#include <array>
+#include <span>
 #include <vector>
 
-#include "model/runner.h"
+#include "core/param_store.h"
+#include "train/ranks/exchange_queue.h"
 #include "train/ranks/gradient_exchange.h"
-#include "train/ranks/shard_exchange.h"
+#include "train/ranks/shard_ranks.h"
 
 namespace qtrain {
 
-/// Training with sharded state: all-gathers the units that passes read and reduces the gradients of a unit over the
-/// ranks, both overlapped with the computation of other units.
+/// How the gradients of a sharded group are reduced.
+struct GroupReduction {
+  DType wire;        ///< dtype in which gradients are sent
+  bool rounds;       ///< they are rounded to it
+  bool rounds_sums;  ///< an update's sums are rounded to ReductionOptions::wire when replicas exchange them
+  bool scatters;     ///< by Collective::reduce_scatter: on GPUs without a prescribed order
+
+  GroupReduction(Device device, const ReductionOptions& options, const ShardGroup& group);
+  /// NCCL adds the gradients where they are.
+  bool in_place() const { return scatters && !rounds; }
+  /// The most elements sent to each of `ranks` ranks at once, unless in place. More on GPUs, where the hosts
+  /// synchronize on every call.
+  static std::int64_t max_columns(Device device, int ranks);
+};
+
+/// Gradient exchange for a model with sharded state, which also all-gathers the units that passes read, beside the
+/// computation of other units. With replicas, ReductionOrder::ranks reduces gradients within each group and, once per
+/// update, across replicas; ReductionOrder::micro_batches lets each replica reduce a piece of every row over all ranks.
+/// Gradients rounded for sending are summed in the gradient dtype, except by NCCL.
 class DividedModel : public GradientExchange {
  public:
-  /// The runner's model must be sharded among these ranks; from here on its passes use this object.
-  DividedModel(Runner& runner, ShardRanks& ranks, const ReductionOptions& reduction);
+  using Stores = std::span<const ParamStore* const>;
+  /// The stores are on the device and sharded in the same way, among these ranks.
+  DividedModel(ShardRanks& ranks, const ReductionOptions& options, Device device, Stores stores);
   /// Bytes of device memory needed besides the parameters.
-  static std::size_t bytes(const ReductionOptions& reduction, const Transformer& model);
+  static std::size_t bytes(const ReductionOptions& options, Device device, Stores stores);
 
   void enter(Ctx& ctx, const Entry& entry) override;
-  void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
   bool acts_on(const Entry& entry) const override {
-    return sharding().divides_weights() ||
-           (clears_gradients() && entry.gradients == Gradients::yes && trains(entry.unit));
+    return sharding().divides_weights() || GradientExchange::acts_on(entry);
   }
-  bool acts_on_gradients(int unit) const override { return exchanges_gradients() && trains(unit); }
-  bool exchanges_gradients() const override { return sharding().divides_gradients() || adds_whole(); }
-
-  void begin_step(std::int64_t micro_batches) override { left_ = micro_batches; }
-  void end_micro_batch(Ctx& ctx) override;
-  void finish_step(Ctx& ctx) override;
   void finish_update(Ctx& ctx) override;
   bool divides() const override { return true; }
 
  private:
   /// A buffer for an unsharded unit.
   struct Buffer {
-    int unit = kNoUnit;         ///< unit whose values are in the buffer or on their way
-    Pending gathered, reduced;  ///< pending gather of its values, and pending reduction of the previous unit's
-                                ///< gradients
+    int unit = kNoUnit;  ///< unit whose values are in the buffer or on their way
+    Pending gathered;    ///< pending gather of its values
   };
 
-  const Sharding& sharding() const { return model_.options().sharding; }
+  const Sharding& sharding() const { return stores_.front()->sharding(); }
+  /// The ranks that add the gradients of a micro-batch.
+  Collective& adding_ranks() const { return in_order() ? ranks_.all() : ranks_.group(); }
   Buffer& buffer_for(int unit);
-  /// Whether the unit has any trained parameters.
-  bool trains(int unit) const;
+  GradientBucket bucket_of(const ShardGroup& group) const;
+  Pending gather(Ctx& ctx, const ShardGroup& group);
   void fetch(Ctx& ctx, int unit);
-  /// Starts reducing the gradients of a group within its ranks and, after the last micro-batch, across replicas.
-  Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
-  void reduce_all(Ctx& ctx, Sink::Mode mode);
+  Pending add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) override;
+  Pending reduce(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode);
+  Messages messages_for(const GradientBucket& bucket) const;
+  void settle(Ctx& ctx, Collective& replicas, const ShardGroup& group) const;
   void replicate(Ctx& ctx);
-  bool in_order() const { return order_ == ReductionOrder::micro_batches; }
-  /// Whether a unit's gradients are reduced after each micro-batch, so that the next one starts from zero.
-  bool clears_gradients() const { return sharding().divides_gradients() || (beside_ && in_order()); }
-  /// Whether unsharded gradients are reduced over the ranks as soon as a unit's are complete.
-  bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
 
-  const Transformer& model_;
-  std::array<const ParamStore*, 2> stores_;
-  ReductionOrder order_;
-  std::int64_t left_ = 1;  ///< micro-batches left in the update, including the current one
   ShardRanks& ranks_;
-  ShardExchange exchange_;
+  Device device_;
+  std::vector<const ParamStore*> stores_;
   std::vector<Buffer> buffers_;
-  bool beside_;                 ///< exchanges overlap with computation
-  std::vector<Pending> added_;  ///< pending reductions of unsharded gradients, by unit
+  DeviceMemory memory_;
+  ExchangeQueue queue_;
 };
 
 }  // namespace qtrain

@@ -79,6 +79,7 @@ bool GradientBucket::holds(int unit) const {
 }
 
 void GradientBucket::add(GradientParts p) {
+  if (units.empty() || units.back() != p.unit) units.push_back(p.unit);
   begins.push_back(begins.back() + p.row);
   parts.push_back(std::move(p));
 }
@@ -89,14 +90,12 @@ std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ra
   // Unit 0, which is outside the blocks, comes last.
   std::ranges::stable_sort(ordered, std::greater{}, &Param::unit);
   std::vector<GradientBucket> buckets;
-  const Param* before = nullptr;
   for (const Param* p : ordered) {
-    const bool begins_unit = !before || before->unit != p->unit;
     const bool full = !buckets.empty() && buckets.back().row() * ranks * size >= bytes;
-    if (buckets.empty() || (begins_unit && full)) buckets.emplace_back();
-    if (begins_unit) buckets.back().units.push_back(p->unit);
-    buckets.back().add(GradientParts::even(p->grad, ranks));
-    before = p;
+    if (buckets.empty() || (full && !buckets.back().holds(p->unit))) buckets.emplace_back();
+    GradientParts parts = GradientParts::even(p->grad, ranks);
+    parts.unit = p->unit;
+    buckets.back().add(std::move(parts));
   }
   return buckets;
 }

@@ -13,6 +13,7 @@ struct GradientParts {
   Tensor gradient;                         ///< flat
   std::int64_t row;                        ///< elements of the longest part
   std::vector<ElementRange> of_rank = {};  ///< the part of each rank; some may be shorter or empty
+  int unit = 0;                            ///< of the model
 
   /// Splits into parts of equal length, except for the last ones.
   static GradientParts even(Tensor gradient, int ranks);
@@ -25,8 +26,8 @@ struct GradientBucket {
   std::vector<int> units = {};  ///< in order of completion
   std::vector<GradientParts> parts = {};
   std::vector<std::int64_t> begins{0};  ///< offset of each part in a row; the last entry is the row length
-  Tensor totals = {};                   ///< f32 sums of this rank's parts, where sums are kept across micro-batches
-  Pending done = {};                    ///< the exchange that was started last
+  Tensor totals = {};                   ///< this rank's sums of its parts, if it keeps them across micro-batches
+  const ShardGroup* group = nullptr;    ///< if gradients are those of a sharded group
 
   std::int64_t row() const { return begins.back(); }
   bool holds(int unit) const;

@@ -1,8 +1,6 @@
 #include "train/ranks/gradient_reducer.h"
 
 #include <algorithm>
-#include <exception>
-#include <optional>
 #include <utility>
 
 #include "core/timeline.h"
@@ -10,33 +8,39 @@
 namespace qtrain {
 namespace {
 
-bool by_nccl(Device device, ReductionOrder order) {
-  return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
+Device device_of(std::span<Param* const> trained) {
+  return trained.empty() ? Device{} : trained.front()->grad.device;
 }
 
-/// Buffer sizes for gradient reduction, in elements.
+/// Buffers for gradient reduction in device memory that begins at `memory`; if that is null, only their sizes.
 struct SumsMemory {
-  std::int64_t row = 0;      ///< elements of a message per rank
-  std::int64_t totals = 0;   ///< elements whose sums are kept
-  std::int64_t rounded = 0;  ///< elements that NCCL reduces at once in rounded copies
-  DType wire;
+  Messages messages = {};  ///< unless NCCL reduces
+  Tensor totals;           ///< f32 sums that are kept, with micro_batches order
+  Tensor rounded;          ///< copies that NCCL reduces
+  std::size_t bytes = 0;
 
-  SumsMemory(Device device, int ranks, const ReductionOptions& options, std::span<Param* const> trained)
-      : wire(options.wire) {
-    std::int64_t wider = 0;
+  SumsMemory(std::byte* memory, Device device, int ranks, const ReductionOptions& options,
+             std::span<Param* const> trained) {
+    std::int64_t wider = 0, row = 0;
     for (const Param* p : trained) {
-      if (size_of(p->spec.grad_dtype.value_or(p->spec.dtype)) > size_of(wire)) wider += p->spec.shape.numel();
-      totals += (p->spec.shape.numel() + ranks - 1) / ranks;
+      if (size_of(p->spec.grad_dtype.value_or(p->spec.dtype)) > size_of(options.wire)) wider += p->spec.shape.numel();
+      row += (p->spec.shape.numel() + ranks - 1) / ranks;
     }
-    const bool alone = ranks == 1 && options.order == ReductionOrder::ranks, nccl = by_nccl(device, options.order);
-    if (!alone && !nccl) row = std::min(totals, GradientReducer::kMaxRow);
-    if (!alone && nccl) rounded = std::min(wider, GradientReducer::kMaxRounded);
-    if (options.order == ReductionOrder::ranks) totals = 0;
-  }
-  std::size_t message_bytes(int ranks) const { return static_cast<std::size_t>(ranks * row) * size_of(wire); }
-  std::size_t bytes(int ranks) const {
-    return 2 * message_bytes(ranks) + static_cast<std::size_t>(totals) * sizeof(float) +
-           static_cast<std::size_t>(rounded) * size_of(wire);
+    const auto take = [&](DType dtype, Shape shape) {
+      const Tensor t{memory ? memory + bytes : nullptr, dtype, shape, device};
+      bytes += t.bytes();
+      return t;
+    };
+    const bool in_order = options.order == ReductionOrder::micro_batches;
+    if (ranks == 1 && !in_order) return;
+    if (device.kind == DeviceKind::cuda && !in_order) {
+      rounded = take(options.wire, {std::min(wider, GradientReducer::kMaxRounded)});
+      return;
+    }
+    const Shape shape{ranks, std::min(row, GradientReducer::kMaxRow)};
+    messages.sent = take(options.wire, shape);
+    messages.received = take(options.wire, shape);
+    if (in_order) totals = take(DType::f32, {row});
   }
 };
 
@@ -44,93 +48,40 @@ struct SumsMemory {
 
 std::size_t GradientReducer::bytes(Device device, int ranks, const ReductionOptions& options,
                                    std::span<Param* const> trained) {
-  const std::size_t stream = options.beside && device.kind == DeviceKind::cuda ? ExchangeStream::kBytes : 0;
-  return stream + SumsMemory(device, ranks, options, trained).bytes(ranks);
+  return ExchangeQueue::bytes(device, options.beside) + SumsMemory(nullptr, device, ranks, options, trained).bytes;
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const ReductionOptions& options, std::span<Param* const> trained)
-    : ranks_(ranks), options_(options) {
-  const int n = ranks.size();
-  if (trained.empty() || (n == 1 && !is_ordered())) return;
-  device_ = trained.front()->grad.device;
-  buckets_ = make_buckets(trained, n, options.bucket_bytes, options.wire);
-  if (options.beside && device_.kind == DeviceKind::cuda) stream_.emplace(device_);
-  allocate(trained);
+    : GradientExchange(options, {}),
+      ranks_(ranks),
+      device_(device_of(trained)),
+      queue_(device_, options.beside, [&ranks] { ranks.disconnect(); }) {
+  if (ranks.size() == 1 && !in_order()) return;
+  set_buckets(make_buckets(trained, ranks.size(), options.bucket_bytes, options.wire));
+  const std::size_t bytes = SumsMemory(nullptr, device_, ranks.size(), options, trained).bytes;
+  if (bytes == 0) return;
+  memory_ = DeviceMemory(device_, bytes, "gradient reduction buffers");
+  const SumsMemory sums(memory_.data(), device_, ranks.size(), options, trained);
+  messages_ = sums.messages;
+  rounded_ = sums.rounded;
+  if (in_order()) divide_totals(sums.totals);
 }
 
-void GradientReducer::allocate(std::span<Param* const> trained) {
-  const int n = ranks_.size();
-  const SumsMemory memory(device_, n, options_, trained);
-  if (memory.bytes(n) == 0) return;
-  memory_ = DeviceMemory(device_, memory.bytes(n), "gradient reduction buffers");
-  const auto part = [&](std::size_t at, DType dtype, Shape shape) {
-    return Tensor{memory_.data() + at, dtype, shape, device_};
-  };
-  if (memory.rounded > 0) {
-    rounded_ = part(0, memory.wire, {memory.rounded});
-    return;
-  }
-  const std::size_t message = memory.message_bytes(n);
-  messages_ = {part(0, memory.wire, {n, memory.row}), part(message, memory.wire, {n, memory.row})};
-  shared_totals_ = part(0, DType::f32, {n, memory.row});
-  totals_ = part(2 * message, DType::f32, {memory.totals});
+void GradientReducer::divide_totals(const Tensor& totals) {
   std::int64_t at = 0;
-  for (GradientBucket& b : buckets_) {
-    if (!is_ordered()) break;
-    b.totals = totals_.slice(at, b.row());
+  for (GradientBucket& b : buckets()) {
+    b.totals = totals.slice(at, b.row());
     at += b.row();
   }
   Stream stream(device_);
-  stream.fill(totals_.data, 0, totals_.bytes());
+  stream.fill(totals.data, 0, totals.bytes());
   stream.synchronize();
 }
 
-GradientReducer::~GradientReducer() {
-  if (std::uncaught_exceptions() > 0) ranks_.disconnect();
-  if (stream_) return;  // the stream waits before the memory is freed
-  try {
-    wait();
-  } catch (const std::exception&) {  // it was already waited for, or an error is propagating
-  }
-}
-
-// Waits in reverse: on a stream, the last exchange comes after the others.
-void GradientReducer::wait() const {
-  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) bucket->done.wait();
-}
-
-// Waits for the bucket's all-reduce of the previous micro-batch.
-void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
-  if (entry.gradients == Gradients::no) return;
-  for (const GradientBucket& bucket : buckets_)
-    if (bucket.holds(entry.unit)) bucket.done.wait();
-}
-
-bool GradientReducer::acts_on(const Entry& entry) const {
-  const auto holds_it = [&](const GradientBucket& b) { return b.holds(entry.unit); };
-  return options_.beside && is_ordered() && entry.gradients == Gradients::yes &&
-         std::ranges::any_of(buckets_, holds_it);
-}
-
-bool GradientReducer::acts_on_gradients(int unit) const {
-  const auto ends_with_it = [&](const GradientBucket& b) { return b.units.back() == unit; };
-  return exchanges_gradients() && std::ranges::any_of(buckets_, ends_with_it);
-}
-
-void GradientReducer::finish_gradients(Ctx& ctx, int unit) {
-  if (!exchanges_gradients()) return;
-  for (GradientBucket& bucket : buckets_)
-    if (bucket.units.back() == unit) begin_adding(ctx, bucket);
-}
-
-Pending GradientReducer::start(Ctx& ctx, const ExchangeStream::Work& work) {
-  if (stream_) return stream_->start(ctx, ranks_, work);
-  return ranks_.start([&ctx, work](Collective& ranks) { work(ctx, ranks); });
-}
-
-void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
-  bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) {
-    by_nccl(device_, options_.order) ? add_in_place(c, ranks, bucket) : add(c, ranks, bucket);
+Pending GradientReducer::add(Ctx& ctx, const GradientBucket& bucket, Sink::Mode mode) {
+  return queue_.start(ctx, ranks_, [this, &bucket, mode](Ctx& c, Collective& ranks) {
+    if (in_order()) return reduce(c, ranks, bucket, {.sum = bucket.totals, .mode = mode, .memory = messages_});
+    device_.kind == DeviceKind::cuda ? add_in_place(c, ranks, bucket) : all_reduce(c, ranks, bucket, messages_);
   });
 }
 
@@ -152,38 +103,26 @@ void GradientReducer::add_rounded(Ctx& ctx, Collective& ranks, const Tensor& sla
   }
 }
 
-// Returns the sums at once, or keeps them until the step is done.
-void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
-  reduce(ctx, ranks, bucket, {.sum = bucket.totals, .mode = Sink::Mode::accumulate, .memory = messages_});
-  for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
-}
-
 // Sums are not rounded, so that the bits depend neither on the number of ranks nor on sharding.
 void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   const std::int64_t n = ranks.size(), row = messages_.row();
   for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
     const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
-    const Tensor all = shared_totals_.reshaped({n * row}).slice(0, n * c.count).reshaped({n, c.count});
+    const Tensor all{messages_.sent.data, DType::f32, {n, c.count}, device_};  // in the memory of both messages
     ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), all);
     unpack(ctx, bucket, c, all);
   }
   clear_alone(ctx, bucket.totals);  // for the next step
 }
 
-void GradientReducer::end_micro_batch(Ctx& ctx) {
-  if (!options_.beside && adds())
-    for (GradientBucket& bucket : buckets_) begin_adding(ctx, bucket);
-  --left_;
-}
-
 void GradientReducer::finish_step(Ctx& ctx) {
-  if (buckets_.empty()) return;
+  if (buckets().empty()) return;
   const timeline::Span span("wait for sums");
-  if (is_ordered())
-    for (GradientBucket& bucket : buckets_)
-      bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
-  wait();
+  for (const GradientBucket& bucket : buckets())
+    if (in_order())
+      added(bucket) =
+          queue_.start(ctx, ranks_, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
+  GradientExchange::finish_step(ctx);
 }
 
 }  // namespace qtrain

@@ -1,7 +1,7 @@
 #pragma once
 #include "core/graph.h"
 #include "model/runner.h"
-#include "train/ranks/rank_access.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain {
 
@@ -10,21 +10,23 @@ namespace qtrain {
 class UnrecordedUnits : public UnitAccess {
  public:
   /// From here on the runner's passes use this object. All arguments must outlive it.
-  UnrecordedUnits(Runner& runner, RankAccess& ranks, GraphCache& graphs) : ranks_(ranks), graphs_(graphs) {
+  UnrecordedUnits(Runner& runner, GradientExchange& exchange, GraphCache& graphs)
+      : exchange_(exchange), graphs_(graphs) {
     runner.set_access(*this);
   }
 
   void enter(Ctx& ctx, const Entry& entry) override {
-    if (ranks_.acts_on(entry)) graphs_.between([this, &ctx, entry] { ranks_.enter(ctx, entry); });
+    if (exchange_.acts_on(entry)) graphs_.between([this, &ctx, entry] { exchange_.enter(ctx, entry); });
   }
   void finish_gradients(Ctx& ctx, int unit) override {
-    if (ranks_.acts_on_gradients(unit)) graphs_.between([this, &ctx, unit] { ranks_.finish_gradients(ctx, unit); });
+    if (exchange_.acts_on_gradients(unit))
+      graphs_.between([this, &ctx, unit] { exchange_.finish_gradients(ctx, unit); });
   }
-  bool exchanges_gradients() const { return ranks_.exchanges_gradients(); }
-  void values_changed() override { ranks_.values_changed(); }
+  bool exchanges_gradients() const { return exchange_.exchanges_gradients(); }
+  void values_changed() override { exchange_.values_changed(); }
 
  private:
-  RankAccess& ranks_;
+  GradientExchange& exchange_;
   GraphCache& graphs_;
 };
 

@@ -37,8 +37,8 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
             {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
       sums_(ctx.device(), kSums),
       rank_sums_(ranks_, options.reduction.order, sums_.all()),
-      exchange_(make_gradient_exchange({.runner = runner_, .ranks = ranks_, .division = parts.shard_ranks},
-                                       options.reduction)),
+      exchange_(
+          make_gradient_exchange({.model = model_, .ranks = ranks_, .division = parts.shard_ranks}, options.reduction)),
       squares_(parts.shard_ranks ? parts.shard_ranks->group() : ranks_, squares_options(parts, options.reduction.order),
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {

@@ -47,7 +47,9 @@ class Divided {
   Divided(TransformerOptions options, ZeroStage stage, int buffers)
       : ranks(std::make_unique<Twin>(state)), model(ctx, with_sharding(std::move(options), stage, buffers)) {
     model.weights().zero_grads(ctx);
-    divided.emplace(runner, shards, ReductionOptions{.order = ReductionOrder::micro_batches});
+    divided = make_gradient_exchange({.model = model, .ranks = ranks, .division = &shards},
+                                     {.order = ReductionOrder::micro_batches, .beside = buffers > 1});
+    runner.set_access(*divided);
     for (const ShardGroup& group : model.weights().groups()) fill(group.own_values, static_cast<float>(group.unit));
   }
   Divided(ZeroStage stage, int buffers)
@@ -80,7 +82,7 @@ class Divided {
   Transformer model;
   Runner runner{model, {.passes = {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}}};
   ShardRanks shards{ranks, model.options().sharding};
-  std::optional<DividedModel> divided;
+  std::unique_ptr<GradientExchange> divided;
 };
 
 // Gradients that are still being exchanged are neither cleared nor added to.

@@ -189,12 +189,16 @@ TEST(GradientReducer, BucketsDoNotChangeTheBits) {
 
 /// The first of two ranks with the same gradients, which arrive late.
 struct SlowTwin : Solo {
+  explicit SlowTwin(bool& c) : changed(c) {}
   int size() const override { return 2; }
   void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
+    const std::vector<std::byte> before(sent.data, sent.data + sent.bytes());
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    changed = changed || !std::ranges::equal(before, std::span(sent.data, sent.bytes()));
     const std::size_t row = sent.bytes() / 2;
     for (std::size_t r = 0; r < 2; ++r) std::memcpy(received.data + r * row, sent.data, row);
   }
+  bool& changed;  ///< whether gradients changed while they were sent
 };
 
 // Nothing is added to gradients that are still being exchanged: the next micro-batch starts from zero.
@@ -202,7 +206,8 @@ TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   Model model(kSizes);
   model.store().zero_grads(ctx);
-  QueuedCollective ranks(std::make_unique<SlowTwin>());
+  bool changed = false;
+  QueuedCollective ranks(std::make_unique<SlowTwin>(changed));
   GradientReducer reducer(ranks, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
                           model.trained());
   reducer.begin_step(2);
@@ -211,6 +216,7 @@ TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
     reducer.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
     EXPECT_THAT(model.trained()[static_cast<std::size_t>(unit)]->grad.span<float>(), Each(0.0F)) << unit;
   }
+  EXPECT_FALSE(changed);
 }
 
 TEST(GradientReducer, OtherwiseRanksAgreeAndDifferFromOneByRounding) {

@@ -1,11 +1,11 @@
-#include "train/ranks/shard_exchange.h"
-
+// What the ranks that share a parameter have after an update.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "tests/dist/local_ranks.h"
+#include "train/ranks/divided_model.h"
 
 namespace qtrain {
 namespace {
@@ -42,6 +42,7 @@ struct Division {
   int replicas = 1;
   ReductionOrder order = ReductionOrder::ranks;
   DType wire = DType::f32;
+  Cut cut = Cut::anywhere;
 };
 
 /// One rank, and a parameter that is sharded among several.
@@ -50,17 +51,30 @@ struct Rank {
       : number(ranks.rank()),
         ctx(c),
         store("weights", {}, Placement::device,
-              {.stage = d.stage, .ranks = kRanks, .rank = number % kRanks, .replicas = d.replicas}),
+              {.stage = d.stage,
+               .ranks = kRanks,
+               .rank = number % kRanks,
+               .replicas = d.replicas,
+               .replicas_agree = d.cut == Cut::anywhere,
+               .cut = [cut = d.cut](const ParamSpec&) { return cut; }}),
         p(store.declare({.name = "w", .shape = {n}, .update = Update::trained})),
         shared(ranks, store.sharding()),
         stores{&store} {
     store.allocate();
-    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order, .wire = d.wire}, stores);
+    exchange.emplace(shared, ReductionOptions{.order = d.order, .wire = d.wire}, Device{}, stores);
   }
-  const ShardGroup& group() const { return store.groups()[0]; }
   void fill_gradients(float own) {
     for (std::int64_t i = 0; i < p.grad.numel(); ++i) p.grad.as<float>()[i] = value_of(number, i);
     if (store.sharding().divides_gradients()) std::ranges::fill(p.own.grad.span<float>(), own);
+  }
+  /// A step in which every micro-batch has the same gradients.
+  void reduce(int micro_batches) {
+    exchange->begin_step(micro_batches);
+    for (int i = 0; i < micro_batches; ++i) {
+      exchange->finish_gradients(ctx, p.unit);
+      exchange->end_micro_batch(ctx);
+    }
+    exchange->finish_step(ctx);
   }
 
   int number;
@@ -69,7 +83,7 @@ struct Rank {
   Param& p;
   ShardRanks shared;
   std::array<const ParamStore*, 1> stores;
-  std::optional<ShardExchange> exchange;
+  std::optional<DividedModel> exchange;
 };
 
 void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Rank&)>& work) {
@@ -80,29 +94,31 @@ void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Ra
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-class ShardExchangeOf : public ::testing::TestWithParam<std::int64_t> {};
+class DividedStoreOf : public ::testing::TestWithParam<std::int64_t> {};
 
-TEST_P(ShardExchangeOf, GathersWhatEachRankHas) {
+TEST_P(DividedStoreOf, GathersWhatEachRankHas) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
     for (const int replicas : {1, 2})
-      on_each_rank({stage, replicas}, GetParam(), [](Rank& rank) {
+      on_each_rank({stage, replicas}, GetParam(), [stage](Rank& rank) {
         Param& p = rank.p;
         std::ranges::fill(p.value.span<float>(), -1.0F);
         for (std::int64_t i = p.own.begin; i < p.own.end(); ++i)
           p.own.value.as<float>()[i - p.own.begin] = static_cast<float>(i);
-        rank.exchange->gather(rank.ctx, rank.group());
+        if (stage == ZeroStage::weights)
+          rank.exchange->enter(rank.ctx, {.unit = p.unit});
+        else
+          rank.exchange->finish_update(rank.ctx);
         for (std::int64_t i = 0; i < p.value.numel(); ++i) ASSERT_EQ(p.value.as<float>()[i], static_cast<float>(i));
       });
 }
 
 // In rank order, added to the previous values or replacing them.
-TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
+TEST_P(DividedStoreOf, AddsGradientsInOrder) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
     on_each_rank({stage}, GetParam(), [&](Rank& rank) {
       const bool adds = stage == ZeroStage::gradients;
       rank.fill_gradients(0.25F);
-      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
-      rank.exchange->settle(rank.ctx, rank.group());
+      rank.reduce(1);
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
         const float sum = adds ? sum_of(kRanks, i, 0.25F) : value_of(2, i) + (value_of(0, i) + value_of(1, i));
@@ -112,13 +128,12 @@ TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
 }
 
 // Two micro-batches. Every replica has the same sums: within groups first and then across them, or all in rank order.
-TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
+TEST_P(DividedStoreOf, AddsGradientsOverReplicas) {
   constexpr int kReplicas = 2, kAll = kRanks * kReplicas;
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
     on_each_rank({ZeroStage::gradients, kReplicas, order}, GetParam(), [&](Rank& rank) {
       rank.fill_gradients(0);
-      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
-      rank.exchange->settle(rank.ctx, rank.group());
+      rank.reduce(2);
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
         const float found = own.grad.as<float>()[i - own.begin], sum = sum_of(kAll, i, sum_of(kAll, i, 0));
@@ -132,38 +147,37 @@ TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
 }
 
 // Each once.
-TEST_P(ShardExchangeOf, RoundsGradientsOnTheirWay) {
+TEST_P(DividedStoreOf, RoundsGradientsOnTheirWay) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
     on_each_rank({.stage = stage, .wire = DType::bf16}, GetParam(), [&](Rank& rank) {
       const bool adds = stage == ZeroStage::gradients;
       rank.fill_gradients(0.25F);
-      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      rank.reduce(1);
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i)
         ASSERT_EQ(own.grad.as<float>()[i - own.begin], rounded_sum_of(0, i, adds ? 0.25F : 0)) << i;
     });
 }
 
-TEST_P(ShardExchangeOf, TakesTheValuesOfTheFirstReplica) {
-  on_each_rank({ZeroStage::weights, 2}, GetParam(), [](Rank& rank) {
+TEST_P(DividedStoreOf, TakesTheValuesOfTheFirstReplica) {
+  on_each_rank({.stage = ZeroStage::weights, .replicas = 2, .cut = Cut::never}, GetParam(), [](Rank& rank) {
     const std::span<float> own = rank.p.own.value.span<float>();
     const auto first = static_cast<float>(rank.number % kRanks);
     std::ranges::fill(own, static_cast<float>(rank.number));
-    rank.exchange->replicate(rank.ctx, rank.group());
+    rank.exchange->finish_update(rank.ctx);
     EXPECT_THAT(own, Each(first));
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ShardExchangeOf, ::testing::Values(1, 5000, kLarge),
+INSTANTIATE_TEST_SUITE_P(Sizes, DividedStoreOf, ::testing::Values(1, 5000, kLarge),
                          [](const auto& info) { return std::to_string(info.param); });
 
 // Sums of groups are rounded when sent to the rank that adds them, and so is the result that it returns.
-TEST(ShardExchange, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
+TEST(DividedStore, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
     on_each_rank({ZeroStage::gradients, 2, order, DType::bf16}, 5000, [&](Rank& rank) {
       rank.fill_gradients(0);
-      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
-      rank.exchange->settle(rank.ctx, rank.group());
+      rank.reduce(2);
       const ParamPart& own = rank.p.own;
       for (std::int64_t i = own.begin; i < own.end(); ++i) {
         const float first = rounded_sum_of(0, i, rounded_sum_of(0, i, 0));
