@@ -202,7 +202,7 @@ fi
 quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under a sanitizer cuBLASLt takes minutes, and it is not ours to check
 # Only kernels that use shared memory, in one size each: racecheck checks nothing else, and is slow.
 shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:*FollowsDouble/rms_norm_70x576'
-shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
+shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64_keys3'
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
 shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/grouped_gemm_some_empty_136x72*'
 
