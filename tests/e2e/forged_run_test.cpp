@@ -173,6 +173,44 @@ TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
   EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: has {"));
 }
 
+// A statement repeats what the record says about the program.
+TEST_F(ForgedRun, AProgramThatNobodyCanNameIsRefused) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  const Json honest = read_json(resolved);
+  for (const auto& [key, is] : std::vector<std::pair<const char*, Json>>{{"version", ""},
+                                                                         {"version", "1.0 \x1b[31mcertified"},
+                                                                         {"version", std::string(1000, '1')},
+                                                                         {"program_sha256", "certified"},
+                                                                         {"program_sha256", std::string(64, 'z')},
+                                                                         {"program_sha256", 7}}) {
+    SCOPED_TRACE(dump_json(is));
+    Json json = honest;
+    json["run"][key] = is;
+    write_document(resolved, json);
+    seal_what_lies_beside();
+    const Outcome o = verify({"--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.err, HasSubstr(key));
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+}
+
+// The repeated steps have the defaults of the present version for keys that another one did not have.
+TEST_F(ForgedRun, AStatementOfAnotherVersionHasEveryKey) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  json["run"]["version"] = "0.0.9";
+  json["run"].erase("program_sha256");
+  json["values"].erase("adam_beta1");
+  write_document(resolved, json);
+  seal_what_lies_beside();
+  const Outcome o = verify({"--statement", at("s.json").string()});
+  ASSERT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(read_json(at("s.json"))["predicate"]["buildDefinition"]["externalParameters"]["adam_beta1"], 0.9);
+}
+
 // In JSON, "\\u0061" is "a".
 TEST_F(ForgedRun, CodeBesideTheModelIsRefusedHoweverItIsNamed) {
   const std::string plain = bytes_of(model() / "tokenizer_config.json");
