@@ -195,6 +195,7 @@ void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, Access
   if (!self.block->launch().beside.empty()) judge_streams(self, address, bytes, kind, place);
   if (!all_initialized(address, bytes)) judge_states(self, address, bytes, kind, place);
   judge_races(self, address, bytes, kind, place);
+  if (address >= kSharedBase && kind != AccessKind::read) self.block->note_write(self, address, bytes);
 }
 
 bool within(std::uintptr_t address, const void* begin, const void* end) {
@@ -258,11 +259,6 @@ void land(const AsyncCopy& c) {
   std::memcpy(c.to, c.from, c.taken);
 }
 
-bool lands_at_once(Block& block) {
-  const Timing timing = settings().copies;
-  return timing == Timing::early || (timing == Timing::random && (block.random() & 1));
-}
-
 }  // namespace
 
 void copy_async(const AsyncCopy& copy, Place place) {
@@ -276,7 +272,7 @@ void copy_async(const AsyncCopy& copy, Place place) {
   self.place = place;
   if (copy.taken > 0) watch(copy.from, copy.taken, AccessKind::read, place);
   watch(copy.to, copy.bytes, AccessKind::write, place);
-  if (lands_at_once(*self.block)) return land(copy);
+  if (self.block->copies_land_at_once()) return land(copy);
   mark(copy.to, copy.bytes, State::in_flight);
   self.copies.push_back({.copy = copy, .group = self.copy_group});
 }
