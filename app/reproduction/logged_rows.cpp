@@ -129,6 +129,13 @@ bool is_totals(const Json& row) {
   });
 }
 
+Json totals_of(const Json& rows) {
+  Json totals = Json::array();
+  for (const Json& row : rows)
+    if (row.contains(kTotalsKey)) totals.push_back(row);
+  return totals;
+}
+
 // Whether a row of totals has the measurements of the result that consist of several numbers.
 bool has_forms_of(const Json& metric, const Json& results) {
   return std::ranges::all_of(kOfTotals, [&](std::string_view key) {
