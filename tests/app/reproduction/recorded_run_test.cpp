@@ -10,9 +10,10 @@ namespace {
 // A record may claim any number; results do not depend on it.
 TEST(RecordedDocuments, HaveNoMoreThreadsThanProcessors) {
   const auto document = [](const Json& threads) {
-    RecordedRun run{.values = {{"threads", {{"value", threads}, {"origin", "c.json"}}},
-                               {"seed", {{"value", 7}, {"origin", "c.json"}}}},
-                    .run = Json::object()};
+    RecordedRun run;
+    run.values = {{"threads", {{"value", threads}, {"origin", "c.json"}}},
+                  {"seed", {{"value", 7}, {"origin", "c.json"}}}};
+    run.run = Json::object();
     return recorded_document(run, {.output = "/out"}).json;
   };
   EXPECT_EQ(document(1).at("threads"), 1);
