@@ -154,6 +154,7 @@ class Translator {
     }
     if (c == 'p' || c == 'P') return property();
     if (c == 'u') return unicode_escape();
+    if (c == 'x' && peek(2) == '{') return take(std::min(in_.find('}', at_), in_.size() - 1) + 1 - at_);
     switch (c) {
       case 's':
       case 'S': put_class(std::string(kSpaces), c); break;

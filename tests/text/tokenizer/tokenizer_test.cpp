@@ -185,6 +185,10 @@ TEST_F(TokenizerFiles, NoRulesMakeATextTakeVeryLong) {
     json["added_tokens"].push_back({{"content", content}, {flag, true}});
     return json;
   };
+  Json beginnings = bytes_;
+  for (int i = 0; i < 4; ++i)
+    beginnings["added_tokens"].push_back(
+        {{"content", std::string(100'000, 'a') + std::to_string(i)}, {"special", true}});
   const struct {
     const char* name;
     Json json;
@@ -212,6 +216,7 @@ TEST_F(TokenizerFiles, NoRulesMakeATextTakeVeryLong) {
       {"blanks behind a token", with_token(" ", "rstrip"), std::string(300'000, ' ')},
       {"the beginning of a long token", with_token(std::string(100'000, 'a') + "b", "special"),
        std::string(200'000, 'a')},
+      {"long tokens with one beginning", beginnings, std::string(1'000'000, 'a')},
       {"a rare match", split_by("b"), std::string(2'000'000, 'a')},
       {"a long repetition", split_by("\\s*[\r\n]+|\\s+(?!\\S)|\\s+|a"), std::string(2'000'000, ' ') + "a"},
       {"long matches", split_by("(?:a|c)+|b"), std::string(200'000, 'a') + "b" + std::string(200'000, 'a')}};
@@ -225,6 +230,26 @@ TEST_F(TokenizerFiles, NoRulesMakeATextTakeVeryLong) {
     else
       EXPECT_GT(tokenizer->encode(c.text).size(), 0u);
     EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
+  }
+}
+
+TEST_F(TokenizerFiles, LongTokensAreFoundAsShortOnesAre) {
+  const std::string a(70, 'a');
+  Json json = bytes_;
+  for (const std::string& content : {a, a + "b", "b" + a, a + a + "c", std::string("ab"), std::string("aaa")})
+    json["added_tokens"].push_back({{"content", content}, {"special", true}});
+  const auto tokenizer = load(json);
+  const struct {
+    std::string text;
+    std::vector<std::string> tokens;
+  } cases[] = {{a + "b", {a + "b"}},        {a + a + "c", {a + a + "c"}},
+               {a + a + "b", {a, a + "b"}}, {"b" + a + "b", {"b" + a, "b"}},
+               {"a" + a + "b", {a, "ab"}},  {"aaaa" + a + a + "c", {a, a, "aaa", "a", "c"}},
+               {"aaaab", {"aaa", "ab"}}};
+  for (const auto& c : cases) {
+    std::vector<std::string> tokens;
+    for (const std::int32_t id : tokenizer->encode(c.text)) tokens.push_back(tokenizer->token(id));
+    EXPECT_EQ(tokens, c.tokens) << c.text;
   }
 }
 
