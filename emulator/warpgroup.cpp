@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "emulator/block.h"
@@ -61,9 +62,9 @@ bool same_registers(const AsyncRegisters& a, const AsyncRegisters& b) {
   return a.base == b.base && a.cells == b.cells;
 }
 
-/// Operands as f32, [k][mn].
+/// Operands as f32, [k][mn], and their product.
 struct Factors {
-  float a[kDepth][kRows], b[kDepth][kMaxColumns];
+  float a[kDepth][kRows], b[kDepth][kMaxColumns], sums[kRows][kMaxColumns];
 };
 
 void load(float* to, std::size_t stride, const Block& block, const Matrix& m, MmaKind kind, unsigned first,
@@ -86,18 +87,17 @@ void load_fragments(Factors& f, const PendingProduct& p) {
 void compute(const Block& block, unsigned warp, PendingProduct& p) {
   const WarpgroupMma& m = p.lanes[0];
   const auto columns = static_cast<unsigned>(m.columns);
-  thread_local Factors f;
+  const auto memory = std::make_unique<Factors>();  // too large for the stack of a fiber
+  Factors& f = *memory;
   load(&f.b[0][0], kMaxColumns, block, Matrix(m.b_matrix, m.b_transposed), m.kind, 0, columns);
   if (m.a.base)
     load_fragments(f, p);
   else
     load(&f.a[0][0], kRows, block, Matrix(m.a_matrix, m.a_transposed), m.kind, warp % kWarpsOfGroup * kRows, kRows);
-  thread_local float sums[kRows][kMaxColumns];
-  for (unsigned row = 0; row < kRows; ++row) {
-    std::fill_n(sums[row], columns, 0.0f);
+  auto& sums = f.sums;
+  for (unsigned row = 0; row < kRows; ++row)
     for (unsigned k = 0; k < kDepth; ++k)
       for (unsigned n = 0; n < columns; ++n) sums[row][n] += f.a[k][row] * f.b[k][n];
-  }
   for (unsigned l = 0; l < kWarpSize; ++l)
     for (unsigned i = 0; i < columns / 2; ++i) {
       const float sum = sums[l / 4 + i / 2 % 2 * 8][i / 4 * 8 + l % 4 * 2 + i % 2];

@@ -89,9 +89,10 @@ TEST_F(HostileNames, OfFilesAndFolders) {
 TEST_F(HostileNames, OfOutputsStayOnOneLine) {
   Json c = run_with("max_steps", 1);
   c["output_dir"] = (folder_ / "out\nforged").string();
-  const std::string err = qtrain_ok({.words = {config(c)}}).err;
-  EXPECT_THAT(err, HasSubstr(R"(out\nforged)"));
-  for (const char* end : {"out\n", "\n  forged"}) EXPECT_EQ(err.find(end), std::string::npos) << err;
+  const Outcome run = qtrain_ok({.words = {config(c)}});
+  const std::string said = run.err + run.out;
+  EXPECT_THAT(said, HasSubstr(R"(out\nforged)"));
+  for (const char* end : {"out\n", "\n  forged"}) EXPECT_EQ(said.find(end), std::string::npos) << said;
 }
 
 TEST_F(HostileNames, OfWordsOfTheCommandLine) {
