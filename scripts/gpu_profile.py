@@ -27,7 +27,7 @@ SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "ComputeWorkloadAnalysis",
             "WarpStateStats", "InstructionStats", "SourceCounters")
 # By the name of the launch: the beginning of its function names, and the case of `qtrain bench` that runs it.
 KERNELS = {
-    "attention": ("attention_tile", "attention/hd128/4096"),
+    "attention": ("attention_warpgroups", "attention/hd128/4096"),
     "attention_delta": ("attention_delta", "attention_grad/hd128/4096"),
     "attention_dkdv": ("attention_dkdv_tile", "attention_grad/hd128/4096"),
     "attention_dq": ("attention_dq_tile", "attention_grad/hd128/4096"),
@@ -41,7 +41,7 @@ KERNELS = {
     "dropout": ("for_elements", "dropout/"),
     "cross_entropy": ("cross_entropy_rows", "cross_entropy/"),
     "embedding_grad": ("embedding_rows_grad", "embedding_grad/"),
-    "dequantize4": ("dequantize4_elements", "dequantize4/"),
+    "dequantize4": ("dequantize4_words", "dequantize4/"),
     "adamw": ("for_elements", "adamw/"),
     "adamw_8bit": ("update_coded", "adamw_8bit/"),
     "segment_squares": ("segment_square_sums", "segment_squares/"),

@@ -127,6 +127,7 @@ struct GradientTensors {
 
 void attention_plain(Ctx& ctx, const Attention& a);
 void attention_mma(Ctx& ctx, const Attention& a);
+void attention_wgmma(Ctx& ctx, const Attention& a);
 /// Computes the gradients of one pass.
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
