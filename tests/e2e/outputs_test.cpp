@@ -400,7 +400,8 @@ TEST_F(Outputs, OfARunDoNotReplaceItsInputs) {
   for (const auto& entry : fs::directory_iterator(at("model_here")))
     if (entry.path().extension() == ".safetensors") fs::remove(entry.path());
   expect_kept(folder_ / "model_here/config.json", at("config.json"),
-              {"model_name_or_path=" + at("model_here"), "random_init=true", "output_dir=" + at("model_here")});
+              {"model_name_or_path=" + at("model_here"), "random_init=true", "use_peft=false",
+               "output_dir=" + at("model_here")});
 }
 
 }  // namespace
