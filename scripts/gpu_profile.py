@@ -43,7 +43,7 @@ KERNELS = {
     "dropout": ("for_elements", "dropout/"),
     "cross_entropy": ("cross_entropy_rows", "cross_entropy/"),
     "embedding_grad": ("embedding_rows_grad", "embedding_grad/"),
-    "dequantize4": ("dequantize4_elements", "dequantize4/"),
+    "dequantize4": ("dequantize4_words", "dequantize4/"),
     "adamw": ("for_elements", "adamw/"),
     "adamw_8bit": ("update_coded", "adamw_8bit/"),
     "segment_squares": ("segment_square_sums", "segment_squares/"),

@@ -86,6 +86,14 @@ TEST_F(HostileNames, OfFilesAndFolders) {
                        {"render", "--model", none, "--input", none}});
 }
 
+TEST_F(HostileNames, OfOutputsStayOnOneLine) {
+  Json c = run_with("max_steps", 1);
+  c["output_dir"] = (folder_ / "out\nforged").string();
+  const std::string err = qtrain_ok({.words = {config(c)}}).err;
+  EXPECT_THAT(err, HasSubstr(R"(out\nforged)"));
+  for (const char* end : {"out\n", "\n  forged"}) EXPECT_EQ(err.find(end), std::string::npos) << err;
+}
+
 TEST_F(HostileNames, OfWordsOfTheCommandLine) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{hostile()},
