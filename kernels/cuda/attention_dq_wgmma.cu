@@ -63,8 +63,16 @@ __global__ void __launch_bounds__(kBlockThreads) attention_dq_warpgroups(Attenti
     ptx::cp_async_commit();
     ptx::wgmma_wait<1>();
     ptx::wgmma_settle(p[0]);
-    if (key + kKeys - 1 > warp_first || key < warp_begin) mask_keys(p, s.rows.begin + lane_row, first + lane_row, key);
-    for_elements<kColumns>([&](int j, int e, int h) { p[0][j][e] = ptx::exp2(p[0][j][e] * scale - lse[h]); });
+    const auto weigh = [&] {
+      for_elements<kColumns>([&](int j, int e, int h) { p[0][j][e] = ptx::exp2(p[0][j][e] * scale - lse[h]); });
+    };
+    // In both branches, because the assembler would wait before it computes weights in the same block of code.
+    if (key + kKeys - 1 > warp_first || key < warp_begin) {
+      mask_keys(p, s.rows.begin + lane_row, first + lane_row, key);
+      weigh();
+    } else {
+      weigh();
+    }
     ptx::wgmma_wait<0>();
     ptx::wgmma_settle(dp[0]);
     for_elements<kColumns>([&](int j, int e, int h) { dp[0][j][e] = p[0][j][e] * (dp[0][j][e] - delta[h]); });

@@ -84,11 +84,14 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOf<Width>)
     ptx::cp_async_commit();
     ptx::wgmma_wait<1>();
     ptx::wgmma_settle(scores[0]);
-    const bool fades = weigh();
+    if (weigh()) {  // this branch also keeps the assembler from waiting before it computes weights
+      ptx::wgmma_wait<0>();
+      ptx::wgmma_settle(out[0]);
+      scale_rows(out, fade);
+    }
     ptx::wgmma_wait<0>();
     ptx::wgmma_settle(out[0]);
     ptx::wgmma_settle(scores[0]);
-    if (fades) scale_rows(out, fade);
     fragments_of<T>(p, scores);
   }
   wait_for_copies();
