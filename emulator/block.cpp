@@ -93,8 +93,10 @@ void Block::finish(Fiber& self) {
   suspend(self, FiberState::finished);
   --alive_;
   warps_[self.warp].alive &= ~(1u << self.lane);
-  if (const int warp = warpgroups_.straggler(); alive_ == 0 && warp >= 0)
-    fault(*fibers_[static_cast<std::size_t>(warp) * kWarpSize], "starts fewer products than its warpgroup", self.place);
+  const int straggler = alive_ == 0 ? warpgroups_.straggler() : -1;
+  if (straggler >= 0)
+    fault(*fibers_[static_cast<std::size_t>(straggler) * kWarpSize], "starts fewer products than its warpgroup",
+          self.place);
   if (!barrier_.waiting.empty()) release();
   schedule(self);
 }

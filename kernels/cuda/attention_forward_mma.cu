@@ -42,7 +42,6 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
 
   RowSoftmax<kM, kKeys> state{};
   float out[kM][Width / 8][4] = {};
-  state.row = first + row + lane_id() / 4;
   for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
   if (static_cast<int>(threadIdx.x) < Sizes::kQueries) {
     const int t = first + static_cast<int>(threadIdx.x);
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
     ptx::cp_async_commit();
     if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
-    if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key, begin);
+    if (key + kKeys - 1 > warp_first || key < warp_begin) mask_keys(scores, begin, first + row + lane_id() / 4, key);
     float fade[kM][2];
     if (__any_sync(kAllLanes, state.raise(scores, scale, fade))) {
       scale_rows(out, fade);

@@ -10,23 +10,7 @@ namespace qtrain::ops {
 /// the end.
 template <int M, int Keys>
 struct RowSoftmax {
-  int row;  ///< the lane's first token
   float max[M][2], sum[M][2];
-
-  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
-
-  __device__ __forceinline__ void mask(float (&s)[M][Keys / 8][4], int key, const int* begin) const {
-    for_rows<M>([&](int i, int h) {
-      const int last = token(i, h), first = begin[16 * i + 8 * h];
-#pragma unroll
-      for (int j = 0; j < Keys / 8; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = key + 8 * j + lane_id() % 4 * 2 + e;
-          if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
-        }
-    });
-  }
 
   /// Raises the maxima to those of new scores; `scale` includes log2 e. Sums so far have to be multiplied by `fade`;
   /// returns whether that is not 1 for a row of the lane. Weights are relative to the maximum score so far, or to a

@@ -85,6 +85,9 @@ TEST_P(CudaOpWithoutWarpgroups, FollowsDouble) {
       const Pass got = on_cuda(d, Sink::Mode::store);
       for (std::size_t i = 0; i < want.outputs.size(); ++i)
         expect_close(got.outputs[i].values(), want.outputs[i].values(), tolerance_of(d), "output");
+      for (std::size_t i = 0; i < want.gradients.size(); ++i)
+        expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
+                     "d" + GetParam()->inputs[i].name);
     });
 }
 std::vector<const OpCase*> cases_with_warpgroups() {
