@@ -167,6 +167,9 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
     d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
+  // No result depends on the number of threads, and more than there are processors only take time.
+  if (const Json threads = value_of(run, "threads"); threads.is_number() && threads.get<double>() > usable_processors())
+    d.json.erase("threads");
   // All ranks run on this machine. What was one group per machine becomes groups of the same size.
   d.json["nproc"] = changes.ranks;
   if (d.json.value("zero_group_size", Json()) == -1 && count_of(run, "nnodes") > 1)
