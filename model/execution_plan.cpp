@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/fp8.h"
 #include "model/activation_layout.h"
 
 namespace qtrain {
@@ -74,6 +75,25 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
+// Codes of operands: of inputs and gradients [T, ...], of weights, and of both transposed for weight gradients.
+void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
+  const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
+    memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+  };
+  for (const PlannedPass& p : passes_) {
+    if (p.pass == Pass::decode) continue;
+    for (const LayerParams& layer : model_.params().layers())
+      for (const LinearParams& linear : layer.linears) {
+        const std::int64_t tokens = p.largest.tokens, out = linear.shape()[0], in = linear.shape()[1];
+        multiply(tokens, out, in);
+        if (p.pass == Pass::evaluate) continue;
+        multiply(tokens, in, out);
+        if (linear.weight && linear.weight->trained()) multiply(out, in, tokens);
+      }
+  }
+}
+
 // Activations have the GEMMs' operand type on a GPU; weights and logits may have another. Weights with an operand copy
 // need no conversion.
 ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
@@ -88,6 +108,7 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
     }
   if (type != DType::f32 && type != DType::f64)
     memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(model_, operands)));
+  if (model_.options().fp8) reserve_fp8(memory);
   const HeadChunk chunk = head_chunk(Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes_)

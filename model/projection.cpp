@@ -30,7 +30,8 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                   .b = dense_weight(ctx, p, f.dense),
                   .transpose_b = Transpose::yes,
                   .bias = bias,
-                  .added = {adapter}});
+                  .added = {adapter},
+                  .fp8 = forward_fp8(p)});
 }
 
 // Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.

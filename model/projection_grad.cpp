@@ -85,7 +85,7 @@ class AdaptersGrad {
     Sink dx = b_.dx;
     for (const auto& l : b_.layers) {
       const ConstTensor dy = input_.drops() ? l.dy : inner_grad(l);
-      ops::Gemm g{.c = dx, .a = dy, .b = dense_weight(ctx_, l.layer, b_.dense)};
+      ops::Gemm g{.c = dx, .a = dy, .b = dense_weight(ctx_, l.layer, b_.dense), .fp8 = backward_fp8(l.layer)};
       if (&l == &b_.layers.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
       dx = accumulate(dx.t);
@@ -117,7 +117,7 @@ class AdaptersGrad {
 void input_grad(Ctx& ctx, const ProjectionBackward& b) {
   Sink dx = b.dx;
   for (const auto& [layer, dy] : b.layers) {
-    ops::gemm(ctx, {.c = dx, .a = dy, .b = dense_weight(ctx, layer, b.dense)});
+    ops::gemm(ctx, {.c = dx, .a = dy, .b = dense_weight(ctx, layer, b.dense), .fp8 = backward_fp8(layer)});
     dx = accumulate(dx.t);
   }
 }
@@ -127,7 +127,7 @@ void input_grad(Ctx& ctx, const ProjectionBackward& b) {
 void project_grad(Ctx& ctx, const ProjectionBackward& b) {
   for (const auto& [layer, dy] : b.layers) {
     ops::column_sum(ctx, {.y = layer.dbias, .x = dy});
-    ops::gemm(ctx, {.c = layer.dweight, .a = dy, .b = b.x, .transpose_a = Transpose::yes});
+    ops::gemm(ctx, {.c = layer.dweight, .a = dy, .b = b.x, .transpose_a = Transpose::yes, .fp8 = backward_fp8(layer)});
   }
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters).run();

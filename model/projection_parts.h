@@ -116,6 +116,16 @@ struct DroppedAdapter {
 /// W as GEMMs read it; a quantized W is expanded to `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
+/// The types of FP8 operands: weights and activations have more digits, gradients more range.
+inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3};
+}
+inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3};
+}
+
 /// y = or += m / norm * x.
 inline ops::ScaleToMagnitude scaling(const LoraWeights& lora, Sink y, ConstTensor x) {
   return {.y = y, .x = x, .magnitude = lora.magnitude, .norm = lora.norm};
