@@ -26,7 +26,7 @@ enum class Timing : std::uint8_t { late, early, random };
 struct Settings {
   Order order = Order::forward;
   Timing streams = Timing::late;
-  Timing copies = Timing::late;  ///< cp.async
+  Timing copies = Timing::late;  ///< cp.async and wgmma
   std::uint64_t seed = 1;
   int host_threads = 0;                             ///< number of threads that run blocks; 0: one per processor
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< device memory

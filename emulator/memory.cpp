@@ -34,7 +34,7 @@ LastAccess unpack(std::uint64_t cell) {
 
 template <const AccessRecords& R>
 std::uint64_t* record_of(std::uintptr_t address) {
-  return static_cast<std::uint64_t*>(at_address(R.base)) + (address - kDeviceBase) / R.grain;
+  return static_cast<std::uint64_t*>(at_address(R.base)) + (address - kDeviceBase) / R.unit;
 }
 
 std::string name_of(std::uintptr_t address) {
@@ -83,20 +83,20 @@ enum class Seen : std::uint8_t { writes, reads };
 template <const AccessRecords& R, Seen S>
 void judge_with(const CurrentAccess& a) {
   const std::uint64_t* records = record_of<R>(a.address);
-  const std::size_t count = (a.bytes + R.grain - 1) / R.grain;
+  const std::size_t count = (a.bytes + R.unit - 1) / R.unit;
   for (std::size_t i = 0; i < count; ++i) {
     // Fast check: most records are of earlier launches or of the thread itself.
     const std::uint64_t last = __atomic_load_n(records + i, __ATOMIC_RELAXED);
     if ((last ^ a.record) >> (64 - kSerialBits) != 0 || last == a.record) continue;
     if (S == Seen::reads && !a.shared() && unpack(last).block == unpack(a.record).block) continue;
     if (races(a.self, unpack(last), a.shared()))
-      report_race(a.self, a.address + R.grain * i, a.kind, unpack(last), a.place);
+      report_race(a.self, a.address + R.unit * i, a.kind, unpack(last), a.place);
   }
 }
 template <const AccessRecords& R>
 void keep_in(const CurrentAccess& a) {
   std::uint64_t* records = record_of<R>(a.address);
-  for (std::size_t i = 0; i < (a.bytes + R.grain - 1) / R.grain; ++i)
+  for (std::size_t i = 0; i < (a.bytes + R.unit - 1) / R.unit; ++i)
     __atomic_store_n(records + i, a.record, __ATOMIC_RELAXED);
 }
 
@@ -195,6 +195,7 @@ void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, Access
   if (!self.block->launch().beside.empty()) judge_streams(self, address, bytes, kind, place);
   if (!all_initialized(address, bytes)) judge_states(self, address, bytes, kind, place);
   judge_races(self, address, bytes, kind, place);
+  if (address >= kSharedBase && kind != AccessKind::read) self.block->note_write(self, address, bytes);
 }
 
 bool within(std::uintptr_t address, const void* begin, const void* end) {
@@ -258,11 +259,6 @@ void land(const AsyncCopy& c) {
   std::memcpy(c.to, c.from, c.taken);
 }
 
-bool lands_at_once(Block& block) {
-  const Timing timing = settings().copies;
-  return timing == Timing::early || (timing == Timing::random && (block.random() & 1));
-}
-
 }  // namespace
 
 void copy_async(const AsyncCopy& copy, Place place) {
@@ -276,7 +272,7 @@ void copy_async(const AsyncCopy& copy, Place place) {
   self.place = place;
   if (copy.taken > 0) watch(copy.from, copy.taken, AccessKind::read, place);
   watch(copy.to, copy.bytes, AccessKind::write, place);
-  if (lands_at_once(*self.block)) return land(copy);
+  if (self.block->copies_land_at_once()) return land(copy);
   mark(copy.to, copy.bytes, State::in_flight);
   self.copies.push_back({.copy = copy, .group = self.copy_group});
 }

@@ -12,12 +12,12 @@ inline constexpr int kSerialBits = 18, kBlockBits = 20, kThreadBits = 10, kEpoch
 static_assert(kSerialBits + kBlockBits + kThreadBits + kEpochBits == 64);
 inline constexpr std::uint32_t kSerials = 1u << kSerialBits;
 
-/// The records of the last accesses, one for each `grain` bytes of device and shared memory.
+/// The records of the last accesses, one for each `unit` bytes of device and shared memory.
 struct AccessRecords {
   std::uintptr_t base;
-  std::size_t grain;
+  std::size_t unit;
 
-  constexpr std::size_t bytes_for(std::size_t memory) const { return memory / grain * sizeof(std::uint64_t); }
+  constexpr std::size_t bytes_for(std::size_t memory) const { return memory / unit * sizeof(std::uint64_t); }
 };
 /// Accesses to single bytes have their own records, because nearly all accesses are wider.
 inline constexpr AccessRecords kWideWrites{kWriteBase, 2}, kWideReads{kReadBase, 2}, kByteWrites{0x3200'0000'0000, 1},

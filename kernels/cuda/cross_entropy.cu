@@ -6,18 +6,43 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr unsigned kThreads = 512;
-constexpr float kLowest = -3.402823466e38f;
+constexpr std::int64_t kMaxThreads = 1024;
+constexpr float kLowest = -3.402823466e38f, kLog2OfE = 1.4426950408889634f;
 
-/// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)).
+/// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)). A NaN is not in `max`, but it makes `sum` NaN.
 struct LogSumExp {
   float max, sum;
 };
+
+/// e^x in the precision that values stored as T need; exactly 1 for 0.
+template <class T>
+__device__ __forceinline__ float exponential(float x) {
+  if constexpr (std::is_same_v<T, float>)
+    return expf(x);
+  else
+    return ptx::exp2(x * kLog2OfE);
+}
+
 template <class T>
 struct Merge {
   __device__ LogSumExp operator()(LogSumExp a, LogSumExp b) const {
-    const float max = Larger{}(a.max, b.max);
-    return {max, a.sum * exp_for<T>(a.max - max) + b.sum * exp_for<T>(b.max - max)};
+    const float max = fmaxf(a.max, b.max);
+    return {max, a.sum * exponential<T>(a.max - max) + b.sum * exponential<T>(b.max - max)};
+  }
+};
+
+/// scale * e^(x - shift). For 16-bit results, difference and factor are one operation.
+template <class T>
+struct Softmax {
+  float scale, shift;
+
+  __device__ Softmax(float scale_, float shift_)
+      : scale(scale_), shift(std::is_same_v<T, float> ? shift_ : -shift_ * kLog2OfE) {}
+  __device__ __forceinline__ float operator()(float x) const {
+    if constexpr (std::is_same_v<T, float>)
+      return scale * expf(x - shift);
+    else
+      return scale * ptx::exp2(fmaf(x, kLog2OfE, shift));
   }
 };
 
@@ -31,69 +56,158 @@ struct Args {
   const std::int32_t* targets;
   const double* scale;  ///< null: no gradient
   std::int64_t width;
+  int kept;  ///< packs of a row that stay in shared memory between the two passes: all, or a multiple of the threads
   LogitCap cap;
 };
 
-template <class T, Logits L, int N>
-__device__ __forceinline__ void load_logits(float (&v)[N], const T* p, const LogitCap& cap) {
-  load_floats(v, p);
-  if constexpr (L == Logits::capped) {
-#pragma unroll
-    for (float& z : v) z = cap.value<T>(z);
+/// What a block keeps in shared memory, followed by Args::kept packs.
+using Shared = BlockPartials<LogSumExp>;
+static_assert(sizeof(Shared) % 16 == 0);
+
+template <class T, Logits L>
+__device__ __forceinline__ float logit_of(T stored, const LogitCap& cap) {
+  if constexpr (L == Logits::capped)
+    return cap.value<T>(to_float(stored));
+  else
+    return to_float(stored);
+}
+
+/// A thread's packs i, i + threads, ... of N logits of a row.
+template <class T, int N, Logits L>
+struct Row {
+  T *global, *kept;
+  int packs, keeps;
+  LogitCap cap;
+
+  /// Loads that are under way at a time.
+  static constexpr int kAhead = 4;
+  template <class F>
+  __device__ __forceinline__ void for_packs(int first, const F& f) const {
+    const int threads = static_cast<int>(blockDim.x);
+    int i = first + static_cast<int>(threadIdx.x);
+    for (; i + (kAhead - 1) * threads < packs; i += kAhead * threads) f.template operator()<kAhead>(i);
+    for (; i < packs; i += threads) f.template operator()<1>(i);
   }
-}
-
-template <class T, int N, Logits L>
-__device__ __forceinline__ LogSumExp with_pack(LogSumExp total, const T* p, const LogitCap& cap) {
-  float v[N];
-  load_logits<T, L>(v, p, cap);
-  float max = total.max;
+  template <int B>
+  __device__ __forceinline__ void load(Pack<T, N> (&loaded)[B], int i) const {
 #pragma unroll
-  for (int j = 0; j < N; ++j) max = Larger{}(max, v[j]);
-  total = {max, total.sum * exp_for<T>(total.max - max)};
-#pragma unroll
-  for (int j = 0; j < N; ++j) total.sum += exp_for<T>(v[j] - max);
-  return total;
-}
+    for (int b = 0; b < B; ++b)
+      loaded[b] = load_pack<N>(global + std::int64_t{i + b * static_cast<int>(blockDim.x)} * N);
+  }
 
-/// One block per row.
+  __device__ __forceinline__ LogSumExp sum() const {
+    LogSumExp total{kLowest, 0.0f};
+    for_packs(0, [&]<int B>(int i) {
+      Pack<T, N> loaded[B];
+      load(loaded, i);
+      float v[B][N], max = total.max;
+#pragma unroll
+      for (int b = 0; b < B; ++b) {
+        const int at = i + b * static_cast<int>(blockDim.x);
+        if (at < keeps) store_pack<N>(kept + at * N, loaded[b]);
+#pragma unroll
+        for (int j = 0; j < N; ++j) max = fmaxf(max, v[b][j] = logit_of<T, L>(loaded[b].v[j], cap));
+      }
+      total = {max, total.sum * exponential<T>(total.max - max)};
+#pragma unroll
+      for (int b = 0; b < B; ++b)
+#pragma unroll
+        for (int j = 0; j < N; ++j) total.sum += exponential<T>(v[b][j] - max);
+    });
+    return total;
+  }
+
+  __device__ __forceinline__ void write_gradient(int i, const Pack<T, N>& logits, const Softmax<T>& softmax) const {
+    float v[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const float z = logit_of<T, L>(logits.v[j], cap);
+      v[j] = softmax(z);
+      if constexpr (L == Logits::capped) v[j] *= cap.slope(z);
+    }
+    Target<T>{global}.template put_pack<N>(std::int64_t{i} * N, v);
+  }
+  /// Starts with what was read last, which may still be in a cache.
+  __device__ __forceinline__ void write_gradients(const Softmax<T>& softmax) const {
+    for_packs(keeps, [&]<int B>(int i) {
+      Pack<T, N> loaded[B];
+      load(loaded, i);
+#pragma unroll
+      for (int b = 0; b < B; ++b) write_gradient(i + b * static_cast<int>(blockDim.x), loaded[b], softmax);
+    });
+    for (int i = static_cast<int>(threadIdx.x); i < keeps; i += static_cast<int>(blockDim.x))
+      write_gradient(i, load_pack<N>(kept + i * N), softmax);
+  }
+  /// Whether the calling thread has this logit.
+  __device__ __forceinline__ bool has(std::int32_t target) const {
+    return static_cast<unsigned>(target / N) % blockDim.x == threadIdx.x;
+  }
+  __device__ __forceinline__ void write_zeros() const {
+    constexpr float kZeros[N] = {};
+    for (int i = static_cast<int>(threadIdx.x); i < packs; i += static_cast<int>(blockDim.x))
+      Target<T>{global}.template put_pack<N>(std::int64_t{i} * N, kZeros);
+  }
+};
+
+/// One block per row. As many logits as fit stay in shared memory between the pass for the sum and that for the
+/// gradient.
 template <class T, int N, Logits L>
-__global__ void __launch_bounds__(kThreads) cross_entropy_rows(Args<T> a) {
-  auto& partials = shared_memory<BlockPartials<LogSumExp>>();
-  T* row = a.logits + blockIdx.x * a.width;
+__global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) {
+  auto& partials = shared_memory<Shared>();
+  const Row<T, N, L> row{.global = a.logits + blockIdx.x * a.width,
+                         .kept = reinterpret_cast<T*>(&partials + 1),
+                         .packs = static_cast<int>(a.width / N),
+                         .keeps = a.kept,
+                         .cap = a.cap};
   const std::int32_t target = a.targets[blockIdx.x];
-  const std::int64_t first = std::int64_t{threadIdx.x} * N, stride = std::int64_t{blockDim.x} * N;
   if (target == kNoClass) {
     if (threadIdx.x == 0) a.loss[blockIdx.x] = 0;
-    constexpr float kZeros[N] = {};
-    for (std::int64_t i = first; a.scale && i < a.width; i += stride) Target<T>{row}.template put_pack<N>(i, kZeros);
+    if (a.scale) row.write_zeros();
     return;
   }
-  float of_target[1];
-  load_logits<T, L>(of_target, row + target, a.cap);
-  const float logit = of_target[0];
-  constexpr LogSumExp kNothing{kLowest, 0.0f};
-  LogSumExp total = kNothing;
-  for (std::int64_t i = first; i < a.width; i += stride) total = with_pack<T, N, L>(total, row + i, a.cap);
-  total = block_reduce(total, partials, Merge<T>{}, kNothing);
+  const float logit = logit_of<T, L>(row.global[target], a.cap);
+  const LogSumExp total = block_reduce(row.sum(), partials, Merge<T>{}, LogSumExp{kLowest, 0.0f});
   __syncthreads();  // all threads have read the target's logit
   const float lse = total.max + logf(total.sum);
   if (threadIdx.x == 0) a.loss[blockIdx.x] = lse - logit;
   if (!a.scale) return;
-  const float scale = static_cast<float>(*a.scale);
-  for (std::int64_t i = first; i < a.width; i += stride) {
-    float v[N];
-    load_logits<T, L>(v, row + i, a.cap);
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const float z = v[j];
-      v[j] = scale * exp_for<T>(v[j] - lse);
-      // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
-      if (i + j == target) v[j] = scale * expm1f(logit - lse);
-      if constexpr (L == Logits::capped) v[j] *= a.cap.slope(z);
-    }
-    Target<T>{row}.template put_pack<N>(i, v);
+  const auto scale = static_cast<float>(*a.scale);
+  row.write_gradients({scale, lse});
+  if (!row.has(target)) return;
+  // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
+  float gradient = scale * expm1f(logit - lse);
+  if constexpr (L == Logits::capped) gradient *= a.cap.slope(logit);
+  row.global[target] = from_float<T>(gradient);
+}
+
+/// Bytes of shared memory that a block of the device can have.
+struct SharedOfDevice {
+  explicit SharedOfDevice(Device device) : bytes(cuda_info(device.index).shared_bytes) {}
+  std::size_t bytes;
+};
+
+/// Enough threads for a row of this many packs, at most kMaxThreads.
+unsigned threads_for(std::int64_t packs) {
+  return static_cast<unsigned>(std::min(kMaxThreads, ceil_div(packs, kWarp) * kWarp));
+}
+
+/// The packs of a row that shared memory keeps.
+std::int64_t kept_packs(std::int64_t packs, std::int64_t fit, unsigned threads) {
+  return packs <= fit ? packs : fit / threads * threads;
+}
+
+template <class T, int N, Logits L>
+void run(Ctx& ctx, Args<T> args, std::int64_t rows) {
+  constexpr std::size_t kBytes = sizeof(T) * N;
+  const std::int64_t packs = args.width / N;
+  const unsigned threads = threads_for(packs);
+  // Shared memory takes packs of 16 bytes without bank conflicts; single elements are read again.
+  if (args.scale && N > 1) {
+    const std::size_t bytes = ctx.kept<SharedOfDevice>().bytes - sizeof(Shared);
+    args.kept = static_cast<int>(kept_packs(packs, static_cast<std::int64_t>(bytes / kBytes), threads));
   }
+  const Grid grid{static_cast<unsigned>(rows), threads, sizeof(Shared) + static_cast<std::size_t>(args.kept) * kBytes};
+  launch(ctx, "cross_entropy", cross_entropy_rows<T, N, L>, grid, args);
 }
 
 }  // namespace
@@ -105,13 +219,14 @@ void run_cuda(Ctx& ctx, const CrossEntropy& a) {
                        .targets = a.targets.as<std::int32_t>(),
                        .scale = a.gradient == Gradient::in_place ? a.scale.as<double>() : nullptr,
                        .width = a.logits.shape[1],
+                       .kept = 0,
                        .cap = {a.logit_scale, a.softcap}};
-    const Grid grid{static_cast<unsigned>(a.logits.shape[0]), kThreads, sizeof(BlockPartials<LogSumExp>)};
+    const std::int64_t rows = a.logits.shape[0];
     dispatch_packs<T>(packable<T>(args.width, args.logits), [&]<int N>() {
       if (a.logit_scale == 1 && a.softcap == 0)
-        launch(ctx, "cross_entropy", cross_entropy_rows<T, N, Logits::plain>, grid, args);
+        run<T, N, Logits::plain>(ctx, args, rows);
       else
-        launch(ctx, "cross_entropy", cross_entropy_rows<T, N, Logits::capped>, grid, args);
+        run<T, N, Logits::capped>(ctx, args, rows);
     });
   });
 }

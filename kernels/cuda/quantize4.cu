@@ -8,42 +8,79 @@ namespace {
 
 constexpr unsigned kThreads = 256, kWarps = kThreads / kWarp;
 
-/// Packs of N elements that a thread expands; those of a block are adjacent, so that the stores of a warp are, too.
-constexpr int kPacks = 2;
+/// A thread loads the codes of kOfThread elements at a time, kTurns times ahead.
+constexpr int kOfThread = 16, kTurns = 2, kOfBlock = static_cast<int>(kThreads) * kOfThread * kTurns;
+/// Two lanes exchange codes, and share a scale.
+constexpr int kOfPair = 2 * kOfThread;
+constexpr int kOfWord = 8;
 
-/// A pack has a common scale: 8 elements, or the 2 of a byte. All loads are issued before the first result is needed.
-template <class T, int N>
-__global__ void __launch_bounds__(kThreads) dequantize4_elements(T* y, std::int64_t n, FourBitParts w) {
-  const std::int64_t first = (std::int64_t{blockIdx.x} * kPacks * kThreads + threadIdx.x) * N;
-  Pack<std::uint8_t, N / 2> codes[kPacks];
-  FourBitParts::StoredScale scales[kPacks];
+/// The element with index j of the eight in a word of codes.
+__device__ __forceinline__ float expanded(const float* map, std::uint32_t codes, int j, float scale) {
+  const int shift = 4 * (j ^ 1);  // the first element of a byte is in its high half
+  return map[codes >> shift & 15u] * scale;
+}
+/// Stores eight elements, which have index `word` in units of eight.
+template <class T>
+__device__ __forceinline__ void expand_word(T* y, std::int64_t word, const float* map, std::uint32_t codes,
+                                            float scale) {
+  constexpr int kOfPart = kPackOf<T> / 4, kStores = kOfWord / kPackOf<T>;
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t i = first + std::int64_t{k} * kThreads * N;
-    if (i + N <= n) codes[k] = load_codes<N>(w.codes + i / 2);
-    if (i < n) scales[k] = w.stored_scale(i);
+  for (int store = 0; store < kStores; ++store) {
+    std::uint32_t parts[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int j = store * kPackOf<T> + i * kOfPart;
+      if constexpr (kOfPart == 2)
+        parts[i] = pack_pair<T>(expanded(map, codes, j, scale), expanded(map, codes, j + 1, scale));
+      else
+        parts[i] = __float_as_uint(expanded(map, codes, j, scale));
+    }
+    reinterpret_cast<uint4*>(y)[word * kStores + store] = {parts[0], parts[1], parts[2], parts[3]};
   }
+}
+
+/// All codes are loaded before the scales, and both before the first result is needed. A lane loads the 8 bytes of 16
+/// elements, and stores the first or second half of those of two lanes, so that stores of 16 bytes fill sectors.
+template <class T>
+__global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t n, FourBitParts w) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kOfBlock + static_cast<int>(threadIdx.x) * kOfThread;
+  const int lane = static_cast<int>(threadIdx.x % 2);
+  uint2 codes[kTurns] = {};
+  FourBitParts::StoredScale scales[kTurns];
+  const auto of_turn = [&](int k) { return first + k * static_cast<int>(kThreads) * kOfThread; };
+  const auto is_whole = [&](std::int64_t i) { return i - lane * kOfThread + kOfPair <= n; };
+#pragma unroll
+  for (int k = 0; k < kTurns; ++k)
+    if (is_whole(of_turn(k))) codes[k] = *reinterpret_cast<const uint2*>(w.codes + of_turn(k) / 2);
+#pragma unroll
+  for (int k = 0; k < kTurns; ++k)
+    if (of_turn(k) < n) scales[k] = w.stored_scale(of_turn(k));
   const float* map = load_map(w);
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t i = first + std::int64_t{k} * kThreads * N;
-    if (i >= n) return;
+  for (int k = 0; k < kTurns; ++k) {
+    const std::int64_t i = of_turn(k);
+    const std::uint32_t across = __shfl_xor_sync(kAllLanes, lane == 0 ? codes[k].y : codes[k].x, 1);
+    if (i >= n) continue;
     const float scale = w.scale_of(scales[k]);
-    if (i + N > n) {
-      for (std::int64_t j = i; j < n; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
-      return;
+    if (is_whole(i)) {
+      const std::int64_t word = i / kOfWord - lane;
+      expand_word(y, word, map, lane == 0 ? codes[k].x : across, scale);
+      expand_word(y, word + 2, map, lane == 0 ? across : codes[k].y, scale);
+    } else {
+#pragma unroll 1
+      for (std::int64_t j = i; j < n && j < i + kOfThread; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
     }
-    Pack<T, N> out;
-#pragma unroll
-    for (int j = 0; j < N / 2; ++j) {
-      out.v[2 * j] = from_float<T>(map[codes[k].v[j] >> 4] * scale);
-      out.v[2 * j + 1] = from_float<T>(map[codes[k].v[j] & 15] * scale);
-    }
-    if constexpr (N == 8)
-      store_pack<N>(y + i, out);
-    else
-      y[i] = out.v[0], y[i + 1] = out.v[1];
   }
+}
+
+/// A thread for each byte, wherever the tensors start.
+template <class T>
+__global__ void __launch_bounds__(kThreads) dequantize4_bytes(T* y, std::int64_t n, FourBitParts w) {
+  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
+  const float* map = load_map(w);
+  if (i >= n) return;
+  const float scale = w.scale(i);
+  for (std::int64_t j = i; j < n && j < i + 2; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
 }
 
 struct Coding {
@@ -91,13 +128,16 @@ void run_cuda(Ctx& ctx, const Dequantize4& a) {
   const std::int64_t n = a.y.numel();
   dispatch_storage(a.y.dtype, [&]<class T>() {
     T* y = a.y.as<T>();
-    const auto run = [&]<int N>() {
-      const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{kThreads} * N * kPacks));
-      launch(ctx, "dequantize4", dequantize4_elements<T, N>, {blocks, kThreads, sizeof(MapOfFour)}, y, n, w);
+    const auto run = [&](auto kernel, std::int64_t of_block) {
+      const auto blocks = static_cast<unsigned>(ceil_div(n, of_block));
+      launch(ctx, "dequantize4", kernel, {blocks, kThreads, sizeof(MapOfFour)}, y, n, w);
     };
     const bool aligned =
-        reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.codes) % 4 == 0;
-    return aligned ? run.template operator()<8>() : run.template operator()<2>();
+        reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.codes) % 8 == 0;
+    if (aligned)
+      run(dequantize4_words<T>, kOfBlock);
+    else
+      run(dequantize4_bytes<T>, std::int64_t{kThreads} * 2);
   });
 }
 

@@ -232,7 +232,7 @@ std::vector<OpCase> make_op_cases() {
   for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}})
     for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
       cases.push_back(glu_case(s, activation));
-  for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{6, 2056}, Shape{3, 151936}})
     cases.push_back(cross_entropy_case(s, {}));
   cases.push_back(cross_entropy_case({6, 2051}, {.softcap = 1.5}));
   cases.push_back(cross_entropy_case({5, 3}, {.scale = 0.125}));
