@@ -7,20 +7,28 @@
 namespace qtrain {
 namespace {
 
-// The largest number of elements in the A of adapters that read the same input (which are one GEMM operand), among
-// those without an operand copy.
-std::int64_t largest_stack(const Transformer& model, const OperandCopies& operands) {
-  std::int64_t max = 0;
-  for (std::size_t l = 0; l < model.layers().size(); ++l)
-    for (const LinearGroup& group : model.layers()[l].groups) {
-      std::int64_t elements = 0;
-      for (const LinearId id : group.layers)
-        if (const Param* a = model.params().layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
-          elements += a->spec.shape.numel();
-      max = std::max(max, elements);
-    }
-  return max;
-}
+/// The largest numbers of elements of one kind of parameter in a group of layers.
+struct LargestGroup {
+  const Transformer& model;
+  const OperandCopies& operands;
+  DType type;  ///< of the GEMMs
+
+  /// Of those that GEMMs convert because they have another type and no copy.
+  std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
+    std::int64_t max = 0;
+    for (std::size_t l = 0; l < model.layers().size(); ++l)
+      for (const LinearGroup& group : model.layers()[l].groups) {
+        if (joined_only && group.results == ResultLayout::apart) continue;
+        std::int64_t elements = 0;
+        for (const LinearId id : group.layers) {
+          const Param* p = model.params().layers()[l].linears[static_cast<std::size_t>(id)].*which;
+          if (p && p->spec.dtype != type && !operands.has(*p)) elements += p->spec.shape.numel();
+        }
+        max = std::max(max, elements);
+      }
+    return max;
+  }
+};
 
 }  // namespace
 
@@ -86,8 +94,11 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
       std::size_t& max = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
       max = std::max(max, bytes(p.spec.shape.numel()));
     }
-  if (type != DType::f32 && type != DType::f64)
-    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(model_, operands)));
+  // The A of adapters that read the same input are one operand, as are the weights of layers with joined results.
+  const LargestGroup largest{model_, operands, type};
+  memory.converted_b = std::max(
+      {memory.converted_b, bytes(largest(&LinearParams::a, false)), bytes(largest(&LinearParams::weight, true))});
+  memory.converted_bias = std::max(memory.converted_bias, bytes(largest(&LinearParams::bias, true)));
   const HeadChunk chunk = head_chunk(Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes_)
