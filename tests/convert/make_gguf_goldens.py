@@ -1,6 +1,6 @@
 """Writes tests/convert/goldens/gguf: tiny GGUF files and what an import must convert them to.
 
-NAME.gguf          a model with random weights, written by gguf-py
+NAME.gguf          a model with random weights that take few values, written by gguf-py
 *.model            the sentencepiece models of spm.gguf and gemma2.gguf
 NAME.safetensors   its weights under Hugging Face names, after gguf-py's quantization; transformers' own GGUF loader is
                    checked to agree (where it supports the file)
@@ -121,13 +121,18 @@ def tensors_of(model):
             yield names, in_folders(f"{module}.{part}.weight", kind), values.detach()
 
 
+def coarse(z):
+    """Normal numbers rounded to odd multiples of 1/16, of which few values occur: the goldens then pack well."""
+    return (np.floor(8 * z) + 0.5) / 8
+
+
 def add_weights(writer, config, kinds, seed):
     """`kinds`: a function from a tensor's name to its GGUF type. Returns the weights that a reader must find."""
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config)
     expected = {}
     for names, name, values in tensors_of(model):
-        values = torch.randn_like(values).numpy() * 0.1
+        values = coarse(torch.randn_like(values).numpy()) * np.float32(0.1)
         kind = kinds(name)
         shifted = config.model_type in OFFSET_NORMS and "norm" in name
         if shifted:  # values to which 1 can be added without loss

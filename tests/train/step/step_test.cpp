@@ -25,8 +25,7 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
       ShardRanks shards(ranks, model.options().sharding);
-      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = ranks, .shard_ranks = &shards},
-                     {.max_tokens = 4});
+      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = shards}, {.max_tokens = 4});
       step.begin(1);
       int of_first = 0, of_second = 0;
       for (Param* p : model.trained()) {
