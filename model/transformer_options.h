@@ -9,6 +9,10 @@
 
 namespace qtrain {
 
+/// Whether projections of one input (q, k, v; gate, up) write their results into one tensor, so that they are one GEMM
+/// if their weights are contiguous. It changes the order of the sums of dx. Layers with magnitudes (DoRA) never do.
+enum class JoinProjections : std::uint8_t { on_gpus, always, never };
+
 /// The model, and which parts of it train.
 struct TransformerOptions {
   ModelConfig config;
@@ -23,7 +27,12 @@ struct TransformerOptions {
   DType dense_dtype = DType::f32;                 ///< dtype of quantized weights after expansion for a GEMM
   Sharding sharding = {};                         ///< how parameters are sharded among ranks
   ContextShare context = {};                      ///< how ranks share the tokens of each micro-batch
+  JoinProjections join = JoinProjections::on_gpus;
 
+  bool joins_projections(Device device) const {
+    if (join == JoinProjections::never || (lora && lora->dora)) return false;
+    return join == JoinProjections::always || device.kind == DeviceKind::cuda;
+  }
   /// The dtype of norms, biases, adapters and statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
