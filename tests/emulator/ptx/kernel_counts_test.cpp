@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "bench/cases/measure.h"
 #include "core/os/file.h"
@@ -76,23 +77,24 @@ class KernelCounts : public ::testing::Test {
 
 // Warpgroups of compute capability 9.0 read their operands from shared memory without ldmatrix.
 TEST_F(KernelCounts, AttentionOnTensorCoresHasNoBankConflicts) {
-  for (const int capability : {80, 90})
-    with_capability(capability, [&] {
-      Ctx ctx({DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1);
-      for (const std::int64_t width : {64, 96, 128, 256}) {
-        const bool warpgroups = capability == 90 && (width == 64 || width == 128);
-        std::string kernels;
-        for (const Case& c : attention_of(width))
-          for (const CountedLaunch& launch : launches_of(ctx, c)) {
-            if (launch.counts.of(Kind::mma) == 0) continue;
-            kernels += launch.kernel + " ";
-            EXPECT_EQ(launch.counts.of(Kind::load_matrix) > 0, !warpgroups) << launch.kernel;
-            EXPECT_EQ(launch.counts.conflicts, 0u) << launch.kernel << " of " << launch.counts.wavefronts;
-          }
-        for (const std::string name : {"attention_", "attention_dq_", "attention_dkdv_"})
-          EXPECT_THAT(kernels, HasSubstr(name + (warpgroups ? "warpgroups<Bf16" : "tile<Bf16"))) << width;
-      }
-    });
+  for (const int capability : {80, 90}) {
+    const int before = std::exchange(emulation::settings().capability, capability);
+    Ctx ctx({DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1);
+    for (const std::int64_t width : {64, 96, 128, 256}) {
+      const bool warpgroups = capability == 90 && (width == 64 || width == 128);
+      std::string kernels;
+      for (const Case& c : attention_of(width))
+        for (const CountedLaunch& launch : launches_of(ctx, c)) {
+          if (launch.counts.of(Kind::mma) == 0) continue;
+          kernels += launch.kernel + " ";
+          EXPECT_EQ(launch.counts.of(Kind::load_matrix) > 0, !warpgroups) << launch.kernel;
+          EXPECT_EQ(launch.counts.conflicts, 0u) << launch.kernel << " of " << launch.counts.wavefronts;
+        }
+      for (const std::string name : {"attention_", "attention_dq_", "attention_dkdv_"})
+        EXPECT_THAT(kernels, HasSubstr(name + (warpgroups ? "warpgroups<Bf16" : "tile<Bf16"))) << width;
+    }
+    emulation::settings().capability = before;
+  }
 }
 
 TEST_F(KernelCounts, GroupedGemmOnTensorCoresHasNoBankConflicts) {
