@@ -22,7 +22,8 @@ double flops_per_cycle(const GpuModel& gpu) {
   return std::exp2(std::round(std::log2(gpu.half / gpu.float32 * 2 * (wide ? 128 : 64))));
 }
 
-/// The share of the peak that mma.sync reaches: newer instructions are needed for more on 9.0 and 10.0.
+/// The share of the peak that the instructions of attention reach: wgmma on 9.0, otherwise mma.sync, which reaches less
+/// on 10.0.
 double mma_share(const GpuModel& gpu) {
   const Json& shares = kernel_table().at("mma");
   return shares.at(gpu.major == 9 ? "hopper" : gpu.major == 10 ? "blackwell" : "others").get<double>();

@@ -23,7 +23,7 @@ class Gpu:
     flops: float  # of 16-bit GEMMs, in the data sheet
     bandwidth: float
     flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
-    mma_share: float  # of that rate, for mma.sync
+    mma_share: float  # of that rate, for the instructions of attention
     shares: dict
 
     @property
@@ -40,12 +40,23 @@ def gpus():
                   timing["mma"][of["mma"]], timing["shares"])
 
 
+# The products of 16 x 8 x 16 elements that one wgmma of a warp makes on average, by the width of heads.
+PRODUCTS = {"attention_warpgroups": {64: 8, 128: 16}, "attention_dq_warpgroups": {64: 12, 128: 16},
+            "attention_dkdv_warpgroups": {64: 32 / 3, 128: 32 / 3}}
+
+
+def products_of(kernel, mma):
+    known = re.match(r"(\w+_warpgroups)<\w+, (\d+)>", kernel)
+    return mma * PRODUCTS[known[1]][int(known[2])] if known else mma
+
+
 def counts():
     with open(COUNTS, encoding="utf-8", newline="") as file:
         file.readline()
         rows = {}
         for row in csv.DictReader(file):
             of = {k: int(v) for k, v in row.items() if k not in ("case", "kernel")}
+            of["products"] = products_of(row["kernel"], of["mma"])
             rows.setdefault(row["case"], {})[row["kernel"]] = of
         return rows
 
@@ -63,7 +74,7 @@ def terms(gpu, row, times, moved=None):
         moved = times * min(row["global_bytes"], 32 * row["sectors"])
     return {"instructions": times * slots * cycle,
             "shared memory": times * row["wavefronts"] * cycle,
-            "tensor cores": times * row["mma"] * 4096 / (gpu.flops * gpu.mma_share),
+            "tensor cores": times * row.get("products", row["mma"]) * 4096 / (gpu.flops * gpu.mma_share),
             "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
 
 
@@ -130,16 +141,15 @@ def model_of(config, name):
 
 
 def attention_work(m, tokens):
-    """Tiles of 128 queries and 64 keys forward and for dq, of 64 x 64 for dk and dv; counted with 128 tokens."""
-    rows, keys = LENGTH // 128, LENGTH // 64
-    share = tokens / LENGTH * m.heads / 16
-    forward, square = share * rows * (rows + 1) / 2, share * keys * (keys + 1) / 2 / 3
+    """Blocks of 128 queries or keys, with tiles whose number is that of 128 x 128 scores; counted with 128 tokens."""
+    rows = LENGTH // 128
+    tiles = tokens / LENGTH * m.heads / 16 * rows * (rows + 1) / 2
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
     grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", forward, m.layers, 2 * (of_q + of_kv), "attention forward"),
+    return [Work("attention", "attention/hd128/128", "", tiles, m.layers, 2 * (of_q + of_kv), "attention forward"),
             Work("attention_grad", grad, "attention_delta", tokens / 128 * m.heads / 16, m.layers, None, back),
-            Work("attention_grad", grad, "attention_dkdv", square, m.layers, 2 * of_q + 4 * of_kv, back),
-            Work("attention_grad", grad, "attention_dq", forward, m.layers, 3 * of_q + 2 * of_kv, back)]
+            Work("attention_grad", grad, "attention_dkdv", tiles, m.layers, 2 * of_q + 4 * of_kv, back),
+            Work("attention_grad", grad, "attention_dq", tiles, m.layers, 3 * of_q + 2 * of_kv, back)]
 
 
 def rope_work(m, tokens):

@@ -93,7 +93,7 @@ multiprocessor, and the memory, are busy for
 - instructions: those of a warp, except for moves, which the assembler removes. A multiprocessor issues four a cycle, but
   only two of integers and conversions, and one of special functions in two cycles;
 - shared memory: a wavefront a cycle;
-- tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches;
+- tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches, on Hopper those of `wgmma` at that of GEMMs;
 - DRAM: the bytes, or those of the touched sectors if they are fewer, at {copy:.0%} of the bandwidth. For attention, every
   tensor once, since the L2 cache serves the rest.
 
@@ -119,7 +119,7 @@ def page_of(all_gpus, table, document, timing):
     return PAGE_TEXT.format(
         copy=shares["copy"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
         tile=1e6 * shares["tile_seconds"], skinny=shares["skinny"],
-        parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP a cycle", "of it by mma.sync", "GB/s", "source"],
+        parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP a cycle", "of it in attention", "GB/s", "source"],
                             parameter_rows(all_gpus, timing), 1),
         kernels=table_of(["op", "kernel", "longest", *(g.name for g in all_gpus)], kernel_rows(all_gpus, table, m), 3))
 
@@ -144,7 +144,7 @@ def cycles_of(row, times):
     """Cycles of one multiprocessor for instructions and for shared memory, and FLOPs of mma."""
     one = Gpu("", 1, 1, 1, 1, 1, {"copy": 1})  # a cycle takes a second
     of = terms(one, row, times, 0)
-    return of["instructions"], of["shared memory"], 4096 * times * row["mma"]
+    return of["instructions"], of["shared memory"], 4096 * times * row.get("products", row["mma"])
 
 
 PLAN_TEXT = """# What plan/kernel_times.cpp predicts times of steps from; scripts/predict_times.py --write makes it from
@@ -155,7 +155,7 @@ PLAN_TEXT = """# What plan/kernel_times.cpp predicts times of steps from; script
 #   elements    bytes per token that the kernels between GEMMs move in a block, per element of the hidden state, of
 #               queries and keys (with norms and without), and of the gate
 #   gemm        shares of the peak for models of two widths, with what tiles and waves cost on an H200
-#   mma         shares of the peak that mma.sync reaches
+#   mma         shares of the peak that attention reaches: wgmma on Hopper, mma.sync elsewhere
 #   shares      see the page
 attention:
 {attention}

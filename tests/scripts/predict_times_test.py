@@ -60,8 +60,17 @@ class Steps(unittest.TestCase):
     def test_attention_works_on_the_tiles_below_the_diagonal(self):
         model = kernel_times.Model("one", 0, 0, 1, 16, 8, 128, 0, True, True)
         times = {w.kernel: w.times for w in kernel_times.attention_work(model, kernel_times.LENGTH)}
-        self.assertEqual(times[""], 136)  # 1 + ... + 16 tiles of keys, twice as wide
-        self.assertEqual(times["attention_dkdv"], 176)  # 1 + ... + 32 tiles, of which 3 were counted
+        self.assertEqual(times[""], 136)  # 1 + ... + 16 tiles of 128 x 128
+        self.assertEqual(times["attention_dkdv"], 136)
+
+    def test_products_of_warpgroups_are_larger_than_those_of_a_warp(self):
+        head, square, heads = 128, 128 * 128, 16
+        for kernel, gemms in (("attention_warpgroups", 2), ("attention_dq_warpgroups", 3), ("attention_dkdv_warpgroups", 4)):
+            for case in kernel_times.counts().values():
+                row = case.get(f"{kernel}<Bf16, {head}>")
+                if row:
+                    self.assertEqual(row["products"] * 16 * 8 * 16, gemms * square * head * heads, kernel)
+        self.assertEqual(kernel_times.products_of("grouped_gemm_mma<Bf16, (OperandLayout)0>", 7), 7)
 
     def test_adapters_take_time_of_their_own(self):
         document = json.loads(kernel_times.CASES.read_text(encoding="utf-8"))
