@@ -49,6 +49,8 @@ struct ParamSpec {
   /// store the whole tensor, under `name`.
   std::vector<std::string> slices_in_files = {};
   double learning_rate = 1;  ///< multiplies that of the run
+  /// Whether it lies directly after the parameter declared before it, which has its dtypes, unless it is sharded.
+  bool continues = false;
 };
 
 struct ElementRange {

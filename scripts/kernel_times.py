@@ -132,6 +132,12 @@ class Model:
         return [(d, q), (d, kv), (d, kv), (q, d), (d, f), (d, f), (f, d)]
 
     @property
+    def gemms(self):
+        """Inputs and outputs of the GEMMs: layers with the same input are one."""
+        d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
+        return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
+
+    @property
     def weights(self):
         return self.layers * sum(i * o for i, o in self.linears) + self.vocabulary * self.width * (1 if self.tied else 2)
 
@@ -154,14 +160,16 @@ def attention_work(m, tokens):
 
 
 def rope_work(m, tokens):
-    heads = tokens * (m.heads + m.groups) * m.head
-    if m.normed:
-        pair, of = ("qk_norm_rope/32x(16+8)x128", "qk_norm_rope_grad/32x(16+8)x128"), 32 * 24 * 128
-        return [Work("qk_norm_rope", pair[0], "", heads / of, m.layers),
-                Work("qk_norm_rope_grad", pair[1], "normed", heads / of, m.layers, None, "rope backward")]
+    heads, values = tokens * (m.heads + m.groups) * m.head, tokens * m.groups * m.head
     case, of = "rope_40x9x64_keys3 bfloat16", 40 * 12 * 64
-    return [Work("rope", case, "rope_heads<", heads / of, m.layers),
-            Work("rope_grad", case, "rope_heads_grad", heads / of, m.layers, None, "rope backward")]
+    if not m.normed:
+        return [Work("rope", case, "rope_heads<", (heads + values) / of, m.layers),
+                Work("rope_grad", case, "rope_heads_grad", (heads + values) / of, m.layers, None, "rope backward")]
+    pair, of_pair = ("qk_norm_rope/32x(16+8)x128", "qk_norm_rope_grad/32x(16+8)x128"), 32 * 24 * 128
+    return [Work("qk_norm_rope", pair[0], "", heads / of_pair, m.layers),
+            Work("qk_norm_rope, values", case, "rope_heads<", values / of, m.layers),
+            Work("qk_norm_rope_grad", pair[1], "normed", heads / of_pair, m.layers, None, "rope backward"),
+            Work("qk_norm_rope_grad, values", case, "rope_heads_grad", values / of, m.layers, None, "rope backward")]
 
 
 def element_work(m, tokens, trained):
@@ -170,8 +178,8 @@ def element_work(m, tokens, trained):
     works = [Work("rms_norm", "rms_norm/32x512", "", d, norms),
              Work("rms_norm_grad", "rms_norm_grad/32x512", "rms_norm", d, norms),
              Work("add", "add/32x512", "", d, 2 * m.layers),
-             Work("swiglu", "swiglu/32x1536", "", f, m.layers),
-             Work("swiglu_grad", "swiglu_grad/32x1536", "", f, m.layers),
+             Work("swiglu", "packed_glu/32x1536", "", f, m.layers),
+             Work("swiglu_grad", "packed_glu_grad/32x1536", "", f, m.layers),
              Work("cross_entropy", ce, "", tokens * m.vocabulary / (2 * 75968), 1, None, "cross-entropy")]
     if trained:
         case = "embedding_grad/2048x8192x64"
@@ -202,7 +210,7 @@ def gemm_seconds(gpu, m, n, k, element=2):
 
 def gemm_time(gpu, m, tokens, trained):
     sums = 0
-    for i, o in m.linears:
+    for i, o in m.gemms:
         each = gemm_seconds(gpu, tokens, o, i) + gemm_seconds(gpu, tokens, i, o)
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
@@ -231,13 +239,13 @@ def step(gpu, table, m, case):
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
     ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
-    launches = m.layers * 39 + 15
+    launches = m.layers * 30 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
             ms["update"] += work.launches * time_of(gpu, table, work)
         ms["update"] += 4 * m.weights / (gpu.bandwidth * gpu.shares["copy"])  # zeros for the next gradients
     else:
-        launches = m.layers * 70 + 11
+        launches = m.layers * 64 + 11
         ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):

@@ -49,6 +49,14 @@ bool is_file_of_run(const std::string& name) {
          name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
+// Whether something would be lost if the file were replaced. A killed run may leave empty ones; folders stay.
+bool has_contents(const fs::path& file) {
+  std::error_code unknown;
+  const fs::file_status there = fs::status(file, unknown);
+  if (!fs::exists(there) || fs::is_directory(there)) return false;
+  return !fs::is_regular_file(there) || fs::file_size(file, unknown) > 0;
+}
+
 // Names of weight files of any program directly inside a folder.
 std::vector<std::string> weights_there(const fs::path& folder) {
   std::vector<std::string> names;
@@ -165,10 +173,7 @@ void require_no_foreign_results(const fs::path& output) {
   if (is_output_of_run(output)) return;
   std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
-    std::error_code unknown;
-    const bool empty = !fs::exists(it->path(), unknown) ||
-                       (fs::is_regular_file(it->path(), unknown) && fs::file_size(it->path(), unknown) == 0);
-    if (empty || !is_file_of_run(it->path().filename())) continue;  // a killed run may have left an empty file
+    if (!has_contents(it->path()) || !is_file_of_run(it->path().filename())) continue;
     fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",
                             .place = it->path().string(),
                             .remedy = "choose another output_dir, or pass --overwrite"});

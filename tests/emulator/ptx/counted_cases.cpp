@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/fp8.h"
 #include "kernels/grouped_gemm.h"
 
 namespace qtrain::testing {
@@ -69,6 +70,26 @@ Case adafactor_of(const Shape& matrix) {
           .prepare = bench::op("adafactor")};
 }
 
+/// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+std::vector<Case> fp8_operands() {
+  constexpr std::int64_t kRows = 128, kWidth = 256;
+  const auto encode = [](DType format, ops::Transpose transpose) {
+    return [=](Ctx& ctx, std::span<const Argument> a) {
+      Tensor codes = a[0].tensor;
+      codes.dtype = format;
+      ops::to_fp8(ctx, {.codes = codes, .scale = a[1].tensor, .x = a[2].tensor, .transpose = transpose});
+    };
+  };
+  const Operand x = half({kRows, kWidth}), scale = bench::f32({1});
+  const auto codes = [](const Shape& shape) { return Operand{shape, DType::u8}; };
+  return {{.name = "to_fp8/128x256",
+           .operands = {codes({kRows, kWidth}), scale, x},
+           .prepare = [=] { return encode(DType::f8_e4m3, ops::Transpose::no); }},
+          {.name = "to_fp8/128x256 transposed", .operands = {codes({kWidth, kRows}), scale, x}, .prepare = [=] {
+             return encode(DType::f8_e5m2, ops::Transpose::yes);
+           }}};
+}
+
 }  // namespace
 
 std::vector<Case> attention_of(std::int64_t width) {
@@ -123,7 +144,8 @@ std::vector<Case> all_counted_cases() {
     if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
-  for (const auto& more : {decoding(), grouped_gemms()}) cases.insert(cases.end(), more.begin(), more.end());
+  for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
+    cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
 
