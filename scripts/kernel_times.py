@@ -23,7 +23,8 @@ class Gpu:
     flops: float  # of 16-bit GEMMs, in the data sheet
     bandwidth: float
     flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
-    mma_share: float  # of that rate, for the instructions of attention
+    mma_share: float  # of that rate, for mma.sync
+    warpgroups: bool  # has wgmma
     shares: dict
 
     @property
@@ -37,17 +38,7 @@ def gpus():
     for name, of in timing["gpus"].items():
         sheet = re.search(rf"^  {name}: .*half: ([\d.]+),.*bandwidth: ([\d.]+),", rows, re.MULTILINE)
         yield Gpu(name, of["multiprocessors"], float(sheet[1]) * 1e12, float(sheet[2]) * 1e9, of["flops_per_cycle"],
-                  timing["mma"][of["mma"]], timing["shares"])
-
-
-# The products of 16 x 8 x 16 elements that one wgmma of a warp makes on average, by the width of heads.
-PRODUCTS = {"attention_warpgroups": {64: 8, 128: 16}, "attention_dq_warpgroups": {64: 12, 128: 16},
-            "attention_dkdv_warpgroups": {64: 32 / 3, 128: 32 / 3}}
-
-
-def products_of(kernel, mma):
-    known = re.match(r"(\w+_warpgroups)<\w+, (\d+)>", kernel)
-    return mma * PRODUCTS[known[1]][int(known[2])] if known else mma
+                  timing["mma"][of["mma"]], of["mma"] == "hopper", timing["shares"])
 
 
 def counts():
@@ -56,7 +47,6 @@ def counts():
         rows = {}
         for row in csv.DictReader(file):
             of = {k: int(v) for k, v in row.items() if k not in ("case", "kernel")}
-            of["products"] = products_of(row["kernel"], of["mma"])
             rows.setdefault(row["case"], {})[row["kernel"]] = of
         return rows
 
@@ -74,7 +64,8 @@ def terms(gpu, row, times, moved=None):
         moved = times * min(row["global_bytes"], 32 * row["sectors"])
     return {"instructions": times * slots * cycle,
             "shared memory": times * row["wavefronts"] * cycle,
-            "tensor cores": times * row.get("products", row["mma"]) * 4096 / (gpu.flops * gpu.mma_share),
+            "tensor cores": times * (row["mma"] * 4096 / gpu.mma_share +
+                                     row.get("wgmma_flops", 0) / gpu.shares["wgmma"]) / gpu.flops,
             "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
 
 
@@ -94,15 +85,32 @@ class Work:
     moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
     group: str = "other element-wise"
     alone: bool = False  # one block, on one multiprocessor
+    lengths: float = 0  # of attention: the length of rows over the 128 tokens that were counted
+    products: int = 0  # of attention: GEMMs of a tile
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
-    def rows(self, table):
-        found = {k: v for k, v in table[self.case].items() if k.startswith(self.kernel)}
+    def rows(self, table, gpu=None):
+        """The counts by kernel, on this GPU if there are several kernels for the op."""
+        case = self.case
+        if self.lengths and not (gpu and gpu.warpgroups):
+            case += " sm_80"
+        found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
         if not found:
-            sys.exit(f"{self.case} has no kernel {self.kernel}*")
-        return found
+            sys.exit(f"{case} has no kernel {self.kernel}*")
+        return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
+
+    def at_length(self, kernel, short, longer):
+        """Blocks grow with the length n, and tiles with n^2 and n; so the counts are a n + b n^2."""
+        n, row = self.lengths, {}
+        for count, one in short.items():
+            square = (longer[kernel][count] - 2 * one) / 2
+            row[count] = n * (one - square) + n * n * square
+        if "warpgroups" in kernel:  # their products have several sizes: whole tiles of 128 x 128, for 16 heads
+            row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
+            row["mma"] = 0
+        return row
 
 
 @dataclass(frozen=True)
@@ -141,15 +149,14 @@ def model_of(config, name):
 
 
 def attention_work(m, tokens):
-    """Blocks of 128 queries or keys, with tiles whose number is that of 128 x 128 scores; counted with 128 tokens."""
-    rows = LENGTH // 128
-    tiles = tokens / LENGTH * m.heads / 16 * rows * (rows + 1) / 2
+    share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
     grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", tiles, m.layers, 2 * (of_q + of_kv), "attention forward"),
-            Work("attention_grad", grad, "attention_delta", tokens / 128 * m.heads / 16, m.layers, None, back),
-            Work("attention_grad", grad, "attention_dkdv", tiles, m.layers, 2 * of_q + 4 * of_kv, back),
-            Work("attention_grad", grad, "attention_dq", tiles, m.layers, 3 * of_q + 2 * of_kv, back)]
+    return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+                 lengths=n, products=2),
+            Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
+            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4),
+            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3)]
 
 
 def rope_work(m, tokens):
@@ -221,7 +228,7 @@ def works_of(m, tokens, trained):
 
 
 def time_of(gpu, table, work):
-    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table).values())
+    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table, gpu).values())
 
 
 def step(gpu, table, m, case):
