@@ -14,7 +14,7 @@ struct LargestGroup {
   const OperandCopies& operands;
   DType type;  ///< of the GEMMs
 
-  /// Of those that GEMMs convert because they have another type and no copy.
+  /// Counts the parameters that GEMMs convert because they have another type and no copy.
   std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
     std::int64_t max = 0;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
