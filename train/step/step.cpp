@@ -1,6 +1,8 @@
 #include "train/step/step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/timeline.h"
 
@@ -43,6 +45,12 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
   if (exchange_->divides() || options.reduction.beside) units_.emplace(runner_, *exchange_, graphs_);
+  const OperandCopies& copies = runner_.copies().operands();
+  // Where ranks update parts, the weights are complete only after an exchange.
+  if (!exchange_->divides())
+    optimizer_.write_copies([&](const Param& p) { return copies.has(p) ? copies.of(p) : Tensor{}; });
+  std::ranges::copy_if(copies.trained(), std::back_inserter(converted_),
+                       [&](const Param* p) { return !optimizer_.writes_copy(*p); });
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
@@ -89,7 +97,7 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
     if (!divides) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
     if (divides) graphs_.between([this] { exchange_->finish_update(ctx_); });
-    runner_.copies().refresh_operands(ctx_);
+    runner_.copies().operands().convert(ctx_, converted_);
     runner_.measure_rows(ctx_);
   });
   const std::vector<double> sums = sums_.read(ctx_);

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/graph.h"
 #include "optim/optimizer.h"
@@ -74,6 +75,7 @@ class TrainStep {
   GradientSquares squares_;
   GraphCache graphs_;
   std::optional<UnrecordedUnits> units_;  ///< if ranks exchange data during passes
+  std::vector<const Param*> converted_;   ///< whose 16-bit copies are not written by the update itself
 };
 
 }  // namespace qtrain

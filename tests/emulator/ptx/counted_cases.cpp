@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/grouped_gemm.h"
 
@@ -57,6 +58,25 @@ Case adafactor_of(const Shape& matrix) {
           .prepare = bench::op("adafactor")};
 }
 
+/// AdamW that also writes the 16-bit copies of the weights.
+Case adamw_with_copy() {
+  const Operand x{{65536}, DType::f32}, v{{65536}, DType::f32, Contents::positive},
+      copy = half({65536}), hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-3, 0.1, 0.001}},
+      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
+  const auto update = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::adamw(ctx, {.param = a[0].tensor,
+                     .m = a[1].tensor,
+                     .v = a[2].tensor,
+                     .grad = a[3].tensor,
+                     .hyperparameters = a[4].tensor,
+                     .factor = a[5].tensor,
+                     .copy = a[6].tensor});
+  };
+  return {.name = "adamw_with_copy/65536", .operands = {x, x, v, x, hyperparameters, factor, copy}, .prepare = [=] {
+            return update;
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> attention_of(std::int64_t width) {
@@ -106,6 +126,7 @@ std::vector<Case> all_counted_cases() {
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
   cases.push_back(adafactor_of({64, 1024}));
+  cases.push_back(adamw_with_copy());
   for (const auto& more : {decoding(), grouped_gemms()}) cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
