@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/timeline.h"
+#include "model/first_gradients.h"
 
 namespace qtrain {
 namespace {
@@ -56,24 +57,40 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
 void TrainStep::begin(std::int64_t micro_batches) {
   exchange_->begin_step(micro_batches);
   sums_.clear(ctx_);
+  if (model_.options().sharding.divides_trained()) return zero_gradients();
+  zero_added_gradients(ctx_, model_.params());
+  gradients_ = GradientSum::first;
+}
+
+void TrainStep::zero_gradients() {
   model_.weights().zero_grads(ctx_);
   model_.adapter().zero_grads(ctx_);
+  gradients_ = GradientSum::further;
+}
+
+// Other ranks may already add their gradients to those of this rank.
+void TrainStep::skip() {
+  if (gradients_ == GradientSum::first) zero_gradients();
+  runner_.follow(ctx_, Pass::train);
 }
 
 void TrainStep::add(const Batch& batch, const MicroStep& step) {
   const DeviceBatch sent = feed_.send(ctx_, batch, step);
   runner_.prepare(ctx_, sent.tokens.longest);
   GraphCache::Key key = sent.sizes();
+  key.push_back(gradients_ == GradientSum::first ? 1 : 0);
   if (units_) key.push_back(units_->exchanges_gradients() ? 1 : 0);
   graphs_.run(ctx_.stream(), "micro-step", key, [&] {
     runner_.forward(ctx_, sent.tokens,
                     {.pass = Pass::train,
+                     .gradients = gradients_,
                      .loss_sum = accumulate(sums_[kLoss]),
                      .scale = sent.scale,
                      .dropout_seed = sent.dropout_seed,
                      .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
     runner_.backward(ctx_, sent.tokens);
   });
+  gradients_ = GradientSum::further;
 }
 
 void TrainStep::end_micro_batch() {
@@ -83,6 +100,7 @@ void TrainStep::end_micro_batch() {
 }
 
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
+  if (gradients_ == GradientSum::first) zero_gradients();
   {
     const timeline::Span span("add gradients");
     exchange_->finish_step(ctx_);
