@@ -13,6 +13,7 @@
 #include "core/formats/json_view.h"
 #include "core/os/paths.h"
 #include "kernels/elementwise.h"
+#include "model/dense_weight.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
 #include "model/lora.h"
@@ -31,6 +32,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kQuantization = "quantization_config";
+
 using Append = std::function<void(std::span<const std::byte>)>;
 
 struct WeightedDeltas {
@@ -46,8 +49,10 @@ void check_folders(const MergeOptions& options) {
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
                             .remedy = "choose another folder, or the unmerged weights would be lost"});
-  const Json config = read_json(options.model / "config.json");
-  if (reading(options.model / "config.json", [&] { return JsonView(config).find("quantization_config").has_value(); }))
+  const fs::path file = options.model / "config.json";
+  const Json config = read_json(file);
+  if (reading(file, [&] { return JsonView(config).find(kQuantization).has_value(); }) &&
+      !fp8_config(config, file.string()))
     fail(ErrorKind::input, {.cause = "the weights are quantized, so merging into them would lose most of the adapter",
                             .place = options.model.string(),
                             .remedy = "give the 32- or 16-bit model that they were made from with --model"});
@@ -70,39 +75,51 @@ bool changes_apart(const AdapterDeltas& deltas) {
 class MergedModel {
  public:
   MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
-      : config_(read_json(folder / "config.json")), source_(folder) {
+      : config_(read_json(folder / "config.json")), source_(folder), model_(load_model_config(folder)) {
     if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // throws the reason
-    ModelConfig model = load_model_config(folder);
-    has_own_head_ = untie_by_weights(model, folder);
-    const bool tied = model.tie_word_embeddings;
+    has_own_head_ = untie_by_weights(model_, folder);
+    const bool tied = model_.tie_word_embeddings;
     untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
                                   [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
-    const std::string embedding = weight_in(source_, kEmbeddingWeight, model);
+    const std::string embedding = weight_in(source_, kEmbeddingWeight, model_);
     for (const auto& [name, tensor] : source_.tensors())
       if (name == embedding)
         weights_.push_back({name == kHeadWeight ? kEmbeddingWeight : name, kEmbeddingWeight, tensor});
-      else if (!tied || name != kHeadWeight)
+      else if ((!tied || name != kHeadWeight) && !(model_.fp8 && is_fp8_part(name)))
         weights_.push_back({name, full_name(source_, name), tensor});
     if (untied_) weights_.push_back({kHeadWeight, kHeadWeight, source_.at(embedding)});
     if (untied_ || has_own_head_) config_["tie_word_embeddings"] = false;
+    if (model_.fp8) config_.erase(kQuantization);
   }
 
   /// Whether the folder has a separate head although its config.json ties it to the embedding.
   bool has_own_head() const { return has_own_head_; }
   const SafetensorsReader& source() const { return source_; }
   const std::vector<MergedWeight>& weights() const { return weights_; }
+  /// The type of a weight, after the expansion of FP8.
+  DType dtype_of(const MergedWeight& w) const { return w.base.dtype == DType::f8_e4m3 ? model_.dtype : w.base.dtype; }
+  std::vector<float> values_of(Ctx& ctx, const MergedWeight& w) const {
+    std::vector<float> values(static_cast<std::size_t>(w.base.numel()));
+    const Tensor in_f32 = view_of(std::span(values), w.base.shape);
+    if (w.base.dtype == DType::f8_e4m3)
+      ops::run_cpu(ctx, ops::Copy{.y = store(in_f32), .x = DenseWeight(ctx, source_, w.name, &model_).values()});
+    else
+      ops::run_cpu(ctx, ops::Copy{.y = store(in_f32), .x = w.base});
+    return values;
+  }
   /// The text of config.json, unchanged if no value changes.
   std::string config_text(const MergeOptions& options) const {
     Json config = config_;
     const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
     if (options.dtype) config[key] = name_of(*options.dtype);
-    const bool changed = untied_ || has_own_head_ || config != config_;
+    const bool changed = untied_ || has_own_head_ || model_.fp8 || config != config_;
     return changed ? dump_json(config, 2) + "\n" : read_text(options.model / "config.json");
   }
 
  private:
   Json config_;
   SafetensorsReader source_;
+  ModelConfig model_;
   std::vector<MergedWeight> weights_;
   bool untied_ = false, has_own_head_ = false;
 };
@@ -205,7 +222,7 @@ void require_finite(const MergedWeight& w, std::span<const float> exact, std::sp
 }
 
 void append_merged(MergeRun& run, const MergedWeight& w, DType dtype, const Append& append) {
-  const std::vector<float> base = values_of(run.ctx, w.base);
+  const std::vector<float> base = run.model.values_of(run.ctx, w);
   std::vector<float> sum = run.changes(w) ? merged_values(run, w, base) : base;
   run.squares.update += squared_difference(sum, base);
   if (dtype == DType::f32) return append(std::as_bytes(std::span(sum)));
@@ -224,7 +241,7 @@ double unit_roundoff(DType dtype) {
 }
 
 TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
-  const DType dtype = is_float(w.base.dtype) ? run.dtype.value_or(w.base.dtype) : w.base.dtype;
+  const DType stored = run.model.dtype_of(w), dtype = is_float(stored) ? run.dtype.value_or(stored) : stored;
   run.squares.unit = std::max(run.squares.unit, unit_roundoff(dtype));
   return {.name = w.name, .dtype = dtype, .shape = w.base.shape, .produce = [&run, &w, dtype](const Append& append) {
             if (run.changes(w) || dtype != w.base.dtype)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convert/stoppable_job.h"
+#include "model/dense_weight.h"
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
@@ -49,11 +50,11 @@ TensorSource kept(const std::string& name, std::vector<T> values) {
 /// Builds the tensors of a folder of 4-bit matrices from those of the model.
 class Conversion {
  public:
-  Conversion(Ctx& ctx, const SafetensorsReader& reader, const QuantizeOptions& options)
-      : ctx_(ctx), reader_(reader), options_(options) {}
+  Conversion(Ctx& ctx, const SafetensorsReader& reader, const ModelConfig& model, const QuantizeOptions& options)
+      : ctx_(ctx), reader_(reader), model_(model), options_(options) {}
 
   void quantize(const std::string& name, ConstTensor matrix) {
-    Quantized4 q = quantized(name, matrix);
+    Quantized4 q = quantized(name);
     ++report_.matrices;
     report_.parameters += matrix.numel();
     const std::string json = quant_state_json(q.state);
@@ -61,8 +62,8 @@ class Conversion {
     add(matrix, {.name = name,
                  .dtype = DType::u8,
                  .shape = {static_cast<std::int64_t>(q.codes.size()), 1},
-                 .produce = [this, name, matrix](const Append& append) {
-                   const Quantized4 again = quantized(name, matrix);
+                 .produce = [this, name](const Append& append) {
+                   const Quantized4 again = quantized(name);
                    append(std::as_bytes(std::span(again.codes)));
                  }});
     if (q.state.nested) {
@@ -77,16 +78,30 @@ class Conversion {
     const std::string type = q.state.type == FourBit::nf4 ? "nf4" : "fp4";
     add(kept(name + ".quant_state.bitsandbytes__" + type, std::vector<std::uint8_t>(json.begin(), json.end())));
   }
-  void copy(const std::string& name, ConstTensor tensor) { add(tensor, copied(reader_, name, tensor)); }
+  void copy(const std::string& name, ConstTensor tensor) {
+    if (tensor.dtype == DType::f8_e4m3)
+      add(tensor, expanded(name, tensor.shape));
+    else if (!model_.fp8 || !is_fp8_part(name))
+      add(tensor, copied(reader_, name, tensor));
+  }
 
   std::vector<TensorSource> take_tensors() { return std::move(tensors_); }
   const QuantizeReport& report() const { return report_; }
 
  private:
-  Quantized4 quantized(const std::string& name, ConstTensor matrix) {
+  /// A matrix in FP8 that is not quantized to 4 bits.
+  TensorSource expanded(const std::string& name, Shape shape) {
+    return {.name = name, .dtype = model_.dtype, .shape = shape, .produce = [this, name](const Append& append) {
+              const DenseWeight dense(ctx_, reader_, name, &model_);
+              append({dense.values().data, dense.values().bytes()});
+              dense.release();
+            }};
+  }
+  Quantized4 quantized(const std::string& name) {
+    const DenseWeight dense(ctx_, reader_, name, &model_);
     Quantized4 q =
-        quantize_matrix(ctx_, matrix, options_.matrices, fmt::format("{}: {}", reader_.path().string(), name));
-    reader_.release(matrix);
+        quantize_matrix(ctx_, dense.values(), options_.matrices, fmt::format("{}: {}", reader_.path().string(), name));
+    dense.release();
     return q;
   }
   void add(ConstTensor from, TensorSource source) {
@@ -100,6 +115,7 @@ class Conversion {
 
   Ctx& ctx_;
   const SafetensorsReader& reader_;
+  const ModelConfig& model_;
   const QuantizeOptions& options_;
   std::vector<TensorSource> tensors_;
   QuantizeReport report_;
@@ -160,7 +176,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
   if (untie_by_weights(model, options.model) && options.log) warn_of_untied(*options.log, options.model);
   const SafetensorsReader reader(options.model);
   const BnbConfig bnb = bnb_config_of(options, model);
-  Conversion conversion(ctx, reader, options);
+  Conversion conversion(ctx, reader, model, options);
   std::optional<StoppableJob> job(std::in_place, options.log, ProgressBar::Job{"quantizing", bytes_in(reader), false});
   for (const auto& [name, tensor] : reader.tensors()) {
     job->advance(static_cast<std::int64_t>(tensor.bytes()));

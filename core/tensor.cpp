@@ -7,11 +7,26 @@ namespace qtrain {
 namespace {
 
 constexpr std::pair<std::string_view, DType> kNames[] = {
-    {"float64", DType::f64}, {"float32", DType::f32},  {"float16", DType::f16}, {"bfloat16", DType::bf16},
-    {"int64", DType::i64},   {"int32", DType::i32},    {"int16", DType::i16},   {"int8", DType::i8},
-    {"uint8", DType::u8},    {"bool", DType::boolean}, {"fp64", DType::f64},    {"fp32", DType::f32},
-    {"fp16", DType::f16},    {"bf16", DType::bf16},    {"f32", DType::f32},     {"f16", DType::f16},
-    {"half", DType::f16},    {"float", DType::f32},    {"double", DType::f64},
+    {"float64", DType::f64},
+    {"float32", DType::f32},
+    {"float16", DType::f16},
+    {"bfloat16", DType::bf16},
+    {"int64", DType::i64},
+    {"int32", DType::i32},
+    {"int16", DType::i16},
+    {"int8", DType::i8},
+    {"uint8", DType::u8},
+    {"bool", DType::boolean},
+    {"float8_e4m3fn", DType::f8_e4m3},
+    {"fp64", DType::f64},
+    {"fp32", DType::f32},
+    {"fp16", DType::f16},
+    {"bf16", DType::bf16},
+    {"f32", DType::f32},
+    {"f16", DType::f16},
+    {"half", DType::f16},
+    {"float", DType::f32},
+    {"double", DType::f64},
 };
 
 }  // namespace

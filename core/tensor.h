@@ -13,7 +13,7 @@
 
 namespace qtrain {
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3 };
 
 constexpr std::size_t size_of(DType d) {
   switch (d) {

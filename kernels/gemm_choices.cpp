@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRules = 3;  ///< version of the size classes and the selection rules (kernels/gemm_key.h)
+constexpr int kRules = 4;  ///< version of the size classes and the selection rules (kernels/gemm_key.h)
 constexpr const char *kMadeBy = "made_by", *kChoices = "choices";
 
 std::string file_name(std::string made_by) {

@@ -9,6 +9,7 @@
 #include "core/os/paths.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "model/dense_weight.h"
 #include "model/families/family.h"
 #include "model/tied_head.h"
 #include "quant/mxfp4.h"
@@ -51,9 +52,10 @@ void require_finite(ConstTensor values, const std::string& place) {
 }
 
 // A tensor of a floating-point type. Throws an input error for other types and shapes.
-ConstTensor dense_tensor(const ReadValues& from, const std::string& name, Shape shape) {
+DenseWeight read_dense(Ctx& ctx, const ReadValues& from, const std::string& name, Shape shape) {
   const SafetensorsReader& reader = from.reader;
-  const ConstTensor found = reader.at(name);
+  DenseWeight weight(ctx, reader, name, from.config);
+  const ConstTensor found = weight.values();
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   if (!is_float(found.dtype))
     fail(ErrorKind::input,
@@ -66,7 +68,7 @@ ConstTensor dense_tensor(const ReadValues& from, const std::string& name, Shape 
           .place = place,
           .remedy = "config.json and the weights must belong together"});
   if (from.kind == ReadValues::Kind::finite) require_finite(found, place);
-  return found;
+  return weight;
 }
 
 // Loads codes, such as those of an optimizer's state, without conversion.
@@ -110,13 +112,13 @@ std::vector<std::string> load_slices(Ctx& ctx, const ReadValues& from, const Par
   const Shape slice{p.spec.shape[1], p.spec.shape[2]};
   for (std::int64_t i = 0; i < count; ++i) {
     names.push_back(name_in(reader, p.spec.slices_in_files[static_cast<std::size_t>(i)]));
-    const ConstTensor values = dense_tensor(from, names.back(), slice);
-    const ConstTensor flat = values.reshaped({values.numel()});
+    const DenseWeight weight = read_dense(ctx, from, names.back(), slice);
+    const ConstTensor flat = weight.values().reshaped({slice.numel()});
     const ElementRange range{.begin = i * flat.numel(), .count = flat.numel()};
     write_values(ctx, p, range, [&](std::int64_t first, Tensor chunk) {
       ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first - range.begin, chunk.numel())});
     });
-    reader.release(values);
+    weight.release();
   }
   return names;
 }
@@ -146,14 +148,15 @@ std::string load_from(Ctx& ctx, const ReadValues& from, const SavedWeight& saved
     load_codes(ctx, reader, p);
     return name;
   }
-  const ConstTensor values = dense_tensor(from, name, shape_in_files(p.spec));
+  const DenseWeight weight = read_dense(ctx, from, name, shape_in_files(p.spec));
+  const ConstTensor values = weight.values();
   std::optional<Reordered> reordered;
   if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
   const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
   write_values(ctx, p, [&](std::int64_t first, Tensor chunk) {
     ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first, chunk.numel())});
   });
-  reader.release(values);
+  weight.release();
   return name;
 }
 
@@ -352,13 +355,14 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::p
       continue;
     }
     // quantize() checks values
-    const ConstTensor dense = dense_tensor({reader, ReadValues::Kind::any}, used.back(), q.shape());
-    q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
-    reader.release(dense);
+    const DenseWeight dense = read_dense(ctx, {reader, ReadValues::Kind::any, from.config}, used.back(), q.shape());
+    q.quantize(ctx, host->get(), dense.values(), fmt::format("{}: {}", reader.path().string(), used.back()));
+    dense.release();
   }
   runner.values_changed();
   std::vector<std::string> names = unused(reader, std::move(used));
   if (!model.quantized().empty()) std::erase_if(names, is_quant_part);
+  if (model.config().fp8) std::erase_if(names, is_fp8_part);
   return names;
 }
 

@@ -98,7 +98,9 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.dtype = weight_dtype(r);
   const bool mxfp4 = family.mxfp4_experts && is_mxfp4_config(json);
-  if (!mxfp4) c.quantization = bnb_config(json, name);
+  c.fp8 = fp8_config(json, name);
+  const bool expanded = mxfp4 || c.fp8;
+  if (!expanded) c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));
@@ -106,7 +108,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   family.read(r, c);
   if (c.ropes.empty()) c.ropes = {read_rope(r, c)};
   c.json = json;
-  if (!mxfp4) return c;
+  if (!expanded) return c;
   c.json.erase("quantization_config");  // the weights that will be written are dense
   if (!r.get("dtype") && !r.get("torch_dtype")) c.dtype = DType::bf16;
   return c;

@@ -12,6 +12,7 @@
 #include "kernels/glu.h"
 #include "kernels/router.h"
 #include "quant/bnb.h"
+#include "quant/fp8.h"
 
 namespace qtrain {
 
@@ -104,6 +105,7 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder
+  std::optional<Fp8Config> fp8;           ///< of the weights in the folder, which are expanded when they are loaded
   Json json;                              ///< the file's content, written with new weights
 
   /// The number of layers with a mixture of experts.
@@ -119,8 +121,8 @@ struct ModelConfig {
 };
 
 /// Reads a config.json. Throws an input error that names the key for whatever is not supported exactly (unknown model
-/// type, rope type or activation, attention dropout, partial rotary in a family without it, weights not quantized by
-/// bitsandbytes, ...).
+/// type, rope type or activation, attention dropout, partial rotary in a family without it, weights quantized in a
+/// way that cannot be read, ...).
 ModelConfig parse_model_config(const Json& json, const std::string& name);
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file);
 

@@ -12,7 +12,7 @@ constexpr const char* kKey = "quantization_config";
 [[noreturn]] void refuse_config(const std::string& file, const std::string& cause) {
   fail(ErrorKind::input, {.cause = cause,
                           .place = fmt::format("{}: {}", file, kKey),
-                          .remedy = "use a 16-bit model, or one that was quantized by bitsandbytes"});
+                          .remedy = "use a 16-bit model, one that was quantized by bitsandbytes, or one in FP8"});
 }
 
 /// Typed access to the keys that matter here; unknown keys are ignored.

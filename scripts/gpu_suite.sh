@@ -145,6 +145,7 @@ absent() {
   say "== $1: skipped, $2"
 }
 
+[ "$dry" = 1 ] || scripts/goldens.py unpack || die "the goldens cannot be unpacked"
 if [ -f "$prebuilt" ]; then
   mkdir "$work/prebuilt"
   tar -C "$work/prebuilt" -xf "$prebuilt" || die "$prebuilt is not an archive from scripts/gpu_prebuild.sh"

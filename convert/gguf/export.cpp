@@ -13,6 +13,8 @@
 #include "core/formats/gguf_write.h"
 #include "core/formats/safetensors.h"
 #include "core/os/paths.h"
+#include "kernels/elementwise.h"
+#include "model/dense_weight.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
 #include "model/module_names.h"
@@ -132,7 +134,10 @@ class Weights {
     const Shape shape{extents[0], extents[1]};
     memory.resize(static_cast<std::size_t>(shape.numel()));
     const Tensor values = view_of(std::span(memory), shape);
-    if (has_matrix4(reader_, t.name)) {
+    if (is_fp8(reader_, t.name)) {
+      const DenseWeight weight(ctx_, reader_, t.name, &config_);
+      ops::run_cpu(ctx_, ops::Copy{.y = store(values), .x = weight.values()});
+    } else if (has_matrix4(reader_, t.name)) {
       const Matrix4 matrix = read_matrix4(reader_, t.name);
       expand(ctx_, matrix.blocks(), values);
     } else {
@@ -149,7 +154,7 @@ class Weights {
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
       if (!used_.contains(name) && name != kHeadWeight && !name.ends_with("rotary_emb.inv_freq") &&
-          !is_quant_part(name))
+          !is_quant_part(name) && !is_fp8_part(name))
         refuse(name, "does not belong to the model that config.json describes");
   }
 
@@ -157,7 +162,9 @@ class Weights {
   FolderTensor take(const std::string& wanted, const std::vector<std::int64_t>& expected) {
     const std::string name = weight_in(reader_, wanted, config_);
     used_.insert(name);
-    const bool quantized = has_matrix4(reader_, name) || has_matrix8(reader_, name);
+    const bool fp8 = config_.fp8 && is_fp8(reader_, name);
+    if (fp8) read_fp8(reader_, name, *config_.fp8);  // throws unless its scales fit
+    const bool quantized = fp8 || has_matrix4(reader_, name) || has_matrix8(reader_, name);
     const ConstTensor t = reader_.at(name);
     const Shape found = has_matrix4(reader_, name) ? read_matrix4(reader_, name).state.shape : t.shape;
     const std::vector<std::int64_t> shape(found.dims.begin(), found.dims.begin() + found.rank);

@@ -25,7 +25,7 @@ class SafetensorsReader {
 
   bool contains(const std::string& name) const { return tensors_.contains(name) || unusable_.contains(name); }
   /// A view into the mapping; throws an input error that names file and tensor if there is none. Tensors with more than
-  /// 4 dimensions or with dtypes that no kernel reads (F8_E4M3, U32, ...) are refused here; `tensors` omits them.
+  /// 4 dimensions or with dtypes that nothing reads (F8_E5M2, U32, ...) are refused here; `tensors` omits them.
   ConstTensor at(const std::string& name) const;
   const std::map<std::string, ConstTensor>& tensors() const { return tensors_; }
   /// Releases the memory behind a tensor that has been read; it may be read again.

@@ -92,10 +92,10 @@ TEST(Inspect, ARunFolderAndItsCheckpoint) {
 TEST(Inspect, ASafetensorsFileWithTensorsWeCannotUse) {
   TempFolder folder;
   std::string file("\x37\0\0\0\0\0\0\0", 8);
-  file += R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  file += R"({"a":{"dtype":"F8_E5M2","shape":[2],"data_offsets":[0,2]}})";
   file[0] = static_cast<char>(file.size() - 8);
   write_file(folder / "x.safetensors", file + "12");
-  EXPECT_THAT(inspect_text(inspect_path(folder / "x.safetensors")), HasSubstr("F8_E4M3"));
+  EXPECT_THAT(inspect_text(inspect_path(folder / "x.safetensors")), HasSubstr("F8_E5M2"));
 }
 
 TEST(Inspect, WhatItDoesNotKnow) {

@@ -12,6 +12,7 @@
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
+#include "quant/fp8.h"
 #include "tests/core/temp_folder.h"
 #include "text/template/load.h"
 #include "text/tokenizer/load.h"
@@ -105,6 +106,11 @@ std::vector<JsonFile> json_files() {
        [](const fs::path& folder) {
          const fs::path file = folder / "config.json";
          bnb_config(read_json(file), file.string());
+       }},
+      {"config.json", repository_file("tests/quant/goldens/fp8_row/config.json"),
+       [](const fs::path& folder) {
+         const fs::path file = folder / "config.json";
+         fp8_config(read_json(file), file.string());
        }},
       {"generation_config.json", std::string(kGeneration),
        [](const fs::path& folder) { load_generation_defaults(folder / "generation_config.json"); }},

@@ -16,6 +16,7 @@
 #include "data/source/raw_rows.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
+#include "quant/fp8.h"
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "tests/fuzz/file_targets.h"
@@ -78,6 +79,12 @@ void quantized(std::string_view bytes) {
   static Ctx ctx({}, MatmulPrecision::storage, 1);
   constexpr std::int64_t kMax = 1 << 20;  // codes take half a byte, so a file in this test has fewer values
   for (const auto& [name, tensor] : reader.tensors()) {
+    if (is_fp8(reader, name)) {
+      const Fp8Matrix m = read_fp8(reader, name, {.block = {16, 16}});
+      std::vector<float> values(static_cast<std::size_t>(m.codes.numel()));
+      m.expand(0, view_of(std::span(values), m.codes.shape));
+      continue;
+    }
     const bool four = has_matrix4(reader, name), eight = !four && has_matrix8(reader, name);
     if (!four && !eight) continue;
     const Matrix4 m4 = four ? read_matrix4(reader, name) : Matrix4{};
@@ -92,7 +99,9 @@ void quantized(std::string_view bytes) {
 }
 
 void quantized_config(std::string_view bytes) {
-  if (const auto config = bnb_config(parse_json(bytes, "fuzz.json"), "fuzz.json")) bnb_config_json(*config);
+  const Json json = parse_json(bytes, "fuzz.json");
+  if (!fp8_config(json, "fuzz.json"))
+    if (const auto config = bnb_config(json, "fuzz.json")) bnb_config_json(*config);
 }
 
 /// What an import reads before it writes anything.
@@ -177,8 +186,13 @@ const std::vector<Target>& targets() {
        model_config,
        {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},
       {"safetensors", safetensors, {"tests/golden/data/lora_qwen3_rs/adapter/adapter_model.safetensors"}},
-      {"quantized", quantized, {"tests/quant/goldens/bnb_model_nf4/model.safetensors"}},
-      {"quantized_config", quantized_config, {"tests/quant/goldens/bnb_model_fp4/config.json"}},
+      {"quantized",
+       quantized,
+       {"tests/quant/goldens/bnb_model_nf4/model.safetensors", "tests/quant/goldens/fp8_block/model.safetensors"}},
+      {"quantized_config",
+       quantized_config,
+       {"tests/quant/goldens/bnb_model_fp4/config.json", "tests/quant/goldens/fp8_block/config.json",
+        "tests/quant/goldens/fp8_row/config.json"}},
       {"gguf",
        gguf,
        {"tests/convert/goldens/gguf/smollm.gguf", "tests/convert/goldens/gguf/spm.gguf",

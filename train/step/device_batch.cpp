@@ -29,6 +29,13 @@ Contents contents_of(const Batch& batch) {
   return c;
 }
 
+/// `n` padded to a multiple of `most` / `parts`, which is rounded up to whole eights.
+std::int64_t padded_to_part(std::int64_t n, std::int64_t most, std::int64_t parts) {
+  constexpr std::int64_t kAlign = 8;
+  const std::int64_t unit = (most + parts * kAlign - 1) / (parts * kAlign) * kAlign;
+  return std::min((n + unit - 1) / unit * unit, most);
+}
+
 /// Numbers of documents are padded to a power of two.
 std::int64_t document_class(std::int64_t n, std::int64_t most) {
   return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
@@ -45,14 +52,14 @@ void fill_up(std::vector<std::int32_t>& v, std::int64_t n, std::int32_t value) {
 
 /// Pads to size classes with tokens outside documents and empty documents.
 Contents with_more_tokens(Contents c, std::int64_t most) {
-  const std::int64_t tokens = size_class(size_of(c.tokens), most);
+  const std::int64_t tokens = token_class(size_of(c.tokens), most);
   fill_up(c.tokens, tokens, 0);
   fill_up(c.positions, tokens, 0);
   fill_up(c.borders, document_class(size_of(c.borders) - 1, most) + 1, c.borders.back());
   return c;
 }
-Contents with_more_targets(Contents c, std::int64_t most) {
-  const std::int64_t targets = size_class(size_of(c.rows), most);
+Contents with_more_targets(Contents c) {
+  const std::int64_t targets = target_class(size_of(c.rows), size_of(c.tokens));
   fill_up(c.rows, targets, ops::kNoRow);
   fill_up(c.ids, targets, ops::kNoClass);
   return c;
@@ -93,15 +100,17 @@ Contents prepared(Contents c, const BatchFeed::Options& o) {
   }
   c = with_more_tokens(std::move(c), o.max_tokens);
   if (o.share.is_shared()) c = own_part(c, o.share);
-  return with_more_targets(std::move(c), std::min(o.max_tokens, o.share.own_tokens(o.max_tokens)));
+  return with_more_targets(std::move(c));
 }
 
 }  // namespace
 
-std::int64_t size_class(std::int64_t n, std::int64_t most) {
-  constexpr std::int64_t kClasses = 16, kAlign = 8;
-  const std::int64_t unit = (most + kClasses * kAlign - 1) / (kClasses * kAlign) * kAlign;
-  return std::min((n + unit - 1) / unit * unit, most);
+std::int64_t token_class(std::int64_t n, std::int64_t most) {
+  return padded_to_part(n, most, 16);
+}
+
+std::int64_t target_class(std::int64_t n, std::int64_t tokens) {
+  return padded_to_part(n, tokens, 6);
 }
 
 std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {

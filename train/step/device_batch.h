@@ -32,8 +32,11 @@ struct DeviceBatch {
 /// documents and masked targets. Padding contributes exactly zero to losses and gradients.
 enum class Sizes : std::uint8_t { exact, classes };
 
-/// `n` tokens or targets padded to a multiple of a sixteenth of `most`, the largest number in any batch.
-std::int64_t size_class(std::int64_t n, std::int64_t most);
+/// `n` tokens padded to a multiple of a sixteenth of `most`, the largest number in any batch.
+std::int64_t token_class(std::int64_t n, std::int64_t most);
+/// `n` targets padded to a multiple of a sixth of the batch's padded tokens. Rows that differ in length differ in their
+/// share of targets much less, so there are few pairs of classes, and the head computes few padded rows.
+std::int64_t target_class(std::int64_t n, std::int64_t tokens);
 
 /// Sends batches of a loader to the device without waiting for work on earlier ones. If ranks share the tokens, sends
 /// this rank's part, padded at the end by an extra document or, with size classes, by tokens outside documents.

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/os/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
+#include "kernels/gemm_trials.h"
 #include "kernels/gemm_workspaces.h"
 #include "kernels/lru_cache.h"
 
@@ -181,40 +183,24 @@ std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
   return repeatable(g, sums);
 }
 
-/// The library's first suggestion, unless another is faster.
 cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
                                          const Gemm& trial) {
-  constexpr double kWorthIt = 0.97;  // fraction of the first suggestion's time; smaller gains may be noise
   GemmPlan plan(library_, key_of(trial, ctx.matmul()));
-  const Tensor& result = trial.c.t;  // scratch memory if it is added to
-  if (trial.c.adds())
-    ctx.stream().fill(result.data, 0,
-                      static_cast<std::size_t>(stretch(result, trial.c_stride)) * size_of(result.dtype));
-  const cublasLtMatmulAlgo_t* best = &candidates.front();
-  double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
-  for (std::size_t i = 1; i < candidates.size(); ++i)
-    if (const double time = milliseconds(ctx, plan, candidates[i], trial); time < least) {
-      best = &candidates[i];
-      least = time;
-    }
-  return *best;
+  return candidates[fastest_candidate(candidates.size(),
+                                      [&](std::size_t i) { return milliseconds(ctx, plan, candidates[i], trial); })];
 }
 
-/// The minimum over three runs of two GEMMs each, after a warm-up GEMM.
+/// The time of one GEMM that reads its operands from memory, as in a step, where other work has replaced them in the
+/// cache.
 double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
-  constexpr int kRuns = 3, kGemms = 2;
-  const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
   Event begin(ctx.device()), end(ctx.device());
-  double least = 1e30;
-  for (int run = 0; run <= kRuns; ++run) {  // the first run warms up
-    ctx.stream().record(begin);
-    for (int i = 0; i < (run == 0 ? 1 : kGemms); ++i)
-      if (plan.run(algorithm, trial, workspace(), stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
-    ctx.stream().record(end);
-    end.synchronize();
-    if (run > 0) least = std::min(least, end.milliseconds_since(begin));
-  }
-  return least;
+  ctx.stream().fill(memory_.trials.data(), 0, memory_.trials.bytes());
+  ctx.stream().record(begin);
+  const cublasStatus_t status =
+      plan.run(algorithm, trial, workspace(), static_cast<cudaStream_t>(ctx.stream().handle()));
+  ctx.stream().record(end);
+  end.synchronize();
+  return status == CUBLAS_STATUS_SUCCESS ? end.milliseconds_since(begin) : std::numeric_limits<double>::infinity();
 }
 
 /// A GEMM without inner dimension: the product is zero.

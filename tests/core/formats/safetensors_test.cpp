@@ -156,14 +156,14 @@ TEST(GoodSafetensors, NoTensorsAtAll) {
 
 TEST(GoodSafetensors, WhatWeCannotUseIsRefusedOnlyOnUse) {
   TempFolder folder;
-  write_file(folder / "x.safetensors", with_length(R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},)"
+  write_file(folder / "x.safetensors", with_length(R"({"a":{"dtype":"F8_E5M2","shape":[2],"data_offsets":[0,2]},)"
                                                    R"("b":{"dtype":"U8","shape":[1,1,1,1,2],"data_offsets":[2,4]},)"
                                                    R"("c":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})",
                                                    "012345"));
   const SafetensorsReader reader(folder / "x.safetensors");
   EXPECT_EQ(reader.tensors().size(), 1u);
   EXPECT_TRUE(reader.contains("a"));
-  EXPECT_THAT(error_of([&] { reader.at("a"); }).what(), HasSubstr("F8_E4M3"));
+  EXPECT_THAT(error_of([&] { reader.at("a"); }).what(), HasSubstr("F8_E5M2"));
   EXPECT_THAT(error_of([&] { reader.at("b"); }).what(), HasSubstr("5 dimensions"));
   EXPECT_THAT(error_of([&] { reader.at("d"); }).what(), HasSubstr("has no tensor \"d\""));
 }

@@ -1,0 +1,25 @@
+#include "model/dense_weight.h"
+
+#include <algorithm>
+
+#include "quant/fp8.h"
+
+namespace qtrain {
+
+DenseWeight::DenseWeight(Ctx& ctx, const SafetensorsReader& reader, const std::string& name, const ModelConfig* config)
+    : reader_(reader), file_(reader.at(name)) {
+  if (file_.dtype != DType::f8_e4m3 || !config || !config->fp8) return;
+  constexpr std::int64_t kRows = 64;  // of a task
+  const Fp8Matrix matrix = read_fp8(reader, name, *config->fp8);
+  const std::int64_t rows = file_.shape[0];
+  const DType dtype = config->dtype == DType::f64 ? DType::f32 : config->dtype;
+  memory_.resize(static_cast<std::size_t>(file_.numel()) * size_of(dtype));
+  const Tensor all{memory_.data(), dtype, file_.shape, {}};
+  expanded_ = all;
+  ctx.pool().run((rows + kRows - 1) / kRows, [&](std::int64_t task, int) {
+    const std::int64_t first = task * kRows, count = std::min(kRows, rows - first);
+    matrix.expand(first, all.slice(first, count));
+  });
+}
+
+}  // namespace qtrain

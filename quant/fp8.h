@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/formats/json.h"
+#include "core/formats/safetensors.h"
+
+/// Linear layers in FP8, as published checkpoints store them: numbers of type E4M3 (sign, 4 bits of exponent with a
+/// bias of 7, 3 of mantissa; no infinity) and scales that they are multiplied by.
+namespace qtrain {
+
+/// `quantization_config` of such a checkpoint.
+struct Fp8Config {
+  Shape block = {};  ///< rows and columns that share a scale; rank 0: a scale per row or per matrix
+};
+/// Recognizes quant_method "fp8" (transformers' FineGrainedFP8Config: DeepSeek, Qwen3) and "compressed-tensors" with
+/// the format float-quantized. Returns nothing for other methods. Throws an input error with file and key for unusable
+/// values.
+std::optional<Fp8Config> fp8_config(const Json& config, const std::string& file);
+
+/// A view of a matrix [N, K] in a mapped file.
+struct Fp8Matrix {
+  ConstTensor codes;   ///< f8_e4m3 [N, K]
+  ConstTensor scales;  ///< f32, bf16 or f16, or u8 (exponents with a bias of 127): one per block
+  Shape block;         ///< rows and columns of a block; those at the end may be smaller
+
+  /// Writes rows from `first` on to `to` [rows, K], f32, bf16 or f16: the f32 product of number and scale, rounded
+  /// once.
+  void expand(std::int64_t first, Tensor to) const;
+};
+bool is_fp8(const SafetensorsReader& reader, const std::string& weight);
+/// The matrix `weight` ("X.weight", or "X" for names without an ending), whose scales are X.weight_scale_inv or
+/// X.weight_scale. Throws an input error that names file and tensor if there are none, or if their number does not fit.
+Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, const Fp8Config& config);
+
+/// Whether `name` belongs to an FP8 matrix besides its codes ("X.weight_scale_inv", "X.input_scale").
+bool is_fp8_part(const std::string& name);
+
+}  // namespace qtrain

@@ -1,0 +1,61 @@
+// Models whose files are in FP8 are loaded as dense models, or quantized to 4 bits while they are loaded.
+#include <gmock/gmock.h>
+
+#include "model/hf_folder.h"
+#include "model/model_config.h"
+#include "tests/model/support.h"
+
+namespace qtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+
+// Made by transformers and compressed-tensors (tests/quant/make_fp8_goldens.py).
+const fs::path kFp8Folders = QTRAIN_SOURCE_DIR "/tests/quant/goldens";
+
+class LoadedFp8 : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<PlannedModel> loaded(std::optional<Quantization> how = {}) {
+    const fs::path folder = kFp8Folders / GetParam();
+    TransformerOptions options{.config = load_model_config(folder), .quantization = std::move(how)};
+    if (options.quantization)
+      options.base = Update::frozen, options.lora = LoraConfig{.r = 1, .targets = {"all-linear"}};
+    auto model = planned_model(ctx_, std::move(options), {.tokens = 4, .positions = 4, .targets = 3});
+    EXPECT_THAT(load_base_weights(ctx_, model->runner, folder), IsEmpty());
+    return model;
+  }
+
+  Ctx ctx_{{}, MatmulPrecision::storage, 1};
+  const SafetensorsReader expected_{kFp8Folders / GetParam() / "expected.safetensors"};
+};
+
+TEST_P(LoadedFp8, HasTheValuesThatTheLibrariesExpand) {
+  const auto model = loaded();
+  for (const auto& [name, want] : expected_.tensors())
+    EXPECT_EQ(values_of(model->weights().find(name)->value), values_of(want)) << name;
+  EXPECT_FALSE(model->config().json.contains("quantization_config")) << "what is written is dense";
+  EXPECT_EQ(model->config().dtype, DType::bf16);
+}
+
+TEST_P(LoadedFp8, IsQuantizedFromTheExpandedValues) {
+  Quantization how;
+  how.source = DType::bf16;
+  const auto model = loaded(how);
+  for (const QuantizedLinear& q : model->quantized()) {
+    if (!expected_.contains(q.name())) continue;
+    const ConstTensor want = expected_.at(q.name());
+    std::vector<float> got(static_cast<std::size_t>(want.numel()));
+    q.expand(ctx_, view_of(std::span(got), want.shape));
+    const Quantized4 alone =
+        quantize_matrix(ctx_, want, {.type = how.bnb.quant_type, .nested = how.bnb.double_quant}, "");
+    std::vector<float> from_dense(got.size());
+    ops::dequantize4(ctx_, {.y = view_of(std::span(from_dense), want.shape), .w = alone.view().blocks()});
+    EXPECT_EQ(got, from_dense) << q.name();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, LoadedFp8, ::testing::Values("fp8_block", "fp8_row"));
+
+}  // namespace
+}  // namespace qtrain::testing
