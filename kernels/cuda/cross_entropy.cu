@@ -6,7 +6,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMaxThreads = 1024;
 constexpr float kLowest = -3.402823466e38f, kLog2OfE = 1.4426950408889634f;
 
 /// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)). A NaN is not in `max`, but it makes `sum` NaN.
@@ -152,7 +152,7 @@ struct Row {
 /// One block per row. As many logits as fit stay in shared memory between the pass for the sum and that for the
 /// gradient.
 template <class T, int N, Logits L>
-__global__ void __launch_bounds__(kMostThreads, 1) cross_entropy_rows(Args<T> a) {
+__global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) {
   auto& partials = shared_memory<Shared>();
   const Row<T, N, L> row{.global = a.logits + blockIdx.x * a.width,
                          .kept = reinterpret_cast<T*>(&partials + 1),
@@ -186,9 +186,9 @@ struct SharedOfDevice {
   std::size_t bytes;
 };
 
-/// Enough threads for a row of this many packs, at most kMostThreads.
+/// Enough threads for a row of this many packs, at most kMaxThreads.
 unsigned threads_for(std::int64_t packs) {
-  return static_cast<unsigned>(std::min(kMostThreads, ceil_div(packs, kWarp) * kWarp));
+  return static_cast<unsigned>(std::min(kMaxThreads, ceil_div(packs, kWarp) * kWarp));
 }
 
 /// The packs of a row that shared memory keeps.
