@@ -9,6 +9,7 @@
 #include "config/keys.h"
 #include "core/plural.h"
 #include "core/secrets.h"
+#include "core/utf8.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
 namespace qtrain {
@@ -49,12 +50,30 @@ std::string shown_override(const std::string& key, const std::string& value) {
   return key + "=" + (json.is_structured() ? dump_json(redacted(key, json)) : without_credentials(value));
 }
 
+namespace {
+
+/// $'...', in which Bash, Zsh and POSIX shells since 2024 read escapes.
+std::string ansi_c_word(const std::string& word) {
+  std::string quoted = "$'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f)
+      quoted += fmt::format("\\{:03o}", byte);
+    else
+      quoted += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+}  // namespace
+
 std::string shell_word(const std::string& word) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("_-./=:,+@%").find(c) != std::string_view::npos;
   };
   if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  if (one_line(word) != word) return ansi_c_word(word);
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

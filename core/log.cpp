@@ -118,15 +118,15 @@ int Log::width() const {
   return terminal_width(fileno(sinks_.people)) - 1;  // a full line would move the cursor to the next line
 }
 
-// Makes one write per change, so that a terminal never shows half of it. The live line stays below the messages.
+// Makes one write per change, so that a terminal never shows half of it. The live line stays below the messages. If
+// nobody reads them, this waits only until a stop is requested.
 void Log::show(std::string_view text, std::string live) {
   std::string all;
   if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;
   all += text;
   all += drawn(live, width());
   live_line_ = std::move(live);
-  put(sinks_.people, all);
-  std::fflush(sinks_.people);
+  if (!put_for_reader(sinks_.people, all)) __fpurge(sinks_.people);  // so that a run that stops can still save
 }
 
 void Log::say(LogLevel level, std::string_view said) {

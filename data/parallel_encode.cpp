@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/idx.h"
+#include "core/os/stop.h"
 
 namespace qtrain {
 namespace {
@@ -61,11 +62,13 @@ void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {
 }
 
 void ParallelEncoder::encode(EncodedBlock& block, std::int64_t end) const {
-  for (std::int64_t i = block.first; i < end; ++i)
+  for (std::int64_t i = block.first; i < end; ++i) {
+    throw_if_stopped();  // a wave takes seconds where texts need much work
     block.append(with_place(rows_.place(i), [&] {
       const Json row = rows_.parse(i);
       return naming_unread(rows_.source_of(i), [&] { return encoder_.encode(row); });
     }));
+  }
 }
 
 // Passes on the finished wave while the next one is encoded.

@@ -129,6 +129,18 @@ struct CacheEntry {
   fs::file_time_type used;
 };
 
+// Whether a file has the name of a token file: users may keep other files in the folder.
+bool is_own_name(std::string_view name) {
+  constexpr std::size_t kHexDigits = 2 * sizeof(Digest);
+  return name.size() == kHexDigits + kSuffix.size() && name.ends_with(kSuffix) &&
+         name.find_first_not_of("0123456789abcdef") == kHexDigits;
+}
+
+// Whether it has the name of a token file that is being written: ".NAME.PROCESS.tmp".
+bool is_own_draft(const fs::path& name) {
+  return is_pending_file(name) && is_own_name(name.stem().stem().string().substr(1));
+}
+
 std::vector<CacheEntry> entries_of(const fs::path& folder) {
   std::vector<CacheEntry> entries;
   std::error_code error;
@@ -136,8 +148,9 @@ std::vector<CacheEntry> entries_of(const fs::path& folder) {
     const fs::file_time_type used = e.last_write_time(error);
     if (error) continue;
     const bool stale = fs::file_time_type::clock::now() - used > kStale;
-    if (e.path().extension() == ".tmp" && stale) fs::remove(e.path(), error);
-    if (e.path().extension() != kSuffix) continue;
+    const std::string name = e.path().filename().string();
+    if (stale && is_own_draft(name)) fs::remove(e.path(), error);
+    if (!is_own_name(name)) continue;
     const std::uintmax_t size = e.file_size(error);
     if (!error) entries.push_back({e.path(), size, used});
   }

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <map>
 
+#include "emulator/memory.h"
+
 extern "C" {
 extern const char __executable_start[];  // defined by the linker
 }
@@ -64,7 +66,8 @@ unsigned highest(std::uint32_t mask) {
 
 Block::Block(int host_thread)
     : host_thread_(host_thread),
-      shared_(reinterpret_cast<std::byte*>(kSharedBase + static_cast<std::size_t>(host_thread) * kSharedStretch)) {}
+      shared_(reinterpret_cast<std::byte*>(kSharedBase + static_cast<std::size_t>(host_thread) * kSharedStretch)),
+      writers_(kSharedStretch / 2) {}
 
 std::uint64_t Block::random() {
   random_ ^= random_ << 13;
@@ -81,6 +84,8 @@ void Block::enter() {
   block.launch_->kernel.run(block.launch_->kernel.arguments);
   self.inside = 1;
   if (!self.copies.empty()) block.fault(self, "leaves the kernel with cp.async copies nobody waited for", self.place);
+  if (!block.warpgroups_.idle(self.warp))
+    block.fault(self, "leaves the kernel with products of wgmma that nobody waited for", self.place);
   block.finish(self);
 }
 
@@ -88,6 +93,10 @@ void Block::finish(Fiber& self) {
   suspend(self, FiberState::finished);
   --alive_;
   warps_[self.warp].alive &= ~(1u << self.lane);
+  const int straggler = alive_ == 0 ? warpgroups_.straggler() : -1;
+  if (straggler >= 0)
+    fault(*fibers_[static_cast<std::size_t>(straggler) * kWarpSize], "starts fewer products than its warpgroup",
+          self.place);
   if (!barrier_.waiting.empty()) release();
   schedule(self);
 }
@@ -111,6 +120,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   reset_shared();
   clocks_.reset();
   barrier_ = {};
+  warpgroups_.reset(static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize);
   count_ = last_count_ = 0;
   faulted_ = false;
   while (static_cast<int>(fibers_.size()) < threads_)
@@ -127,6 +137,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
     f.epoch = 1;
     f.copies.clear();
     f.copy_group = 0;
+    ++f.proxy_fences;
     f.place = {};
     restart(f, &Block::enter);
     Warp& warp = warps_[f.warp];
@@ -315,6 +326,29 @@ void Block::exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, 
     for (std::uint32_t rest = mask; rest; rest &= rest - 1) make_ready(*fibers_[self.warp * kWarpSize + lowest(rest)]);
   }
   schedule(self);
+}
+
+bool Block::copies_land_at_once() {
+  const Timing timing = settings().copies;
+  return timing == Timing::early || (timing == Timing::random && (random() & 1));
+}
+
+void Block::note_write(const Fiber& self, std::uintptr_t address, std::size_t bytes) {
+  const std::size_t at = (address - reinterpret_cast<std::uintptr_t>(shared_)) / 2;
+  const std::uint32_t entry = self.number | self.proxy_fences << kThreadBits;
+  for (std::size_t i = at; i < at + (bytes + 1) / 2; ++i) writers_[i] = entry;
+}
+
+void Block::require_async_fence(Fiber& self, const void* p, std::size_t bytes, Place place) {
+  const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(p) - shared_);
+  for (std::size_t i = first / 2; i < (first + bytes) / 2; ++i) {
+    const std::uint32_t entry = writers_[i], thread = entry & ((1u << kThreadBits) - 1);
+    if (entry == 0 || fibers_[thread]->proxy_fences << kThreadBits != (entry & ~((1u << kThreadBits) - 1))) continue;
+    fault(self,
+          "reads shared memory at byte " + std::to_string(2 * i) + " with wgmma, which thread " +
+              std::to_string(thread) + " wrote without a fence.proxy.async after it",
+          place);
+  }
 }
 
 void Block::join_lanes(unsigned warp, std::uint32_t mask) {

@@ -6,6 +6,7 @@
 #include "emulator/clocks.h"
 #include "emulator/fiber.h"
 #include "emulator/grid.h"
+#include "emulator/warpgroup.h"
 
 namespace qtrain::emulation {
 
@@ -23,6 +24,9 @@ struct Launch {
   std::uint32_t serial;  ///< never 0
   std::vector<NamedTouch> beside = {};
 };
+
+/// An exchange of all lanes of a warp that must be complete.
+void whole_warp(const ExchangeCall& call, Place place);
 
 /// Runs blocks one after another on one host thread. The settings decide which CUDA thread runs next; it runs until it
 /// has to wait.
@@ -47,6 +51,13 @@ class Block {
   int count(Fiber& self, int predicate, Place place);
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
+  Warpgroups& warpgroups() { return warpgroups_; }
+  /// Whether an asynchronous copy or product that starts now also ends now.
+  bool copies_land_at_once();
+  /// Records a write to shared memory that is not made by an asynchronous operation.
+  void note_write(const Fiber& self, std::uintptr_t address, std::size_t bytes);
+  /// Faults unless those who wrote these bytes of shared memory have called fence.proxy.async since.
+  void require_async_fence(Fiber& self, const void* p, std::size_t bytes, Place place);
   /// Called when all lanes of `mask` have met.
   void join_lanes(unsigned warp, std::uint32_t mask);
   [[noreturn]] void fault(Fiber& self, const std::string& what, Place place);
@@ -90,6 +101,8 @@ class Block {
   Barrier barrier_;
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
+  Warpgroups warpgroups_;
+  std::vector<std::uint32_t> writers_;  ///< of every two bytes of shared memory: the thread, and its proxy_fences
   bool faulted_ = false;
   const void* fault_pc_ = nullptr;
   ErrorText error_;

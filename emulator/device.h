@@ -26,7 +26,7 @@ enum class Timing : std::uint8_t { late, early, random };
 struct Settings {
   Order order = Order::forward;
   Timing streams = Timing::late;
-  Timing copies = Timing::late;  ///< cp.async
+  Timing copies = Timing::late;  ///< cp.async and wgmma
   std::uint64_t seed = 1;
   int host_threads = 0;                             ///< number of threads that run blocks; 0: one per processor
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< device memory
@@ -56,7 +56,7 @@ inline constexpr std::size_t kSharedStretch = std::size_t{1} << 20;
 inline constexpr std::uintptr_t kSharedBase = kDeviceBase + kDeviceBytes - kMaxHostThreads * kSharedStretch;
 /// One byte of state per byte of memory.
 inline constexpr std::uintptr_t kStateBase = 0x3000'0000'0000;
-/// The last write of every two bytes, and (shared memory only) the last read.
+/// The last write and the last read of every two bytes; those of single bytes are elsewhere (memory.h).
 inline constexpr std::uintptr_t kWriteBase = 0x4000'0000'0000;
 inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/memory.h"
+
 extern "C" {
 // From the sanitizers' run-time library; only called if it is linked.
 // NOLINTBEGIN(bugprone-reserved-identifier)
@@ -44,8 +46,8 @@ DeviceHeap::DeviceHeap() {
   reserve(kSharedBase, kMaxHostThreads * kSharedStretch, PROT_READ | PROT_WRITE);
   if (!kStates) return;
   reserve(kStateBase, kDeviceBytes, PROT_READ | PROT_WRITE);
-  reserve(kWriteBase, 4 * kDeviceBytes, PROT_READ | PROT_WRITE);
-  reserve(kReadBase, 4 * kDeviceBytes, PROT_READ | PROT_WRITE);
+  for (const AccessRecords& records : kAccessRecords)
+    reserve(records.base, records.bytes_for(kDeviceBytes), PROT_READ | PROT_WRITE);
 }
 
 void* DeviceHeap::allocate(std::size_t bytes) {
@@ -80,8 +82,7 @@ bool DeviceHeap::release(void* p) {
   if constexpr (kAddressSanitizer) __asan_poison_memory_region(p, size);
   if (!kStates) return true;
   madvise(state_of(p), size, MADV_DONTNEED);
-  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(p) - kDeviceBase;
-  madvise(at_address(kWriteBase + 4 * offset), 4 * size, MADV_DONTNEED);
+  forget_accesses(p, size);
   return true;
 }
 

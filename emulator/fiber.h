@@ -8,6 +8,9 @@
 
 namespace qtrain::emulation {
 
+namespace ptx {
+struct Instruction;
+}
 class Block;
 
 enum class FiberState : std::uint8_t { ready, in_exchange, at_barrier, finished };
@@ -23,6 +26,12 @@ struct Context {
 
 struct PendingCopy {
   AsyncCopy copy;
+  unsigned group;
+};
+
+/// A product whose registers are in use.
+struct HeldRegisters {
+  const ptx::Instruction* product;
   unsigned group;
 };
 
@@ -48,11 +57,14 @@ struct Fiber : Context {
 
   std::vector<PendingCopy> copies;
   unsigned copy_group = 0;
+  std::uint32_t proxy_fences = 1;  ///< how often it has called fence.proxy.async or begun a block
 
   /// For kernels compiled by nvcc: register values, whether they were written, and local memory.
   std::vector<std::uint64_t> registers;
   std::vector<std::uint8_t> written;
   std::vector<std::byte> locals;
+  std::vector<HeldRegisters> held;
+  unsigned product_group = 0;
 };
 
 inline constexpr int kMaxThreads = 1024;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "emulator/block.h"
@@ -31,8 +32,9 @@ LastAccess unpack(std::uint64_t cell) {
           .epoch = static_cast<std::uint16_t>(cell)};
 }
 
-std::uint64_t* cells(std::uintptr_t base, std::uintptr_t address) {
-  return reinterpret_cast<std::uint64_t*>(base + ((address - kDeviceBase) & ~std::uintptr_t{1}) * 4);
+template <const AccessRecords& R>
+std::uint64_t* record_of(std::uintptr_t address) {
+  return static_cast<std::uint64_t*>(at_address(R.base)) + (address - kDeviceBase) / R.unit;
 }
 
 std::string name_of(std::uintptr_t address) {
@@ -62,33 +64,68 @@ bool races(const Fiber& self, const LastAccess& r, bool shared) {
                     place);
 }
 
-void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
-  const Launch& launch = self.block->launch();
-  const bool shared = address >= kSharedBase;
-  const bool recordable = bytes > 1 && self.block->number() < (1u << kBlockBits);
-  if (!recordable) return;
-  const std::uint64_t mine = pack({.serial = launch.serial,
-                                   .block = static_cast<std::uint32_t>(self.block->number()),
-                                   .thread = self.number,
-                                   .epoch = self.epoch});
-  // Fast check: most records are of earlier launches or of the thread itself.
-  const auto judge = [&](std::uint64_t last, std::size_t i) {
-    if ((last ^ mine) >> (64 - kSerialBits) != 0 || last == mine) return;
-    if (races(self, unpack(last), shared)) report_race(self, address + 2 * i, kind, unpack(last), place);
-  };
-  std::uint64_t* writes = cells(kWriteBase, address);
-  const std::size_t count = (bytes + 1) / 2;
+/// The launch that last recorded an access to a single byte. In most launches, there is none.
+std::atomic<std::uint32_t> serial_of_bytes = 0;
+
+/// An access that is compared with earlier ones, and recorded.
+struct CurrentAccess {
+  Fiber& self;
+  std::uintptr_t address;
+  std::size_t bytes;
+  AccessKind kind;
+  Place place;
+  std::uint64_t record;
+
+  bool shared() const { return address >= kSharedBase; }
+};
+
+enum class Seen : std::uint8_t { writes, reads };
+template <const AccessRecords& R, Seen S>
+void judge_with(const CurrentAccess& a) {
+  const std::uint64_t* records = record_of<R>(a.address);
+  const std::size_t count = (a.bytes + R.unit - 1) / R.unit;
   for (std::size_t i = 0; i < count; ++i) {
-    judge(__atomic_load_n(writes + i, __ATOMIC_RELAXED), i);
-    if (kind == AccessKind::write) __atomic_store_n(writes + i, mine, __ATOMIC_RELAXED);
+    // Fast check: most records are of earlier launches or of the thread itself.
+    const std::uint64_t last = __atomic_load_n(records + i, __ATOMIC_RELAXED);
+    if ((last ^ a.record) >> (64 - kSerialBits) != 0 || last == a.record) continue;
+    if (S == Seen::reads && !a.shared() && unpack(last).block == unpack(a.record).block) continue;
+    if (races(a.self, unpack(last), a.shared()))
+      report_race(a.self, a.address + R.unit * i, a.kind, unpack(last), a.place);
   }
-  if (!shared) return;
-  std::uint64_t* reads = cells(kReadBase, address);
-  for (std::size_t i = 0; i < count; ++i)
-    if (kind == AccessKind::read)
-      reads[i] = mine;
-    else
-      judge(reads[i], i);
+}
+template <const AccessRecords& R>
+void keep_in(const CurrentAccess& a) {
+  std::uint64_t* records = record_of<R>(a.address);
+  for (std::size_t i = 0; i < (a.bytes + R.unit - 1) / R.unit; ++i)
+    __atomic_store_n(records + i, a.record, __ATOMIC_RELAXED);
+}
+
+/// Compares an access with the records of writes and reads. In device memory, only reads of other blocks count, because
+/// a lane may store what follows from values that all lanes have read and passed on; and atomic updates are not
+/// compared with reads, because blocks may wait for a value that others update.
+template <const AccessRecords& Writes, const AccessRecords& Reads>
+void judge_with(const CurrentAccess& a) {
+  judge_with<Writes, Seen::writes>(a);
+  if (a.kind == AccessKind::write || (a.kind == AccessKind::atomic && a.shared())) judge_with<Reads, Seen::reads>(a);
+}
+template <const AccessRecords& Writes, const AccessRecords& Reads>
+void keep_in(const CurrentAccess& a) {
+  if (a.kind == AccessKind::write) keep_in<Writes>(a);
+  if (a.kind == AccessKind::read) keep_in<Reads>(a);
+}
+
+void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  const std::uint32_t serial = self.block->launch().serial;
+  const auto block = static_cast<std::uint32_t>(self.block->number());
+  if (self.block->number() >= (1u << kBlockBits)) return;
+  const std::uint64_t record = pack({.serial = serial, .block = block, .thread = self.number, .epoch = self.epoch});
+  const CurrentAccess access{self, address, bytes, kind, place, record};
+  judge_with<kWideWrites, kWideReads>(access);
+  if (serial_of_bytes.load(std::memory_order_relaxed) == serial || bytes == 1)
+    judge_with<kByteWrites, kByteReads>(access);
+  if (bytes > 1) return keep_in<kWideWrites, kWideReads>(access);
+  serial_of_bytes.store(serial, std::memory_order_relaxed);
+  keep_in<kByteWrites, kByteReads>(access);
 }
 
 /// The state of a byte, with `untouched` resolved to uninitialized or fenced.
@@ -158,6 +195,7 @@ void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, Access
   if (!self.block->launch().beside.empty()) judge_streams(self, address, bytes, kind, place);
   if (!all_initialized(address, bytes)) judge_states(self, address, bytes, kind, place);
   judge_races(self, address, bytes, kind, place);
+  if (address >= kSharedBase && kind != AccessKind::read) self.block->note_write(self, address, bytes);
 }
 
 bool within(std::uintptr_t address, const void* begin, const void* end) {
@@ -172,10 +210,13 @@ bool lacks_value(const void* p, std::size_t bytes) {
   return std::any_of(s, s + bytes, [](const State& x) { return settled(&x) == State::uninitialized; });
 }
 
+void forget_accesses(const void* p, std::size_t bytes) {
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(p) - kDeviceBase;
+  for (const AccessRecords& records : kAccessRecords)
+    madvise(at_address(records.base + records.bytes_for(offset)), records.bytes_for(bytes), MADV_DONTNEED);
+}
 void forget_accesses() {
-  if (!kStates) return;
-  madvise(reinterpret_cast<void*>(kWriteBase), 4 * kDeviceBytes, MADV_DONTNEED);
-  madvise(reinterpret_cast<void*>(kReadBase), 4 * kDeviceBytes, MADV_DONTNEED);
+  if (kStates) forget_accesses(at_address(kDeviceBase), kDeviceBytes);
 }
 
 void watch_access(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
@@ -218,11 +259,6 @@ void land(const AsyncCopy& c) {
   std::memcpy(c.to, c.from, c.taken);
 }
 
-bool lands_at_once(Block& block) {
-  const Timing timing = settings().copies;
-  return timing == Timing::early || (timing == Timing::random && (block.random() & 1));
-}
-
 }  // namespace
 
 void copy_async(const AsyncCopy& copy, Place place) {
@@ -236,7 +272,7 @@ void copy_async(const AsyncCopy& copy, Place place) {
   self.place = place;
   if (copy.taken > 0) watch(copy.from, copy.taken, AccessKind::read, place);
   watch(copy.to, copy.bytes, AccessKind::write, place);
-  if (lands_at_once(*self.block)) return land(copy);
+  if (self.block->copies_land_at_once()) return land(copy);
   mark(copy.to, copy.bytes, State::in_flight);
   self.copies.push_back({.copy = copy, .group = self.copy_group});
 }

@@ -1,16 +1,31 @@
 #pragma once
 #include <cstdint>
 
+#include "emulator/device.h"
 #include "emulator/fiber.h"
 
 /// Checks every memory access of kernels: bounds, uninitialized values, and races.
 namespace qtrain::emulation {
 
-/// The last access to two bytes: launch serial, block, thread, and epoch.
+/// A record of an access: launch serial, block, thread, and epoch.
 inline constexpr int kSerialBits = 18, kBlockBits = 20, kThreadBits = 10, kEpochBits = 16;
 static_assert(kSerialBits + kBlockBits + kThreadBits + kEpochBits == 64);
 inline constexpr std::uint32_t kSerials = 1u << kSerialBits;
 
+/// The records of the last accesses, one for each `unit` bytes of device and shared memory.
+struct AccessRecords {
+  std::uintptr_t base;
+  std::size_t unit;
+
+  constexpr std::size_t bytes_for(std::size_t memory) const { return memory / unit * sizeof(std::uint64_t); }
+};
+/// Accesses to single bytes have their own records, because nearly all accesses are wider.
+inline constexpr AccessRecords kWideWrites{kWriteBase, 2}, kWideReads{kReadBase, 2}, kByteWrites{0x3200'0000'0000, 1},
+    kByteReads{kReadBase + 4 * kDeviceBytes, 1};
+inline constexpr AccessRecords kAccessRecords[] = {kWideWrites, kWideReads, kByteWrites, kByteReads};
+
+/// Forgets the accesses to device memory that is freed.
+void forget_accesses(const void* p, std::size_t bytes);
 /// Forgets all accesses, for when serials wrap around.
 void forget_accesses();
 

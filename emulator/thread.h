@@ -95,6 +95,31 @@ struct LoadMatrix {
 };
 void load_matrix(LoadMatrix& args, Place place);
 
+/// Four-byte registers of a thread that asynchronous products use: an array of them, or cells of eight bytes each.
+struct AsyncRegisters {
+  void* base = nullptr;
+  const std::uint32_t* cells = nullptr;
+};
+/// d = a b (+ d) for a warpgroup, a [64, 16] and b [16, columns]. Descriptors and fragments are laid out as in the PTX
+/// manual, "Asynchronous Warpgroup Level Matrix Instructions".
+struct WarpgroupMma {
+  MmaKind kind;
+  int columns;
+  bool adds;
+  bool a_transposed, b_transposed;  ///< the rows of a, the columns of b are contiguous
+  AsyncRegisters d;                 ///< columns / 2 accumulators
+  AsyncRegisters a;                 ///< 4 words; without base, a is in shared memory
+  std::uint64_t a_matrix, b_matrix;
+};
+void start_product(const WarpgroupMma& product, Place place);
+void fence_warpgroup(Place place);
+void commit_products(Place place);
+void wait_products(int pending, Place place);
+/// fence.proxy.async: asynchronous operations after a barrier see what the thread has written to shared memory.
+void fence_async_proxy(Place place);
+/// Where a pointer into the block's shared memory points, from its beginning.
+std::uint32_t shared_offset(const void* p);
+
 /// old = *p; *p = op(old, value). T: int, unsigned, unsigned long long, float, double.
 enum class AtomicOp : std::uint8_t { add, max, min, exchange, bit_or, bit_and };
 template <class T>

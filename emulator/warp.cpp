@@ -1,8 +1,8 @@
 #include <bit>
 #include <cstring>
 
-#include "core/half.h"
 #include "emulator/block.h"
+#include "emulator/fragments.h"
 
 /// Operations of the lanes of a warp. Fragments are laid out as in the PTX manual, "Matrix Fragments for mma", with
 /// group = lane / 4 and pair = lane % 4.
@@ -45,12 +45,6 @@ void act_meet(void* const* arguments, std::uint32_t mask) {
   m.block->join_lanes(m.warp, mask);
 }
 
-float low_half(MmaKind kind, std::uint32_t bits) {
-  if (kind == MmaKind::bf16_k16) return std::bit_cast<float>(bits << 16);
-  F16 h;
-  h.bits = static_cast<std::uint16_t>(bits);
-  return h;
-}
 /// A is 16 x 16, B is 16 x 8, both converted to f32.
 struct Tiles {
   float a[16][16], b[16][8], c[16][8];
@@ -100,6 +94,8 @@ void act_load_matrix(void* const* arguments, std::uint32_t) {
   }
 }
 
+}  // namespace
+
 void whole_warp(const ExchangeCall& call, Place place) {
   const Stay stay;
   Fiber& self = stay.fiber();
@@ -109,8 +105,6 @@ void whole_warp(const ExchangeCall& call, Place place) {
     self.block->fault(self, std::string("calls ") + call.name + " in a warp of fewer than 32 threads", place);
   self.block->exchange(self, ~0u, call, place);
 }
-
-}  // namespace
 
 void shuffle(std::uint32_t mask, Shuffle& shuffle, Place place) {
   exchange(mask, {.name = "a shuffle", .act = act_shuffle, .argument = &shuffle}, place);

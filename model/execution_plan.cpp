@@ -80,7 +80,7 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
   const DType type = model_.options().activation_dtype;
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of(type); };
   ops::GemmMemory memory;
-  for (const ParamStore* store : {&model_.params().weights(), &model_.params().adapter().store()})
+  for (const ParamStore* store : model_.params().stores())
     for (const Param& p : store->all()) {
       if (p.spec.dtype == type || !model_.params().is_operand(p) || operands.has(p)) continue;
       std::size_t& max = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;

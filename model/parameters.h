@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -59,6 +60,8 @@ class Parameters {
   /// Whether GEMMs read the parameter in the type it is held in (including biases, which GEMMs add).
   bool is_operand(const Param& p) const;
   std::vector<Param*> trained();
+  /// The stores of the base model's weights and of the adapter.
+  std::array<const ParamStore*, 2> stores() const { return {&weights_, &adapter_.store()}; }
   /// Number of elements of the base model's weights, counted unquantized; and the share of linear layers in the blocks,
   /// and of experts.
   std::int64_t elements() const;

@@ -19,7 +19,7 @@ void WeightCopies::keep_dense(const Parameters& params, DType type) {
 
 void WeightCopies::keep_operands(const Parameters& params, DType type) {
   if (size_of(type) != 2) return;
-  for (const ParamStore* store : {&params.weights(), &params.adapter().store()})
+  for (const ParamStore* store : params.stores())
     for (const Param& p : store->all()) {
       const bool between = p.trained() && !params.is_looked_up(p);
       if (p.spec.dtype == DType::f32 && (params.is_operand(p) || between)) operands_.keep(p, type);

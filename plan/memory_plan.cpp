@@ -41,7 +41,7 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
-  return squares + gradient_exchange_bytes(run.model, run.ranks, run.reduction);
+  return squares + GradientExchange::bytes(run.ranks, run.reduction, run.model.params().stores());
 }
 
 /// One way to save memory.

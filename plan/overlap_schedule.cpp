@@ -74,7 +74,7 @@ class StepSimulation {
     return exchanged_;
   }
   double gather(int u) { return exchange(fmt::format("gather unit {}", u), unit(u).gather, u); }
-  // As DividedModel::add.
+  // As GradientExchange::exchange.
   double reduce(int u) {
     const double reduced = exchange(fmt::format("reduce unit {}", u), unit(u).reduce, u);
     return last_ ? exchange(fmt::format("settle unit {}", u), unit(u).settle, u) : reduced;
@@ -85,7 +85,7 @@ class StepSimulation {
     if (std::exchange(buffer.unit, u) != u) buffer.gathered = gather(u);
   }
 
-  // As DividedModel::enter and GradientExchange::enter.
+  // As UnitWeights::enter and GradientExchange::enter.
   void enter(const UnitAccess::Entry& entry) {
     Buffer& buffer = buffer_for(entry.unit);
     if (divides_weights()) {

@@ -26,7 +26,7 @@ struct StepShape {
   ZeroStage stage = ZeroStage::none;
   int buffers = 2;  ///< blocks that are unsharded at a time: Sharding::buffers
   ReductionOrder order = ReductionOrder::ranks;
-  /// Whether unsharded gradients are reduced during the pass: see ReductionOptions, DividedModel.
+  /// Whether unsharded gradients are reduced during the pass: see ReductionOptions.
   bool beside = false;
   std::int64_t micro_batches = 1;
   std::int64_t group = 1;  ///< blocks whose inputs are recomputed together: RecomputePolicy::group
@@ -77,9 +77,9 @@ struct SimulatedStep {
   double waiting() const { return seconds - total(Lane::computing); }
 };
 
-/// Simulates an optimizer step as Runner and DividedModel execute it: one lane computes, and the same or another lane
-/// runs the collectives one after the other in the order of their start. The next block's weights are fetched before a
-/// block is computed, and its gradients are reduced after it; computation waits for what it needs.
+/// Simulates an optimizer step as Runner and GradientExchange execute it: one lane computes, and the same or another
+/// lane runs the collectives one after the other in the order of their start. The next block's weights are fetched
+/// before a block is computed, and its gradients are reduced after it; computation waits for what it needs.
 SimulatedStep simulate_step(const StepShape& shape, const StepCosts& costs);
 /// The same for ranks with different computing times: a collective begins when the last rank reaches it. Its duration
 /// is that of the first rank.

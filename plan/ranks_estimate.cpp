@@ -40,8 +40,7 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
 std::vector<ExchangeCall> sums_of_update(const PlannedRun& run) {
   const Sharding& sharding = run.model.options().sharding;
   std::vector<ExchangeCall> calls(2, {.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)});
-  if (sharding.divides_trained() &&
-      GradientSquares::replicates(run.target.device, run.reduction.order, sharding.replicas))
+  if (GradientSquares::replicates(run.target.device, run.reduction.order, sharding.ranks, sharding.replicas))
     calls.push_back({.what = Exchange::broadcast, .name = "", .bytes = sizeof(double), .among = Among::replicas});
   return calls;
 }

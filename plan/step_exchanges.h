@@ -16,7 +16,7 @@ enum class Among : std::uint8_t { all, group, replicas };
 struct ExchangeCall {
   Exchange what;
   std::string name;  ///< as in GuardedCollective and timelines: "all_gather of 4096 float32"
-  double bytes;      ///< over all these ranks
+  double bytes = 0;  ///< over all these ranks
   Among among = Among::all;
 };
 

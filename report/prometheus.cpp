@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/http/authority.h"
 #include "core/http/server.h"
+#include "core/utf8.h"
 #include "core/version.h"
 
 namespace qtrain {
@@ -28,12 +29,15 @@ constexpr http::Limits kLimits{.connections = 16,
                                .idle_time = std::chrono::seconds(5),
                                .write_time = std::chrono::seconds(2)};
 
-/// A label value, escaped for use between quotes.
+/// A label value, escaped for use between quotes. The format requires UTF-8 and has no escapes for control characters
+/// but line ends.
 std::string label(const std::string& value) {
   std::string out;
-  for (const char c : value) {
+  for (const char c : printable(value)) {
     if (c == '\n') {
       out += "\\n";
+    } else if (c == '\t') {
+      out += ' ';
     } else {
       if (c == '"' || c == '\\') out += '\\';
       out += c;

@@ -15,6 +15,7 @@ import glob
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -25,12 +26,13 @@ from pathlib import Path
 
 SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "ComputeWorkloadAnalysis", "LaunchStats", "Occupancy", "SchedulerStats",
             "WarpStateStats", "InstructionStats", "SourceCounters")
-# By the name of the launch: the beginning of its function names, and the case of `qtrain bench` that runs it.
+# By the name of the launch: the beginning of its function names, as a regular expression, and the case of `qtrain bench`
+# that runs it.
 KERNELS = {
-    "attention": ("attention_tile", "attention/hd128/4096"),
+    "attention": ("attention_(tile|warpgroups)", "attention/hd128/4096"),
     "attention_delta": ("attention_delta", "attention_grad/hd128/4096"),
-    "attention_dkdv": ("attention_dkdv_tile", "attention_grad/hd128/4096"),
-    "attention_dq": ("attention_dq_tile", "attention_grad/hd128/4096"),
+    "attention_dkdv": ("attention_dkdv_(tile|warpgroups)", "attention_grad/hd128/4096"),
+    "attention_dq": ("attention_dq_(tile|warpgroups)", "attention_grad/hd128/4096"),
     "rope": ("rope_heads", "qk_norm_rope/"),
     "normed_rope_grad": ("normed_rope_heads_grad", "qk_norm_rope_grad/"),
     "rms_norm": ("rms_norm_rows", "rms_norm/"),
@@ -74,7 +76,7 @@ def hottest(results, most):
         if len(chosen) == most:
             break
         launch = name if name in KERNELS else next((k for k, (function, _) in KERNELS.items()
-                                                    if function != "for_elements" and name.startswith(function)), None)
+                                                    if function != "for_elements" and re.match(function, name)), None)
         if launch:
             chosen.append((launch, shares[name]))
         else:

@@ -28,7 +28,7 @@ TABLE = ROOT / "kernels/cuda/kernel_resources.csv"
 ARCHITECTURES = ("75", "80", "86", "89", "90a", "100", "120")  # as QTRAIN_CUDA_ARCHS=all (cmake/cuda.cmake)
 IN_TABLE = ("80", "90a", "120")
 COLUMNS = ("source", "kernel", "arch", "registers", "static_shared", "stack", "spill_stores", "spill_loads")
-FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DQTRAIN_HAS_CUDA=1", "-I.", "-Ikernels/cuda/native",
+FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DQTRAIN_HAS_CUDA=1", "-DQTRAIN_HAS_SM_90A=1", "-I.", "-Ikernels/cuda/native",
          "--expt-relaxed-constexpr", "--diag-suppress=554", "-lineinfo", "-Xptxas=-v", "-cubin")
 # (kernel, arch): why its spills are unavoidable.
 ALLOWED_SPILLS = {
@@ -46,6 +46,9 @@ REPORT = re.compile(
     r"ptxas info +: Function properties for (?P=kernel)\n"
     r" +(?P<stack>\d+) bytes stack frame, (?P<spill_stores>\d+) bytes spill stores, (?P<spill_loads>\d+) bytes spill loads\n"
     r"ptxas info +: Used (?P<registers>\d+) registers(?P<rest>.*)")
+
+# The assembler says it if it adds waits between products of wgmma, or executes them one after another.
+COMPLAINT = re.compile(r"warning|Performance Loss|warpgroup\.\w+ is injected|wgmma.* serialized", re.IGNORECASE)
 
 
 def parse():
@@ -119,7 +122,7 @@ def compile_source(nvcc, source, arch, folder):
 
 def read_report(text, source, arch):
     """The same, parsed from the compiler's output."""
-    complaints = [f"{source.name} for sm_{arch}: {line}" for line in text.splitlines() if "warning" in line.lower()]
+    complaints = [f"{source.name} for sm_{arch}: {line}" for line in text.splitlines() if COMPLAINT.search(line)]
     found = list(REPORT.finditer(text))
     if len(found) != text.count("Compiling entry function"):
         complaints.append(f"{source.name} for sm_{arch}: the compiler's report could not be parsed")

@@ -9,7 +9,8 @@ Needs nvcc and a build of the preset `emulated` with its tests, but no GPU. Exit
 every op runs once in each type, and every instruction of kernels/cuda/native/target/ptx.cuh runs in all thread orders; the
 other tests take minutes. With --arch 75, only the ops that such GPUs support are run.
 
---write_counts runs no tests. It writes what kernels execute to bench/baselines/cuda_counts.csv and docs/kernels/counts.md.
+--write_counts runs no tests. It writes what kernels execute to bench/baselines/cuda_counts.csv and docs/kernels/counts.md,
+and the times that follow from it (scripts/predict_times.py).
 """
 
 import argparse
@@ -19,6 +20,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import predict_times
 from kernel_resources import FLAGS, ROOT, find_nvcc
 
 TEST_SOURCES = ("tests/cuda/*.cu", "tests/emulator/*.cu")
@@ -83,6 +85,8 @@ def main():
     for program, chosen in tests_of(args).items():
         command = [str(args.bin / program), f"--gtest_filter={chosen}", "--gtest_brief=1"]
         failed |= subprocess.run(command, cwd=ROOT, env=environment).returncode
+    if args.write_counts and not failed:
+        predict_times.write()
     return 1 if failed else 0
 
 

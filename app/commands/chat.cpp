@@ -10,6 +10,7 @@
 #include "app/cli/line_editor.h"
 #include "app/commands/commands.h"
 #include "app/commands/sampling_flags.h"
+#include "core/os/append.h"
 #include "core/os/file.h"
 #include "core/os/stop.h"
 #include "core/os/terminal.h"
@@ -179,15 +180,15 @@ bool is_file_of_rows(const std::string& file) {
 void ChatSession::save(const std::string& file) const {
   if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
   if (!is_file_of_rows(file)) return log_.error("{}: is not a file of JSON rows; give another name", file);
-  const bool begins_line = appending_begins_line(file);
-  std::ofstream out(file, std::ios::app);
-  if (!begins_line) out << "\n";
-  out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
-  if (out)
-    print_line(log_, fmt::format("added {} to {} as one row",
-                                 counted(static_cast<std::int64_t>(messages_.size()), "message"), file));
-  else
-    log_.error("{}: cannot be written", file);
+  const std::string row = dump_json({{"messages", messages_}}) + "\n";
+  try {
+    append_text(file, appending_begins_line(file) ? row : "\n" + row);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::disk) throw;
+    return log_.error("{}", e.what());
+  }
+  print_line(log_, fmt::format("added {} to {} as one row",
+                               counted(static_cast<std::int64_t>(messages_.size()), "message"), file));
 }
 
 /// Conversations with the same questions; the last one is with the requested model.

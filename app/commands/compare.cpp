@@ -7,6 +7,7 @@
 #include "app/commands/result_place.h"
 #include "core/os/file.h"
 #include "core/progress.h"
+#include "core/utf8.h"
 #include "report/report_page.h"
 #include "text/template/python/characters.h"
 
@@ -99,7 +100,7 @@ int run_compare(const Arguments& args) {
   for (const std::string& folder : args.operands())
     for (const auto& file : files_of_run(folder)) inputs.push_back(file);
   for (const RunRecord& run : runs)
-    for (const std::string& what : run.missing) args.log().warn("{}: {}", run.folder.string(), what);
+    for (const std::string& what : run.missing) args.log().warn("{}: {}", one_line(run.folder.string()), what);
   const std::filesystem::path page = args.text("output").value_or("compare.html");
   require_free_file(args, page, inputs);
   write_result(page, report_page(runs));

@@ -1,3 +1,4 @@
+#include "core/utf8.h"
 #include "report/report_page.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ int run_report(const Arguments& args) {
   const std::filesystem::path page = args.text("output").value_or((folder / "report.html").string());
   require_free_file(args, page, files_of_run(folder));
   write_result(page, report_page({run}));
-  for (const std::string& what : run.missing) args.log().warn("{}: {}", folder.string(), what);
+  for (const std::string& what : run.missing) args.log().warn("{}: {}", one_line(folder.string()), what);
   Json json = figures_of(run);
   json["rows"] = run.rows;
   json["missing"] = run.missing;

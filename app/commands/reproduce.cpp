@@ -10,6 +10,7 @@
 #include "core/os/paths.h"
 #include "core/os/stop.h"
 #include "core/sha256.h"
+#include "core/utf8.h"
 #include "core/version.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
@@ -37,9 +38,9 @@ void compare(const fs::path& before, const fs::path& now, Log& log) {
     const bool same = path_exists(before / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
     if (!same)
       return log.warn("{} differs from that of {}: another processor, GPU or version rounds differently", name,
-                      before.string());
+                      one_line(before.string()));
   }
-  log.info("the weights are bit for bit those of {}", before.string());
+  log.info("the weights are bit for bit those of {}", one_line(before.string()));
 }
 
 // The recorded config may come from another machine, so it must not set this machine's cache or metrics port.

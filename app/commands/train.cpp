@@ -178,6 +178,7 @@ int run_train(const Arguments& args) {
   if (!place) require_gpus(config.value);
   if (const auto file = args.text("events"); file && !place)
     require_outside(*file, files_of_config(args.operand(0), config.value));
+  if (!place) require_inputs_stay(config.value.training.output_dir, files_of_config(args.operand(0), config.value));
   if (launches) return launch_run(config.value, args.log());
   if (const auto file = args.text("events"); file && (!place || place->rank == 0))
     args.log().set_events(std::make_unique<EventStream>(*file));

@@ -6,6 +6,7 @@
 #include "app/cli/near_path.h"
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/formats/safetensors.h"
@@ -204,7 +205,8 @@ class Validation {
  private:
   std::string check_output() const {
     try_output(config_.value.training.output_dir);
-    require_no_foreign_weights(config_.value.training.output_dir);
+    require_inputs_stay(config_.value.training.output_dir, files_of_config(args_.operand(0), config_.value));
+    require_no_foreign_results(config_.value.training.output_dir);
     return {};
   }
 

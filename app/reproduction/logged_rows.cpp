@@ -52,8 +52,26 @@ Json form_of(const Json& value) {
   return form;
 }
 
+// Whether a measurement has a form that runs write: a number, one for each rank, or numbers by name.
+bool is_amount(const Json& value) {
+  if (value.is_structured()) return std::ranges::all_of(value, is_amount);
+  return value.is_number() || value.is_null();
+}
+
 // Rows of metrics.jsonl have this key in addition to those of the history.
 constexpr const char* kLossScale = "loss_scale";
+constexpr std::string_view kOfRanks = "rank_seconds";                          // a number for each rank
+constexpr std::array<std::string_view, 2> kOfTotals{"memory", "cuda_graphs"};  // names of several numbers
+
+bool is_of_totals(std::string_view key) {
+  return std::ranges::find(kOfTotals, key) != kOfTotals.end();
+}
+
+// Whether metrics.jsonl may have this value in a row of a step although the history does not.
+bool is_only_measured(std::string_view key, const Json& value) {
+  if (key == kLossScale) return value.is_number();
+  return is_measured(key) && is_amount(value) && (!value.is_structured() || (key == kOfRanks && value.is_array()));
+}
 constexpr const char* kTotalsKey = "train_runtime";  // only the row of totals has it
 
 bool is_row(const Json& row) {
@@ -98,15 +116,17 @@ bool has_all_of(const Json& metric, const Json& row) {
 // Whether a row of metrics.jsonl has every value of the history row and, besides those, only measurements.
 bool matches(const Json& metric, const Json& row) {
   for (const auto& [key, value] : metric.items())
-    if (!row.contains(key) && !is_measured(key) && key != kLossScale) return false;
+    if (!row.contains(key) && !is_only_measured(key, value)) return false;
   return has_all_of(metric, row);
 }
 
 bool is_totals(const Json& row) {
-  for (const auto& [key, value] : row.items())
-    if (!is_measured(key) && key != "total_flos" && key != "train_loss" && key != "epoch" && key != "step")
-      return false;
-  return true;
+  return std::ranges::all_of(row.items(), [](const auto& item) {
+    const std::string& key = item.key();
+    if (is_of_totals(key) || key == "total_flos" || key == "train_loss" || key == "epoch" || key == "step")
+      return is_amount(item.value());
+    return is_only_measured(key, item.value());
+  });
 }
 
 Json totals_of(const Json& rows) {
@@ -116,15 +136,25 @@ Json totals_of(const Json& rows) {
   return totals;
 }
 
-// The last totals must match those in the history of the result. Earlier ones are from results that it replaced.
-std::string totals_difference(const Json& metrics, const Json& history) {
+// Whether a row of totals has the measurements of the result that consist of several numbers.
+bool has_forms_of(const Json& metric, const Json& results) {
+  return std::ranges::all_of(kOfTotals, [&](std::string_view key) {
+    return form_of(metric.value(key, Json())) == form_of(results.value(key, Json()));
+  });
+}
+
+// The last totals must match those in the history of the result and its other records. Earlier ones are from results
+// that it replaced.
+std::string totals_difference(const Json& metrics, const Json& history, const Json& results) {
   const Json totals = totals_of(metrics), logged = totals_of(history);
   for (const Json& row : totals)
     if (!is_totals(row)) return fmt::format("has {}, which is not a valid row of totals", dump_json(row));
   if (logged.empty()) return "";
-  if (totals.empty() || !matches(totals.back(), logged.back()))
+  if (totals.empty() || !has_all_of(totals.back(), logged.back()))
     return fmt::format("has {}, but the log history has {}", totals.empty() ? "nothing" : dump_json(totals.back()),
                        dump_json(logged.back()));
+  if (!has_forms_of(totals.back(), results))
+    return fmt::format("has {}, but {} has measurements of other names", dump_json(totals.back()), kTrainResults);
   return "";
 }
 
@@ -152,7 +182,8 @@ Json rows_in(std::string_view text, const fs::path& file) {
     const std::string_view line = text.substr(begin, end - begin);
     if (end == text.size() && !Json::accept(line)) break;
     Json row = parse_json(line, file.string());
-    if (!is_row(row)) fail(ErrorKind::input, {.cause = "a line is not a logged row", .place = file.string()});
+    if (!is_row(row) || dump_json(row) != line)
+      fail(ErrorKind::input, {.cause = "a line is not a logged row", .place = file.string()});
     rows.push_back(std::move(row));
   }
   return rows;
@@ -160,7 +191,7 @@ Json rows_in(std::string_view text, const fs::path& file) {
 
 // Checks metrics.jsonl, which may have grown since, against the length and hash that the result recorded.
 std::string seal_problem(const fs::path& metrics, const SealedState& result) {
-  const Json seal = read_json(result.folder / kTrainResults).value(kMetricsSeal, Json());
+  const Json results = read_json(result.folder / kTrainResults), seal = results.value(kMetricsSeal, Json());
   if (!seal.is_object() || !seal.value("bytes", Json()).is_number_unsigned() ||
       !seal.value("sha256", Json()).is_string())
     return fmt::format("{} does not record its length and SHA-256", kTrainResults);
@@ -169,11 +200,12 @@ std::string seal_problem(const fs::path& metrics, const SealedState& result) {
   const std::string_view sealed = std::string_view(text).substr(0, bytes);
   if (bytes > text.size() || sha256_of(sealed) != seal["sha256"])
     return fmt::format("its SHA-256 does not match the one in {}: one of the two files was changed", kTrainResults);
-  for (const Json& row : rows_in(sealed, metrics))
+  if (!sealed.empty() && !sealed.ends_with('\n')) return "was incomplete when the result was saved";
+  const Json rows = rows_in(sealed, metrics);
+  for (const Json& row : rows)
     if (row["step"] > result.step)
       return fmt::format("has {}, but the result is from step {}", dump_json(row), result.step);
-  return totals_difference(rows_in(sealed, metrics),
-                           read_json(result.folder / kTrainerState).value("log_history", Json::array()));
+  return totals_difference(rows, read_json(result.folder / kTrainerState).value("log_history", Json::array()), results);
 }
 
 std::string metrics_problem(const RecordedRun& run, const std::vector<SealedState>& states) {
@@ -182,7 +214,7 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
     const Json metrics = read_metrics(file);
     const auto result = std::ranges::find(states, run.output, &SealedState::folder);
     std::string problem =
-        result == states.end() ? totals_difference(metrics, Json::array()) : seal_problem(file, *result);
+        result == states.end() ? totals_difference(metrics, Json::array(), {}) : seal_problem(file, *result);
     if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states);
     return problem;
   } catch (const Error& e) {
@@ -206,6 +238,31 @@ Json rows_of_steps(const Json& rows) {
   for (const Json& row : rows)
     if (!row.contains(kTotalsKey)) kept.push_back(row);
   return kept;
+}
+
+bool is_logged_loss(const Json& history, const Json& loss, const Json& step) {
+  return history.is_array() && std::ranges::any_of(history, [&](const Json& row) {
+           return row.is_object() && row.value("eval_loss", Json()) == loss &&
+                  (step.is_null() || row.value("step", Json()) == step);
+         });
+}
+
+std::string repeated_rows_difference(const Json& sealed, const Json& again, std::int64_t first, std::int64_t last) {
+  const auto rows_between = [&](const Json& all) {
+    Json rows = rows_of_steps(all);
+    std::erase_if(rows.get_ref<Json::array_t&>(),
+                  [&](const Json& row) { return row["step"] < first || row["step"] > last; });
+    return rows;
+  };
+  const auto without_measurements = [](Json row) {
+    for (const std::string_view key : kMeasured) row.erase(std::string(key));
+    return row;
+  };
+  const Json was = rows_between(sealed), is = rows_between(again);
+  for (std::size_t i = 0; was.size() == is.size() && i < was.size(); ++i)
+    if (without_measurements(was[i]) != without_measurements(is[i]))
+      return fmt::format("has {}, but repeating the steps gives {}", dump_json(was[i]), dump_json(is[i]));
+  return "";
 }
 
 Json read_metrics(const fs::path& file) {

@@ -55,6 +55,25 @@ int ranks_of(const RecordedRun& r) {
   return static_cast<int>(std::clamp<std::int64_t>(ranks, 1, kMaxRanks));
 }
 
+// What the file says about the program is not checked against anything, but a statement repeats it.
+void check_program(const RecordedRun& r, const fs::path& file) {
+  constexpr std::size_t kMaxVersion = 64, kHashDigits = 64;
+  const auto is_of_version = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+           c == '+';
+  };
+  const bool is_version =
+      !r.version.empty() && r.version.size() <= kMaxVersion && std::ranges::all_of(r.version, is_of_version);
+  if (!is_version)
+    fail(ErrorKind::input, {.cause = "\"version\" is not the version of a program", .place = file.string()});
+  const auto hash = r.run.find("program_sha256");
+  if (hash == r.run.end()) return;
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  const bool is_hash = hash->is_string() && hash->get_ref<const std::string&>().size() == kHashDigits &&
+                       std::ranges::all_of(hash->get_ref<const std::string&>(), is_digit);
+  if (!is_hash) fail(ErrorKind::input, {.cause = "\"program_sha256\" is not a SHA-256", .place = file.string()});
+}
+
 void check_values(const RecordedRun& r, const fs::path& file) {
   if (r.values.size() > kMaxConfigValues)
     fail(ErrorKind::input, {.cause = "\"values\" has more entries than a config can have", .place = file.string()});
@@ -130,6 +149,7 @@ RecordedRun read_recorded_run(const fs::path& output, const NamedMoves& moves) {
     if (!hash.is_string()) fail_of_type(name, file);
     r.files[name] = hash;
   }
+  check_program(r, file);
   check_values(r, file);
   r.ranks = ranks_of(r);
   find_places(r, moves);
@@ -147,6 +167,9 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
     d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
+  // No result depends on the number of threads, and more than there are processors only take time.
+  if (const Json threads = value_of(run, "threads"); threads.is_number() && threads.get<double>() > usable_processors())
+    d.json.erase("threads");
   // All ranks run on this machine. What was one group per machine becomes groups of the same size.
   d.json["nproc"] = changes.ranks;
   if (d.json.value("zero_group_size", Json()) == -1 && count_of(run, "nnodes") > 1)

@@ -64,35 +64,30 @@ void compare_best(const RedoneState& state, Documents& d, const BestKeys& keys, 
     for (const char* key : {keys.step, keys.metric, keys.checkpoint}) document->erase(key);
 }
 
-bool is_pending(const fs::path& folder) {
-  const fs::path file = folder / "training_state.json";
-  return path_exists(file) && read_json(file).value("events_pending", Json()) == true;
-}
-
-void prepare_trainer_state(const RedoneState& state, Documents& d, bool pending) {
+void prepare_trainer_state(const RedoneState& state, Documents& d) {
   for (Json* document : {&d.sealed, &d.again}) {
     keep_file_name(*document, "best_model_checkpoint");
     *document = without_amounts(std::move(*document));
   }
-  if (!pending) return;
+  if (!state.is_pending) return;
   const Json last = d.sealed.value("global_step", Json());
   leave_out_pending(d, last);
   compare_best(state, d, {"best_global_step", "best_metric", "best_model_checkpoint"}, last);
 }
 
-void prepare_training_state(const RedoneState& state, Documents& d, bool pending) {
+void prepare_training_state(const RedoneState& state, Documents& d) {
   for (Json* document : {&d.sealed, &d.again}) keep_file_name(*document, "best_checkpoint");
   d.again = with_former_names(std::move(d.again), state.renames);
   const Json::json_pointer group("/identity/keys/zero_group_size");
   // One group per machine: the repeated run has all ranks on one machine, so it names the size of the groups instead.
   if (d.sealed.contains(group) && d.sealed[group] == -1 && d.again.contains(group)) d.again[group] = -1;
-  if (!pending) return;
+  if (!state.is_pending) return;
   d.again["events_pending"] = true;
   compare_best(state, d, {"best_step", "best_metric", "best_checkpoint"}, d.sealed.value("step", Json()));
 }
 
 // Repeating only the last steps may not replay any CUDA graph, and then the results do not mention graphs.
-void prepare_results(const RedoneState&, Documents& d, bool) {
+void prepare_results(const RedoneState&, Documents& d) {
   const char* graphs = "cuda_graphs";
   const Json amounts{{graphs, {{"kept", 1}, {"replays", 1}}}}, form = without_amounts(amounts);
   for (Json* document : {&d.sealed, &d.again}) {
@@ -101,11 +96,11 @@ void prepare_results(const RedoneState&, Documents& d, bool) {
   }
 }
 
-void prepare_adapter_config(const RedoneState& state, Documents& d, bool) {
+void prepare_adapter_config(const RedoneState& state, Documents& d) {
   d.again = with_former_names(std::move(d.again), state.renames);
 }
 
-using Prepare = void (*)(const RedoneState& state, Documents& documents, bool pending);
+using Prepare = void (*)(const RedoneState& state, Documents& documents);
 const std::map<std::string, Prepare>& documents() {
   static const std::map<std::string, Prepare> kDocuments{{"trainer_state.json", prepare_trainer_state},
                                                          {"training_state.json", prepare_training_state},
@@ -118,7 +113,7 @@ std::string document_difference(const RedoneState& state, const std::string& nam
   Documents d{.sealed = parse_json(sealed, (state.sealed / name).string()), .again = read_json(state.again / name)};
   if (sealed != dump_json(d.sealed, 2) + "\n") return "is not formatted as this program writes it";
   if (!d.sealed.is_object()) return "is not a JSON object";
-  documents().at(name)(state, d, is_pending(state.sealed));
+  documents().at(name)(state, d);
   return first_difference(d.sealed, d.again);
 }
 

@@ -11,7 +11,8 @@ namespace qtrain {
 /// A sealed folder and the result of repeating its steps.
 struct RedoneState {
   std::filesystem::path sealed, again;
-  const Renames& renames;  ///< new names of files that were moved since
+  const Renames& renames;   ///< new names of files that were moved since
+  bool is_pending = false;  ///< whether it is a checkpoint that was saved before an evaluation that was due
 };
 
 /// The result of comparing sealed files.

@@ -8,6 +8,7 @@
 #include <random>
 #include <string_view>
 
+#include "app/reproduction/logged_rows.h"
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/redone_state.h"
 #include "core/os/file.h"
@@ -152,6 +153,12 @@ bool is_about_rows(const std::string& difference) {
   return difference.find("log_history") != std::string::npos;
 }
 
+// Rows of metrics.jsonl have values that no state has, such as the scale of losses.
+std::string rows_difference(const RecordedRun& run, const fs::path& again, const RedoneSteps& steps) {
+  return repeated_rows_difference(read_metrics(run.output / kMetrics), read_metrics(again / kMetrics), steps.from + 1,
+                                  steps.to);
+}
+
 /// Compares the states that repeating a stretch gave with the sealed ones.
 void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocument& document, Verification& v) {
   const auto [from, to] = stretch.steps;
@@ -164,7 +171,8 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
       v.add(about, "repeating the steps does not produce it");
       continue;
     }
-    ComparedState compared = compare({.sealed = sealed.folder, .again = again, .renames = document.renames});
+    ComparedState compared = compare(
+        {.sealed = sealed.folder, .again = again, .renames = document.renames, .is_pending = sealed.is_pending()});
     std::vector<std::string>& found = compared.differences;
     if (result) {
       v.result = std::move(compared.sha256);
@@ -176,6 +184,8 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
           "--earlier STEP:KEY=VALUE");
     v.add(about, fmt::format("{}", fmt::join(found, "; ")));
   }
+  if (const std::string problem = rows_difference(run, output, stretch.steps); !problem.empty())
+    v.add(fmt::format("steps {} to {}, {}", from + 1, to, kMetrics), problem);
 }
 
 /// Why the config does not describe the recorded run; empty: it does.

@@ -139,6 +139,37 @@ void check_last_config(const RecordedRun& run, const std::vector<SealedState>& s
           fmt::format("{}", fmt::join(names, "; ")));
 }
 
+// Whether a run could have saved a checkpoint of this name by the time of the state.
+bool is_name_of_checkpoint(const std::string& name, const SealedState& state) {
+  const std::int64_t step = step_of_checkpoint(name);
+  return name == fmt::format("checkpoint-{}", step) && step >= 0 && step <= state.step;
+}
+
+// A result with load_best_model_at_end has the weights of the best checkpoint, so it must be one, and not another
+// folder, whose steps nobody could repeat. Its loss must be among those that were logged.
+std::string best_problem(const SealedState& s) {
+  const Json logged = read_json(s.folder / kTrainerState);
+  const Json checkpoint = logged.value("best_model_checkpoint", Json()), metric = logged.value("best_metric", Json()),
+             step = logged.value("best_global_step", Json());
+  if (checkpoint.is_string() && !is_name_of_checkpoint(fs::path(checkpoint.get<std::string>()).filename(), s))
+    return fmt::format("{} is not a checkpoint that the run had saved", dump_json(checkpoint));
+  if (!metric.is_null() && !is_logged_loss(logged.value("log_history", Json()), metric, step))
+    return fmt::format("best_metric is {}, which was not logged{}", dump_json(metric),
+                       step.is_null() ? "" : " for step " + dump_json(step));
+  if (!s.state) return "";
+  const Json saved = s.state->value("best_checkpoint", Json());
+  if (saved != (checkpoint.is_null() ? Json("") : checkpoint) || s.state->value("best_metric", Json()) != metric)
+    return fmt::format("the best checkpoint is {} here, but {} in {}", dump_json(checkpoint), dump_json(saved),
+                       kTrainingState);
+  return "";
+}
+
+void check_best(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  for (const SealedState& s : states)
+    if (const std::string problem = best_problem(s); !problem.empty())
+      v.add(fmt::format("{} of {}", kTrainerState, name_of(run, s.folder)), problem);
+}
+
 bool is_of_state(const std::string& name) {
   return name.ends_with(".safetensors") || std::ranges::find(kOfState, name) != kOfState.end();
 }
@@ -223,6 +254,7 @@ void check_agreement(const RecordedRun& run, const std::vector<SealedState>& sta
   check_last_config(run, states, v);
   note_earlier_values(run, states, v);
   check_companions(run, states, v);
+  check_best(run, states, v);
   check_logged_rows(run, states, v);
 }
 

@@ -17,6 +17,8 @@ struct SealedState {
   std::optional<Json> state = {};  ///< training_state.json; only for checkpoints
 
   bool is_resumable() const { return state && state->value("resumable", Json()) == true; }
+  /// Whether an evaluation that was due had not run when the checkpoint was saved. A result is never saved before it.
+  bool is_pending() const { return state && state->value("events_pending", Json()) == true; }
   /// The identity of the run in the checkpoint.
   const Json& identity() const { return state->at("identity"); }
 };

@@ -20,11 +20,19 @@ Json resource(const std::string& name, const std::string& sha256) {
   return {{"name", name}, {"digest", {{"sha256", sha256}}}};
 }
 
+// The config of the run as this version reads it.
+ResolvedConfig config_of(const RecordedRun& run) {
+  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
+  return parse_config(dump_json(document.json), kResolvedConfig);
+}
+
 // The values that results depend on, and the names of the model, whose files are among the dependencies. The number of
-// ranks is an internal parameter, because a launcher may set it without a key.
+// ranks is an internal parameter, because a launcher may set it without a key. Another version may have recorded fewer
+// keys; the repeated steps had the present defaults of the others.
 Json parameters_of(const RecordedRun& run) {
-  Json parameters = Json::object();
-  for (const auto& [key, value] : run.values.items()) {
+  Json parameters = Json::object(), values = resolved_json(config_of(run))["values"];
+  values.update(run.values);
+  for (const auto& [key, value] : values.items()) {
     if (is_machine_key(key)) continue;
     if (on_resume(key) != OnResume::silent || key == "model_name_or_path" || key == "adapter_name_or_path")
       parameters[key] = value["value"];
@@ -79,8 +87,7 @@ Json verification_of(const Verification& verification, const std::string& own) {
 }  // namespace
 
 std::set<fs::path> recorded_data_files(const RecordedRun& run) {
-  const RunDocument document = recorded_document(run, {.output = run.output, .ranks = run.ranks});
-  const ResolvedConfig config = parse_config(dump_json(document.json), kResolvedConfig);
+  const ResolvedConfig config = config_of(run);
   std::set<fs::path> named;  // held-out rows come from the training files
   for (const Split split : {Split::train, Split::evaluation})
     for (const auto& files : data_files(config.value.data, split)) named.insert(files.begin(), files.end());

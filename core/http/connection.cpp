@@ -46,7 +46,7 @@ void Connection::answer_all() {
 }
 
 void Connection::turn_away() {
-  send_problem({503, "there are too many connections: try again later"});
+  send_problem({503, "there are too many connections: try again later"}, {});
   close_gently();
 }
 
@@ -66,11 +66,11 @@ Connection::Then Connection::answer_one() {
     receive_body(request);
     return send(place_.handler.answer(request), request, after(request));
   } catch (const Problem& problem) {
-    send_problem(problem);
+    send_problem(problem, request);
   } catch (const SourceEnded&) {
     // Nothing is sent if no request has begun: a proxy would take it for the answer to the next one.
     if (stream_.timed_out() && (reader_.has_more() || !request.method.empty()))
-      send_problem({408, "the request did not arrive in time"});
+      send_problem({408, "the request did not arrive in time"}, request);
   } catch (const std::exception&) {  // within a reply, which stays incomplete
   }
   return Then::close;
@@ -117,8 +117,9 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   return good;
 }
 
-void Connection::send_problem(const Problem& problem) {
-  send(place_.handler.reply_to(problem), {}, Then::close);
+// The request is complete as far as it was read. An answer to HEAD must not have a body.
+void Connection::send_problem(const Problem& problem, const Request& request) {
+  send(place_.handler.reply_to(problem), request, Then::close);
 }
 
 // Keeps reading for a moment, because closing a socket with unread data would discard the reply.

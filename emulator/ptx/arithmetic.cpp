@@ -317,6 +317,7 @@ const Executions& arithmetic() {
       QTRAIN_EACH_WIDTH("shr", shift_right),
       QTRAIN_EACH_INTEGER("shr", shift_right),
       {"brev.b32", unary<U32, U32, reversed>},
+      {"popc.b32", unary<U32, U32, [](U32 a) { return static_cast<U32>(std::popcount(a)); }>},
       {"bfind.shiftamt.u32", unary<U32, U32, shift_amount>},
       {"bfe.u32", ternary<U32, extracted_bits>},
       {"bfi.b32", insert_bits<U32>},

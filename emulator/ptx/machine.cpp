@@ -33,6 +33,8 @@ Machine::Machine(Fiber& fiber, const Call& call) : fiber_(fiber), call_(call) {
   fiber.registers.assign(f.registers.size(), 0);
   fiber.written.assign(f.registers.size(), 0);
   fiber.locals.assign(f.local_bytes, {});
+  fiber.held.clear();
+  fiber.product_group = 0;
   values_ = fiber.registers.data();
   written_ = fiber.written.data();
   for (const auto& [r, value] : f.constants) values_[r] = value, written_[r] = 1;
@@ -92,6 +94,7 @@ LaneAccess Machine::access_of(const Instruction& i) const {
 }
 
 void Machine::require_values(const Instruction& i) {
+  if (!call_.function->lists.empty()) return require_values_beside_products(i);
   bool known = true;
   for (std::size_t n = 0; n < i.operand_count; ++n) {
     if (written_[i.operands[n]]) continue;
@@ -100,6 +103,31 @@ void Machine::require_values(const Instruction& i) {
     known = false;
   }
   for (std::size_t n = 0; n < i.result_count; ++n) written_[i.results[n]] = known;
+}
+
+// In a function with products, which use their registers until somebody waits for them.
+void Machine::require_values_beside_products(const Instruction& i) {
+  const std::vector<std::uint8_t>& in_products = call_.function->in_products;
+  const auto name = [&](Register r) { return "register " + call_.function->registers[r]; };
+  const bool product = i.list > 0;
+  bool known = true;
+  for (std::size_t n = 0; n < i.operand_count; ++n) {
+    const Register r = i.operands[n];
+    if (written_[r] & kInFlight) {
+      if (product) continue;
+      fault("too early: uses " + name(r) + ", which a product of wgmma still uses", i);
+    }
+    if (!(written_[r] & kValue)) {
+      if (i.strict) fault("uninitialized: uses " + name(r) + ", which has no value", i);
+      known = false;
+    }
+    if (in_products[r] && !product) written_[r] |= kTouched;
+  }
+  for (std::size_t n = 0; n < i.result_count; ++n) {
+    const Register r = i.results[n];
+    if (written_[r] & kInFlight) fault("too early: changes " + name(r) + ", which a product of wgmma still uses", i);
+    written_[r] = static_cast<std::uint8_t>((known ? kValue : 0) | (in_products[r] ? kTouched : 0));
+  }
 }
 
 void Machine::require_within(std::size_t size, std::uint64_t at, std::size_t bytes, const Instruction& i) const {

@@ -33,8 +33,16 @@ class Machine {
     values_[r] = 0;
     std::memcpy(&values_[r], &value, sizeof value);
   }
-  bool has_value(Register r) const { return written_[r] != 0; }
-  void set_has_value(Register r, bool has) { written_[r] = has ? 1 : 0; }
+  bool has_value(Register r) const { return (written_[r] & kValue) != 0; }
+  void set_has_value(Register r, bool has) {
+    written_[r] = static_cast<std::uint8_t>((written_[r] & ~kValue) | (has ? kValue : 0));
+  }
+  /// What is known of a register, in bits. `in_flight`: a product of wgmma uses it that nobody has waited for;
+  /// `touched`: another instruction has used it since the last wgmma.fence (only for registers of products).
+  static constexpr std::uint8_t kValue = 1, kInFlight = 2, kTouched = 4;
+  std::uint8_t& state(Register r) const { return written_[r]; }
+  const Function& function() const { return *call_.function; }
+  AsyncRegisters cells(const Register* registers) const { return {.base = values_, .cells = registers}; }
   /// The value of the instruction's n-th operand.
   template <class T>
   T operand(const Instruction& i, std::size_t n) const {
@@ -63,6 +71,7 @@ class Machine {
   LaneAccess access_of(const Instruction& i) const;
   void require_within(std::size_t size, std::uint64_t at, std::size_t bytes, const Instruction& i) const;
   void require_values(const Instruction& i);
+  void require_values_beside_products(const Instruction& i);
 
   Fiber& fiber_;
   const Call& call_;

@@ -62,9 +62,10 @@ std::size_t bytes_of_type(std::string_view type, const Tokens& tokens) {
 }
 
 bool has_result(std::string_view mnemonic) {
-  return !std::ranges::any_of(std::to_array<std::string_view>({"st.", "bar.sync", "bar.warp.", "cp.async.", "bra",
-                                                               "ret", "exit", "trap", "nanosleep."}),
-                              [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
+  return !std::ranges::any_of(
+      std::to_array<std::string_view>({"st.", "bar.sync", "bar.warp.", "cp.async.", "bra", "ret", "exit", "trap",
+                                       "nanosleep.", "wgmma.", "fence."}),
+      [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
 }
 
 using Offsets = std::map<std::string, std::size_t, std::less<>>;
@@ -82,6 +83,7 @@ class FunctionParser {
     while (tokens_.peek() != "{") tokens_.take();  // launch bounds such as the maximum number of threads per block
     tokens_.take();
     body();
+    if (!function_.lists.empty()) function_.in_products.resize(function_.registers.size());
     for (const auto& [at, label] : branches_) {
       if (!labels_.contains(label)) tokens_.refuse("unknown label " + label);
       function_.code[at].target = labels_.at(label);
@@ -180,6 +182,7 @@ class FunctionParser {
     if (mnemonic.starts_with("bra")) {
       branches_.emplace_back(function_.code.size(), tokens_.take());
     } else if (tokens_.peek() != ";") {
+      if (mnemonic.starts_with("wgmma.mma_async.")) accumulators(i);
       bool result = has_result(mnemonic);
       do {
         operand(i, result);
@@ -187,15 +190,36 @@ class FunctionParser {
       } while (tokens_.take_if(","));
     }
     if (i.offset != 0 && mnemonic.starts_with("cp.async")) tokens_.refuse("an offset in " + mnemonic);
+    if (i.operand_count == kOperandsOfRows)
+      for (std::size_t n = 0; i.list > 0 && n < 4; ++n) take_into_product(i.operands[n]);
     tokens_.expect(";");
     lines_[file_].emplace_back(function_.name, function_.code.size());
     function_.code.push_back(i);
   }
 
+  void accumulators(Instruction& i) {
+    std::vector<Register> list;
+    tokens_.expect("{");
+    do {
+      list.push_back(register_of(tokens_.take()));
+      take_into_product(list.back());
+    } while (tokens_.take_if(","));
+    tokens_.expect("}");
+    tokens_.expect(",");
+    auto& lists = function_.lists;  // products with the same accumulators share their list
+    const auto known = std::find(lists.begin(), lists.end(), list);
+    i.list = static_cast<std::uint32_t>(known - lists.begin()) + 1;
+    if (known == lists.end()) lists.push_back(std::move(list));
+  }
+  void take_into_product(Register r) {
+    if (function_.in_products.size() <= r) function_.in_products.resize(r + std::size_t{1});
+    function_.in_products[r] = 1;
+  }
+
   // Arithmetic on undefined values is allowed as long as the result is unused: compilers compute both sides of a
   // selection.
   void find_execution(Instruction& i, const std::string& mnemonic) const {
-    for (const Executions* all : {&arithmetic(), &memory_access(), &cooperation()})
+    for (const Executions* all : {&arithmetic(), &memory_access(), &cooperation(), &products()})
       if (const auto known = all->find(mnemonic); known != all->end()) {
         i.execute = known->second;
         i.strict = all != &arithmetic();

@@ -35,6 +35,7 @@ struct Instruction {
   Register guard = 0;
   std::int64_t offset = 0;   ///< of an address, or into the parameters
   std::uint32_t target = 0;  ///< of a branch
+  std::uint32_t list = 0;    ///< of wgmma: the accumulators are this one of the function's lists, counted from 1
   Traits traits{};
   Place place;  ///< line in the kernel's source
 };
@@ -65,6 +66,8 @@ struct Function {
   std::vector<std::string> registers;  ///< register names
   std::vector<std::pair<Register, std::uint64_t>> constants;
   std::vector<std::pair<Register, Special>> specials;
+  std::deque<std::vector<Register>> lists;  ///< accumulators of products, each list once
+  std::vector<std::uint8_t> in_products;    ///< per register: whether wgmma uses it as an accumulator or a row of A
   std::vector<Instruction> code;
 };
 

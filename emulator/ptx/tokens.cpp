@@ -27,7 +27,8 @@ Tokens::Tokens(std::string_view text, std::string name) : name_(std::move(name))
       end = std::min(text.find('"', end), text.size() - 1) + 1;
       all_.push_back({text.substr(at, end - at), line});
     } else if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
-      while (is_word(c) && end < text.size() && is_word(text[end])) ++end;
+      while (is_word(c) && end < text.size() && (is_word(text[end]) || text.substr(end, 2) == "::"))
+        end += is_word(text[end]) ? 1 : 2;
       all_.push_back({text.substr(at, end - at), line});
     }
     at = end;

@@ -127,6 +127,9 @@ inline float __fdividef(float a, float b) {
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1;
 }
+inline int __popc(std::uint32_t x) {
+  return std::popcount(x);
+}
 inline std::uint32_t __float_as_uint(float x) {
   return std::bit_cast<std::uint32_t>(x);
 }

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include <target/wgmma.cuh>
+
 #include "emulator/thread.h"
 
 /// Counterpart of kernels/cuda/native/target/ptx.cuh, where each instruction is documented.
@@ -48,5 +50,9 @@ inline float exp2(float x) {
 }
 
 inline void opaque(int&) {}
+
+inline std::uint32_t shared_address(const void* p) {
+  return emulation::shared_offset(p);
+}
 
 }  // namespace qtrain::ptx

@@ -1,23 +1,30 @@
 #include "kernels/cuda/attention.cuh"
 
+#include <target/warpgroups.h>
+
 /// Selects the kernels, and computes what all gradients need first.
 namespace qtrain::ops {
 namespace {
 
-enum class Units : std::uint8_t { plain, mma };
+enum class Units : std::uint8_t { plain, mma, wgmma };
 
 /// The best units of a device: tensor cores require instructions of compute capability 8.0.
 struct DeviceUnits {
-  explicit DeviceUnits(Device device) : best(cuda_info(device.index).major >= 8 ? Units::mma : Units::plain) {}
+  explicit DeviceUnits(Device device)
+      : best(target::has_warpgroups(device)       ? Units::wgmma
+             : cuda_info(device.index).major >= 8 ? Units::mma
+                                                  : Units::plain) {}
   Units best;
 };
 
 /// Tensor-core kernels read 16-bit elements in chunks of 16 bytes. Their softmax takes the maximum before scaling, so
-/// the scale must be positive.
+/// the scale must be positive. Kernels for warpgroups exist for the usual widths of heads.
 template <class T, class... P>
 Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
   if (sizeof(T) != 2 || batch.scale <= 0 || packable<T>(batch.width, pointers...) == Packs::no) return Units::plain;
-  return ctx.kept<DeviceUnits>().best;
+  const Units best = ctx.kept<DeviceUnits>().best;
+  const bool for_warpgroups = (batch.width == 64 || batch.width == 128) && batch.softcap == 0;
+  return best == Units::wgmma && !for_warpgroups ? Units::mma : best;
 }
 
 /// delta[head, t] = dy . y of a query and head, with 8 lanes each.
@@ -73,12 +80,19 @@ GradientTensors<T> tensors_of(const AttentionGrad& a) {
 
 template <class T>
 void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
-  if constexpr (sizeof(T) == 2)
-    if (units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data) == Units::mma) {
+  if constexpr (sizeof(T) == 2) {
+    const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data);
+    if (units == Units::wgmma) {
+      if (x.dk.data || x.dv.data) attention_dkdv_wgmma(ctx, batch, x);
+      if (x.dq.data) attention_dq_wgmma(ctx, batch, x);
+      return;
+    }
+    if (units == Units::mma) {
       if (x.dk.data || x.dv.data) attention_dkdv_mma(ctx, batch, x);
       if (x.dq.data) attention_dq_mma(ctx, batch, x);
       return;
     }
+  }
   attention_grad_plain(ctx, batch, x);
 }
 
@@ -87,7 +101,11 @@ void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
 void run_cuda(Ctx& ctx, const Attention& a) {
   dispatch_storage(a.q.dtype, [&]<class T>() {
     const AttentionTensors<T> x = tensors_of<T>(a);
-    if (units_for<T>(ctx, batch_of(a), x.q, x.k, x.v, x.y) == Units::mma)
+    const AttentionBatch batch = batch_of(a);
+    const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y);
+    if (units == Units::wgmma)
+      attention_wgmma(ctx, a);
+    else if (units == Units::mma)
       attention_mma(ctx, a);
     else
       attention_plain(ctx, a);

@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_gradient.cuh"
 
 /// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(score_ij - lse_i), dp_ij = dy_i . v_j and delta_i =
 /// dy_i . y_i; for capped scores, ds is multiplied by the derivative of tanh. Each block processes a tile of queries of
@@ -14,71 +14,13 @@ struct Shape {
   static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
 };
 
-/// Per row of a tile: first key, lse in base 2, delta.
-template <int Queries>
-struct Rows {
-  int begin[Queries];
-  float lse[Queries], delta[Queries];
-};
 template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q, dy;
   Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
-  Rows<Shape<Width>::kQueries> rows;
+  QueryRows<Shape<Width>::kQueries> rows;
   int first, head;  ///< the block's position, kept in shared memory to save registers
 };
-
-/// Loads the per-row values of a tile. Rows past the last token see nothing.
-template <int Queries, class T>
-__device__ __forceinline__ void load_rows(Rows<Queries>& rows, const AttentionBatch& n, const GradientTensors<T>& x,
-                                          int head, int first, TokenSpan segment) {
-  const int i = static_cast<int>(threadIdx.x), t = first + i;
-  if (i >= Queries) return;
-  const bool there = t < n.queries.end;
-  const std::int64_t of_head = n.row(head, t), of_pass = n.row(head - x.first_group * (n.heads / n.groups), t);
-  rows.begin[i] = there ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
-  rows.lse[i] = there ? x.lse[of_head] * kLog2e : 0;
-  rows.delta[i] = there ? x.delta[of_pass] : 0;
-}
-
-/// Masks the keys that a query does not see. `begin` and `token` belong to the lane's first row.
-template <int M, int N>
-__device__ __forceinline__ void mask(float (&s)[M][N][4], const int* begin, int token, int key) {
-  for_rows<M>([&](int i, int h) {
-    const int last = token + 16 * i + 8 * h, first = begin[16 * i + 8 * h];
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int column = key + 8 * j + lane_id() % 4 * 2 + e;
-        if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
-      }
-  });
-}
-/// Converts dp to ds.
-template <int M, int N>
-__device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&s)[M][N][4], const float* lse,
-                                              const float* delta, float scale) {
-  for_rows<M>([&](int i, int h) {
-    const float of_lse = lse[16 * i + 8 * h], of_delta = delta[16 * i + 8 * h];
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-#pragma unroll
-      for (int e = 2 * h; e < 2 * h + 2; ++e)
-        dp[i][j][e] = ptx::exp2(s[i][j][e] * scale - of_lse) * (dp[i][j][e] - of_delta);
-  });
-}
-
-/// ds of capped scores, from ds with respect to the tanh in `s`.
-template <int M, int N>
-__device__ __forceinline__ void differentiate_cap(float (&ds)[M][N][4], const float (&s)[M][N][4]) {
-#pragma unroll
-  for (int i = 0; i < M; ++i)
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) ds[i][j][e] *= tanh_slope(s[i][j][e]);
-}
 
 template <class T, int Width, Scores S>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(AttentionBatch n, GradientTensors<T> x) {
@@ -121,7 +63,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
     multiply_rows(scores, s.q, row, s.k[stage]);
     multiply_rows(dp, s.dy, row, s.v[stage]);
     if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
-    if (key + kKeys - 1 > warp_first || key < warp_begin) mask(scores, s.rows.begin + lane_row, first + lane_row, key);
+    if (key + kKeys - 1 > warp_first || key < warp_begin)
+      mask_keys(scores, s.rows.begin + lane_row, first + lane_row, key);
     differentiate(dp, scores, s.rows.lse + lane_row, s.rows.delta + lane_row, scale);
     if constexpr (S == Scores::capped) differentiate_cap(dp, scores);
     std::uint32_t ds[kM][kKeys / 16][4];

@@ -1,9 +1,8 @@
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_softmax.cuh"
 
 /// y = softmax(scale q k^T) v over the keys that each query sees. Each block processes a tile of queries of one head
-/// and loops over tiles of keys, updating maxima and sums per row ("online softmax"): with a tile of scores s,
-///   m' = max(m, max s),  p = e^(s - m'),  l' = l e^(m - m') + sum p,  out' = out e^(m - m') + p v;  y = out / l.
-/// Values are copied while scores are computed, and the next keys while values are accumulated.
+/// and loops over tiles of keys. Values are copied while scores are computed, and the next keys while values are
+/// accumulated.
 namespace qtrain::ops {
 namespace {
 
@@ -20,69 +19,6 @@ struct Shared {
   Tile<T, Shape<Width>::kKeys, Width> k, v;
   int begin[Shape<Width>::kQueries];  ///< first key per query
   int first, head;                    ///< the block's position, kept in shared memory to save registers
-};
-
-/// The softmax state of a lane's rows. `sum` is the lane's partial sum until the end.
-template <int M, int Keys, int Width>
-struct Softmax {
-  int row;  ///< the lane's first token
-  float max[M][2], sum[M][2];
-  float out[M][Width / 8][4];
-
-  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
-
-  __device__ __forceinline__ void mask(float (&s)[M][Keys / 8][4], int key, const int* begin) const {
-    for_rows<M>([&](int i, int h) {
-      const int last = token(i, h), first = begin[16 * i + 8 * h];
-#pragma unroll
-      for (int j = 0; j < Keys / 8; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = key + 8 * j + lane_id() % 4 * 2 + e;
-          if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
-        }
-    });
-  }
-
-  /// Converts scores to weights; `scale` includes log2 e. Weights are relative to the maximum score so far, or to a
-  /// value below it by at most 2^kSlack, so that accumulated values rarely need rescaling.
-  __device__ __forceinline__ void weigh(float (&s)[M][Keys / 8][4], float scale) {
-    constexpr float kSlack = 8;
-    float fade[M][2];
-    bool fades = false;
-    for_rows<M>([&](int i, int h) {
-      float larger = max[i][h];
-#pragma unroll
-      for (int j = 0; j < Keys / 8; ++j) larger = fmaxf(larger, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
-      larger = row_reduce(larger, [](float a, float b) { return fmaxf(a, b); });
-      const bool moves = (larger - max[i][h]) * scale > kSlack;  // false if the row has not seen a key yet
-      fade[i][h] = moves ? ptx::exp2((max[i][h] - larger) * scale) : 1;
-      if (moves) max[i][h] = larger;
-      fades = fades || moves;
-    });
-    if (__any_sync(kAllLanes, fades)) scale_down(fade);
-    for_rows<M>([&](int i, int h) {
-      const float offset = max[i][h] == -INFINITY ? 0 : max[i][h] * scale;
-#pragma unroll
-      for (int j = 0; j < Keys / 8; ++j)
-#pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s[i][j][e] = ptx::exp2(s[i][j][e] * scale - offset);
-          sum[i][h] += s[i][j][e];
-        }
-    });
-  }
-
-  __device__ __forceinline__ void scale_down(const float (&fade)[M][2]) {
-    for_rows<M>([&](int i, int h) {
-      sum[i][h] *= fade[i][h];
-#pragma unroll
-      for (int j = 0; j < Width / 8; ++j) {
-        out[i][j][2 * h] *= fade[i][h];
-        out[i][j][2 * h + 1] *= fade[i][h];
-      }
-    });
-  }
 };
 
 template <class T, int Width, Scores S>
@@ -104,8 +40,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   copy_rows(s.k, k, key);
   ptx::cp_async_commit();
 
-  Softmax<kM, kKeys, Width> state{};
-  state.row = first + row + lane_id() / 4;
+  RowSoftmax<kM, kKeys> state{};
+  float out[kM][Width / 8][4] = {};
   for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
   if (static_cast<int>(threadIdx.x) < Sizes::kQueries) {
     const int t = first + static_cast<int>(threadIdx.x);
@@ -129,24 +65,20 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
     ptx::cp_async_commit();
     if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
-    if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key, begin);
+    if (key + kKeys - 1 > warp_first || key < warp_begin) mask_keys(scores, begin, first + row + lane_id() / 4, key);
+    float fade[kM][2];
+    if (__any_sync(kAllLanes, state.raise(scores, scale, fade))) {
+      scale_rows(out, fade);
+      for_rows<kM>([&](int i, int h) { state.sum[i][h] *= fade[i][h]; });
+    }
     state.weigh(scores, scale);
     std::uint32_t p[kM][kKeys / 16][4];
     fragments_of<T>(p, scores);
-    multiply(state.out, p, s.v);
+    multiply(out, p, s.v);
   }
   ptx::cp_async_wait<0>();
 
-  for_rows<kM>([&](int i, int h) {
-    const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
-    const float sum = row_reduce(state.sum[i][h], Plus{});
-    if (t >= n.queries.end) return;
-    const bool sees = sum != 0;  // the first visible key had weight 1
-    RowEnd end{state.max[i][h] * n.score_scale<S>(), sum};
-    if (x.sinks && sees) end.add_sink(x.sinks[s.head]);
-    put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? end.factor / end.sum : 0, n.width);
-    if (lane_id() % 4 == 0) x.lse[n.row(s.head, t)] = sees ? end.lse() : 0;
-  });
+  put_results<T, S>(n, x, s.first + warp_id() * 16 * kM + lane_id() / 4, s.head, state, out);
 }
 
 }  // namespace

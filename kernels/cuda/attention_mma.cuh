@@ -160,6 +160,21 @@ __device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, co
   }
 }
 
+/// Masks the keys that a query does not see. `begin` and `token` belong to the lane's first row.
+template <int M, int N>
+__device__ __forceinline__ void mask_keys(float (&s)[M][N][4], const int* begin, int token, int key) {
+  for_rows<M>([&](int i, int h) {
+    const int last = token + 16 * i + 8 * h, first = begin[16 * i + 8 * h];
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int column = key + 8 * j + lane_id() % 4 * 2 + e;
+        if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
+      }
+  });
+}
+
 /// Converts dot products to tanh(factor * dot product), which are capped scores divided by score_scale.
 template <class T, int M, int N>
 __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], float factor) {

@@ -58,54 +58,6 @@ void move(Ctx& ctx, const Sink& y, const Rows& a) {
   launch(ctx, a.name, move_rows<To, From, K>, grid, to, x, rows, width, scale);
 }
 
-struct Matches {
-  std::uint32_t votes[kThreads / kWarp];
-};
-
-/// Block t sums the gradients of token t's row, unless an earlier token is the same one; then it exits. Each thread
-/// owns columns, and adds the rows of dy in token order.
-template <class W, class T>
-__global__ void __launch_bounds__(kThreads)
-    embedding_rows_grad(Target<W> table, const T* dy, const std::int32_t* tokens, int count, int width,
-                        std::int64_t padding, float scale) {
-  constexpr int kColumns = 8;  ///< columns per thread at a time
-  Matches& matches = shared_memory<Matches>();
-  const int first = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
-  const std::int32_t token = tokens[first];
-  if (token == padding) return;
-  int earlier = 0;
-  for (int t = lane; t < first; t += kThreads) earlier |= tokens[t] == token;
-  if (__syncthreads_or(earlier)) return;
-  for (int base = 0; base < width; base += static_cast<int>(kThreads) * kColumns) {
-    float sums[kColumns] = {};
-    for (int begin = first; begin < count; begin += static_cast<int>(kThreads)) {
-      const bool match = begin + lane < count && tokens[begin + lane] == token;
-      const std::uint32_t vote = __ballot_sync(kAllLanes, match);
-      if (lane % kWarp == 0) matches.votes[lane / kWarp] = vote;
-      __syncthreads();
-      for (int w = 0; w < static_cast<int>(kThreads) / kWarp; ++w)
-        for (std::uint32_t rest = matches.votes[w]; rest; rest &= rest - 1) {
-          const T* row = dy + std::int64_t{begin + w * kWarp + __ffs(static_cast<int>(rest)) - 1} * width;
-#pragma unroll
-          for (int k = 0; k < kColumns; ++k) {
-            const int c = base + k * static_cast<int>(kThreads) + lane;
-            if (c < width) sums[k] += to_float(row[c]);
-          }
-        }
-      __syncthreads();
-    }
-#pragma unroll
-    for (int k = 0; k < kColumns; ++k) {
-      const int c = base + k * static_cast<int>(kThreads) + lane;
-      if (c < width) table.put(std::int64_t{token} * width + c, scale * sums[k]);
-    }
-  }
-}
-
-void clear_unless_adding(Ctx& ctx, const Sink& y) {
-  if (!y.adds()) ctx.stream().fill(y.t.data, 0, y.t.bytes());
-}
-
 }  // namespace
 
 void run_cuda(Ctx& ctx, const Embedding& a) {
@@ -113,17 +65,6 @@ void run_cuda(Ctx& ctx, const Embedding& a) {
     dispatch_storage(a.table.dtype, [&]<class From>() {
       move<To, From, Index::source>(ctx, store(a.y),
                                     {.name = "embedding", .x = a.table, .rows = a.tokens, .scale = a.scale});
-    });
-  });
-}
-
-void run_cuda(Ctx& ctx, const EmbeddingGrad& a) {
-  clear_unless_adding(ctx, a.dtable);
-  dispatch_storage(a.dtable.t.dtype, [&]<class W>() {
-    dispatch_storage(a.dy.dtype, [&]<class T>() {
-      launch(ctx, "embedding_grad", embedding_rows_grad<W, T>,
-             {static_cast<unsigned>(a.tokens.numel()), kThreads, sizeof(Matches)}, target_of<W>(a.dtable), a.dy.as<T>(),
-             a.tokens.as<std::int32_t>(), a.tokens.numel(), a.dy.shape[-1], a.padding, static_cast<float>(a.scale));
     });
   });
 }
@@ -136,7 +77,7 @@ void run_cuda(Ctx& ctx, const GatherRows& a) {
 
 void run_cuda(Ctx& ctx, const ScatterRows& a) {
   if (!a.y.wanted()) return;
-  clear_unless_adding(ctx, a.y);
+  if (!a.y.adds()) ctx.stream().fill(a.y.t.data, 0, a.y.t.bytes());
   dispatch_storage(a.y.t.dtype, [&]<class T>() {
     move<T, T, Index::destination>(ctx, a.y, {.name = "scatter_rows", .x = a.x, .rows = a.rows});
   });

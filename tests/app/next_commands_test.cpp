@@ -56,6 +56,8 @@ TEST(ShellWord, IsQuotedWhereItHasToBe) {
   EXPECT_EQ(shell_word("a b"), "'a b'");
   EXPECT_EQ(shell_word("it's $x"), "'it'\\''s $x'");
   EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("it's\n\x1b[31m\\"), R"($'it\'s\012\033[31m\\')");
+  EXPECT_EQ(shell_word("caf\xc3\xa9 1"), "'caf\xc3\xa9 1'");
 }
 
 }  // namespace

@@ -37,12 +37,12 @@ class UnreadResult : public ::testing::Test {
   }
 
   std::array<int, 2> ends_{};
+  std::FILE *people_ = nullptr, *result_ = nullptr;
   std::optional<Log> log_;
 
  private:
   char* text_ = nullptr;
   std::size_t size_ = 0;
-  std::FILE *people_ = nullptr, *result_ = nullptr;
 };
 
 TEST_F(UnreadResult, DoesNotHoldMessagesUp) {
@@ -69,6 +69,22 @@ TEST_F(UnreadResult, EndsWithTheStopThatWasAskedForBefore) {
   ::close(ends_[0]);  // otherwise the test would wait too
   EXPECT_THAT(stopped.get(), ::testing::HasSubstr("stopped by a signal"));
   ends_[0] = -1;
+}
+
+TEST_F(UnreadResult, OfMessagesIsGivenUpOnAStop) {
+  Log log(LogLevel::info, {.people = result_, .result = people_});
+  auto saving = std::async(std::launch::async, [&] {
+    for (const char* text : {"step 1", "saving", "saved"}) log.info("{}", text);
+  });
+  const std::future_status before = saving.wait_for(std::chrono::milliseconds(200));
+  set_stop_requested(true);
+  const std::future_status after = saving.wait_for(std::chrono::seconds(5));
+  set_stop_requested(false);
+  ::close(ends_[0]);  // otherwise the test would wait too
+  ends_[0] = -1;
+  saving.wait();
+  EXPECT_EQ(before, std::future_status::timeout);
+  EXPECT_EQ(after, std::future_status::ready);
 }
 
 /// A log in memory.

@@ -62,18 +62,30 @@ void expect_same_tokens(const Array& a, const Array& b, std::int64_t first, std:
     ASSERT_EQ(a.get(i), b.get(i)) << "token " << i / width << " of width " << width;
 }
 
-class CausalMask : public ::testing::TestWithParam<std::int64_t> {};
+/// Heads of a width, with the instructions of a compute capability: 9.0 has kernels of its own.
+struct MaskedHeads {
+  std::int64_t width;
+  int capability;
+};
+class CausalMask : public ::testing::TestWithParam<MaskedHeads> {
+ protected:
+  static AttentionResults results(const AttentionInputs& in, std::int32_t border, std::int64_t window = 0) {
+    AttentionResults r;
+    with_capability(GetParam().capability, [&] { r = attention_of(in, border, window); });
+    return r;
+  }
+};
 
 // Queries and their gradients do not depend on later keys; gradients of keys do not depend on earlier queries.
 TEST_P(CausalMask, HidesWhatComesLater) {
   constexpr std::int32_t kBorder = 2;  // tiles of keys begin with the second document
-  const AttentionInputs in(GetParam());
-  const AttentionResults want = attention_of(in, kBorder);
+  const AttentionInputs in(GetParam().width);
+  const AttentionResults want = results(in, kBorder);
   for (const std::int64_t next : {3, 33, 65, 97, 129, 193}) {
     AttentionInputs later = in, earlier = in;
     for (Array* a : {&later.k, &later.v}) replace(*a, next, kTokens);
     for (Array* a : {&earlier.q, &earlier.dy}) replace(*a, kBorder, next);
-    const AttentionResults of_earlier = attention_of(later, kBorder), of_later = attention_of(earlier, kBorder);
+    const AttentionResults of_earlier = results(later, kBorder), of_later = results(earlier, kBorder);
     expect_same_tokens(of_earlier.y, want.y, 0, next);
     expect_same_tokens(of_earlier.dq, want.dq, 0, next);
     expect_same_tokens(of_later.dk, want.dk, next, kTokens);
@@ -83,14 +95,14 @@ TEST_P(CausalMask, HidesWhatComesLater) {
 
 // Boundaries one token after and one token before those of tiles.
 TEST_P(CausalMask, HidesTheOtherDocument) {
-  const AttentionInputs in(GetParam());
+  const AttentionInputs in(GetParam().width);
   for (const std::int32_t border : {1, 2, 95, 127}) {
     SCOPED_TRACE(border);
-    const AttentionResults want = attention_of(in, border);
+    const AttentionResults want = results(in, border);
     AttentionInputs first = in, second = in;
     for (Array* a : {&first.q, &first.k, &first.v, &first.dy}) replace(*a, 0, border);
     for (Array* a : {&second.q, &second.k, &second.v, &second.dy}) replace(*a, border, kTokens);
-    const AttentionResults of_second = attention_of(first, border), of_first = attention_of(second, border);
+    const AttentionResults of_second = results(first, border), of_first = results(second, border);
     for (const auto member :
          {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
       expect_same_tokens(of_first.*member, want.*member, 0, border);
@@ -102,14 +114,14 @@ TEST_P(CausalMask, HidesTheOtherDocument) {
 // The window ends one token before the end of a tile of queries, for the first keys of some warp in both tile widths.
 TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
   constexpr std::int64_t kWindow = 127;
-  const AttentionInputs in(GetParam());
-  const AttentionResults want = attention_of(in, 0, kWindow);
+  const AttentionInputs in(GetParam().width);
+  const AttentionResults want = results(in, 0, kWindow);
   for (const std::int64_t query : {kWindow, kWindow + 16, kWindow + 33}) {
     const std::int64_t key = query - kWindow;  // queries from here on do not see it
     AttentionInputs later = in, earlier = in;
     for (Array* a : {&later.q, &later.dy}) replace(*a, query, kTokens);
     for (Array* a : {&earlier.k, &earlier.v}) replace(*a, 0, key + 1);
-    const AttentionResults of_earlier = attention_of(later, 0, kWindow), of_later = attention_of(earlier, 0, kWindow);
+    const AttentionResults of_earlier = results(later, 0, kWindow), of_later = results(earlier, 0, kWindow);
     expect_same_tokens(of_earlier.dk, want.dk, 0, key + 1);
     expect_same_tokens(of_earlier.dv, want.dv, 0, key + 1);
     expect_same_tokens(of_later.y, want.y, query, kTokens);
@@ -254,8 +266,12 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
-                         [](const auto& info) { return std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Widths, CausalMask,
+                         ::testing::Values(MaskedHeads{64, 80}, MaskedHeads{64, 90}, MaskedHeads{128, 80},
+                                           MaskedHeads{128, 90}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.width) + "_on_" + std::to_string(info.param.capability);
+                         });
 
 /// Both kinds of kernels: cuts inside documents and tiles and at their boundaries, and pieces of one token.
 struct PartCase {

@@ -76,6 +76,26 @@ TEST_P(CudaOpOnOlderDevice, FollowsDouble) {
                    "d" + GetParam()->inputs[i].name);
   });
 }
+/// GPUs that have other instructions of tensor cores than the default of the harness.
+class CudaOpWithoutWarpgroups : public CudaOp {};
+TEST_P(CudaOpWithoutWarpgroups, FollowsDouble) {
+  const Pass want = expected();
+  for (const auto& [capability, d] : {std::pair{80, DType::bf16}, {120, DType::f16}})
+    with_capability(capability, [&] {
+      const Pass got = on_cuda(d, Sink::Mode::store);
+      for (std::size_t i = 0; i < want.outputs.size(); ++i)
+        expect_close(got.outputs[i].values(), want.outputs[i].values(), tolerance_of(d), "output");
+      for (std::size_t i = 0; i < want.gradients.size(); ++i)
+        expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
+                     "d" + GetParam()->inputs[i].name);
+    });
+}
+std::vector<const OpCase*> cases_with_warpgroups() {
+  std::vector<const OpCase*> cases = op_cases();
+  std::erase_if(cases, [](const OpCase* c) { return !c->name.starts_with("attention_warpgroups"); });
+  return cases;
+}
+
 std::vector<const OpCase*> cases_for_older_devices() {
   std::vector<const OpCase*> cases = op_cases();
   std::erase_if(cases, [](const OpCase* c) {
@@ -86,6 +106,8 @@ std::vector<const OpCase*> cases_for_older_devices() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaOpOnOlderDevice, ::testing::ValuesIn(cases_for_older_devices()),
+                         [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(All, CudaOpWithoutWarpgroups, ::testing::ValuesIn(cases_with_warpgroups()),
                          [](const auto& info) { return info.param->name; });
 INSTANTIATE_TEST_SUITE_P(All, CudaOp, ::testing::ValuesIn(op_cases()),
                          [](const auto& info) { return info.param->name; });

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <set>
 
+#include "core/os/stop.h"
 #include "tests/data/dataset_support.h"
 
 namespace qtrain {
@@ -65,6 +67,29 @@ TEST_F(Datasets, TheFirstBadRowIsNamedWhateverThreadFindsIt) {
   for (int attempt = 0; attempt < 5; ++attempt)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(rows); }),
                 HasSubstr("rows.jsonl:501: 'text' is not a string"));
+}
+
+/// Requests a stop while it tokenizes the first row.
+class StoppedTokenizer : public test::ByteTokenizer {
+ public:
+  StoppedTokenizer() : ByteTokenizer(false) {}
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
+    set_stop_requested(true);
+    ++encoded;
+    return ByteTokenizer::encode(text, options);
+  }
+  mutable std::atomic<int> encoded = 0;
+};
+
+// One row may take long, and all of these are encoded at once.
+TEST_F(Datasets, AStopEndsTheEncodingAfterARow) {
+  const StoppedTokenizer tokenizer;
+  std::string rows;
+  for (int i = 0; i < 200; ++i) rows += "{\"text\": \"ab\"}\n";
+  const DatasetOptions options{.files = {write("rows.jsonl", rows)}};
+  test::error_of(ErrorKind::stopped, [&] { build_dataset(options, {.tokenizer = tokenizer}, pool_); });
+  set_stop_requested(false);
+  EXPECT_LE(tokenizer.encoded, pool_.size());
 }
 
 TEST_F(Datasets, PackingAllRowsTogetherNeedsFewerRows) {

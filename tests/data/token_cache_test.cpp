@@ -158,6 +158,27 @@ TEST_F(TokenCaches, WhatWasUsedLeastRecentlyGoes) {
   expect_equal(d, random_rows(5, 40));  // still mapped
 }
 
+TEST_F(TokenCaches, FilesOfOthersStay) {
+  const std::vector<std::string> names{"notes.tokens",
+                                       "notes.tmp",
+                                       std::string(32, 'a') + "b.tokens",
+                                       std::string(32, 'g') + ".tokens",
+                                       std::string(32, 'a') + ".tokens.tmp",
+                                       ".notes.12.tmp",
+                                       "files/notes.json"};
+  const std::string abandoned = "." + std::string(32, 'a') + ".tokens.12.tmp",
+                    unused = std::string(32, 'a') + ".tokens";
+  fs::create_directories(folder_ / "files");
+  for (const std::string& name : names) write(name, "mine");
+  for (const std::string& name : {abandoned, unused}) write(name, "ours");
+  for (const auto& entry : fs::directory_iterator(folder_))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(100));
+  TokenCache none({.folder = folder_, .limit = 0});
+  get(none, "a");
+  for (const std::string& name : names) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+  for (const std::string& name : {abandoned, unused}) EXPECT_FALSE(fs::exists(folder_ / name)) << name;
+}
+
 TEST_F(TokenCaches, OfSeveralProcessesOneMakesTheRows) {
   constexpr int kProcesses = 4;
   const std::string made = at("made");

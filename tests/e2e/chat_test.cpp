@@ -173,6 +173,15 @@ TEST_F(Chat, SavesARowOfItsOwnAndOnlyToRows) {
   }
 }
 
+TEST_F(Chat, DoesNotWaitForTheReaderOfAFifo) {
+  const std::string fifo = (folder_ / "fifo").string(), file = (folder_ / "saved.jsonl").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Outcome outcome = piped(model(64), "hello\n/save " + fifo + "\n/save " + file + "\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(fifo + ": cannot be written: no program reads this FIFO"));
+  EXPECT_THAT(outcome.err, HasSubstr("added 2 messages to " + file));
+}
+
 TEST_F(Chat, AnswersItsCommandsWithQuietToo) {
   const std::string folder = model(64), file = (folder_ / "saved.jsonl").string();
   const Outcome outcome = qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", "2", "--quiet"},

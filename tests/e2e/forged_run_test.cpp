@@ -161,6 +161,56 @@ TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   EXPECT_EQ(verify().code, 0);
 }
 
+// Only rows of metrics.jsonl have the scale of the losses.
+TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
+  train_ok(folder_.path(), config());
+  std::vector<Json> rows = read_jsonl(output() / "metrics.jsonl");
+  rows[1]["loss_scale"] = 1024.0;
+  write_file(output() / "metrics.jsonl", jsonl(rows));
+  seal_what_lies_beside();
+  const Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: has {"));
+}
+
+// A statement repeats what the record says about the program.
+TEST_F(ForgedRun, AProgramThatNobodyCanNameIsRefused) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  const Json honest = read_json(resolved);
+  for (const auto& [key, is] : std::vector<std::pair<const char*, Json>>{{"version", ""},
+                                                                         {"version", "1.0 \x1b[31mcertified"},
+                                                                         {"version", std::string(1000, '1')},
+                                                                         {"program_sha256", "certified"},
+                                                                         {"program_sha256", std::string(64, 'z')},
+                                                                         {"program_sha256", 7}}) {
+    SCOPED_TRACE(dump_json(is));
+    Json json = honest;
+    json["run"][key] = is;
+    write_document(resolved, json);
+    seal_what_lies_beside();
+    const Outcome o = verify({"--statement", at("s.json").string()});
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.err, HasSubstr(key));
+    EXPECT_FALSE(fs::exists(at("s.json")));
+  }
+}
+
+// The repeated steps have the defaults of the present version for keys that another one did not have.
+TEST_F(ForgedRun, AStatementOfAnotherVersionHasEveryKey) {
+  train_ok(folder_.path(), config());
+  const fs::path resolved = output() / "resolved_config.json";
+  Json json = read_json(resolved);
+  json["run"]["version"] = "0.0.9";
+  json["run"].erase("program_sha256");
+  json["values"].erase("adam_beta1");
+  write_document(resolved, json);
+  seal_what_lies_beside();
+  const Outcome o = verify({"--statement", at("s.json").string()});
+  ASSERT_EQ(o.code, 0) << o.out << o.err;
+  EXPECT_EQ(read_json(at("s.json"))["predicate"]["buildDefinition"]["externalParameters"]["adam_beta1"], 0.9);
+}
+
 // In JSON, "\\u0061" is "a".
 TEST_F(ForgedRun, CodeBesideTheModelIsRefusedHoweverItIsNamed) {
   const std::string plain = bytes_of(model() / "tokenizer_config.json");
@@ -257,7 +307,34 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
     rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
   });
   expect_refused("has {", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
+  // Measurements have the form of measurements.
+  for (const auto& [name, is] : std::vector<std::pair<const char*, Json>>{{"time", "certified by an expert"},
+                                                                          {"data_wait", {{"accuracy", 0.99}}},
+                                                                          {"peak_rss_mb", {1, 2}},
+                                                                          {"rank_seconds", {"fast"}},
+                                                                          {"memory", {{"accuracy", 0.99}}},
+                                                                          {"loss_scale", "high"},
+                                                                          {"slowest_rank", {{"name", "none"}}}}) {
+    SCOPED_TRACE(name);
+    expect_refused("has {", [&](auto& rows) { rows[1][name] = is; });
+  }
+  for (const auto& [name, is] : std::vector<std::pair<const char*, Json>>{
+           {"memory", {{"accuracy", 0.99}}}, {"save_seconds", "few"}, {"cuda_graphs", {{"kept", 1}}}}) {
+    SCOPED_TRACE(name);
+    expect_refused("has {", [&](auto& rows) { rows.back()[name] = is; });
+  }
+  expect_refused("has {", [](auto& rows) {
+    rows.insert(rows.begin(), Json{{"step", 1}, {"train_loss", "small"}, {"train_runtime", 1}});
+  });
   expect_refused("lacks the first 3", [](auto& rows) { rows.erase(rows.begin(), rows.begin() + 3); });
+  for (const auto& [says, text] : {std::pair("was incomplete when", jsonl(honest) + "certified by an expert"),
+                                   {"a line is not a logged row", jsonl(honest).insert(1, "    ")}}) {
+    write_file(metrics, text);
+    seal_what_lies_beside();
+    const Outcome o = verify({"--steps", "0"});
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr(std::string("metrics.jsonl: ") + says));
+  }
   write_file(metrics, jsonl(honest));
   seal_what_lies_beside();
   write_file(metrics, jsonl(honest) + "{\"step\": 5, \"loss\": 0.1}\n");

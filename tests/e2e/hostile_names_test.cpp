@@ -86,6 +86,15 @@ TEST_F(HostileNames, OfFilesAndFolders) {
                        {"render", "--model", none, "--input", none}});
 }
 
+TEST_F(HostileNames, OfOutputsStayOnOneLine) {
+  Json c = run_with("max_steps", 1);
+  c["output_dir"] = (folder_ / "out\nforged").string();
+  const Outcome run = qtrain_ok({.words = {config(c)}});
+  const std::string said = run.err + run.out;
+  EXPECT_THAT(said, HasSubstr(R"(out\nforged)"));
+  for (const char* end : {"out\n", "\n  forged"}) EXPECT_EQ(said.find(end), std::string::npos) << said;
+}
+
 TEST_F(HostileNames, OfWordsOfTheCommandLine) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{hostile()},

@@ -341,5 +341,68 @@ TEST_F(Outputs, OfARunDoNotReplaceWeightsThatNoRunHasWritten) {
   }
 }
 
+// The names are those of files that a run writes, some of which it removes first.
+TEST_F(Outputs, OfARunDoNotReplaceFilesThatNoRunHasWritten) {
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+        "chat_template.jinja", "adapter_config.json", "metrics.jsonl", "messages.jsonl", "samples.jsonl", "report.html",
+        "resolved_config.json", "trainer_state.json", "train_results.json", "manifest.json", "trace-rank-0.json"}) {
+    SCOPED_TRACE(name);
+    fs::create_directories(at("mine"));
+    const fs::path file = folder_ / "mine" / name;
+    write_file(file, "mine\n");
+    const Outcome refused = qtrain({.words = {at("config.json"), "output_dir=" + at("mine")}});
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(file.string()));
+    EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+    EXPECT_EQ(bytes_of(file), "mine\n");
+    EXPECT_EQ(qtrain({.words = {"validate", at("config.json"), "output_dir=" + at("mine")}}).code, 2);
+    fs::remove_all(at("mine"));
+  }
+  fs::create_directories(at("mine"));
+  write_file(folder_ / "mine/notes.txt", "mine\n");
+  write_file(folder_ / "mine/metrics.jsonl", "");  // as a run that was killed leaves it
+  qtrain_ok({.words = {at("config.json"), "output_dir=" + at("mine")}});
+  qtrain_ok({.words = {at("config.json"), "output_dir=" + at("mine"), "--resume", "never"}});
+  write_file(folder_ / "mine/other.html", "mine\n");
+  EXPECT_EQ(bytes_of(folder_ / "mine/notes.txt"), "mine\n");
+}
+
+// Even with --overwrite.
+TEST_F(Outputs, OfARunDoNotReplaceItsInputs) {
+  const Json config = read_json(at("config.json"));
+  const auto rows = config["dataset_name"].is_array() ? config["dataset_name"][0] : config["dataset_name"];
+  const auto expect_kept = [&](const fs::path& input, const std::string& start, const std::vector<std::string>& keys) {
+    SCOPED_TRACE(input);
+    const std::string before = bytes_of(input);
+    for (const std::string command : {"train", "validate"}) {
+      std::vector<std::string> words{command, start};
+      words.insert(words.end(), keys.begin(), keys.end());
+      if (command == "train") words.emplace_back("--overwrite");
+      const Outcome refused = qtrain({.words = words, .folder = folder_.path()});
+      EXPECT_EQ(refused.code, 2) << refused.out << refused.err;
+      EXPECT_THAT(refused.out + refused.err, HasSubstr("is an input of the run"));
+      EXPECT_TRUE(bytes_of(input) == before);
+    }
+  };
+  fs::create_directories(folder_ / "here");
+  fs::copy(at("config.json"), folder_ / "here/config.json");
+  const std::string output = "output_dir=" + at("here");
+  expect_kept(folder_ / "here/config.json", at("here/config.json"), {output});
+  fs::create_directory_symlink(at("here"), at("link"));
+  expect_kept(folder_ / "here/config.json", at("here/config.json"), {"output_dir=" + at("link")});
+  fs::rename(folder_ / "here/config.json", folder_ / "here/run.json");
+  fs::copy(rows.get<std::string>(), folder_ / "here/metrics.jsonl");
+  expect_kept(folder_ / "here/metrics.jsonl", at("here/run.json"),
+              {output, "dataset_name=" + at("here/metrics.jsonl")});
+  fs::remove(folder_ / "here/metrics.jsonl");
+  fs::copy(config["model_name_or_path"].get<std::string>(), at("model_here"), fs::copy_options::recursive);
+  for (const auto& entry : fs::directory_iterator(at("model_here")))
+    if (entry.path().extension() == ".safetensors") fs::remove(entry.path());
+  expect_kept(folder_ / "model_here/config.json", at("config.json"),
+              {"model_name_or_path=" + at("model_here"), "random_init=true", "use_peft=false",
+               "output_dir=" + at("model_here")});
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

@@ -8,6 +8,7 @@
 #include "core/formats/safetensors.h"
 #include "core/os/file.h"
 #include "core/sha256.h"
+#include "tests/golden/sums.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -24,6 +25,7 @@ std::vector<double> values_of(const ConstTensor& t) {
       case DType::f32: values[i] = t.as<float>()[i]; break;
       case DType::bf16: values[i] = static_cast<float>(t.as<Bf16>()[i]); break;
       case DType::f16: values[i] = static_cast<float>(t.as<F16>()[i]); break;
+      case DType::f64: values[i] = t.as<double>()[i]; break;
       default: ADD_FAILURE() << "a tensor of another type";
     }
   return values;
@@ -156,8 +158,10 @@ std::map<std::string, std::vector<double>> tensors_of(const fs::path& path) {
   return all;
 }
 
-double largest_difference(const fs::path& a, const fs::path& b) {
-  const auto left = tensors_of(a), right = tensors_of(b);
+namespace {
+using ValuesByName = std::map<std::string, std::vector<double>>;
+
+double largest_difference(const ValuesByName& left, const ValuesByName& right) {
   EXPECT_EQ(left.size(), right.size());
   double largest = 0;
   for (const auto& [name, values] : left) {
@@ -172,6 +176,16 @@ double largest_difference(const fs::path& a, const fs::path& b) {
     }
   }
   return largest;
+}
+}  // namespace
+
+double largest_difference(const fs::path& a, const fs::path& b) {
+  return largest_difference(tensors_of(a), tensors_of(b));
+}
+double largest_difference_of_sums(const fs::path& sums, const fs::path& weights) {
+  ValuesByName found = tensors_of(weights);
+  for (auto& [name, values] : found) values = qtrain::testing::signed_sums(values);
+  return largest_difference(found, tensors_of(sums));
 }
 
 Json tiny_run(const fs::path& output) {

@@ -75,20 +75,19 @@ void train(const Training& t) {
   Model model(ctx, t);
   Mirror ranks(2 * t.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  const auto exchange = make_gradient_exchange({.model = model, .ranks = ranks, .division = &shards},
-                                               {.order = t.order, .beside = true, .bucket_bytes = 1});
-  model.runner.set_access(*exchange);
+  GradientExchange exchange(shards, {.order = t.order, .beside = true, .bucket_bytes = 1}, model.params().stores());
+  model.runner.set_access(exchange);
   const SmallBatch batch(ctx);
   for (int i = 0; i < t.updates; ++i) {
     model.weights().zero_grads(ctx);
-    exchange->begin_step(2);
+    exchange.begin_step(2);
     for (int j = 0; j < 2; ++j) {
       batch.forward_and_backward(ctx, model.runner);
-      exchange->end_micro_batch(ctx);
+      exchange.end_micro_batch(ctx);
     }
-    exchange->finish_step(ctx);
+    exchange.finish_step(ctx);
     update(ctx, model);
-    exchange->finish_update(ctx);
+    exchange.finish_update(ctx);
   }
   synchronize(kCuda);
 }

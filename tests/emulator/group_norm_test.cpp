@@ -10,10 +10,14 @@ namespace {
 
 constexpr double kOfFirst = 0.75;
 
-/// The second of two replicas; the first has a different sum.
-struct Second : Solo {
-  int rank() const override { return 1; }
+/// Two ranks, of which the other one adds nothing.
+struct Twins : Solo {
   int size() const override { return 2; }
+};
+
+/// The second of two replicas; the first has a different sum.
+struct Second : Twins {
+  int rank() const override { return 1; }
   void broadcast(Ctx& ctx, Tensor values, int root) override {
     ASSERT_EQ(root, 0);
     ASSERT_EQ(values.bytes(), sizeof(double));
@@ -22,15 +26,23 @@ struct Second : Solo {
   }
 };
 
+/// The last of four ranks in two groups.
+struct Groups : Solo {
+  int rank() const override { return 3; }
+  int size() const override { return 4; }
+  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Twins>(); }
+  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Second>(); }
+};
+
 double norm_of_second(ReductionOrder order) {
   ParamStore store("weights", kCuda);
   Param& p = store.declare({.name = "w", .shape = {8}, .update = Update::trained});
   store.allocate();
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   store.zero_grads(ctx);
-  Solo group;
-  Second replicas;
-  GradientSquares squares(group, {.device = kCuda, .order = order, .divided = true, .replicas = &replicas}, {&p});
+  Groups ranks;
+  ShardRanks groups(ranks, {.stage = ZeroStage::optimizer, .ranks = 2, .rank = 1, .replicas = 2});
+  GradientSquares squares(groups, kCuda, order, {&p});
   DeviceNumbers sums(kCuda, 1);
   sums.clear(ctx);
   squares.add(ctx, sums[0]);

@@ -26,6 +26,7 @@ inline void PrintTo(const Planted& p, std::ostream* out) {
 std::vector<Planted> planted_in_blocks();
 std::vector<Planted> planted_in_memory();
 std::vector<Planted> planted_in_tiles();
+std::vector<Planted> planted_in_warpgroups();
 std::vector<Planted> planted_in_streams();
 
 /// Device memory for `values` floats, with copies from and to the host in the order of the context's stream.

@@ -1,3 +1,4 @@
+#include <bit>
 #include <cstring>
 
 #include "core/arena.h"
@@ -36,6 +37,38 @@ __global__ void total(float* y, const float* x) {
     y[blockIdx.x] = v;
   else
     y[0] = v;
+}
+
+struct Flags {
+  std::uint8_t even[kThreads], odd[kThreads];
+};
+/// Each thread stores a byte: in the wrong variant, two threads of different warps store the same one.
+template <Variant V>
+__global__ void store_bytes(float* y) {
+  Flags& flags = shared_memory<Flags>();
+  const unsigned i = threadIdx.x, at = V == Variant::right ? i : i % (kThreads / 2);
+  flags.even[at] = 1;
+  flags.odd[i] = 2;
+  __syncthreads();
+  y[i] = static_cast<float>(flags.even[V == Variant::right ? i : 0] + flags.odd[kThreads - 1 - i]);
+}
+
+/// The first warp stores words, and the second one a byte of the next word in between, or of one of the words.
+template <Variant V>
+__global__ void store_byte_beside_words(std::uint32_t* y) {
+  if (threadIdx.x < 8)
+    y[threadIdx.x < 4 ? threadIdx.x : threadIdx.x + 1] = 0;
+  else if (threadIdx.x == kThreads - 1)
+    reinterpret_cast<std::uint8_t*>(y + (V == Variant::right ? 4 : 5))[1] = 64;
+}
+
+/// Each block stores a value and reads one: of the input, or that of the next block.
+template <Variant V>
+__global__ void read_next_block(float* y, float* sums, const float* x) {
+  if (threadIdx.x != 0) return;
+  const unsigned next = (blockIdx.x + 1) % gridDim.x;
+  y[blockIdx.x] = x[blockIdx.x];
+  sums[blockIdx.x] = x[blockIdx.x] + (V == Variant::right ? x : y)[next];
 }
 
 struct Args {
@@ -99,6 +132,31 @@ std::vector<float> blocks_race(Ctx& ctx, Variant v) {
   launch(ctx, "blocks_race", v == Variant::right ? total<Variant::right> : total<Variant::wrong>, {4, kThreads},
          y.data(), x.data());
   return y.values();
+}
+
+std::vector<float> bytes_race(Ctx& ctx, Variant v) {
+  Floats y(ctx, kThreads);
+  launch(ctx, "bytes_race", v == Variant::right ? store_bytes<Variant::right> : store_bytes<Variant::wrong>,
+         {1, kThreads, sizeof(Flags)}, y.data());
+  return y.values();
+}
+
+std::vector<float> byte_races_with_word(Ctx& ctx, Variant v) {
+  Floats y(ctx, std::vector<float>(9));
+  launch(ctx, "byte_races_with_word",
+         v == Variant::right ? store_byte_beside_words<Variant::right> : store_byte_beside_words<Variant::wrong>,
+         {1, kThreads}, reinterpret_cast<std::uint32_t*>(y.data()));
+  std::vector<float> values = y.values();
+  for (float& value : values) value = std::bit_cast<std::uint32_t>(value) == 64u << 8 ? 1.0f : value;
+  return values;
+}
+
+std::vector<float> reads_of_another_block(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(4)), y(ctx, std::vector<float>(4)), sums(ctx, 4);
+  launch(ctx, "reads_of_another_block",
+         v == Variant::right ? read_next_block<Variant::right> : read_next_block<Variant::wrong>, {4, kThreads},
+         y.data(), sums.data(), x.data());
+  return sums.values();
 }
 
 std::vector<float> uninitialized(Ctx& ctx, Variant v) {
@@ -224,6 +282,12 @@ std::vector<Planted> planted_in_memory() {
       {"off_by_one_in_arena", tail_in_arena, plus_one(64), "out of bounds: writes device memory"},
       {"misaligned_packs", misaligned, counting(40), "misaligned"},
       {"race_of_blocks", blocks_race, {0, 64, 128, 192}, "race: writes device memory, which block"},
+      {"race_of_bytes", bytes_race, std::vector<float>(kThreads, 3), "race: writes shared memory"},
+      {"race_of_a_byte_and_a_word",
+       byte_races_with_word,
+       {0, 0, 0, 0, 1, 0, 0, 0, 0},
+       "race: writes device memory, which thread"},
+      {"value_of_another_block", reads_of_another_block, {1, 3, 5, 3}, "s device memory, which block"},
       {"uninitialized_input", uninitialized, plus_one(kThreads),
        "uninitialized: reads device memory|uninitialized: uses"},
       {"host_memory_as_argument", host_argument, plus_one(kThreads), "an argument points to memory of the host"},

@@ -10,8 +10,7 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "tests/emulator/small_model.h"
-#include "train/ranks/divided_model.h"
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain::testing {
 namespace {
@@ -76,13 +75,14 @@ struct Weights {
 
 TEST(RoundedGradients, OfWholeStatesAreAddedByNccl) {
   Weights w({});
-  Param* const trained[] = {&w.p};
+  ShardRanks shared(w.ranks, {});
+  const std::array<const ParamStore*, 1> stores{&w.store};
   const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  GradientReducer reducer(w.ranks, options, trained);
-  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientReducer::bytes(kCuda, 2, options, trained));
-  reducer.end_micro_batch(w.ctx);
-  reducer.finish_step(w.ctx);
+  GradientExchange exchange(shared, options, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientExchange::bytes(2, options, stores));
+  exchange.end_micro_batch(w.ctx);
+  exchange.finish_step(w.ctx);
   EXPECT_EQ(w.ranks.types, std::vector{DType::bf16});
   const std::vector<float> found = w.host(w.p.grad);
   for (std::int64_t i = 0; i < kElements; ++i)
@@ -96,8 +96,8 @@ TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
   const std::array<const ParamStore*, 1> stores{&w.store};
   const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  DividedModel exchange(shared, options, kCuda, stores);
-  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, DividedModel::bytes(options, kCuda, stores));
+  GradientExchange exchange(shared, options, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientExchange::bytes(2, options, stores));
   exchange.begin_step(2);
   for (int batch = 0; batch < 2; ++batch) {
     exchange.finish_gradients(w.ctx, w.p.unit);
@@ -139,8 +139,8 @@ TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
   const std::array<const ParamStore*, 1> stores{&w.store};
   const ReductionOptions options{.wire = DType::bf16};
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
-  DividedModel exchange(shared, options, kCuda, stores);
-  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, DividedModel::bytes(options, kCuda, stores));
+  GradientExchange exchange(shared, options, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientExchange::bytes(2, options, stores));
   const ShardGroup& group = w.store.groups()[0];
   exchange.begin_step(2);
   exchange.finish_gradients(w.ctx, w.p.unit);

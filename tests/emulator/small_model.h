@@ -39,17 +39,20 @@ inline ModelConfig small_model(int blocks) {
                             "small");
 }
 
-/// One document of three tokens, two of which predict a target.
+/// Documents of three tokens, two of which predict a target.
 class SmallBatch {
  public:
+  static constexpr BatchSize size_of(int documents) {
+    return {.tokens = 3 * documents, .positions = 3, .targets = 2 * documents};
+  }
   static constexpr BatchSize kSize{.tokens = 3, .positions = 3, .targets = 2};
 
-  explicit SmallBatch(Ctx& ctx)
-      : tokens_(ctx, {3, 9, 4}),
-        positions_(ctx, {0, 1, 2}),
-        starts_(ctx, {0, 3}),
-        rows_(ctx, {0, 1}),
-        targets_(ctx, {9, 4}),
+  explicit SmallBatch(Ctx& ctx, int documents = 1)
+      : tokens_(ctx, of_each(documents, {3, 9, 4})),
+        positions_(ctx, of_each(documents, {0, 1, 2})),
+        starts_(ctx, starts_of(documents)),
+        rows_(ctx, of_each(documents, {0, 1}, 3)),
+        targets_(ctx, of_each(documents, {9, 4})),
         numbers_(ctx.device(), 2 * sizeof(double)) {
     const double one_and_none[] = {1, 0};
     ctx.stream().copy(numbers_.data(), one_and_none, sizeof one_and_none);
@@ -68,6 +71,15 @@ class SmallBatch {
   }
 
  private:
+  /// The values of the first document, plus `step` times the number of the document.
+  static std::vector<std::int32_t> of_each(int documents, const std::vector<std::int32_t>& first, int step = 0) {
+    std::vector<std::int32_t> all;
+    for (int d = 0; d < documents; ++d)
+      for (const std::int32_t v : first) all.push_back(v + d * step);
+    return all;
+  }
+  static std::vector<std::int32_t> starts_of(int documents) { return of_each(documents + 1, {0}, 3); }
+
   Integers tokens_, positions_, starts_, rows_, targets_;
   DeviceMemory numbers_;
 };

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-EXACT_F64 = 2e-6  # float64 runs rounded to float32
+EXACT_F64 = 2e-6  # float64 runs
 CURVE = 2e-4      # float32 steps, amplified by AdamW
 IGNORED = ("spread", "transformers_version", "peft_version", "smallest_lead", "loss_mean_f32")
 

@@ -23,6 +23,7 @@ from trl import SFTConfig, SFTTrainer
 import golden_models as gm
 import golden_quant as gq
 import golden_reference as gr
+from golden_sums import sums
 
 RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="out", dtype="float32", bf16=False,
            max_steps=10, per_device_train_batch_size=2, gradient_accumulation_steps=2, learning_rate=5e-3,
@@ -211,6 +212,10 @@ def final(model):
             for name, whole in state.items() for file_name, t in gr.in_files(name, whole, model.config.model_type).items()}
 
 
+def summed(tensors):
+    return {n: sums(t) for n, t in tensors.items()}
+
+
 def farthest(a, b):
     return gr.short(max((a[n].double() - b[n].double()).abs().max().item() for n in b))
 
@@ -248,12 +253,13 @@ def write_curve(curve, root):
     steps = trainer_steps(model, rows, config)
     weights = final(model)
     agree(curve, steps, loops["f32"], farthest(weights, final(models["f32"])))
-    spread = differences(steps, loops["f64"]) | dict(final=farthest(weights, final(models["f64"])))
+    stored, exact = summed(weights), summed(final(models["f64"]))
+    spread = differences(steps, loops["f64"]) | dict(final=farthest(stored, exact))
     lines = ",\n  ".join(json.dumps(s) for s in steps)
     (folder / "expected.json").write_text(
         f'{{"spread": {json.dumps(spread)},\n "steps": [\n  {lines}]}}\n')
     if curve.keep_final:
-        save_file(weights, folder / "expected_final.safetensors", metadata={"format": "pt"})
+        save_file(stored, folder / "expected_final.safetensors", metadata={"format": "pt"})
     print("curve", curve.name, spread, flush=True)
 
 

@@ -227,18 +227,18 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
   ShardRanks shards(ranks, model.options().sharding);
-  const auto divided = make_gradient_exchange({.model = model, .ranks = ranks, .division = &shards},
-                                              {.order = s.order, .beside = s.buffers > 1, .wire = s.wire});
-  runner.set_access(*divided);
+  GradientExchange divided(shards, {.order = s.order, .beside = s.buffers > 1, .wire = s.wire},
+                           model.params().stores());
+  runner.set_access(divided);
   for (const int update : {0, 1}) {  // the second update finds units that the first one left in memory
     calls.clear();
-    divided->begin_step(micro_batches);
+    divided.begin_step(micro_batches);
     for (std::int64_t i = 0; i < micro_batches; ++i) {
       runner.follow(ctx, Pass::train);
-      divided->end_micro_batch(ctx);
+      divided.end_micro_batch(ctx);
     }
-    divided->finish_step(ctx);
-    divided->finish_update(ctx);
+    divided.finish_step(ctx);
+    divided.finish_update(ctx);
     if (s.dora) runner.measure_rows(ctx);
     EXPECT_FALSE(calls.empty()) << update;
   }

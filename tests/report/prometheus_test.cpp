@@ -22,5 +22,12 @@ TEST(PrometheusText, HasWhatIsKnownWithHelpAndType) {
   EXPECT_TRUE(text.ends_with("\n"));
 }
 
+TEST(PrometheusText, HasNoControlCharactersInLabels) {
+  const std::string text = prometheus_text({},
+                                           "a\r\x1b[2J\t\x7f\xff\xc2\x85"
+                                           "b");
+  EXPECT_THAT(text, HasSubstr(R"({output_dir="a\\x0d\\x1b[2J \\x7f\\xff\\u0085b",version=)"));
+}
+
 }  // namespace
 }  // namespace qtrain

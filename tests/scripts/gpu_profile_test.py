@@ -65,7 +65,9 @@ class GpuProfile(unittest.TestCase):
         self.assertEqual(left_out, ["magnitude_grad, 45.0% of a step: no case of qtrain bench runs it alone"])
 
     def test_functions_stand_for_their_launches(self):
-        for name, launch in (("attention_dq_tile<bf16, 128>", "attention_dq"), ("normed_rope_heads_grad", "normed_rope_grad")):
+        for name, launch in (("attention_dq_tile<bf16, 128>", "attention_dq"),
+                             ("attention_dq_warpgroups<bf16, 128>", "attention_dq"),
+                             ("normed_rope_heads_grad", "normed_rope_grad")):
             results = dict(attributions=[attribution(10, **{name: ("g", 5)})])
             self.assertEqual(gpu_profile.hottest(results, 5)[0], [(launch, 0.5)])
 
@@ -88,8 +90,8 @@ class GpuProfile(unittest.TestCase):
         done = self.run_program({}, "--dry-run", "--most", "1")
         self.assertEqual(done.returncode, 0, done.stderr)
         first, second, third = done.stdout.splitlines()
-        self.assertRegex(first, r"--kernel-name 'regex:\^attention_dkdv_tile' .*--launch-count 1 built/bin/qtrain bench "
-                                r"attention_grad/hd128/4096 --device cuda$")
+        self.assertRegex(first, r"--kernel-name 'regex:\^attention_dkdv_\(tile\|warpgroups\)' .*--launch-count 1 "
+                                r"built/bin/qtrain bench attention_grad/hd128/4096 --device cuda$")
         for section in ("SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats", "SourceCounters"):
             self.assertIn(f"--section {section}", first)
         self.assertTrue(re.search(r"--page details > .*/attention_dkdv.txt$", second), second)

@@ -96,7 +96,7 @@ class GpuStep(unittest.TestCase):
                 model = TABLE["models"][case["model"]]
                 self.assertEqual(case["batch"] * case["accumulation"] * case["config"]["max_length"], 16384)
                 self.assertLessEqual(case.get("layers", 1), model["num_hidden_layers"])
-                self.assertEqual(set(case["goals"]), {"tokens_per_second", "ratio"})
+                self.assertEqual(set(case["goals"]) - {"extreme"}, {"tokens_per_second", "ratio"})
                 if "predicted_ms" in case:
                     self.assertEqual(list(case["predicted_ms"]), GROUPS)
                     self.assertEqual(case["predicted_layers"], model["num_hidden_layers"])

@@ -53,6 +53,12 @@ class BuildLog(unittest.TestCase):
         self.assertEqual(resources.reports_of(self.folder / "none.log", self.sources), {})
         self.assertEqual(resources.reports_of(None, self.sources), {})
 
+    def test_products_that_wait_for_each_other_are_a_complaint(self):
+        said = ("ptxas info    : (C7517) warpgroup.wait is injected in around line 72 by compiler to allow use of "
+                "registers defined by GMMA in function '_Z3badPfyy'")
+        _, complaints = resources.read_report(said + "\n" + LOG.partition("\n")[2], self.sources[0], "90a")
+        self.assertEqual(complaints, [f"rope.cu for sm_90a: {said}"])
+
     def test_the_report_is_read_as_that_of_a_compilation(self):
         text = resources.reports_of(self.log, self.sources)[self.sources[0]]
         rows, complaints = resources.read_report(text, self.sources[0], "90a")

@@ -10,6 +10,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kMaxCompared = 64;  // bytes; the tokens of models are shorter
+
 // Start of the character that ends at `at`.
 std::size_t char_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
@@ -73,6 +75,13 @@ AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::m
   const auto same = [](const Entry& a, const Entry& b) { return a.content == b.content; };
   std::stable_sort(entries_.begin(), entries_.end(), before);
   entries_.erase(std::unique(entries_.begin(), entries_.end(), same), entries_.end());
+  const auto is_short = [](const Entry& e) { return e.content.size() <= kMaxCompared; };
+  const auto longs = std::stable_partition(entries_.begin(), entries_.end(), is_short);
+  long_entries_.assign(longs, entries_.end());
+  entries_.erase(longs, entries_.end());
+  for (std::size_t i = 0; i < long_entries_.size(); ++i)
+    long_tokens_.add(long_entries_[i].content, static_cast<std::int32_t>(i));
+  long_tokens_.finish();
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const std::string_view content = entries_[i].content;
     Bucket& bucket = buckets_[static_cast<unsigned char>(content.front())];
@@ -108,9 +117,12 @@ const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view tex
 std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
   std::vector<AddedMatch> found;
   if (empty()) return found;
+  std::vector<std::int32_t> longs;
+  if (!long_entries_.empty()) longs = long_tokens_.find(text);
   std::size_t last = 0, blanks_end = 0;  // the latter of white space that was looked at
   for (std::size_t at = 0; at < text.size();) {
-    const Entry* e = longest_at(text, at);
+    const bool is_long = !longs.empty() && longs[at] >= 0;
+    const Entry* e = is_long ? &long_entries_[static_cast<std::size_t>(longs[at])] : longest_at(text, at);
     if (!e) {
       ++at;
       continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/formats/json_view.h"
+#include "text/tokenizer/long_tokens.h"
 
 namespace qtrain {
 
@@ -39,13 +40,15 @@ class AddedTokenFinder {
   };
   /// Uses the first of tokens with equal contents.
   explicit AddedTokenFinder(std::vector<Entry> entries = {});
-  bool empty() const { return entries_.empty(); }
+  bool empty() const { return entries_.empty() && long_entries_.empty(); }
   std::vector<AddedMatch> find(std::string_view text) const;
 
  private:
   const Entry* longest_at(std::string_view text, std::size_t at) const;
 
-  std::vector<Entry> entries_;  // sorted by content
+  std::vector<Entry> entries_;       // sorted by content
+  std::vector<Entry> long_entries_;  // those that would take long to compare at each byte of a text
+  LongTokens long_tokens_;           // by their place in long_entries_
   // By first byte: the range of entries, and the possible second bytes (all if there is a one-byte token).
   struct Bucket {
     std::size_t begin = 0, end = 0;

@@ -6,18 +6,29 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <optional>
 
 #include "core/error.h"
+#include "core/os/stop.h"
+#include "core/utf8.h"
 #include "text/tokenizer/unicode_tables.h"
 
 namespace qtrain {
 namespace {
 
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
-// Backtracking steps of a match. Nearly all need few; for others the limit is raised, and what it then allows counts as
-// used up, so that the steps of a whole text are limited as well. A text may be split into many that are short.
-constexpr std::array<std::uint32_t, 4> kMatchLimits{1'000, 30'000, 1'000'000, 20'000'000};
-constexpr std::uint64_t kStepsPerText = 100'000, kStepsPerByte = 1'000;
+// The limits of PCRE2 hold for each position where a match may begin and leave out characters that a repetition passes,
+// so they do not bound the time of a text. Therefore the translated expressions contain callouts, (?C) and (?C<bits>),
+// at which a StepMeter counts. The usual expressions of tokenizers take about one step per byte.
+constexpr std::uint32_t kMatchLimit = 20'000'000;
+constexpr std::uint64_t kStepsPerText = 2'000, kStepsPerByte = 500;
+constexpr std::uint64_t kBytesPerStep = 8;         // of a repetition, which passes each in about a nanosecond
+constexpr std::uint64_t kStepsPerLook = 1U << 20;  // at requests to stop
+constexpr int kItemsPerCallout = 64;               // items in a row without a repetition or group
+constexpr int kAlternativesPerCallout = 8;
+constexpr std::uint64_t kUncountedRepeats = 64;  // of one item, which may fail at the last
+constexpr std::uint32_t kMaxLookbehind = 255;    // characters, which are passed without a callout
 
 constexpr std::string_view kSpaces =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
@@ -29,6 +40,12 @@ constexpr std::string_view kMoreWordCharacters =
 constexpr std::array<std::string_view, 37> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
+
+// An expression within a message.
+std::string shown(std::string_view pattern) {
+  constexpr std::size_t kMost = 200;
+  return one_line(pattern.substr(0, kMost)) + (pattern.size() > kMost ? "..." : "");
+}
 
 std::string spelled(const CodePointRange& r) {
   return r.first == r.last ? fmt::format("\\x{{{:X}}}", static_cast<std::uint32_t>(r.first))
@@ -62,6 +79,7 @@ class Translator {
   std::string run() {
     while (at_ < in_.size()) {
       const char c = in_[at_];
+      if (depth_ == 0 && !repeats(c)) begin_item(c);
       if (c == '\\')
         escape();
       else if (depth_ > 0)
@@ -75,18 +93,49 @@ class Translator {
       else
         take(1);
     }
+    begin_item(')');
     return std::move(out_);
   }
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
     fail(ErrorKind::input,
-         {.cause = fmt::format("the regular expression {} has {}, which is not supported", in_, what)});
+         {.cause = fmt::format("the regular expression {} has {}, which is not supported", shown(in_), what)});
   }
   char peek(std::size_t ahead = 1) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
   void take(std::size_t n) {
     out_ += in_.substr(at_, n);
     at_ += n;
+  }
+
+  // Whether the character belongs to the repetition of an item, as in a+?. Notes that a callout has to follow it.
+  bool repeats(char c) {
+    const std::string_view counts = c == '{' ? counts_here() : "";
+    if (c != '*' && c != '+' && c != '?' && counts.empty()) return false;
+    repeats_ = highest_count(counts);
+    if (c != '?' && (counts.empty() || counts.ends_with(',')) && !marked_) mark_item("(?C)");
+    callout_due_ = true;
+    return true;
+  }
+
+  // Puts callouts where the matcher has to count (see StepMeter): around each repetition, where a group begins (its
+  // repetitions pass there), and now and then among many items or alternatives.
+  void begin_item(char c) {
+    if (repeats_ > kUncountedRepeats) mark_item(fmt::format("(?C{})", std::bit_width(repeats_)));
+    repeats_ = 1;
+    const bool due = callout_due_ || ++items_ > kItemsPerCallout;
+    if (due) {
+      out_ += "(?C)";
+      items_ = 0;
+    }
+    const bool ends = c == '|' || c == ')';  // what follows continues at an earlier position, or may do so
+    marked_ = !ends && (marked_ || due);
+    callout_due_ = c == '|' && ++alternatives_ % kAlternativesPerCallout == 0;
+    item_ = ends || c == '(' ? std::nullopt : std::optional(out_.size());
+  }
+  void mark_item(std::string_view callout) {
+    if (item_) out_.insert(*item_, callout);
+    marked_ = true;
   }
 
   // In a class: adds `body` to its members. Outside: makes it a class of its own.
@@ -105,6 +154,7 @@ class Translator {
     }
     if (c == 'p' || c == 'P') return property();
     if (c == 'u') return unicode_escape();
+    if (c == 'x' && peek(2) == '{') return take(std::min(in_.find('}', at_), in_.size() - 1) + 1 - at_);
     switch (c) {
       case 's':
       case 'S': put_class(std::string(kSpaces), c); break;
@@ -183,22 +233,36 @@ class Translator {
     }
   }
 
+  // The inside of {2,3} if the expression goes on with such counts.
+  std::string_view counts_here() const {
+    const std::size_t end = in_.find_first_not_of("0123456789,", at_ + 1);
+    const bool closed = end != std::string_view::npos && in_[end] == '}';
+    return closed ? in_.substr(at_ + 1, end - at_ - 1) : "";
+  }
+  static std::uint64_t highest_count(std::string_view counts) {
+    std::uint64_t highest = 1, count = 0;
+    for (const char c : counts) {
+      count = c == ',' ? 0 : std::min<std::uint64_t>(count * 10 + static_cast<std::uint64_t>(c - '0'), 1U << 20);
+      highest = std::max(highest, count);
+    }
+    return highest;
+  }
+
   void braces() {
-    const std::size_t close = in_.find('}', at_);
-    const std::string_view inside = close == std::string_view::npos ? "" : in_.substr(at_ + 1, close - at_ - 1);
-    const bool counts = !inside.empty() && inside.find_first_not_of("0123456789,") == std::string_view::npos;
-    if (!counts) {
+    const std::string_view inside = counts_here();
+    if (inside.empty()) {
       out_ += "\\{";  // a literal brace
       ++at_;
       return;
     }
     out_ += fmt::format("{{{}{}}}", inside.starts_with(',') ? "0" : "", inside);
-    at_ = close + 1;
+    at_ += inside.size() + 2;
     if (at_ < in_.size() && in_[at_] == '+') refuse("a + behind {...}");
   }
 
   void group() {
     if (peek() == '*') refuse("(*");
+    callout_due_ = true;
     if (peek() != '?') return take(1);
     const std::string_view rest = in_.substr(at_ + 2);
     for (const std::string_view known : {":", "=", "!", ">", "<=", "<!", "i:", "i)", "-i:", "-i)"})
@@ -210,6 +274,11 @@ class Translator {
   std::size_t at_ = 0;
   int depth_ = 0;
   std::string out_;
+  bool callout_due_ = false;
+  bool marked_ = false;               // whether a callout precedes the last item, with few items in between
+  int items_ = 0, alternatives_ = 0;  // the former since the last callout
+  std::optional<std::size_t> item_;   // where the last item begins in out_, unless it is a group
+  std::uint64_t repeats_ = 1;         // of that item, at most
 };
 
 /// Translates an expression from the syntax of tokenizer.json (Oniguruma, Ruby flavor) to an equivalent one for PCRE2
@@ -224,6 +293,34 @@ struct FreeMatch {
 };
 struct FreeContext {
   void operator()(pcre2_match_context* m) const { pcre2_match_context_free(m); }
+};
+
+/// Counts the work on one text at the callouts of an expression: one step each, the characters that a repetition passed
+/// since the last one, and for (?C<bits>) the repetitions that may follow without a callout, fewer than 2^bits.
+class StepMeter {
+ public:
+  explicit StepMeter(std::size_t bytes) : limit_(kStepsPerText + kStepsPerByte * bytes), left_(limit_) {}
+  std::uint64_t limit() const { return limit_; }
+  /// Returns whether matching may go on: not beyond the limit, nor on a request to stop.
+  bool count(std::uint64_t steps) {
+    if (steps > left_) return false;
+    left_ -= steps;
+    if (limit_ - left_ < next_look_) return true;
+    next_look_ = limit_ - left_ + kStepsPerLook;
+    return !stop_requested();
+  }
+  static int on_callout(pcre2_callout_block* callout, void* meter) {
+    auto& m = *static_cast<StepMeter*>(meter);
+    const std::size_t at = callout->current_position;
+    const std::uint64_t passed = at > m.at_ ? at - m.at_ : m.at_ - at;
+    m.at_ = at;
+    const std::uint64_t ahead = callout->callout_number == 0 ? 0 : std::uint64_t{1} << callout->callout_number;
+    return m.count(1 + (passed + ahead) / kBytesPerStep) ? 0 : PCRE2_ERROR_CALLOUT;
+  }
+
+ private:
+  std::uint64_t limit_, left_, next_look_ = kStepsPerLook;
+  std::size_t at_ = 0;  // of the last callout in the text
 };
 
 std::string error_text(int code) {
@@ -242,7 +339,15 @@ struct Regex::Code {
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
     if (!code)
-      fail(ErrorKind::input, {.cause = "the regular expression " + given + " is not valid: " + error_text(error)});
+      fail(ErrorKind::input,
+           {.cause = "the regular expression " + shown(given) + " is not valid: " + error_text(error)});
+    std::uint32_t lookbehind = 0;
+    pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
+    if (lookbehind > kMaxLookbehind) {
+      pcre2_code_free(code);
+      fail(ErrorKind::input, {.cause = fmt::format("the regular expression {} looks back over more than {} characters",
+                                                   shown(given), kMaxLookbehind)});
+    }
     compiled = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
   ~Code() { pcre2_code_free(code); }
@@ -259,50 +364,48 @@ class Regex::Matcher {
  public:
   Matcher(const Code& code, std::size_t bytes)
       : code_(code),
-        steps_left_(kStepsPerText + kStepsPerByte * bytes),
+        meter_(bytes),
         match_(pcre2_match_data_create(1, nullptr)),
-        limits_(pcre2_match_context_create(nullptr)) {
-    check(match_ && limits_, "PCRE2 is out of memory");
-    pcre2_set_heap_limit(limits_.get(), kHeapLimitKib);
+        context_(pcre2_match_context_create(nullptr)) {
+    check(match_ && context_, "PCRE2 is out of memory");
+    pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
+    pcre2_set_match_limit(context_.get(), kMatchLimit);
+    pcre2_set_callout(context_.get(), StepMeter::on_callout, &meter_);
   }
   /// Finds the next match at or after `from`.
   bool find(std::string_view text, std::size_t from) {
-    int rc = PCRE2_ERROR_MATCHLIMIT;
-    for (std::size_t i = 0; i < kMatchLimits.size() && rc == PCRE2_ERROR_MATCHLIMIT; ++i) {
-      if (i > 0) use_up(kMatchLimits[i]);
-      rc = match(text, from, kMatchLimits[i]);
-    }
+    const int rc = meter_.count(1) ? match(text, from) : PCRE2_ERROR_CALLOUT;
     if (rc == PCRE2_ERROR_NOMATCH) return false;
-    if (rc < 0) fail_on_text(error_text(rc));
-    return true;
+    if (rc >= 0) return true;
+    if (rc == PCRE2_ERROR_CALLOUT) throw_if_stopped();
+    if (rc != PCRE2_ERROR_CALLOUT && rc != PCRE2_ERROR_MATCHLIMIT) fail_on_text(error_text(rc), "");
+    fail_on_text(fmt::format("it takes more than {} steps on {} bytes", meter_.limit(), text.size()),
+                 "shorten runs of like characters in the text, split it into several rows, or use an expression "
+                 "without repetitions that overlap");
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }
   std::size_t end() const { return pcre2_get_ovector_pointer(match_.get())[1]; }
 
  private:
-  [[noreturn]] void fail_on_text(const std::string& why) const {
-    fail(ErrorKind::input,
-         {.cause = "the regular expression " + code_.pattern + " in tokenizer.json failed on a text: " + why});
+  [[noreturn]] void fail_on_text(const std::string& why, const std::string& remedy) const {
+    fail(ErrorKind::input, {.cause = fmt::format("the regular expression {} in tokenizer.json failed on a text: {}",
+                                                 shown(code_.pattern), why),
+                            .remedy = remedy});
   }
-  void use_up(std::uint64_t steps) {
-    if (steps > steps_left_) fail_on_text(error_text(PCRE2_ERROR_MATCHLIMIT));
-    steps_left_ -= steps;
-  }
-  int match(std::string_view text, std::size_t from, std::uint32_t limit) {
+  int match(std::string_view text, std::size_t from) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    pcre2_set_match_limit(limits_.get(), limit);
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (code_.compiled) rc = pcre2_jit_match(code_.code, subject, text.size(), from, 0, match_.get(), limits_.get());
+    if (code_.compiled) rc = pcre2_jit_match(code_.code, subject, text.size(), from, 0, match_.get(), context_.get());
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
       rc = pcre2_match(code_.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
-                       limits_.get());
+                       context_.get());
     return rc;
   }
 
   const Code& code_;
-  std::uint64_t steps_left_;
+  StepMeter meter_;
   std::unique_ptr<pcre2_match_data, FreeMatch> match_;
-  std::unique_ptr<pcre2_match_context, FreeContext> limits_;
+  std::unique_ptr<pcre2_match_context, FreeContext> context_;
 };
 
 Regex::Regex(const std::string& pattern) : code_(std::make_shared<const Code>(pattern)) {}

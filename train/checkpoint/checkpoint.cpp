@@ -9,6 +9,7 @@
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "core/sha256.h"
+#include "core/utf8.h"
 #include "kernels/gemm_choices.h"
 #include "model/hf_folder.h"
 #include "train/checkpoint/checkpoint_choice.h"
@@ -256,7 +257,8 @@ std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& 
       return resumed;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
-      if (where.checkpoints.size() > 1) log.warn("{} is damaged, skipping it: {}", checkpoint.string(), e.what());
+      if (where.checkpoints.size() > 1)
+        log.warn("{} is damaged, skipping it: {}", one_line(checkpoint.string()), e.what());
       if (!first) first = e;
       resumed.damaged.push_back(checkpoint.filename());
     }

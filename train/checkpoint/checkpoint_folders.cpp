@@ -12,6 +12,7 @@
 #include "core/formats/safetensors.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
+#include "core/utf8.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -141,9 +142,9 @@ bool put_back(const fs::path& leftover, Log& log) {
   std::error_code error;
   fs::rename(leftover, checkpoint, error);
   if (error)
-    log.warn("{} is intact but cannot be renamed: {}", leftover.string(), error.message());
+    log.warn("{} is intact but cannot be renamed: {}", one_line(leftover.string()), error.message());
   else
-    log.info("recovered {} from an interrupted run", checkpoint.string());
+    log.info("recovered {} from an interrupted run", one_line(checkpoint.string()));
   return true;
 }
 
@@ -156,11 +157,11 @@ bool finish_moving(const fs::path& staged, Log& log) {
       move_into(staged, target);
       fs::remove_all(staged);
     });
-    log.info("moved the finished model of an interrupted run (step {}) to {}", step, target.string());
+    log.info("moved the finished model of an interrupted run (step {}) to {}", step, one_line(target.string()));
     return true;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::disk) return false;
-    log.warn("{} contains a finished model that cannot be moved: {}", staged.string(), e.what());
+    log.warn("{} contains a finished model that cannot be moved: {}", one_line(staged.string()), e.what());
     return true;
   }
 }
@@ -256,7 +257,7 @@ void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
     if (fs::equivalent(leftover, named, error) || put_back(leftover, log)) continue;
     if (leftover.filename() == kStaged && finish_moving(leftover, log)) continue;
     fs::remove_all(leftover, error);
-    if (error) log.warn("{} cannot be removed: {}", leftover.string(), error.message());
+    if (error) log.warn("{} cannot be removed: {}", one_line(leftover.string()), error.message());
   }
 }
 

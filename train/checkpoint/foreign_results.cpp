@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <system_error>
@@ -35,9 +36,29 @@ std::string text_if_any(const Read& read) {
   return {};
 }
 
+constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weights
+
+// Whether a run writes or removes a file of this name in its output directory.
+bool is_file_of_run(const std::string& name) {
+  constexpr std::array<std::string_view, 20> kNames{
+      kManifest,         kResolvedConfig,         kTrainResults,         kTrainerState, kMetrics,
+      "messages.jsonl",  "samples.jsonl",         "report.html",         "config.json", "generation_config.json",
+      "tokenizer.json",  "tokenizer_config.json", "adapter_config.json", "merges.txt",  "special_tokens_map.json",
+      "tokenizer.model", "added_tokens.json",     "chat_template.jinja", "vocab.json",  "chat_template.json"};
+  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("trace-rank-") ||
+         name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+}
+
+// Whether something would be lost if the file were replaced. A killed run may leave empty ones; folders stay.
+bool has_contents(const fs::path& file) {
+  std::error_code unknown;
+  const fs::file_status there = fs::status(file, unknown);
+  if (!fs::exists(there) || fs::is_directory(there)) return false;
+  return !fs::is_regular_file(there) || fs::file_size(file, unknown) > 0;
+}
+
 // Names of weight files of any program directly inside a folder.
 std::vector<std::string> weights_there(const fs::path& folder) {
-  constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -143,12 +164,33 @@ bool has_foreign_weights(const fs::path& output) {
          });
 }
 
-void require_no_foreign_weights(const fs::path& output) {
-  if (!has_foreign_weights(output)) return;
-  fail(ErrorKind::usage,
-       {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
-        .place = output.string(),
-        .remedy = "choose another output_dir, or pass --overwrite"});
+void require_no_foreign_results(const fs::path& output) {
+  if (has_foreign_weights(output))
+    fail(ErrorKind::usage,
+         {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
+          .place = output.string(),
+          .remedy = "choose another output_dir, or pass --overwrite"});
+  if (is_output_of_run(output)) return;
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
+    if (!has_contents(it->path()) || !is_file_of_run(it->path().filename())) continue;
+    fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",
+                            .place = it->path().string(),
+                            .remedy = "choose another output_dir, or pass --overwrite"});
+  }
+}
+
+void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& inputs) {
+  std::error_code unreadable;
+  const fs::path folder = real_path(output);
+  for (const fs::path& input : inputs) {
+    if (!is_file_of_run(input.filename()) || !fs::exists(input, unreadable)) continue;
+    const fs::path beside = real_path(input.has_parent_path() ? input.parent_path() : fs::path("."));
+    if (beside != folder) continue;
+    fail(ErrorKind::usage, {.cause = "is an input of the run, which would write a file of this name to output_dir",
+                            .place = input.string(),
+                            .remedy = "choose another output_dir"});
+  }
 }
 
 void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {

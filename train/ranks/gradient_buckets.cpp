@@ -25,28 +25,24 @@ void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
   }
 }
 
-/// A piece of a gradient within the message for or from one rank.
-struct Piece {
-  const GradientParts& parts;
-  std::int64_t begin, count;  ///< within the rank's part, even if the part is shorter
-  std::int64_t at;            ///< offset in the message
-};
-
-void for_pieces(const GradientBucket& bucket, BucketColumns c, const std::function<void(const Piece&)>& act) {
-  const auto first = std::ranges::upper_bound(bucket.begins, c.begin) - bucket.begins.begin() - 1;
-  for (auto i = static_cast<std::size_t>(first); i < bucket.parts.size(); ++i) {
-    const std::int64_t begin = std::max(bucket.begins[i], c.begin);
-    const std::int64_t end = std::min(bucket.begins[i + 1], c.begin + c.count);
-    if (begin >= end) break;
-    act({bucket.parts[i], begin - bucket.begins[i], end - begin, begin - c.begin});
+// Calls act(gradient elements, their offset in the columns) for the elements that a rank has in these columns. Returns
+// how many there are.
+template <class Act>
+std::int64_t for_elements(const GradientBucket& bucket, BucketColumns c, std::int64_t rank, const Act& act) {
+  const ElementRange& row = bucket.of_rank[static_cast<std::size_t>(rank)];
+  const std::int64_t first = row.begin + c.begin, count = std::clamp(row.count - c.begin, std::int64_t{0}, c.count);
+  for (const GradientBucket::Part& p : bucket.parts) {
+    const std::int64_t begin = std::max(first, p.begin);
+    const std::int64_t end = std::min(first + count, p.begin + p.gradient.numel());
+    if (begin < end) act(p.gradient.slice(begin - p.begin, end - begin), begin - first);
   }
+  return count;
 }
 
-// The elements of a piece that a rank actually has.
-Tensor there(const Piece& piece, std::int64_t rank) {
-  const ElementRange& part = piece.parts.of_rank[static_cast<std::size_t>(rank)];
-  const std::int64_t begin = std::min(piece.begin, part.count);
-  return piece.parts.gradient.slice(part.begin + begin, std::min(piece.count, part.count - begin));
+// Piece `i` of `n` elements that are cut into pieces of `row` elements.
+ElementRange piece_of(std::int64_t n, std::int64_t row, std::int64_t i) {
+  const std::int64_t begin = std::min(i * row, n);
+  return {begin, std::min(row, n - begin)};
 }
 
 double time_of(const std::function<void()>& act) {
@@ -57,80 +53,80 @@ double time_of(const std::function<void()>& act) {
 
 }  // namespace
 
-GradientParts GradientParts::even(Tensor gradient, int ranks) {
-  const std::int64_t n = gradient.numel(), row = (n + ranks - 1) / ranks;
-  GradientParts parts{.gradient = gradient.reshaped({n}), .row = row};
-  for (int r = 0; r < ranks; ++r) {
-    const std::int64_t begin = std::min(r * row, n);
-    parts.of_rank.push_back({begin, std::min(row, n - begin)});
-  }
-  return parts;
+GradientBucket GradientBucket::of(const ShardGroup& group, int replicas) {
+  GradientBucket bucket{.row = (group.longest_row() + replicas - 1) / replicas, .group = &group};
+  bucket.add(group.grads, group.unit);
+  for (int k = 0; k < replicas; ++k)
+    for (int r = 0; r < group.ranks(); ++r) {
+      const ElementRange piece = piece_of(group.row_size(r), bucket.row, k);
+      bucket.of_rank.push_back({group.row_begin(r) + piece.begin, piece.count});
+    }
+  return bucket;
 }
 
-bool GradientParts::are_rows() const {
+GradientBucket GradientBucket::of(const Tensor& gradient, int ranks, std::int64_t row) {
+  GradientBucket bucket;
+  bucket.add(gradient, 0);
+  bucket.split(ranks, row);
+  return bucket;
+}
+
+void GradientBucket::add(const Tensor& gradient, int unit) {
+  parts.push_back({gradient.reshaped({gradient.numel()}), unit, elements()});
+}
+
+void GradientBucket::split(int ranks, std::int64_t length) {
+  row = length;
+  for (int r = 0; r < ranks; ++r) of_rank.push_back(piece_of(elements(), row, r));
+}
+
+bool GradientBucket::are_rows() const {
   std::int64_t at = 0;
-  return std::ranges::all_of(of_rank, [&](const ElementRange& part) {
-    return part.begin == std::exchange(at, at + row) && part.count == row;
-  });
+  return parts.size() == 1 && std::ranges::all_of(of_rank, [&](const ElementRange& r) {
+           return r.begin == std::exchange(at, at + row) && r.count == row;
+         });
 }
 
-bool GradientBucket::holds(int unit) const {
-  return std::ranges::find(units, unit) != units.end();
-}
-
-void GradientBucket::add(GradientParts p) {
-  if (units.empty() || units.back() != p.unit) units.push_back(p.unit);
-  begins.push_back(begins.back() + p.row);
-  parts.push_back(std::move(p));
-}
-
-std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes, DType wire) {
+std::vector<GradientBucket> make_buckets(std::span<const Param* const> trained, int ranks, std::int64_t bytes,
+                                         DType wire) {
   const auto size = static_cast<std::int64_t>(size_of(wire));
-  std::vector<Param*> ordered(trained.begin(), trained.end());
+  std::vector<const Param*> ordered(trained.begin(), trained.end());
   // Unit 0, which is outside the blocks, comes last.
   std::ranges::stable_sort(ordered, std::greater{}, &Param::unit);
   std::vector<GradientBucket> buckets;
   for (const Param* p : ordered) {
-    const bool full = !buckets.empty() && buckets.back().row() * ranks * size >= bytes;
+    const bool full = !buckets.empty() && buckets.back().row * ranks * size >= bytes;
     if (buckets.empty() || (full && !buckets.back().holds(p->unit))) buckets.emplace_back();
-    GradientParts parts = GradientParts::even(p->grad, ranks);
-    parts.unit = p->unit;
-    buckets.back().add(std::move(parts));
+    buckets.back().add(p->grad, p->unit);
+    // So that the sum over all buckets does not depend on their size.
+    buckets.back().row += (p->grad.numel() + ranks - 1) / ranks;
   }
+  for (GradientBucket& bucket : buckets) bucket.split(ranks, bucket.row);
   return buckets;
 }
 
 Tensor pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& memory) {
-  const GradientParts& first = bucket.parts.front();
-  if (bucket.parts.size() == 1 && c.count == bucket.row() && first.are_rows()) {
-    const Tensor rows = first.gradient.reshaped(memory.shape);
-    if (memory.dtype == rows.dtype) return rows;
-    copy_alone(ctx, memory, rows);
-    return memory;
+  const Tensor& first = bucket.parts.front().gradient;
+  if (c.count == bucket.row && bucket.are_rows() && first.dtype == memory.dtype) return first.reshaped(memory.shape);
+  for (std::int64_t r = 0; r < memory.shape[0]; ++r) {
+    const Tensor to = memory.slice(r, 1).reshaped({c.count});
+    const std::int64_t n = for_elements(
+        bucket, c, r, [&](const Tensor& from, std::int64_t at) { copy_alone(ctx, to.slice(at, from.numel()), from); });
+    clear_alone(ctx, to.slice(n, c.count - n));
   }
-  for_pieces(bucket, c, [&](const Piece& piece) {
-    for (std::int64_t r = 0; r < memory.shape[0]; ++r) {
-      const Tensor from = there(piece, r);
-      const Tensor to = memory.slice(r, 1).reshaped({c.count}).slice(piece.at, piece.count);
-      const std::int64_t n = from.numel();
-      if (n > 0) copy_alone(ctx, to.slice(0, n), from);
-      if (n < piece.count) clear_alone(ctx, to.slice(n, piece.count - n));
-    }
-  });
   return memory;
 }
 
 void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums) {
-  for_pieces(bucket, c, [&](const Piece& piece) {
-    for (std::int64_t r = 0; r < sums.shape[0]; ++r) {
-      const Tensor to = there(piece, r);
-      if (to.numel() == 0) continue;
-      copy_alone(ctx, to, sums.slice(r, 1).reshaped({c.count}).slice(piece.at, to.numel()));
-    }
-  });
+  for (std::int64_t r = 0; r < sums.shape[0]; ++r) {
+    const Tensor from = sums.slice(r, 1).reshaped({c.count});
+    for_elements(bucket, c, r,
+                 [&](const Tensor& to, std::int64_t at) { copy_alone(ctx, to, from.slice(at, to.numel())); });
+  }
 }
 
 void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
+  if (!sum || sum.numel() == 0) return;
   for (std::int64_t r = 0; r < received.shape[0]; ++r) {
     const Tensor row = received.slice(r, 1).reshaped({received.shape[1]}).slice(0, sum.numel());
     const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
@@ -145,64 +141,18 @@ void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mod
   }
 }
 
-Messages Messages::of(std::int64_t ranks, std::int64_t count) const {
-  const auto part = [&](const Tensor& t) {
-    return t.reshaped({t.numel()}).slice(0, ranks * count).reshaped({ranks, count});
-  };
-  return {part(sent), part(received)};
-}
-
-void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const PartialSum& own) {
-  const std::int64_t row = own.memory.row();
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
-    const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
-    const Messages m = own.memory.of(ranks.size(), c.count);
-    const Tensor sent = pack(ctx, bucket, c, m.sent);
-    Tensor rows = m.received;
-    if (own.scatters) {
-      rows = sent.slice(ranks.rank(), 1);
-      ranks.reduce_scatter(ctx, sent, rows.reshaped({c.count}));
-    } else {
-      ranks.all_to_all(ctx, sent, rows);
-    }
-    if (const std::int64_t n = std::min(c.count, own.sum.numel() - begin); n > 0)
-      add_in_order(ctx, own.sum.slice(begin, n), rows, own.mode);
-  }
-}
-
-// After the exchange, the send buffer is reused for the f32 sums.
-void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
-  const int n = ranks.size();
-  check(n > 1, "all_reduce of gradients needs several ranks");
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
-    const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
-    const Messages m = memory.of(n, c.count);
-    ranks.all_to_all(ctx, pack(ctx, bucket, c, m.sent), m.received);
-    const Tensor sum{m.sent.data, DType::f32, {c.count}, m.sent.device};
-    add_in_order(ctx, sum, m.received, Sink::Mode::store);
-    const Tensor own = m.received.slice(ranks.rank(), 1).reshaped({c.count});
-    copy_alone(ctx, own, sum);
-    ranks.all_gather(ctx, own, m.received);
-    unpack(ctx, bucket, c, m.received);
-  }
-}
-
 void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from) {
-  if (to.device.kind == DeviceKind::cuda) {
-    if (to.dtype == from.dtype) return ctx.stream().copy(to.data, from.data, from.bytes());
-    return ops::copy(ctx, {.y = store(to), .x = from});
-  }
-  if (to.dtype == from.dtype) {
+  if (!to || !from) return;
+  if (to.dtype != from.dtype)
+    add_in_order(ctx, to, from.reshaped({1, from.numel()}), Sink::Mode::store);
+  else if (to.device.kind == DeviceKind::cuda)
+    ctx.stream().copy(to.data, from.data, from.bytes());
+  else
     std::memcpy(to.data, from.data, from.bytes());
-    return;
-  }
-  dispatch_float(to.dtype, [&]<class To>() {
-    dispatch_float(from.dtype,
-                   [&]<class T>() { add_row<To, T>(to.span<To>(), ConstTensor(from).span<T>(), Sink::Mode::store); });
-  });
 }
 
 void clear_alone(Ctx& ctx, const Tensor& t) {
+  if (!t) return;
   if (t.device.kind == DeviceKind::cpu)
     std::memset(t.data, 0, t.bytes());
   else
@@ -211,13 +161,13 @@ void clear_alone(Ctx& ctx, const Tensor& t) {
 
 std::vector<Tensor> slabs_of(std::vector<Tensor> tensors) {
   constexpr std::ptrdiff_t kAlignment = 256;
-  std::ranges::sort(tensors, {}, &Tensor::data);
+  std::ranges::sort(tensors, {}, [](const Tensor& t) { return std::pair(t.data, t.dtype); });
   std::vector<Tensor> all;
   for (const Tensor& t : tensors) {
     if (!all.empty() && all.back().dtype == t.dtype) {
-      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
+      const std::ptrdiff_t gap = t ? t.data - (all.back().data + all.back().bytes()) : 0;
       if (gap >= 0 && gap < kAlignment) {
-        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
+        const std::size_t bytes = all.back().bytes() + static_cast<std::size_t>(gap) + t.bytes();
         all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
         continue;
       }

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,42 +10,47 @@
 
 namespace qtrain {
 
-/// A gradient to be reduced over ranks, each of which sums one part of it.
-struct GradientParts {
-  Tensor gradient;                         ///< flat
-  std::int64_t row;                        ///< elements of the longest part
-  std::vector<ElementRange> of_rank = {};  ///< the part of each rank; some may be shorter or empty
-  int unit = 0;                            ///< of the model
-
-  /// Splits into parts of equal length, except for the last ones.
-  static GradientParts even(Tensor gradient, int ranks);
-  /// Whether all parts have the same length and are contiguous in rank order.
-  bool are_rows() const;
-};
-
-/// Gradients that are reduced together. For each rank, its parts are concatenated into a row.
+/// Gradients that are reduced together. Their elements are numbered one gradient after the other, and every rank sums a
+/// range of them, its row.
 struct GradientBucket {
-  std::vector<int> units = {};  ///< in order of completion
-  std::vector<GradientParts> parts = {};
-  std::vector<std::int64_t> begins{0};  ///< offset of each part in a row; the last entry is the row length
-  Tensor totals = {};                   ///< this rank's sums of its parts, if it keeps them across micro-batches
-  const ShardGroup* group = nullptr;    ///< if gradients are those of a sharded group
+  struct Part {
+    Tensor gradient;     ///< flat
+    int unit;            ///< of the model
+    std::int64_t begin;  ///< number of its first element
+  };
+  std::vector<Part> parts = {};            ///< in order of completion
+  std::vector<ElementRange> of_rank = {};  ///< the row of each rank; some may be shorter or empty
+  std::int64_t row = 0;                    ///< elements of the longest row
+  Tensor totals = {};                      ///< this rank's sums of its row, if it keeps them across micro-batches
+  const ShardGroup* group = nullptr;       ///< if gradients are those of a sharded group
 
-  std::int64_t row() const { return begins.back(); }
-  bool holds(int unit) const;
-  void add(GradientParts p);
+  /// The gradients of a sharded group, whose rows are split evenly among `replicas`: rank j of replica k sums piece k
+  /// of row j.
+  static GradientBucket of(const ShardGroup& group, int replicas);
+  /// One gradient, split into rows of `row` elements.
+  static GradientBucket of(const Tensor& gradient, int ranks, std::int64_t row);
+
+  std::int64_t elements() const { return parts.empty() ? 0 : parts.back().begin + parts.back().gradient.numel(); }
+  int ranks() const { return static_cast<int>(of_rank.size()); }
+  int last_unit() const { return parts.back().unit; }
+  bool holds(int unit) const { return std::ranges::find(parts, unit, &Part::unit) != parts.end(); }
+  void add(const Tensor& gradient, int unit);
+  /// Splits all elements into rows of this length, of which the last ones may be shorter or empty.
+  void split(int ranks, std::int64_t length);
+  /// Whether all rows have the same length and are one after the other in one gradient.
+  bool are_rows() const;
 };
 
 /// Buckets of units in the order in which backward passes complete them: blocks from last to first, then the parameters
 /// outside blocks. Units are merged until a bucket reaches `bytes` of gradients in the wire dtype.
-std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes,
+std::vector<GradientBucket> make_buckets(std::span<const Param* const> trained, int ranks, std::int64_t bytes,
                                          DType wire = DType::f32);
 
 /// Elements [begin, begin + count) of the row for each rank.
 struct BucketColumns {
   std::int64_t begin, count;
 };
-/// Packs gradients for sending as [ranks, count] in the dtype of `memory`, padding short parts with zeros. Returns
+/// Packs gradients for sending as [ranks, count] in the dtype of `memory`, padding short rows with zeros. Returns
 /// `memory`, or the gradients themselves if their layout already fits. Runs on the calling thread or the context's
 /// stream.
 Tensor pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& memory);
@@ -53,35 +60,13 @@ void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tenso
 /// sum [count] = or += the first elements of each row of `received` [ranks, at least count], in row order. Runs like
 /// pack.
 void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode);
-/// copy_alone: to = from, converted to its dtype. clear_alone: t = 0. Both run like pack.
+/// copy_alone: to = from, converted to its dtype. clear_alone: t = 0. Both run like pack. Tensors without memory, which
+/// are only planned, are left out, as in add_in_order.
 void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from);
 void clear_alone(Ctx& ctx, const Tensor& t);
 
-/// Buffers for one exchange, [ranks, row] each, of one dtype. One of them may be null: `sent` if gradients are sent in
-/// place, `received` if sums overwrite what was sent.
-struct Messages {
-  Tensor sent, received;
-
-  std::int64_t row() const { return sent.shape[1]; }
-  /// Views for rows of `count` elements.
-  Messages of(std::int64_t ranks, std::int64_t count) const;
-};
-/// How a rank reduces its parts of a bucket.
-struct PartialSum {
-  Tensor sum;  ///< flat, in the order of the bucket's parts
-  Sink::Mode mode;
-  Messages memory;
-  bool scatters = false;  ///< use Collective::reduce_scatter, which adds in its own order
-};
-/// Sums the gradients of all ranks, each rank its own parts, in f32 and in rank order (unless `scatters`).
-void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const PartialSum& own);
-/// Replaces gradients by their sums over several ranks, with identical bits on each. Gradients are converted to the
-/// dtype of the messages; each element is summed by one rank in f32 in rank order, and the sum is rounded to that dtype
-/// again.
-void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory);
-
 /// Merges tensors of one dtype into as few contiguous views as possible, in address order. Alignment gaps that an arena
-/// leaves between tensors become part of the views.
+/// leaves between tensors become part of the views. Tensors without memory count as contiguous.
 std::vector<Tensor> slabs_of(std::vector<Tensor> tensors);
 
 /// Time of exchanges of two sizes; bytes are totals over all ranks.

@@ -24,26 +24,27 @@ std::size_t GradientSquares::bytes(Device device, ReductionOrder order, std::spa
   return device.kind == DeviceKind::cuda && order == ReductionOrder::micro_batches ? segment_bytes(trained) : 0;
 }
 
-GradientSquares::GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained)
-    : ranks_(ranks), options_(options), trained_(std::move(trained)) {
-  if (options.order == ReductionOrder::ranks || trained_.empty()) return;
+GradientSquares::GradientSquares(ShardRanks& ranks, Device device, ReductionOrder order, std::vector<Param*> trained)
+    : ranks_(ranks),
+      replicates_(replicates(device, order, ranks.group().size(), ranks.replicas().size())),
+      trained_(std::move(trained)) {
+  if (order == ReductionOrder::ranks || trained_.empty()) return;
   const std::size_t bytes = segment_bytes(trained_);
   const auto n = static_cast<std::int64_t>(bytes / sizeof(double));
-  if (options.device.kind == DeviceKind::cpu) {
+  if (device.kind == DeviceKind::cpu) {
     on_host_.resize(static_cast<std::size_t>(n));
     segments_ = view_of(std::span(on_host_), {n});
   } else {
-    memory_ = DeviceMemory(options.device, bytes, "squares of gradients");
-    segments_ = {memory_.data(), DType::f64, {n}, options.device};
+    memory_ = DeviceMemory(device, bytes, "squares of gradients");
+    segments_ = {memory_.data(), DType::f64, {n}, device};
   }
 }
 
 void GradientSquares::add(Ctx& ctx, Tensor total) {
   if (segments_) return add_segments(ctx, total);
   add_squares(ctx, trained_, total);
-  if (options_.divided) ranks_.all_reduce(ctx, total, Reduction::sum);
-  Collective* const replicas = options_.replicas;
-  if (replicas && replicates(options_.device, options_.order, replicas->size())) replicas->broadcast(ctx, total, 0);
+  if (ranks_.group().size() > 1) ranks_.group().all_reduce(ctx, total, Reduction::sum);
+  if (replicates_) ranks_.replicas().broadcast(ctx, total, 0);
 }
 
 // Elements of other ranks are 0 here, and adding 0 does not change the bits.
@@ -57,7 +58,7 @@ void GradientSquares::add_segments(Ctx& ctx, Tensor total) {
                            {.out = segments_.slice(first, segments_in(n)), .x = p->own.grad, .segment = kShardAlign});
     at += segments_in(p->spec.shape.numel());
   }
-  if (options_.divided) ranks_.all_reduce(ctx, segments_, Reduction::sum);
+  if (ranks_.group().size() > 1) ranks_.group().all_reduce(ctx, segments_, Reduction::sum);
   if (segments_.device.kind == DeviceKind::cuda) return ops::sum(ctx, {.out = accumulate(total), .x = segments_});
   const auto sums = segments_.span<double>();
   total.as<double>()[0] = std::accumulate(sums.begin(), sums.end(), total.as<double>()[0]);

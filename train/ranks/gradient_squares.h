@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/param_store.h"
-#include "dist/collective.h"
-#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/gradient_sums.h"
+#include "train/ranks/shard_ranks.h"
 
 namespace qtrain {
 
@@ -13,16 +13,12 @@ namespace qtrain {
 /// sharded: every `kShardAlign` elements of a parameter form one sum, and these are added in order.
 class GradientSquares {
  public:
-  struct Options {
-    Device device = {};
-    ReductionOrder order = ReductionOrder::ranks;
-    bool divided = false;
-    Collective* replicas = nullptr;  ///< ranks with the same shard, if state is sharded
-  };
-  GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained);
-  /// Whether replicas copy the sum of the first one: NCCL may add in a different order in each group of GPUs.
-  static bool replicates(Device device, ReductionOrder order, int replicas) {
-    return device.kind == DeviceKind::cuda && order == ReductionOrder::ranks && replicas > 1;
+  /// `device`: where the parameters are.
+  GradientSquares(ShardRanks& ranks, Device device, ReductionOrder order, std::vector<Param*> trained);
+  /// Whether `replicas` groups of `ranks` ranks copy the sum of the first one: NCCL may add in a different order in
+  /// each group of GPUs.
+  static bool replicates(Device device, ReductionOrder order, int ranks, int replicas) {
+    return device.kind == DeviceKind::cuda && order == ReductionOrder::ranks && ranks > 1 && replicas > 1;
   }
   /// Bytes of GPU memory that this needs.
   static std::size_t bytes(Device device, ReductionOrder order, std::span<Param* const> trained);
@@ -33,8 +29,8 @@ class GradientSquares {
  private:
   void add_segments(Ctx& ctx, Tensor total);
 
-  Collective& ranks_;
-  Options options_;
+  ShardRanks& ranks_;
+  bool replicates_;
   std::vector<Param*> trained_;
   std::vector<double> on_host_;
   DeviceMemory memory_;

@@ -4,7 +4,7 @@
 
 #include "core/transfer.h"
 #include "dist/collective.h"
-#include "train/ranks/gradient_exchange.h"
+#include "train/ranks/gradient_sums.h"
 
 namespace qtrain {
 

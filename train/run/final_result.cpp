@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/plural.h"
+#include "core/utf8.h"
 #include "optim/table.h"
 #include "report/outcome_advice.h"
 
@@ -68,7 +69,7 @@ Json earlier_totals(Json all, RunState& state) {
 }
 
 std::string summary_of(const Run& run, const Pace& pace, const Json& totals) {
-  const std::string output = run.output_dir().string();
+  const std::string output = one_line(run.output_dir().string());
   if (pace.steps == 0)
     return fmt::format("{} of {} were already done; the model is in {}", run.state.step,
                        counted(run.plan().max_steps, "step"), output);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plural.h"
+#include "core/utf8.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 
@@ -28,7 +29,7 @@ void OutputFolder::warn_of_unsealed() const {
   std::vector<std::string> names;
   for (const fs::path& folder : unsealed_checkpoints(path_)) names.push_back(folder.filename().string());
   if (names.empty()) return;
-  log_.warn("{}: ignoring {} without a manifest.json, which marks a complete checkpoint ({})", path_.string(),
+  log_.warn("{}: ignoring {} without a manifest.json, which marks a complete checkpoint ({})", one_line(path_.string()),
             names.size() == 1 ? "a checkpoint folder" : "checkpoint folders", fmt::join(names, ", "));
 }
 
@@ -58,7 +59,8 @@ void OutputFolder::disown_result(const Start& start) const {
   if (!lock_) return;
   const auto step = manifest_step(path_);
   if (start.resumed && holds(*start.resumed) && step && *step <= start.step) return;
-  if (unseal(path_)) log_.info("{} contains the model of an earlier run until this run finishes", path_.string());
+  if (unseal(path_))
+    log_.info("{} contains the model of an earlier run until this run finishes", one_line(path_.string()));
 }
 
 }  // namespace qtrain

@@ -1,5 +1,7 @@
 #include "train/run/resume.h"
 
+#include "core/utf8.h"
+
 namespace qtrain {
 namespace {
 
@@ -15,7 +17,7 @@ void describe_random_weights(const Run& run) {
 
 void describe_resume(const Run& run, const fs::path& resumed) {
   const std::int64_t step = run.state.step, last = run.plan().max_steps;
-  run.log.info("resumed from {} at step {} of {}", resumed.string(), step, last);
+  run.log.info("resumed from {} at step {} of {}", one_line(resumed.string()), step, last);
   if (step > last)
     run.log.warn(
         "the config ends at step {}, but {} steps are done: use --resume with an earlier checkpoint, or --resume never",

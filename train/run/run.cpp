@@ -12,6 +12,7 @@
 #include "core/formats/json.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
+#include "core/utf8.h"
 #include "plan/disk_plan.h"
 #include "plan/machine.h"
 
@@ -27,7 +28,7 @@ void require_room(const RunContext& run, const ResumeFrom& from, DiskPlan plan) 
                                                                           // is deleted
   if (!from.named && plan.checkpoints > 0) plan.checkpoints = std::max<std::int64_t>(plan.checkpoints - there, 1);
   DiskVerdict verdict = judge_disk(plan, free_disk(output));
-  if (verdict.warning) run.log.warn("{}: {}", output.string(), *verdict.warning);
+  if (verdict.warning) run.log.warn("{}: {}", one_line(output.string()), *verdict.warning);
   if (!verdict.problem) return;
   verdict.problem->place = output.string();
   fail(ErrorKind::disk, std::move(*verdict.problem));

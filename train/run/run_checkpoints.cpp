@@ -6,6 +6,7 @@
 
 #include "core/os/file.h"
 #include "core/os/paths.h"
+#include "core/utf8.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -75,7 +76,7 @@ void RunCheckpoints::save() {
   const fs::path saved = save_checkpoint(objects_, output_);
   if (!run_.leads()) return;
   std::erase(damaged_, saved.filename());
-  run_.log.info("saved {}", saved.string());
+  run_.log.info("saved {}", one_line(saved.string()));
   run_.log.event("saved", dump_json({{"path", saved.string()}, {"step", run_.state.step}}));
   rotate(saved);
 }

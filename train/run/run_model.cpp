@@ -88,12 +88,6 @@ ReductionOptions reduction_of(const RunContext& run, const PlannedRun& planned) 
   return reduction;
 }
 
-// NCCL takes memory for each communicator, so create them before planning with the free memory.
-std::unique_ptr<ShardRanks> shard_ranks(const RunContext& run, const Transformer& model) {
-  const Sharding& sharding = model.options().sharding;
-  return sharding.divides_trained() ? std::make_unique<ShardRanks>(run.ranks, sharding) : nullptr;
-}
-
 // Allocates the model first, then the optimizer and everything else that computes.
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
@@ -108,9 +102,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   m.optimizer->allocate(ctx);
   ops::reserve(ctx, m.runner->plan().gemm_memory(m.runner->copies().operands()));
   m.step = std::make_unique<TrainStep>(
-      ctx,
-      TrainStep::Parts{
-          .runner = *m.runner, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
+      ctx, TrainStep::Parts{.runner = *m.runner, .optimizer = *m.optimizer, .ranks = *m.ranks},
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
                          .graphs = kept_graphs(run, planned),
                          .reduction = reduction_of(run, planned)});
@@ -147,7 +139,9 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
 RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared) {
   const TrainingSection& t = run.training();
   const auto target = [&] { return target_here(run.ctx.device(), run.ctx.pool().size()); };
-  RunModel m{.keys = {}, .shard_ranks = shard_ranks(run, *declared.model), .setup = std::move(declared), .memory = {}};
+  // NCCL takes memory for each communicator, so create them before planning with the free memory.
+  auto ranks = std::make_unique<ShardRanks>(run.ranks, declared.model->options().sharding);
+  RunModel m{.keys = {}, .ranks = std::move(ranks), .setup = std::move(declared), .memory = {}};
   m.samples = load_sample_prompts(run.config.value, m.setup.model->config());
   Workload work = workload_of(t, data.train, data.evaluation);
   work.samples = sample_work(m.samples, m.setup.model->config());

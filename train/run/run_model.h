@@ -15,8 +15,8 @@ namespace qtrain {
 
 /// The model of a run and the objects that train and evaluate it, in preplanned memory.
 struct RunModel {
-  std::unique_ptr<RankKeys> keys = {};           ///< if ranks share tokens; the runner refers to it
-  std::unique_ptr<ShardRanks> shard_ranks = {};  ///< if ranks shard training state
+  std::unique_ptr<RankKeys> keys = {};  ///< if ranks share tokens; the runner refers to it
+  std::unique_ptr<ShardRanks> ranks = {};
   ModelSetup setup;
   MemoryPlan memory;
   std::unique_ptr<Runner> runner = {};

@@ -4,6 +4,7 @@
 
 #include "core/formats/weight_files.h"
 #include "core/plural.h"
+#include "core/utf8.h"
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -270,7 +271,7 @@ void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log
   }
   if (adapter && model.options().lora)
     for (const std::string& name : idle_parameters(*model.options().lora, model.config()))
-      log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", adapter->string(), name);
+      log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", one_line(adapter->string()), name);
   runner.copies().fill_dense(ctx, model.params());
   if (!adapter) runner.initialize_magnitudes(ctx);
   if (adapter && model.options().lora) warn_of_ignored(log, *adapter, load_adapter(ctx, runner, *adapter));

@@ -16,13 +16,6 @@ RouterLossRun router_loss(const ModelConfig& model, Tensor sum, ConstTensor scal
   return {.sum = accumulate(sum), .coefficient = model.experts->balance_coefficient, .scale = scale};
 }
 
-GradientSquares::Options squares_options(const TrainStep::Parts& parts, ReductionOrder order) {
-  return {.device = parts.runner.model().device(),
-          .order = order,
-          .divided = parts.shard_ranks != nullptr,
-          .replicas = parts.shard_ranks ? &parts.shard_ranks->replicas() : nullptr};
-}
-
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }
@@ -34,28 +27,26 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       runner_(parts.runner),
       model_(runner_.model()),
       optimizer_(parts.optimizer),
-      ranks_(parts.ranks),
+      ranks_(parts.ranks.all()),
       trained_(model_.trained()),
       feed_(ctx.device(),
             {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
       sums_(ctx.device(), kSums),
       rank_sums_(ranks_, options.reduction.order, sums_.all()),
-      exchange_(
-          make_gradient_exchange({.model = model_, .ranks = ranks_, .division = parts.shard_ranks}, options.reduction)),
-      squares_(parts.shard_ranks ? parts.shard_ranks->group() : ranks_, squares_options(parts, options.reduction.order),
-               trained_),
+      exchange_(parts.ranks, options.reduction, model_.params().stores()),
+      squares_(parts.ranks, ctx.device(), options.reduction.order, trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
-  if (exchange_->divides() || options.reduction.beside) units_.emplace(runner_, *exchange_, graphs_);
+  if (exchange_.divides() || options.reduction.beside) units_.emplace(runner_, exchange_, graphs_);
   const OperandCopies& copies = runner_.copies().operands();
   // Where ranks update parts, the weights are complete only after an exchange.
-  if (!exchange_->divides())
+  if (!exchange_.divides())
     optimizer_.write_copies([&](const Param& p) { return copies.has(p) ? copies.of(p) : Tensor{}; });
   std::ranges::copy_if(copies.trained(), std::back_inserter(converted_),
                        [&](const Param* p) { return !optimizer_.writes_copy(*p); });
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
-  exchange_->begin_step(micro_batches);
+  exchange_.begin_step(micro_batches);
   sums_.clear(ctx_);
   if (model_.options().sharding.divides_trained()) return zero_gradients();
   zero_added_gradients(ctx_, model_.params());
@@ -95,7 +86,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
 
 void TrainStep::end_micro_batch() {
   const timeline::Span span("add gradients of micro-batch");
-  exchange_->end_micro_batch(ctx_);
+  exchange_.end_micro_batch(ctx_);
   rank_sums_.end_micro_batch(ctx_);
 }
 
@@ -103,18 +94,18 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   if (gradients_ == GradientSum::first) zero_gradients();
   {
     const timeline::Span span("add gradients");
-    exchange_->finish_step(ctx_);
+    exchange_.finish_step(ctx_);
     rank_sums_.finish_step(ctx_);  // on the context's stream, after all overlapped exchanges
   }
   const timeline::Span span("update");
   optimizer_.send(ctx_, input);
   // Exchanges between ranks are not recorded.
-  const bool divides = exchange_->divides();
+  const bool divides = exchange_.divides();
   if (divides) squares_.add(ctx_, sums_[kSquares]);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
     if (!divides) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
-    if (divides) graphs_.between([this] { exchange_->finish_update(ctx_); });
+    if (divides) graphs_.between([this] { exchange_.finish_update(ctx_); });
     runner_.copies().operands().convert(ctx_, converted_);
     runner_.measure_rows(ctx_);
   });
@@ -127,7 +118,7 @@ bool TrainStep::has_finite_gradient(Param& param) {
   sums_.clear(ctx_);
   add_squares(ctx_, one, sums_[kSquares]);
   const bool finite = std::isfinite(sums_.read(ctx_)[kSquares]);
-  return exchange_->divides() ? !any_rank(ctx_, ranks_, !finite) : finite;
+  return exchange_.divides() ? !any_rank(ctx_, ranks_, !finite) : finite;
 }
 
 }  // namespace qtrain

@@ -1,5 +1,4 @@
 #pragma once
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -29,8 +28,7 @@ class TrainStep {
   struct Parts {
     Runner& runner;
     Optimizer& optimizer;
-    Collective& ranks;
-    ShardRanks* shard_ranks = nullptr;  ///< if training state is sharded
+    ShardRanks& ranks;
   };
   /// The optimizer must have its memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
@@ -73,7 +71,7 @@ class TrainStep {
   BatchFeed feed_;
   DeviceNumbers sums_;
   RankSums rank_sums_;
-  std::unique_ptr<GradientExchange> exchange_;
+  GradientExchange exchange_;
   GradientSquares squares_;
   GraphCache graphs_;
   std::optional<UnrecordedUnits> units_;          ///< if ranks exchange data during passes

@@ -241,6 +241,25 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
+// A client of HEAD expects no body, so it would take one for the beginning of the next answer.
+TEST_F(HttpServer, NoAnswerToHeadHasABody) {
+  start();
+  for (const auto& [text, status] : {std::pair(std::string("HEAD / HTTP/1.1\r\n\r\n"), 400),
+                                     {"HEAD / HTTP/1.1\r\n" + kHost + "Content-Length: 3\r\n\r\nabc", 400},
+                                     {"HEAD / HTTP/1.1\r\n" + kHost + "Expect: more\r\n\r\n", 417},
+                                     {"HEAD / HTTP/1.1\r\n" + kHost + kHost + "\r\n", 400},
+                                     {"HEAD /refused HTTP/1.1\r\n" + kHost + "\r\n", 401}}) {
+    SCOPED_TRACE(text);
+    RawClient client(port_);
+    client.send(text);
+    const auto reply = client.fetch(true);
+    EXPECT_EQ(reply.status, status);
+    if (status == 401) continue;
+    EXPECT_EQ(reply.header("Connection"), "close");
+    EXPECT_FALSE(client.receive()) << "nothing follows the head";
+  }
+}
+
 // Otherwise a proxy would send another request, which nobody reads.
 TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
   start();

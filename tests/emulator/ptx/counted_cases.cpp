@@ -47,6 +47,18 @@ std::vector<Case> decoding() {
            .prepare = [=] { return attend; }}};
 }
 
+/// The gradient of the embedding for more tokens than those of `qtrain bench` in small sizes, of which each 16th is the
+/// same, as in text.
+Case embedding_grad_of_text() {
+  constexpr std::int64_t kTokens = 2048, kVocabulary = 8192, kWidth = 64;
+  std::vector<double> tokens;
+  for (std::int64_t t = 0; t < kTokens; ++t)
+    tokens.push_back(static_cast<double>(t % 16 == 0 ? 11 : t * t % 4093 * 2 % kVocabulary));
+  return {.name = fmt::format("embedding_grad/{}x{}x{}", kTokens, kVocabulary, kWidth),
+          .operands = {bench::added_to(bench::f32({kVocabulary, kWidth})), half({kTokens, kWidth}), places(tokens)},
+          .prepare = bench::op("embedding_grad")};
+}
+
 /// Adafactor for a matrix; the small sizes of `qtrain bench` have one of 8 columns.
 Case adafactor_of(const Shape& matrix) {
   const Operand x{matrix, DType::f32}, row{{matrix[0]}, DType::f32, Contents::positive},
@@ -125,6 +137,7 @@ std::vector<Case> all_counted_cases() {
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
+  cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
   cases.push_back(adamw_with_copy());
   for (const auto& more : {decoding(), grouped_gemms()}) cases.insert(cases.end(), more.begin(), more.end());

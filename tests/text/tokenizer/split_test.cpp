@@ -65,6 +65,37 @@ INSTANTIATE_TEST_SUITE_P(
         R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
         R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"));
 
+// Callouts that count the work must not change what an expression means.
+TEST(RegularExpressions, MatchWithAnyRepetition) {
+  const std::string a65(65, 'a'), a70(70, 'a');
+  std::string letters;
+  for (int i = 0; i < 26; ++i) letters += std::string(i > 0 ? "|" : "") + static_cast<char>('A' + i);
+  const struct {
+    std::string pattern, text;
+    Matches expected;
+  } cases[] = {
+      {"a+?b", "aabab", {{0, 3}, {3, 5}}},
+      {"a++b|a", "aabaa", {{0, 3}, {3, 4}, {4, 5}}},
+      {"a{2,3}?", "aaaaa", {{0, 2}, {2, 4}}},
+      {"a{,2}b", "aaab", {{1, 4}}},
+      {"(?:ab)*+c|a", "ababcaba", {{0, 5}, {5, 6}, {7, 8}}},
+      {"(?>a|ab)c", "abcac", {{3, 5}}},
+      {"(?<!b)a|(?<=b)c", "abac bc", {{0, 1}, {6, 7}}},
+      {"a{65}", a70, {{0, 65}}},
+      {a65, a70, {{0, 65}}},
+      {a65 + "?b", std::string(64, 'a') + "b", {{0, 65}}},
+      {letters, "aZQ", {{1, 2}, {2, 3}}},
+      {"(?i)a+(?=B|$)", "aAbA", {{0, 2}, {3, 4}}},
+      {"[{}]{2}|{", "{}{", {{0, 2}, {2, 3}}},
+      {R"(\x{41}+|\x{1F600}{2}|[\x{e9}x])", "AAx\U0001F600\U0001F600\u00E9", {{0, 2}, {2, 3}, {3, 11}, {11, 13}}}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.pattern);
+    Matches found;
+    Regex(c.pattern).each_match(c.text, [&](std::size_t begin, std::size_t end) { found.emplace_back(begin, end); });
+    EXPECT_EQ(found, c.expected);
+  }
+}
+
 TEST(Scanners, AreOnlyForExpressionsThatAreKnown) {
   EXPECT_FALSE(find_scanner(R"(\p{L}+)"));
 }

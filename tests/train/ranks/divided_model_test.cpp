@@ -1,4 +1,4 @@
-#include "train/ranks/divided_model.h"
+#include "train/ranks/gradient_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,8 +47,9 @@ class Divided {
   Divided(TransformerOptions options, ZeroStage stage, int buffers)
       : ranks(std::make_unique<Twin>(state)), model(ctx, with_sharding(std::move(options), stage, buffers)) {
     model.weights().zero_grads(ctx);
-    divided = make_gradient_exchange({.model = model, .ranks = ranks, .division = &shards},
-                                     {.order = ReductionOrder::micro_batches, .beside = buffers > 1});
+    divided = std::make_unique<GradientExchange>(
+        shards, ReductionOptions{.order = ReductionOrder::micro_batches, .beside = buffers > 1},
+        model.params().stores());
     runner.set_access(*divided);
     for (const ShardGroup& group : model.weights().groups()) fill(group.own_values, static_cast<float>(group.unit));
   }

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "tests/dist/local_ranks.h"
-#include "train/ranks/divided_model.h"
+#include "train/ranks/gradient_exchange.h"
 
 namespace qtrain {
 namespace {
@@ -61,7 +61,7 @@ struct Rank {
         shared(ranks, store.sharding()),
         stores{&store} {
     store.allocate();
-    exchange.emplace(shared, ReductionOptions{.order = d.order, .wire = d.wire}, Device{}, stores);
+    exchange.emplace(shared, ReductionOptions{.order = d.order, .wire = d.wire}, stores);
   }
   void fill_gradients(float own) {
     for (std::int64_t i = 0; i < p.grad.numel(); ++i) p.grad.as<float>()[i] = value_of(number, i);
@@ -83,7 +83,7 @@ struct Rank {
   Param& p;
   ShardRanks shared;
   std::array<const ParamStore*, 1> stores;
-  std::optional<DividedModel> exchange;
+  std::optional<GradientExchange> exchange;
 };
 
 void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Rank&)>& work) {

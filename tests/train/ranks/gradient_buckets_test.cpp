@@ -1,4 +1,4 @@
-#include "train/ranks/gradient_buckets.h"
+#include "train/ranks/gradient_sums.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,15 +35,21 @@ TEST(GradientBuckets, JoinUnitsInTheOrderOfTheBackwardPass) {
   const Units units({5, 8, 8, 8});
   const auto buckets = make_buckets(units.trained, 2, 64);
   ASSERT_EQ(buckets.size(), 2U);
-  EXPECT_THAT(buckets[0].units, ElementsAre(3, 2));
-  EXPECT_EQ(buckets[0].row(), 8);
-  EXPECT_THAT(buckets[1].units, ElementsAre(1, 0));
-  EXPECT_EQ(buckets[1].row(), 4 + 3);
+  const auto units_of = [](const GradientBucket& bucket) {
+    std::vector<int> all;
+    for (const GradientBucket::Part& p : bucket.parts) all.push_back(p.unit);
+    return all;
+  };
+  EXPECT_THAT(units_of(buckets[0]), ElementsAre(3, 2));
+  EXPECT_EQ(buckets[0].row, 8);
+  EXPECT_THAT(units_of(buckets[1]), ElementsAre(1, 0));
+  EXPECT_EQ(buckets[1].row, 4 + 3);
   EXPECT_EQ(make_buckets(units.trained, 2, 1).size(), 4U);
   EXPECT_EQ(make_buckets(units.trained, 2, 64, DType::bf16).size(), 1U) << "half the bytes";
 }
 
-// The parts of three ranks: 2, 2 and 1 of five elements, and 1 each of three; the message is cut at every position.
+// The rows of three ranks: 3, 3 and 2 of eight elements, the first three of which are in one gradient; the message is
+// cut at every position.
 TEST(GradientBuckets, PackTheRowsOfEachRank) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Units units({5, 3});
@@ -51,19 +57,19 @@ TEST(GradientBuckets, PackTheRowsOfEachRank) {
     for (std::int64_t i = 0; i < p->grad.numel(); ++i)
       p->grad.as<float>()[i] = static_cast<float>(10 * (p->unit + 1) + i);
   const auto buckets = make_buckets(units.trained, 3, 1000);
-  ASSERT_EQ(buckets[0].row(), 3);
+  ASSERT_EQ(buckets[0].row, 3);
   std::vector<float> memory(9, -1);
   const auto message = [&](std::int64_t count) {
     return view_of(std::span(memory).first(static_cast<std::size_t>(3 * count)), {3, count});
   };
   pack(ctx, buckets[0], {0, 3}, message(3));
-  EXPECT_THAT(memory, ElementsAre(20, 10, 11, 21, 12, 13, 22, 14, 0));
+  EXPECT_THAT(memory, ElementsAre(20, 21, 22, 10, 11, 12, 13, 14, 0));
   pack(ctx, buckets[0], {1, 2}, message(2));
-  EXPECT_THAT(std::vector(memory.begin(), memory.begin() + 6), ElementsAre(10, 11, 12, 13, 14, 0));
+  EXPECT_THAT(std::vector(memory.begin(), memory.begin() + 6), ElementsAre(21, 22, 11, 12, 14, 0));
   for (float& value : memory) value *= 2;
   unpack(ctx, buckets[0], {1, 2}, message(2));
-  EXPECT_THAT(units.trained[0]->grad.span<float>(), ElementsAre(20, 22, 24, 26, 28));
-  EXPECT_THAT(units.trained[1]->grad.span<float>(), ElementsAre(20, 21, 22));
+  EXPECT_THAT(units.trained[0]->grad.span<float>(), ElementsAre(10, 22, 24, 13, 28));
+  EXPECT_THAT(units.trained[1]->grad.span<float>(), ElementsAre(20, 42, 44));
 }
 
 // Messages are rounded in both directions, but sums are not.
@@ -79,7 +85,7 @@ TEST(GradientBuckets, OfNarrowMessagesAreAddedInFullPrecision) {
     std::vector<Bf16> memory(static_cast<std::size_t>(2 * kRanks * 100));
     const Tensor both = view_of(std::span(memory), {2 * kRanks, 100});
     for (const GradientBucket& bucket : make_buckets(units.trained, kRanks, 1, DType::bf16))
-      all_reduce(ctx, ranks, bucket, {both.slice(0, kRanks), both.slice(kRanks, kRanks)});
+      all_reduce(ctx, ranks, bucket, both);
     for (const Param* p : units.trained)
       for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
         float sum = 0;

@@ -26,8 +26,7 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
       ShardRanks shards(ranks, model.options().sharding);
-      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = ranks, .shard_ranks = &shards},
-                     {.max_tokens = 4});
+      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = shards}, {.max_tokens = 4});
       step.begin(1);
       int of_first = 0, of_second = 0;
       for (Param* p : model.trained()) {
@@ -53,7 +52,8 @@ TEST(TrainStep, WithoutAMicroBatchLeavesNoGradient) {
       Runner runner(model, {.passes = {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}});
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
-      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = ranks}, {.max_tokens = 4});
+      ShardRanks all(ranks, model.options().sharding);
+      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = all}, {.max_tokens = 4});
       for (const Param* p : model.trained()) std::ranges::fill(p->grad.span<float>(), 3.0F);
       step.begin(skips ? 1 : 0);
       if (skips) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <target/wgmma.cuh>
+
 /// For instructions of sm_80 and later. Kernels that use them also compile for older GPUs, but must not be launched
 /// there.
 #define QTRAIN_FROM_SM_80(...) NV_IF_TARGET(NV_PROVIDES_SM_80, (__VA_ARGS__;), (__trap();))

@@ -1,8 +1,9 @@
-#include "train/ranks/gradient_reducer.h"
+#include "train/ranks/gradient_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -33,6 +34,7 @@ class Model {
   }
   ParamStore& store() { return store_; }
   std::span<Param* const> trained() const { return trained_; }
+  std::array<const ParamStore*, 1> stores() const { return {&store_}; }
 
   /// Adds gradients unit by unit like a backward pass, and notifies the access of each.
   void add_micro_batch(std::int64_t number, Ctx& ctx, UnitAccess& access) {
@@ -84,26 +86,27 @@ std::vector<Result> reduced_by(int size, const ReductionOptions& options,
     std::vector<double> sums(3);
     const Tensor view = view_of(std::span(sums), {3});
     const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
-    GradientReducer reducer(ranks, options, model.trained());
+    ShardRanks shards(ranks, {});
+    GradientExchange exchange(shards, options, model.stores());
     RankSums rank_sums(ranks, options.order, view);
     if (size == 1) {
-      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes({}, 1, options, model.trained()));
+      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientExchange::bytes(1, options, model.stores()));
     }
     Result& result = results[static_cast<std::size_t>(ranks.rank())];
     for (int step = 0; step < 2; ++step) {
       model.store().zero_grads(ctx);
       std::ranges::fill(sums, 0.0);
-      reducer.begin_step(kMicroBatches / size);
+      exchange.begin_step(kMicroBatches / size);
       for (int i = 0; i < kMicroBatches / size; ++i) {
         const int number = i * size + ranks.rank();
         // In the second step, the last micro-batch has no rows.
         const bool empty = step == 1 && number + 1 == kMicroBatches;
-        model.add_micro_batch(empty ? -1 : number, ctx, reducer);
+        model.add_micro_batch(empty ? -1 : number, ctx, exchange);
         if (!empty) sums[0] += 1.0 / (number + 3);
-        reducer.end_micro_batch(ctx);
+        exchange.end_micro_batch(ctx);
         rank_sums.end_micro_batch(ctx);
       }
-      reducer.finish_step(ctx);
+      exchange.finish_step(ctx);
       rank_sums.finish_step(ctx);
       result.bits += model.bits();
       result.sum = sums[0];
@@ -113,7 +116,7 @@ std::vector<Result> reduced_by(int size, const ReductionOptions& options,
   return results;
 }
 
-TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
+TEST(GradientExchange, InOrderAnyNumberOfRanksHasTheSameBits) {
   const ReductionOptions ordered{.order = ReductionOrder::micro_batches};
   const Result alone = reduced_by(1, ordered)[0];
   for (const int size : {2, 3, 6})
@@ -121,7 +124,7 @@ TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
 }
 
 // Only the gradients of single micro-batches are rounded, not sums of several.
-TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
+TEST(GradientExchange, InOrderRoundedGradientsHaveTheSameBitsToo) {
   const std::vector<std::pair<std::int64_t, DType>> sizes{{1, DType::f32}, {2001, DType::f32}, {513, DType::bf16}};
   ReductionOptions ordered{.order = ReductionOrder::micro_batches};
   const Result exact = reduced_by(1, ordered, sizes)[0];
@@ -134,28 +137,35 @@ TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
         << size;
 }
 
-TEST(GradientReducer, ActsWhereSomethingIsTrained) {
-  Model model({{8, DType::f32}, {8, DType::f32}});
+TEST(GradientExchange, ActsWhereSomethingIsTrained) {
+  ParamStore store("weights");
+  store.declare({.name = "frozen", .shape = {8}});
+  store.begin_unit(1);
+  store.declare({.name = "trained", .shape = {8}, .update = Update::trained});
+  store.allocate();
+  const ParamStore* const stores[] = {&store};
   Solo alone;
-  const GradientReducer reducer(alone, {.order = ReductionOrder::micro_batches, .beside = true},
-                                model.trained().subspan(1));
+  ShardRanks shards(alone, {});
+  const GradientExchange exchange(shards, {.order = ReductionOrder::micro_batches, .beside = true}, stores);
   for (const int unit : {0, 1}) {
-    EXPECT_EQ(reducer.acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}), unit == 1);
-    EXPECT_EQ(reducer.acts_on_gradients(unit), unit == 1);
+    EXPECT_EQ(exchange.acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}), unit == 1);
+    EXPECT_EQ(exchange.acts_on_gradients(unit), unit == 1);
   }
 }
 
 // Memory for the rounded copies that NCCL adds.
-TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
-  const Model model({{3000, DType::f32}, {5000, DType::bf16}});
-  const Device gpu{DeviceKind::cuda};
+TEST(GradientExchange, OnlyWiderGradientsAreRounded) {
   const ReductionOptions options{.wire = DType::bf16};
-  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained()), 3000 * sizeof(Bf16));
-  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained().subspan(1)), 0U);
+  ParamStore store("weights", {DeviceKind::cuda});
+  const ParamStore* const stores[] = {&store};
+  store.declare({.name = "narrow", .shape = {5000}, .dtype = DType::bf16, .update = Update::trained});
+  EXPECT_EQ(GradientExchange::bytes(2, options, stores), 0U);
+  store.declare({.name = "wide", .shape = {3000}, .update = Update::trained});
+  EXPECT_EQ(GradientExchange::bytes(2, options, stores), 3000 * sizeof(Bf16));
 }
 
 // Nothing of the first step remains in the second one.
-TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
+TEST(GradientExchange, InOrderASumIsThatOfItsStepAlone) {
   Model model(kSizes), one(kSizes);
   Ctx ctx({}, MatmulPrecision::storage, 1);
   model.store().zero_grads(ctx);
@@ -177,7 +187,7 @@ TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
 
 // Results depend neither on buckets nor on whether units are reduced before the pass reaches the next one: each element
 // is added in rank order.
-TEST(GradientReducer, BucketsDoNotChangeTheBits) {
+TEST(GradientExchange, BucketsDoNotChangeTheBits) {
   for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches}) {
     const Result whole = reduced_by(3, {.order = order})[0];
     for (const std::int64_t bytes : {1, 5000, 1 << 30}) {
@@ -202,24 +212,25 @@ struct SlowTwin : Solo {
 };
 
 // Nothing is added to gradients that are still being exchanged: the next micro-batch starts from zero.
-TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
+TEST(GradientExchange, WhatIsOnItsWayIsWaitedFor) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   Model model(kSizes);
   model.store().zero_grads(ctx);
   bool changed = false;
   QueuedCollective ranks(std::make_unique<SlowTwin>(changed));
-  GradientReducer reducer(ranks, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
-                          model.trained());
-  reducer.begin_step(2);
-  model.add_micro_batch(0, ctx, reducer);
+  ShardRanks shards(ranks, {});
+  GradientExchange exchange(shards, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
+                            model.stores());
+  exchange.begin_step(2);
+  model.add_micro_batch(0, ctx, exchange);
   for (const int unit : {4, 1, 0}) {
-    reducer.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
+    exchange.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
     EXPECT_THAT(model.trained()[static_cast<std::size_t>(unit)]->grad.span<float>(), Each(0.0F)) << unit;
   }
   EXPECT_FALSE(changed);
 }
 
-TEST(GradientReducer, OtherwiseRanksAgreeAndDifferFromOneByRounding) {
+TEST(GradientExchange, OtherwiseRanksAgreeAndDifferFromOneByRounding) {
   const Result alone = reduced_by(1, {})[0];
   const std::vector<Result> three = reduced_by(3, {});
   EXPECT_TRUE(three[1] == three[0] && three[2] == three[0]);

@@ -1,0 +1,36 @@
+#include "core/os/append.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+#include "core/os/descriptor.h"
+#include "core/os/output_place.h"
+#include "core/os/stop.h"
+
+namespace qtrain {
+
+void append_text(const std::filesystem::path& file, std::string_view text) {
+  constexpr int kMilliseconds = 50;  // between looks at requests to stop
+  Descriptor out(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+  if (out.get() < 0 && errno == ENXIO)
+    fail(ErrorKind::disk, {.cause = "cannot be written: no program reads this FIFO or socket", .place = file.string()});
+  if (out.get() < 0) fail_write(file, "opening", errno);
+  while (!text.empty()) {
+    const ssize_t written = ::write(out.get(), text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN || stop_requested()) fail_write(file, "writing", errno);
+    pollfd writable{.fd = out.get(), .events = POLLOUT, .revents = 0};
+    ::poll(&writable, 1, kMilliseconds);
+  }
+  if (const int error = out.close()) fail_write(file, "close", error);
+}
+
+}  // namespace qtrain

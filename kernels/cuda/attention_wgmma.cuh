@@ -1,0 +1,89 @@
+#pragma once
+#include "kernels/cuda/attention_mma.cuh"
+
+/// Attention on the tensor cores of sm_90a (wgmma), for heads of 64 and 128 elements. A block has two warpgroups;
+/// warpgroup w holds rows 64 w to 64 (w + 1) of its tile, in accumulators float c[N][4] (kernels/cuda/native/target/
+/// wgmma.cuh). Their columns are laid out as in attention_mma.cuh with M = 1.
+namespace qtrain::ops {
+
+inline constexpr int kWarpgroups = 2, kWarpgroupThreads = 4 * kWarp, kWarpgroupRows = 64;
+inline constexpr int kBlockThreads = kWarpgroups * kWarpgroupThreads, kBlockRows = kWarpgroups * kWarpgroupRows;
+inline constexpr int kSwizzledBytes = 128, kSwizzledWidth = 64, kAtomRows = 8, kAtomBytes = kAtomRows * kSwizzledBytes;
+
+/// Rows of Width 16-bit elements as wgmma reads them with 128-byte swizzle: blocks of 64 columns, in whose rows the
+/// chunk of 16 bytes number c is at c ^ (row % 8).
+template <class T, int Rows, int Width>
+struct alignas(kAtomBytes) SwizzledTile {
+  static constexpr int kBlocks = Width / kSwizzledWidth, kBlockBytes = Rows * kSwizzledBytes;
+  T v[kBlocks][Rows][kSwizzledWidth];
+};
+
+/// Starts copying rows `first`, `first` + 1, ... to a tile. Rows out of range become zero.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ void copy_rows(SwizzledTile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
+  constexpr int kAcross = kSwizzledWidth / kChunk, kStep = kBlockThreads / kAcross;
+  static_assert(Rows % kStep == 0 && kStep % kAtomRows == 0);
+  const int chunk = static_cast<int>(threadIdx.x) % kAcross, row0 = static_cast<int>(threadIdx.x) / kAcross;
+  const int place = (chunk ^ row0 % kAtomRows) * kChunk;
+  const T* source = from.data + (first + row0) * from.stride + chunk * kChunk;
+#pragma unroll
+  for (int r = 0; r < Rows; r += kStep) {
+    const bool there = first + row0 + r < from.end;
+#pragma unroll
+    for (int b = 0; b < tile.kBlocks; ++b)
+      ptx::cp_async<16>(&tile.v[b][row0 + r][place], source + b * kSwizzledWidth, there ? 16 : 0);
+    source += kStep * from.stride;
+  }
+}
+/// Waits until everything that has been copied can be multiplied.
+__device__ __forceinline__ void wait_for_copies() {
+  ptx::cp_async_wait<0>();
+  ptx::fence_proxy_async();
+  __syncthreads();
+}
+
+/// A descriptor of a matrix in a tile, with bits as in the PTX manual, "Matrix Descriptor Format": the address, the
+/// offsets from one block of 64 columns to the next and from 8 rows to the next, and the mode of 128-byte swizzle.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ std::uint64_t descriptor_of(const SwizzledTile<T, Rows, Width>& tile) {
+  constexpr std::uint64_t kMode = 1;
+  return std::uint64_t{ptx::shared_address(&tile) >> 4} | std::uint64_t{tile.kBlockBytes >> 4} << 16 |
+         std::uint64_t{kAtomBytes >> 4} << 32 | kMode << 62;
+}
+/// The descriptor of what lies `bytes` further on.
+__device__ __forceinline__ std::uint64_t moved(std::uint64_t descriptor, int bytes) {
+  return descriptor + static_cast<unsigned>(bytes >> 4);
+}
+
+/// Starts c = a b^T, with the warpgroup's rows of a, as a group of its own.
+template <class T, int N, int RowsB, int Width>
+__device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<T, kBlockRows, Width>& a,
+                                           const SwizzledTile<T, RowsB, Width>& b) {
+  static_assert(8 * N == RowsB);
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  const std::uint64_t rows = moved(descriptor_of(a), group * kWarpgroupRows * kSwizzledBytes),
+                      columns = descriptor_of(b);
+#pragma unroll
+  for (int i = 0; i < Width / 16; ++i) {
+    const int at = i % 4 * 32, block = i / 4;
+    const std::uint64_t ai = moved(rows, block * a.kBlockBytes + at), bi = moved(columns, block * b.kBlockBytes + at);
+    if (i == 0)
+      ptx::wgmma<T, ptx::Major::k, ptx::Sum::starts>(c, ai, bi);
+    else
+      ptx::wgmma<T, ptx::Major::k, ptx::Sum::adds>(c, ai, bi);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Starts c += p b, with p in fragments (see fragments_of), as a group of its own.
+template <class T, int K, int N, int Rows, int Width>
+__device__ __forceinline__ void start_columns(float (&c)[N][4], std::uint32_t (&p)[K][4],
+                                              const SwizzledTile<T, Rows, Width>& b) {
+  static_assert(8 * N == Width && 16 * K == Rows);
+  const std::uint64_t rows = descriptor_of(b);
+#pragma unroll
+  for (int i = 0; i < K; ++i) ptx::wgmma<T, ptx::Major::mn, ptx::Sum::adds>(c, p[i], moved(rows, i * 2 * kAtomBytes));
+  ptx::wgmma_commit();
+}
+
+}  // namespace qtrain::ops
