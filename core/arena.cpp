@@ -16,9 +16,18 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
 }  // namespace
 
 Tensor Arena::take(DType dtype, Shape shape) {
+  return place(used_, dtype, shape);
+}
+
+Tensor Arena::extend(DType dtype, Shape shape) {
+  check(end_ % size_of(dtype) == 0, "a tensor does not fit after one of another type");
+  return place(end_, dtype, shape);
+}
+
+Tensor Arena::place(std::size_t begin, DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  const std::size_t begin = used_;
-  used_ += on_cuda() ? rounded_up(bytes + cuda::guard_bytes(), kCudaAlign) : rounded_up(bytes, kAlign);
+  end_ = begin + bytes;
+  used_ = on_cuda() ? rounded_up(end_ + cuda::guard_bytes(), kCudaAlign) : rounded_up(end_, kAlign);
   if (committed() && used_ > planned_)
     fail(ErrorKind::internal, {.cause = "arena '" + name_ + "' was planned for " + std::to_string(planned_) +
                                         " bytes, but layout takes " + std::to_string(used_)});
@@ -32,7 +41,7 @@ Tensor Arena::take(DType dtype, Shape shape) {
 void Arena::commit() {
   check(!committed(), "an arena is committed once");
   committed_ = true;
-  used_ = 0;
+  used_ = end_ = 0;
   if (planned_ == 0) return;
   if (placement_ == Placement::device)
     memory_ = DeviceMemory(device_, planned_, name_);

@@ -27,13 +27,15 @@ class Arena {
   /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialized. It has no storage while measuring. Pinned
   /// tensors are host tensors.
   Tensor take(DType dtype, Shape shape);
+  /// Takes a tensor directly after the previous one; the type must allow that address.
+  Tensor extend(DType dtype, Shape shape);
 
   /// Allocates the high-water mark measured since construction and starts over. Throws ErrorKind::memory.
   void commit();
   /// Makes everything taken so far available again.
   void reset() { rewind(0); }
   /// Sets the number of used bytes: memory beyond it becomes available again.
-  void rewind(std::size_t used) { used_ = used; }
+  void rewind(std::size_t used) { used_ = end_ = used; }
 
   bool committed() const { return committed_; }
   const std::string& name() const { return name_; }
@@ -44,6 +46,7 @@ class Arena {
   std::size_t planned() const { return planned_; }
 
  private:
+  Tensor place(std::size_t begin, DType dtype, Shape shape);
   bool on_cuda() const { return placement_ == Placement::device && device_.kind == DeviceKind::cuda; }
 
   std::string name_;
@@ -53,6 +56,7 @@ class Arena {
   PinnedMemory pinned_;
   bool committed_ = false;
   std::size_t used_ = 0, planned_ = 0;
+  std::size_t end_ = 0;  ///< end of the last tensor, before `used_` is aligned
 };
 
 }  // namespace qtrain

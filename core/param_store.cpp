@@ -51,8 +51,11 @@ void ParamStore::take(Param& p) {
     p.kept.value = p.own.value = values_.take(p.spec.dtype, p.own.value.shape);
     return;
   }
-  p.value = values_.take(p.spec.dtype, p.spec.shape);
-  if (p.trained()) p.grad = grads_.take(p.spec.grad_dtype.value_or(p.spec.dtype), p.spec.shape);
+  const auto from = [&](Arena& arena, DType dtype) {
+    return p.spec.continues ? arena.extend(dtype, p.spec.shape) : arena.take(dtype, p.spec.shape);
+  };
+  p.value = from(values_, p.spec.dtype);
+  if (p.trained()) p.grad = from(grads_, p.spec.grad_dtype.value_or(p.spec.dtype));
   p.kept = p.own = {.begin = 0, .value = p.value, .grad = p.grad};
 }
 

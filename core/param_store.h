@@ -49,6 +49,9 @@ struct ParamSpec {
   /// store the whole tensor, under `name`.
   std::vector<std::string> slices_in_files = {};
   double learning_rate = 1;  ///< multiplies that of the run
+  /// Whether it directly follows the previously declared parameter in memory, which must have the same dtypes. Sharded
+  /// parameters ignore this.
+  bool continues = false;
 };
 
 struct ElementRange {

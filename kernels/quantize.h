@@ -98,7 +98,7 @@ struct DequantizeRows8 {
 };
 /// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows), without
 /// materializing W: equals Dequantize4 followed by Gemm, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
-/// and f16).
+/// and f16). c_stride: elements between rows of C; 0: N.
 struct Gemm4 {
   static constexpr std::int64_t kFewRows = 8;
   Sink c;
@@ -107,6 +107,7 @@ struct Gemm4 {
   double alpha = 1;
   ConstTensor bias = {};
   Factors added = {};
+  std::int64_t c_stride = 0;
 };
 
 /// Gemm4 for LLM.int8 weights (codes i8 [N, K], scale f32 [N]): bitwise equal to DequantizeRows8 followed by Gemm. CPU
@@ -186,9 +187,13 @@ inline void gemm4(Ctx& ctx, const Gemm4& g) {
   check(g.a.shape[1] == g.w.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.w.shape[0],
         "gemm4: shapes differ");
   check(!g.bias || g.bias.numel() == g.w.shape[0], "gemm4: bias has another length");
+  check(g.c_stride == 0 || g.c_stride >= g.w.shape[0], "gemm4: rows of C overlap");
   if (g.c.t.numel() == 0) return;
   dispatch(ctx, g);
-  if (ctx.device().kind == DeviceKind::cuda && g.added.present()) gemm(ctx, added_to(g.c.t, g.added, g.alpha));
+  if (ctx.device().kind != DeviceKind::cuda || !g.added.present()) return;
+  Gemm added = added_to(g.c.t, g.added, g.alpha);
+  added.c_stride = g.c_stride;
+  gemm(ctx, added);
 }
 inline void gemm_rows8(Ctx& ctx, const GemmRows8& g) {
   if (!g.c.wanted()) return;

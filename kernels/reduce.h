@@ -3,10 +3,14 @@
 
 namespace qtrain::ops {
 
-/// y [N] (+)= sum over rows of x [..., N], f32 sums in a fixed order (bias gradients).
+/// y [N] (+)= sum over rows of x [..., N], f32 sums in a fixed order (bias gradients). x_stride: elements between rows
+/// of x; 0: N.
 struct ColumnSum {
   Sink y;
   ConstTensor x;
+  std::int64_t x_stride = 0;
+
+  std::int64_t row_step() const { return x_stride == 0 ? x.shape[-1] : x_stride; }
 };
 /// out f64 [1] = or += the sum of squares of x (f32 or f64); fixed order, f64 partial sums.
 struct SumSquares {
@@ -37,6 +41,7 @@ void run_cuda(Ctx&, const SegmentSquares&);
 inline void column_sum(Ctx& ctx, const ColumnSum& a) {
   if (!a.y.wanted()) return;
   check(a.y.t.numel() == a.x.shape[-1], "column_sum: one sum per column");
+  check(a.row_step() >= a.x.shape[-1], "column_sum: rows of x overlap");
   dispatch(ctx, a);
 }
 inline void sum_squares(Ctx& ctx, const SumSquares& a) {

@@ -75,6 +75,21 @@ std::int64_t ActivationLayout::max_ranks() const {
   return max;
 }
 
+// The number of elements of the quantized weights that are expanded at a time.
+std::int64_t ActivationLayout::dense_elements() const {
+  std::int64_t max = model_.params().largest_quantized();
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
+    for (const LinearGroup& group : model_.layers()[l].groups) {
+      if (group.results == ResultLayout::apart) continue;
+      std::int64_t sum = 0;
+      for (const LinearId id : group.layers)
+        if (const LinearParams& p = model_.params().layers()[l].linears[static_cast<std::size_t>(id)]; p.quantized)
+          sum += p.shape().numel();
+      max = std::max(max, sum);
+    }
+  return max;
+}
+
 std::int64_t ActivationLayout::widest_input() const {
   std::int64_t widest = model_.config().hidden_size;
   for (const Layer& layer : model_.layers())
@@ -251,8 +266,8 @@ Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   if (const Param* embedding = model_.params().embedding().a)
     a.lora_rows = arena.take(type, {size_.tokens, embedding->spec.shape[1]});
   if (plan_.choice().dense_copies == KeepCopies::no)
-    if (const std::int64_t largest = model_.params().largest_quantized(); largest > 0)
-      a.dense = arena.take(model_.options().dense_dtype, {largest});
+    if (const std::int64_t elements = dense_elements(); elements > 0)
+      a.dense = arena.take(model_.options().dense_dtype, {elements});
   if (pass_ == Pass::train)
     add_grads(arena, a);
   else

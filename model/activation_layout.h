@@ -19,6 +19,7 @@ class ActivationLayout {
   std::int64_t ranks(std::size_t layer, const LinearGroup& group) const;
   std::int64_t ranks(std::size_t layer, const ExpertsGroup& group) const;
   std::int64_t max_ranks() const;
+  std::int64_t dense_elements() const;
   std::int64_t widest_input() const;
   std::int64_t head_rows() const;
   std::int64_t scratch_elements() const;

@@ -2,25 +2,34 @@
 
 #include <algorithm>
 
+#include "kernels/fp8.h"
 #include "model/activation_layout.h"
 
 namespace qtrain {
 namespace {
 
-// The largest number of elements in the A of adapters that read the same input (which are one GEMM operand), among
-// those without an operand copy.
-std::int64_t largest_stack(const Transformer& model, const OperandCopies& operands) {
-  std::int64_t max = 0;
-  for (std::size_t l = 0; l < model.layers().size(); ++l)
-    for (const LinearGroup& group : model.layers()[l].groups) {
-      std::int64_t elements = 0;
-      for (const LinearId id : group.layers)
-        if (const Param* a = model.params().layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
-          elements += a->spec.shape.numel();
-      max = std::max(max, elements);
-    }
-  return max;
-}
+/// The largest numbers of elements of one kind of parameter in a group of layers.
+struct LargestGroup {
+  const Transformer& model;
+  const OperandCopies& operands;
+  DType type;  ///< of the GEMMs
+
+  /// Of those that GEMMs convert because they have another type and no copy.
+  std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
+    std::int64_t max = 0;
+    for (std::size_t l = 0; l < model.layers().size(); ++l)
+      for (const LinearGroup& group : model.layers()[l].groups) {
+        if (joined_only && group.results == ResultLayout::apart) continue;
+        std::int64_t elements = 0;
+        for (const LinearId id : group.layers) {
+          const Param* p = model.params().layers()[l].linears[static_cast<std::size_t>(id)].*which;
+          if (p && p->spec.dtype != type && !operands.has(*p)) elements += p->spec.shape.numel();
+        }
+        max = std::max(max, elements);
+      }
+    return max;
+  }
+};
 
 }  // namespace
 
@@ -74,6 +83,39 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
+// Codes of operands: of inputs and gradients [T, ...], of weights, and of both transposed for weight gradients. Layers
+// with joined results are one GEMM.
+void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
+  const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
+    memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+  };
+  const auto layer_gemms = [&](std::int64_t in, std::int64_t out, bool trained) {
+    for (const PlannedPass& p : passes_) {
+      const std::int64_t tokens = p.largest.tokens;
+      if (p.pass == Pass::decode) continue;
+      multiply(tokens, out, in);
+      if (p.pass == Pass::evaluate) continue;
+      multiply(tokens, in, out);
+      if (trained) multiply(out, in, tokens);
+    }
+  };
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
+    for (const LinearGroup& group : model_.layers()[l].groups) {
+      std::int64_t all = 0, in = 0;
+      bool any = false;
+      for (const LinearId id : group.layers) {
+        const LinearParams& linear = model_.params().layers()[l].linears[static_cast<std::size_t>(id)];
+        const bool trained = linear.weight && linear.weight->trained();
+        in = linear.shape()[1];
+        layer_gemms(in, linear.shape()[0], trained);
+        all += linear.shape()[0];
+        any = any || trained;
+      }
+      if (group.results != ResultLayout::apart) layer_gemms(in, all, any);
+    }
+}
+
 // Activations have the GEMMs' operand type on a GPU; weights and logits may have another. Weights with an operand copy
 // need no conversion.
 ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
@@ -86,8 +128,12 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
       std::size_t& max = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
       max = std::max(max, bytes(p.spec.shape.numel()));
     }
-  if (type != DType::f32 && type != DType::f64)
-    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(model_, operands)));
+  // The A of adapters that read the same input are one operand, as are the weights of layers with joined results.
+  const LargestGroup largest{model_, operands, type};
+  memory.converted_b = std::max(
+      {memory.converted_b, bytes(largest(&LinearParams::a, false)), bytes(largest(&LinearParams::weight, true))});
+  memory.converted_bias = std::max(memory.converted_bias, bytes(largest(&LinearParams::bias, true)));
+  if (model_.options().fp8) reserve_fp8(memory);
   const HeadChunk chunk = head_chunk(Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes_)

@@ -107,6 +107,8 @@ struct ModelConfig {
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder
   std::optional<Fp8Config> fp8;           ///< of the weights in the folder, which are expanded when they are loaded
   Json json;                              ///< the file's content, written with new weights
+  /// Whether projections of one input (q, k, v; gate, up) write their results into one tensor: see JoinProjections.
+  bool joins_projections = false;
 
   /// The number of layers with a mixture of experts.
   std::int64_t sparse_layers() const { return experts ? std::ranges::count(experts->layers, true) : 0; }

@@ -5,7 +5,9 @@
 namespace qtrain {
 
 void OperandCopies::keep(const Param& p, DType type) {
-  copy_of_.emplace(&p, &copies_.declare({.name = p.spec.name, .shape = p.spec.shape, .dtype = type, .init = {}}));
+  ParamSpec spec{.name = p.spec.name, .shape = p.spec.shape, .dtype = type, .init = {}};
+  spec.continues = p.spec.continues;
+  copy_of_.emplace(&p, &copies_.declare(std::move(spec)));
   originals_.push_back(&p);
   if (p.trained()) trained_.push_back(&p);
 }

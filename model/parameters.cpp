@@ -14,6 +14,14 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
+/// The group of a layer, or the layer alone if it has its results for itself.
+std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
+  for (const LinearGroup& group : layer.groups)
+    if (group.results == ResultLayout::joined && std::ranges::find(group.layers, l) != group.layers.end())
+      return group.layers;
+  return {&l, 1};
+}
+
 }  // namespace
 
 Parameters::Parameters(Device device, const TransformerOptions& options, const std::vector<Layer>& layers)
@@ -67,14 +75,18 @@ ParamSpec Parameters::weight_spec(const std::string& name, Shape shape) const {
 }
 
 // Norm weights and biases are small, so they are kept in full precision.
+ParamSpec Parameters::vector_spec(const std::string& name, Shape shape, Init init, Decay decay) const {
+  return {.name = name,
+          .shape = shape,
+          .dtype = options_.full_dtype(),
+          .init = init,
+          .update = options_.base,
+          .decay = decay,
+          .role = Role::vector};
+}
+
 Param* Parameters::declare_vector(const std::string& name, Shape shape, Init init, Decay decay) {
-  return declare_base({.name = name,
-                       .shape = shape,
-                       .dtype = options_.full_dtype(),
-                       .init = init,
-                       .update = options_.base,
-                       .decay = decay,
-                       .role = Role::vector});
+  return declare_base(vector_spec(name, shape, init, decay));
 }
 
 // A tied head shares the embedding's weight, unless only one of them is trained or each is trained separately.
@@ -109,7 +121,7 @@ void Parameters::require_matches() const {
           .remedy = "remove it"});
 }
 
-LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
+LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before) {
   LinearParams p{.module = module, .kind = spec.kind};
   if (!spec.parameter.empty() && adapter_.trains_whole(module))
     fail(ErrorKind::usage, {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained whole", module),
@@ -117,12 +129,27 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
   const Shape shape{spec.out, spec.in};
   const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
-  if (quantizes)
-    p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
-  else
-    p.weight = declare_base(weight_spec(module + ".weight", shape));
-  if (spec.bias == Bias::yes) p.bias = declare_vector(module + ".bias", {spec.out}, spec.bias_init);
+  if (quantizes) {
+    QuantizedLinear& q = quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
+    q.set_continues(before && before->quantized);
+    p.quantized = &q;
+    return p;
+  }
+  ParamSpec weight = weight_spec(module + ".weight", shape);
+  weight.continues = before && before->weight && !trains_either_whole(*before, p);
+  p.weight = declare_base(std::move(weight));
   return p;
+}
+
+bool Parameters::trains_either_whole(const LinearParams& a, const LinearParams& b) const {
+  return adapter_.trains_whole(a.module) || adapter_.trains_whole(b.module);
+}
+
+void Parameters::declare_bias(LinearParams& p, const LinearSpec& spec, const LinearParams* before) {
+  if (spec.bias == Bias::no) return;
+  ParamSpec bias = vector_spec(p.module + ".bias", {spec.out}, spec.bias_init, Decay::no);
+  bias.continues = before && before->bias && !trains_either_whole(*before, p);
+  p.bias = declare_base(std::move(bias));
 }
 
 ExpertsParams Parameters::declare_experts(const std::string& prefix, const ExpertsSpec& spec) {
@@ -141,6 +168,21 @@ ExpertsParams Parameters::declare_experts(const std::string& prefix, const Exper
   return {.weight = &weights_.declare(std::move(weight))};
 }
 
+// The weights of layers with joined results are contiguous, and so are their biases, which follow the last weight.
+void Parameters::declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p) {
+  const auto params = [&](LinearId id) { return &p.linears[static_cast<std::size_t>(id)]; };
+  const std::span<const LinearId> group = joined_with(layer, l);
+  const LinearSpec& spec = layer.spec(l);
+  LinearParams& linear = *params(l);
+  linear = declare_linear(prefix + spec.module, spec,
+                          l == group.front() ? nullptr : params(*(std::ranges::find(group, l) - 1)));
+  linear.stream = streams_ + static_cast<std::uint64_t>(l);
+  if (l != group.back()) return;
+  for (std::size_t i = 0; i < group.size(); ++i)
+    declare_bias(*params(group[i]), layer.spec(group[i]), i == 0 ? nullptr : params(group[i - 1]));
+  if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
+}
+
 void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   const std::string prefix = fmt::format("model.layers.{}.", index);
   LayerParams p;
@@ -153,12 +195,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
     } else if (const auto* e = std::get_if<ExpertsId>(&id)) {
       p.experts.push_back(declare_experts(prefix, layer.spec(*e)));
     } else {
-      const auto l = std::get<LinearId>(id);
-      LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
-      const LinearSpec& spec = layer.spec(l);
-      linear = declare_linear(prefix + spec.module, spec);
-      if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
-      linear.stream = streams_ + static_cast<std::uint64_t>(l);
+      declare_linear(prefix, layer, std::get<LinearId>(id), p);
     }
   }
   for (const LinearGroup& group : layer.groups) {

@@ -83,7 +83,11 @@ class Parameters {
   ParamSpec weight_spec(const std::string& name, Shape shape) const;
   Param* declare_vector(const std::string& name, Shape shape, Init init, Decay decay = Decay::no);
   Param* declare_head();
-  LinearParams declare_linear(const std::string& module, const LinearSpec& spec);
+  ParamSpec vector_spec(const std::string& name, Shape shape, Init init, Decay decay) const;
+  bool trains_either_whole(const LinearParams& a, const LinearParams& b) const;
+  void declare_bias(LinearParams& p, const LinearSpec& spec, const LinearParams* before);
+  LinearParams declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before);
+  void declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p);
   ExpertsParams declare_experts(const std::string& prefix, const ExpertsSpec& spec);
   void declare_layer(std::int64_t index, const Layer& layer);
   void declare_expert_factors(const std::string& prefix, const Layer& layer, LayerParams& p);

@@ -8,9 +8,9 @@ namespace {
 
 using ops::Transpose;
 
-Shape shape_of(const QuantizedWeight& w) {
-  if (const auto* rows = std::get_if<Rows8>(&w)) return rows->codes.shape;
-  return std::get<ops::Blocks4>(w).shape;
+// Whether GEMMs of this many rows read the codes of 4-bit weights, which the layers of a group then do one by one.
+bool reads_codes(const Projection& p, std::int64_t rows) {
+  return p.quantized && std::holds_alternative<ops::Blocks4>(*p.quantized) && rows <= ops::Gemm4::kFewRows;
 }
 
 // y = x W^T + bias + the adapter's contribution, if there is one. For few rows, the codes of W are used directly.
@@ -18,11 +18,15 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
   const std::int64_t rows = f.x.shape[0];
-  const auto* blocks = p.quantized ? std::get_if<ops::Blocks4>(&*p.quantized) : nullptr;
   const auto* rows8 = p.quantized ? std::get_if<Rows8>(&*p.quantized) : nullptr;
-  if (blocks && rows <= ops::Gemm4::kFewRows)
-    return ops::gemm4(ctx, {.c = store(l.y), .a = f.x, .w = *blocks, .bias = bias, .added = adapter});
-  if (rows8 && ops::GemmRows8::takes(ctx.device(), rows))
+  if (reads_codes(p, rows))
+    return ops::gemm4(ctx, {.c = store(l.y),
+                            .a = f.x,
+                            .w = std::get<ops::Blocks4>(*p.quantized),
+                            .bias = bias,
+                            .added = adapter,
+                            .c_stride = f.y_stride});
+  if (rows8 && f.y_stride == 0 && ops::GemmRows8::takes(ctx.device(), rows))
     return ops::gemm_rows8(
         ctx, {.c = store(l.y), .a = f.x, .codes = rows8->codes, .scale = rows8->scale, .bias = bias, .added = adapter});
   ops::gemm(ctx, {.c = store(l.y),
@@ -30,7 +34,9 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                   .b = dense_weight(ctx, p, f.dense),
                   .transpose_b = Transpose::yes,
                   .bias = bias,
-                  .added = {adapter}});
+                  .c_stride = f.y_stride,
+                  .added = {adapter},
+                  .fp8 = forward_fp8(p)});
 }
 
 // Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.
@@ -38,6 +44,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
                    const ops::Factors& adapter) {
   project_sum(ctx, f, l, adapter);
   if (!l.layer.lora.decomposed()) return;
+  check(f.y_stride == 0, "a layer with a magnitude has a y of its own");
   ops::ScaleToMagnitude scale = scaling(l.layer.lora, store(l.y), l.y);
   scale.bias = l.layer.bias;
   ops::scale_to_magnitude(ctx, scale);
@@ -47,6 +54,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
 void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l,
                      const DroppedAdapter& adapter) {
   const Projection& p = l.layer;
+  check(f.y_stride == 0, "a layer with a magnitude has a y of its own");
   const ConstTensor w = dense_weight(ctx, p, f.dense);
   const Tensor part = adapter.input.results(l.y.shape);
   ops::gemm(ctx, {.c = store(l.y), .a = f.x, .b = w, .transpose_b = Transpose::yes, .bias = p.bias});
@@ -61,6 +69,39 @@ void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForwa
   ops::scale_to_magnitude(ctx, scaling(p.lora, accumulate(l.y), part));
 }
 
+using JointForward = Joint<ProjectionForward::Layer>;
+
+std::vector<JointForward> joints_of(const ProjectionForward& f) {
+  const bool apart = reads_codes(f.layers.front().layer, f.x.shape[0]);
+  return joints_of(f.layers, apart ? 0 : f.y_stride);
+}
+
+void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joint) {
+  ops::gemm(ctx, {.c = store(joint.result()),
+                  .a = f.x,
+                  .b = joint.weight(ctx, f.dense),
+                  .transpose_b = Transpose::yes,
+                  .bias = joint.bias(),
+                  .c_stride = f.y_stride,
+                  .fp8 = forward_fp8(joint.first())});
+}
+
+// y += the adapter's contribution.
+void add_adapter(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
+  if (!adapter.present()) return;
+  ops::Gemm g = ops::added_to(l.y, adapter, 1);
+  g.c_stride = f.y_stride;
+  ops::gemm(ctx, g);
+}
+
+void project_bases(Ctx& ctx, const ProjectionForward& f) {
+  for (const JointForward& joint : joints_of(f))
+    if (joint.is_one())
+      project_layer(ctx, f, joint.layers().front(), {});
+    else
+      project_joint(ctx, f, joint);
+}
+
 }  // namespace
 
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
@@ -70,9 +111,15 @@ void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
     ops::dequantize4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
 }
 
+Shape shape_of(const Projection& p) {
+  if (!p.quantized) return p.weight.shape;
+  if (const auto* rows = std::get_if<Rows8>(&*p.quantized)) return rows->codes.shape;
+  return std::get<ops::Blocks4>(*p.quantized).shape;
+}
+
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory) {
   if (!p.quantized) return p.weight;
-  const Shape shape = shape_of(*p.quantized);
+  const Shape shape = shape_of(p);
   const Tensor dense = memory.slice(0, shape.numel()).reshaped(shape);
   expand(ctx, *p.quantized, dense);
   return dense;
@@ -89,10 +136,7 @@ std::int64_t projection_scratch(const ProjectionSizes& sizes, double dropout) {
 
 void project(Ctx& ctx, const ProjectionForward& f) {
   const Adapters adapters(f.layers);
-  if (adapters.empty()) {
-    for (const auto& l : f.layers) project_layer(ctx, f, l, {});
-    return;
-  }
+  if (adapters.empty()) return project_bases(ctx, f);
   const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
   const AdapterInput input(adapters, f.dropout_seed, f.scratch);
   const ConstTensor x = input.of(ctx, f.x);
@@ -104,14 +148,19 @@ void project(Ctx& ctx, const ProjectionForward& f) {
                     .alpha = s.scale,
                     .c_stride = lora_x.stride()});
   std::int64_t first = 0;
-  for (const auto& l : f.layers) {
-    const LoraWeights& lora = l.layer.lora;
-    const ops::Factors adapter = lora_x.times_b(first, lora);
-    if (lora.decomposed() && input.drops())
-      project_dropped(ctx, f, l, {adapter, input});
-    else
-      project_layer(ctx, f, l, adapter);
-    first += lora.rank();
+  for (const JointForward& joint : joints_of(f)) {
+    if (!joint.is_one()) project_joint(ctx, f, joint);
+    for (const auto& l : joint.layers()) {
+      const LoraWeights& lora = l.layer.lora;
+      const ops::Factors adapter = lora_x.times_b(first, lora);
+      if (!joint.is_one())
+        add_adapter(ctx, f, l, adapter);
+      else if (lora.decomposed() && input.drops())
+        project_dropped(ctx, f, l, {adapter, input});
+      else
+        project_layer(ctx, f, l, adapter);
+      first += lora.rank();
+    }
   }
 }
 

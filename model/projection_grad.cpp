@@ -8,13 +8,15 @@ namespace qtrain {
 namespace {
 
 using ops::Transpose;
+using JointGrad = Joint<ProjectionBackward::Layer>;
 
 // Gradients of layers that read the same input, some of which have adapters.
 class AdaptersGrad {
  public:
-  AdaptersGrad(Ctx& ctx, const ProjectionBackward& b, const Adapters& adapters)
+  AdaptersGrad(Ctx& ctx, const ProjectionBackward& b, const Adapters& adapters, const std::vector<JointGrad>& joints)
       : ctx_(ctx),
         b_(b),
+        joints_(joints),
         adapters_(adapters),
         input_(adapters, b.dropout_seed, b.scratch),
         gradients_(b.scratch, b.x.shape[0], adapters.ranks()) {}
@@ -69,11 +71,13 @@ class AdaptersGrad {
                          .a = dy,
                          .b = lora_x.columns(first, lora.rank()),
                          .transpose_a = Transpose::yes,
+                         .a_stride = b_.dy_stride,
                          .b_stride = lora_x.stride()});
       ops::gemm(ctx_, {.c = store(gradients_.columns(first, lora.rank())),
                        .a = dy,
                        .b = lora.b,
                        .alpha = lora.scale,
+                       .a_stride = b_.dy_stride,
                        .c_stride = gradients_.stride()});
       first += lora.rank();
     }
@@ -83,10 +87,14 @@ class AdaptersGrad {
   // adapters.
   void input_grad() const {
     Sink dx = b_.dx;
-    for (const auto& l : b_.layers) {
-      const ConstTensor dy = input_.drops() ? l.dy : inner_grad(l);
-      ops::Gemm g{.c = dx, .a = dy, .b = dense_weight(ctx_, l.layer, b_.dense)};
-      if (&l == &b_.layers.back() && !input_.drops()) g.added = into_x_;
+    for (const JointGrad& joint : joints_) {
+      const ConstTensor dy = joint.is_one() && !input_.drops() ? inner_grad(joint.layers().front()) : joint.result();
+      ops::Gemm g{.c = dx,
+                  .a = dy,
+                  .b = joint.weight(ctx_, b_.dense),
+                  .a_stride = b_.dy_stride,
+                  .fp8 = backward_fp8(joint.first())};
+      if (&joint == &joints_.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
       dx = accumulate(dx.t);
     }
@@ -106,6 +114,7 @@ class AdaptersGrad {
 
   Ctx& ctx_;
   const ProjectionBackward& b_;
+  const std::vector<JointGrad>& joints_;
   const Adapters& adapters_;
   AdapterInput input_;
   RankColumns<Tensor> gradients_;
@@ -114,10 +123,14 @@ class AdaptersGrad {
 };
 
 // dx += dy W for every layer.
-void input_grad(Ctx& ctx, const ProjectionBackward& b) {
+void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGrad>& joints) {
   Sink dx = b.dx;
-  for (const auto& [layer, dy] : b.layers) {
-    ops::gemm(ctx, {.c = dx, .a = dy, .b = dense_weight(ctx, layer, b.dense)});
+  for (const JointGrad& joint : joints) {
+    ops::gemm(ctx, {.c = dx,
+                    .a = joint.result(),
+                    .b = joint.weight(ctx, b.dense),
+                    .a_stride = b.dy_stride,
+                    .fp8 = backward_fp8(joint.first())});
     dx = accumulate(dx.t);
   }
 }
@@ -125,13 +138,19 @@ void input_grad(Ctx& ctx, const ProjectionBackward& b) {
 }  // namespace
 
 void project_grad(Ctx& ctx, const ProjectionBackward& b) {
-  for (const auto& [layer, dy] : b.layers) {
-    ops::column_sum(ctx, {.y = layer.dbias, .x = dy});
-    ops::gemm(ctx, {.c = layer.dweight, .a = dy, .b = b.x, .transpose_a = Transpose::yes});
+  const std::vector<JointGrad> joints = joints_of(b.layers, b.dy_stride);
+  for (const JointGrad& joint : joints) {
+    ops::column_sum(ctx, {.y = joint.dbias(), .x = joint.result(), .x_stride = b.dy_stride});
+    ops::gemm(ctx, {.c = joint.dweight(),
+                    .a = joint.result(),
+                    .b = b.x,
+                    .transpose_a = Transpose::yes,
+                    .a_stride = b.dy_stride,
+                    .fp8 = backward_fp8(joint.first())});
   }
   const Adapters adapters(b.layers);
-  if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters).run();
-  if (b.dx.wanted()) input_grad(ctx, b);
+  if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();
+  if (b.dx.wanted()) input_grad(ctx, b, joints);
 }
 
 }  // namespace qtrain

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "kernels/elementwise.h"
@@ -8,6 +9,97 @@
 
 /// Parts that forward and backward of projections share.
 namespace qtrain {
+
+/// Columns [first, first + count) of a matrix; the distance between their rows is that of the matrix.
+template <class Memory>
+Memory columns_of(Memory matrix, std::int64_t first, std::int64_t count) {
+  if (matrix.data) matrix.data += static_cast<std::size_t>(first) * size_of(matrix.dtype);
+  matrix.shape = {matrix.shape[0], count};
+  return matrix;
+}
+
+inline Tensor result_of(const ProjectionForward::Layer& l) {
+  return l.y;
+}
+inline ConstTensor result_of(const ProjectionBackward::Layer& l) {
+  return l.dy;
+}
+
+Shape shape_of(const Projection& p);
+/// W as GEMMs read it; a quantized W is expanded to `memory`.
+ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
+
+/// Layers that are one GEMM: their results (y or dy) are neighboring columns of one matrix, and their weights, biases
+/// and the gradients of these are contiguous. Quantized weights become contiguous when they are expanded.
+template <class Layer>
+class Joint {
+ public:
+  explicit Joint(const Layer& l)
+      : result_(result_of(l)),
+        first_(&l),
+        weight_(l.layer.weight),
+        bias_(l.layer.bias),
+        dweight_(l.layer.dweight),
+        dbias_(l.layer.dbias) {}
+
+  auto result() const { return result_; }
+  ConstTensor bias() const { return bias_; }
+  const Sink& dweight() const { return dweight_; }
+  const Sink& dbias() const { return dbias_; }
+  std::span<const Layer> layers() const { return {first_, count_}; }
+  bool is_one() const { return count_ == 1; }
+  const Projection& first() const { return first_->layer; }
+
+  ConstTensor weight(Ctx& ctx, Tensor memory) const {
+    if (is_one()) return dense_weight(ctx, first_->layer, memory);
+    if (!first_->layer.quantized) return weight_;
+    const std::int64_t in = shape_of(first_->layer)[1];
+    const Tensor all = memory.reshaped({memory.numel()}).slice(0, result_.shape[1] * in);
+    std::int64_t begin = 0;
+    for (const Layer& l : layers()) {
+      const Shape shape = shape_of(l.layer);
+      dense_weight(ctx, l.layer, all.slice(begin, shape.numel()));
+      begin += shape.numel();
+    }
+    return all.reshaped({result_.shape[1], in});
+  }
+  /// Adds the layer, which follows the last one, if it belongs to the same GEMM.
+  bool add(const Layer& l) {
+    const Projection& p = l.layer;
+    const auto next = result_of(l);
+    if (columns_of(result_, result_.shape[1], next.shape[1]).data != next.data || !next.data) return false;
+    if (p.quantized ? !first_->layer.quantized : !are_contiguous(weight_, p.weight)) return false;
+    if (bias_ ? !are_contiguous(bias_, p.bias) : bool(p.bias)) return false;
+    if (!continue_with(dweight_, p.dweight) || !continue_with(dbias_, p.dbias)) return false;
+    ++count_;
+    result_.shape.dims[1] += next.shape[1];
+    if (!p.quantized) weight_.shape.dims[0] += p.weight.shape[0];
+    if (bias_) bias_.shape.dims[0] += p.bias.shape[0];
+    if (dweight_.wanted()) dweight_.t.shape.dims[0] += p.dweight.t.shape[0];
+    if (dbias_.wanted()) dbias_.t.shape.dims[0] += p.dbias.t.shape[0];
+    return true;
+  }
+
+ private:
+  static bool continue_with(const Sink& s, const Sink& next) {
+    return s.mode == next.mode && (!s.wanted() || are_contiguous(s.t, next.t));
+  }
+
+  decltype(result_of(std::declval<const Layer&>())) result_;
+  const Layer* first_;
+  std::size_t count_ = 1;
+  ConstTensor weight_, bias_;
+  Sink dweight_, dbias_;
+};
+
+/// The GEMMs of layers whose results have the given stride; without one, each layer is its own.
+template <class Layer>
+std::vector<Joint<Layer>> joints_of(const std::vector<Layer>& layers, std::int64_t stride) {
+  std::vector<Joint<Layer>> joints;
+  for (const Layer& l : layers)
+    if (joints.empty() || stride == 0 || !joints.back().add(l)) joints.emplace_back(l);
+  return joints;
+}
 
 /// Adapters whose A, and whose gradients of A, are contiguous: together [ranks, in].
 struct Stack {
@@ -61,12 +153,7 @@ class RankColumns {
  public:
   RankColumns(Memory memory, std::int64_t tokens, std::int64_t ranks)
       : all_(memory.reshaped({memory.numel()}).slice(0, tokens * ranks).reshaped({tokens, ranks})) {}
-  Memory columns(std::int64_t first, std::int64_t count) const {
-    Memory part = all_;
-    if (part.data) part.data += static_cast<std::size_t>(first) * size_of(part.dtype);
-    part.shape = {all_.shape[0], count};
-    return part;
-  }
+  Memory columns(std::int64_t first, std::int64_t count) const { return columns_of(all_, first, count); }
   std::int64_t stride() const { return all_.shape[1]; }
   /// An adapter's columns times its B; nothing for a layer without an adapter.
   ops::Factors times_b(std::int64_t first, const LoraWeights& lora) const {
@@ -113,8 +200,15 @@ struct DroppedAdapter {
   const AdapterInput& input;
 };
 
-/// W as GEMMs read it; a quantized W is expanded to `memory`.
-ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
+/// The types of FP8 operands: weights and activations have more digits, gradients more range.
+inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3};
+}
+inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3};
+}
 
 /// y = or += m / norm * x.
 inline ops::ScaleToMagnitude scaling(const LoraWeights& lora, Sink y, ConstTensor x) {

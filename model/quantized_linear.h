@@ -43,6 +43,9 @@ class QuantizedLinear {
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
+  /// Whether its dense copy, if there is one, lies directly after that of the matrix before it.
+  bool continues() const { return continues_; }
+  void set_continues(bool continues) { continues_ = continues; }
   /// Whether the parameter is one of the matrix's parts.
   bool owns(const Param& p) const;
   /// Bytes of all parts on this rank except the codes, and the number of elements of all parts.
@@ -65,6 +68,7 @@ class QuantizedLinear {
   std::string name_;
   Shape shape_;
   Quantization how_;
+  bool continues_ = false;
   Param *codes_ = nullptr, *scales_ = nullptr, *map_ = nullptr;
   Param *nested_absmax_ = nullptr, *nested_map_ = nullptr, *offset_ = nullptr;
 };

@@ -124,7 +124,9 @@ class Runner {
   void enter_forward(Ctx& ctx, std::int64_t layer);
   void enter_backward(Ctx& ctx, std::int64_t layer);
   LayerWeights acquire(std::int64_t layer) const {
-    return copies_.acquire(model_.params().layer(layer), model_.dropout());
+    LayerWeights w = copies_.acquire(model_.params().layer(layer), model_.dropout());
+    for (Projection& p : w.linears) p.fp8 = multiplies_fp8_;
+    return w;
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
@@ -154,6 +156,7 @@ class Runner {
   UnitAccess* access_ = &whole_;
   ActivationArenas arenas_;
   Activations act_;
+  bool multiplies_fp8_ = false;            ///< in the current pass
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
   std::vector<std::int64_t> rope_states_;  ///< rope_state of each filled rotary table
   TokenContext tokens_;

@@ -3,9 +3,17 @@
 #include "model/families/family.h"
 
 namespace qtrain {
+namespace {
+
+TransformerOptions for_device(TransformerOptions options, Device device) {
+  options.config.joins_projections = options.joins_projections(device);
+  return options;
+}
+
+}  // namespace
 
 Transformer::Transformer(Device device, TransformerOptions options)
-    : options_(std::move(options)),
+    : options_(for_device(std::move(options), device)),
       device_(device),
       layers_(make_layers(options_.config)),
       params_(device, options_, layers_) {}

@@ -9,12 +9,17 @@
 
 namespace qtrain {
 
+/// Whether projections of one input (q, k, v; gate, up) write their results into one tensor, so that they are one GEMM
+/// if their weights are contiguous. It changes the order of the sums of dx. Layers with magnitudes (DoRA) never do.
+enum class JoinProjections : std::uint8_t { on_gpus, always, never };
+
 /// The model, and which parts of it train.
 struct TransformerOptions {
   ModelConfig config;
   DType weight_dtype = DType::f32;   ///< dtype of frozen weights
   DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
+  bool fp8 = false;               ///< multiply the linear layers of blocks in FP8; for GPUs, and 16-bit activations
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;
@@ -22,7 +27,12 @@ struct TransformerOptions {
   DType dense_dtype = DType::f32;                 ///< dtype of quantized weights after expansion for a GEMM
   Sharding sharding = {};                         ///< how parameters are sharded among ranks
   ContextShare context = {};                      ///< how ranks share the tokens of each micro-batch
+  JoinProjections join = JoinProjections::on_gpus;
 
+  bool joins_projections(Device device) const {
+    if (join == JoinProjections::never || (lora && lora->dora)) return false;
+    return join == JoinProjections::always || device.kind == DeviceKind::cuda;
+  }
   /// The dtype of norms, biases, adapters and statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }
 };

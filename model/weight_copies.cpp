@@ -13,8 +13,11 @@ ConstTensor value_of(const Param* p) {
 }  // namespace
 
 void WeightCopies::keep_dense(const Parameters& params, DType type) {
-  for (const QuantizedLinear& q : params.quantized())
-    dense_.declare({.name = q.name(), .shape = q.shape(), .dtype = type, .init = {}});
+  for (const QuantizedLinear& q : params.quantized()) {
+    ParamSpec spec{.name = q.name(), .shape = q.shape(), .dtype = type, .init = {}};
+    spec.continues = q.continues();
+    dense_.declare(std::move(spec));
+  }
 }
 
 void WeightCopies::keep_operands(const Parameters& params, DType type) {

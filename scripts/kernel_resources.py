@@ -35,8 +35,8 @@ ALLOWED_SPILLS = {
     **{(f"rms_norm_rows_grad<{t}, 1, 8, {sums}>", arch):
        "for rows that packs do not divide: 1,024 threads leave only 64 registers"
        for t in ("float", "F16", "Bf16") for sums in ("false", "true") for arch in ("75", "86", "89")},
-    ("rope_heads_grad<Bf16, 1>", "90a"): "8 bytes, for heads that packs do not divide",
-    ("normed_rope_heads_grad<float, 1, false>", "120"): "4 bytes, for heads that packs do not divide",
+    ("rope_heads_grad<Bf16, 1>", "120"): "8 bytes, for heads that packs do not divide",
+    ("normed_rope_heads_grad<F16, 8, true>", "120"): "4 bytes, only if norms of heads are trained in float16",
     **{(f"attention_rows<{t}, (Scores){s}>", arch): "4 to 12 bytes, in a kernel that runs only without tensor cores"
        for t in ("float", "F16") for s in (0, 1) for arch in ("86", "89")}}
 

@@ -93,7 +93,7 @@ void run_cpu(Ctx& ctx, const Gemm4& g) {
                    .write = few_rows_type(ctx) == DType::bf16 ? writer<Bf16>(g.w) : writer<float>(g.w),
                    .stream = Streamer(g.w)});
   if (g.added.present()) terms.push_back(few_rows_term(g.added));
-  gemm_few_rows(ctx, {.c = g.c, .a = {}, .b = {}, .alpha = g.alpha, .bias = g.bias}, terms);
+  gemm_few_rows(ctx, {.c = g.c, .a = {}, .b = {}, .alpha = g.alpha, .bias = g.bias, .c_stride = g.c_stride}, terms);
 }
 
 }  // namespace qtrain::ops

@@ -11,11 +11,11 @@ using simd::Vec;
 template <class T>
 void column_sum_as(Ctx& ctx, const ColumnSum& a) {
   using A = Acc<T>;
-  const std::int64_t N = a.x.shape[-1];
+  const std::int64_t N = a.x.shape[-1], step = a.row_step();
   const T* x = a.x.as<T>();
   RowSums<A> sums(ctx, a.x.shape.rows(), N);
   sums.run([&](std::int64_t begin, std::int64_t end, A* part) {
-    for (std::int64_t r = begin; r < end; ++r) simd::axpy<A>(part, A{1}, x + r * N, N);
+    for (std::int64_t r = begin; r < end; ++r) simd::axpy<A>(part, A{1}, x + r * step, N);
   });
   dispatch_float(a.y.t.dtype, [&]<class Y>() { sums.finish(a.y.t.as<Y>(), a.y.mode); });
 }

@@ -1,5 +1,6 @@
 #include "kernels/rope.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/rope_row.h"
@@ -9,10 +10,45 @@ namespace {
 
 using simd::Acc;
 
+/// Elements of a head, and where each head of x is: heads [T, H, D], whose tokens are `step` elements apart.
+struct HeadPlaces {
+  std::int64_t H, D, step;
+
+  HeadPlaces(const Shape& s, std::int64_t stride) : H(s[1]), D(s[2]), step(token_step(s, stride)) {}
+  /// The first element of head i, counted over all tokens.
+  std::int64_t of(std::int64_t i) const { return i / H * step + i % H * D; }
+};
+
+template <class T>
+void copy_values(Ctx& ctx, const Rope& a) {
+  const HeadPlaces x(a.v.x.shape, a.x_stride);
+  const std::int64_t width = x.H * x.D;
+  for_rows(ctx, a.v.x.shape[0], width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t)
+      std::copy_n(a.v.x.as<T>() + t * x.step, width, a.v.y.as<T>() + t * width);
+  });
+}
+
+template <class T>
+void copy_values_grad(Ctx& ctx, const RopeGrad& a) {
+  using A = Acc<T>;
+  const HeadPlaces x(a.v.dy.shape, a.x_stride);
+  const std::int64_t width = x.H * x.D;
+  const T* dy = a.v.dy.as<T>();
+  T* dx = a.v.dx.t.as<T>();
+  for_rows(ctx, a.v.dy.shape[0], width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t)
+      simd::each<A>(width, [&](std::int64_t i, auto lanes) {
+        write<A>(dx + t * x.step + i, simd::load<A>(dy + t * width + i, lanes), lanes, a.v.dx.mode);
+      });
+  });
+}
+
 template <class T>
 void forward(Ctx& ctx, const Rope& a, const Rope::Heads& heads) {
   using A = Acc<T>;
-  const std::int64_t H = heads.x.shape[1], D = heads.x.shape[2];
+  const HeadPlaces places(heads.x.shape, a.x_stride);
+  const std::int64_t H = places.H, D = places.D;
   T* y = heads.y.as<T>();
   const T* x = heads.x.as<T>();
   const Angles<T> angles = angles_of<T>(a);
@@ -23,7 +59,7 @@ void forward(Ctx& ctx, const Rope& a, const Rope::Heads& heads) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t row = angles.row(t);
       for (std::int64_t i = t * H; i < (t + 1) * H; ++i) {
-        const T* in = x + i * D;
+        const T* in = x + places.of(i);
         if (weight) {
           inv_rms[i] = inverse_rms<T>(in, D, a.eps);
           normalize<T>(y + i * D, in, weight, {.inv_rms = inv_rms[i], .n = D});
@@ -39,7 +75,8 @@ void forward(Ctx& ctx, const Rope& a, const Rope::Heads& heads) {
 template <class T>
 void backward_norm(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
   using A = Acc<T>;
-  const std::int64_t H = heads.dy.shape[1], D = heads.dy.shape[2];
+  const HeadPlaces places(heads.dy.shape, a.x_stride);
+  const std::int64_t H = places.H, D = places.D;
   const T *dy = heads.dy.as<T>(), *x = heads.x.as<T>();
   const OffsetWeight<A> weight(heads.weight, a.weight_offset);
   const A* inv_rms = heads.inv_rms.as<A>();
@@ -51,8 +88,9 @@ void backward_norm(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
     for (std::int64_t i = begin; i < end; ++i) {
       const NormRow<A> row{.inv_rms = inv_rms[i], .n = D};
       rotate_back<T, T>({turned.data(), Sink::Mode::store}, dy + i * D, angles, angles.row(i / H));
-      add_weight_grad<T>(part, turned.data(), x + i * D, row);
-      if (dx) normalize_grad<T>({dx + i * D, heads.dx.mode}, turned.data(), {x + i * D, weight.data(), row});
+      const T* in = x + places.of(i);
+      add_weight_grad<T>(part, turned.data(), in, row);
+      if (dx) normalize_grad<T>({dx + places.of(i), heads.dx.mode}, turned.data(), {in, weight.data(), row});
     }
   });
   const Sink& to = heads.dweight;
@@ -62,13 +100,14 @@ void backward_norm(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
 template <class T>
 void backward(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
   if (heads.weight) return backward_norm<T>(ctx, a, heads);
-  const std::int64_t H = heads.dy.shape[1], D = heads.dy.shape[2];
+  const HeadPlaces places(heads.dy.shape, a.x_stride);
+  const std::int64_t H = places.H, D = places.D;
   const T* dy = heads.dy.as<T>();
   T* dx = heads.dx.t.as<T>();
   const Angles<T> angles = angles_of<T>(a);
   for_rows(ctx, heads.dy.shape[0], H * D, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * H; i < end * H; ++i)
-      rotate_back<T, T>({dx + i * D, heads.dx.mode}, dy + i * D, angles, angles.row(i / H));
+      rotate_back<T, T>({dx + places.of(i), heads.dx.mode}, dy + i * D, angles, angles.row(i / H));
   });
 }
 
@@ -78,11 +117,13 @@ void run_cpu(Ctx& ctx, const Rope& a) {
   dispatch_float(a.q.x.dtype, [&]<class T>() {
     forward<T>(ctx, a, a.q);
     if (a.k.given()) forward<T>(ctx, a, a.k);
+    if (a.v.given()) copy_values<T>(ctx, a);
   });
 }
 void run_cpu(Ctx& ctx, const RopeGrad& a) {
   for (const RopeGrad::Heads* heads : {&a.q, &a.k})
     if (heads->wanted()) dispatch_float(heads->dy.dtype, [&]<class T>() { backward<T>(ctx, a, *heads); });
+  if (a.v.wanted()) dispatch_float(a.v.dy.dtype, [&]<class T>() { copy_values_grad<T>(ctx, a); });
 }
 
 }  // namespace qtrain::ops

@@ -11,9 +11,9 @@ template <class C, class A>
 struct FewRows {
   Target<C> c;
   const A* a;
-  const float* bias;     ///< null: no bias,
-  const A* narrow_bias;  ///< or a bias in A's type
-  std::int64_t N, K;
+  const float* bias;        ///< null: no bias,
+  const A* narrow_bias;     ///< or a bias in A's type
+  std::int64_t N, K, step;  ///< step: elements between rows of C
   int M;
   float alpha;
 };
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourB
   for (int m = 0; m < kMax; ++m) {
     if (m >= g.M) break;
     const float sum = g.alpha * warp_sum(sums[m]) + bias;
-    if (lane == 0) g.c.put(m * g.N + row, sum);
+    if (lane == 0) g.c.put(m * g.step + row, sum);
   }
 }
 
@@ -64,6 +64,7 @@ void multiply(Ctx& ctx, const Gemm4& g) {
                            .narrow_bias = g.bias && !wide ? g.bias.as<A>() : nullptr,
                            .N = g.w.shape[0],
                            .K = g.w.shape[1],
+                           .step = row_step(g.c.t, g.c_stride),
                            .M = static_cast<int>(g.a.shape[0]),
                            .alpha = static_cast<float>(g.alpha)};
   const FourBitParts w(g.w);

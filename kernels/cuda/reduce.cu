@@ -9,13 +9,14 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-/// Block (x, p): columns of x, rows p, p + parts, ...
+/// Block (x, p): columns of x, whose rows are `step` elements apart, and rows p, p + parts, ...
 template <class T>
-__global__ void __launch_bounds__(kThreads) column_sum_parts(ColumnParts out, const T* x, std::int64_t rows) {
+__global__ void __launch_bounds__(kThreads)
+    column_sum_parts(ColumnParts out, const T* x, std::int64_t rows, std::int64_t step) {
   const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= out.width) return;
   float sum = 0;
-  for (std::int64_t r = blockIdx.y; r < rows; r += gridDim.y) sum += to_float(x[r * out.width + column]);
+  for (std::int64_t r = blockIdx.y; r < rows; r += gridDim.y) sum += to_float(x[r * step + column]);
   out.data[blockIdx.y * std::int64_t{out.width} + column] = sum;
 }
 
@@ -106,7 +107,7 @@ void run_cuda(Ctx& ctx, const ColumnSum& a) {
   const ColumnParts parts = column_parts(ctx, rows, part_of_columns(a.x.shape[-1], kThreads));
   dispatch_storage(a.x.dtype, [&]<class T>() {
     const dim3 blocks(ceil_div(static_cast<unsigned>(parts.width), kThreads), static_cast<unsigned>(parts.parts));
-    launch(ctx, "column_sum", column_sum_parts<T>, {blocks, kThreads}, parts, a.x.as<T>(), rows);
+    launch(ctx, "column_sum", column_sum_parts<T>, {blocks, kThreads}, parts, a.x.as<T>(), rows, a.row_step());
   });
   finish_column_parts(ctx, a.y, parts);
 }

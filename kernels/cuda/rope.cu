@@ -3,116 +3,12 @@
 #include <bit>
 
 #include "kernels/cuda/column_parts.cuh"
-#include "kernels/cuda/norm_weight.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rope_heads.cuh"
 
-/// A group of lanes (a power of two) takes some heads of a token, one after another, so that it loads the token's
-/// angles and the norm's weights only once; with a norm, the backward pass has no registers for them. Queries and keys
-/// share a launch: the first blocks take the queries.
 namespace qtrain::ops {
 namespace {
 
-constexpr unsigned kThreads = 128;
-constexpr int kPairs = 8;  ///< pairs of elements per lane: heads of up to 512 elements
-constexpr int kHeads = 4;  ///< heads of a token that a group takes
-
-/// The work on queries or keys. An item is up to kHeads heads of one token.
-struct Division {
-  std::int64_t items;
-  int chunks, heads, blocks;  ///< items and heads per token; blocks of the launch
-};
-
-struct Angles {
-  const float *cos, *sin;
-  const std::int32_t* positions;
-  int half;       ///< pairs of a head
-  int lane_bits;  ///< log2 of the lanes of a group
-};
-
-/// Which of the queries (0) and keys (1) the calling block works on, and its index among their blocks.
-struct Part {
-  int which, block;
-
-  __device__ __forceinline__ explicit Part(const Division& queries)
-      : which(static_cast<int>(blockIdx.x) >= queries.blocks),
-        block(static_cast<int>(blockIdx.x) - (which ? queries.blocks : 0)) {}
-};
-
-/// The heads that the calling lane's group takes, and the pairs of each that the lane holds: packs of N pairs. Without
-/// packs, a group is a whole warp, so that the places of a lane's pairs differ by constants.
-template <int N>
-struct Share {
-  static constexpr int kSlots = kPairs / N;
-  using Floats = float[kSlots][N];
-
-  std::int64_t token;
-  int first, end;  ///< heads of the token; none for a group without an item
-  int lane, lanes, half, heads;
-
-  __device__ __forceinline__ Share(const Angles& angles, const Division& d, std::int64_t first_item)
-      : lanes(N == 1 ? kWarp : 1 << angles.lane_bits), half(angles.half), heads(d.heads) {
-    const std::int64_t item = first_item + (threadIdx.x >> angles.lane_bits);
-    const bool exists = item < d.items;
-    token = exists ? item / d.chunks : 0;
-    first = exists ? static_cast<int>(item % d.chunks) * kHeads : 0;
-    end = exists ? min(first + kHeads, d.heads) : 0;
-    lane = static_cast<int>(threadIdx.x) & (lanes - 1);
-  }
-
-  /// Calls f(slot, index of the pack's first pair) for the packs of the lane.
-  template <class F>
-  __device__ __forceinline__ void each(const F& f) const {
-#pragma unroll
-    for (int s = 0; s < kSlots; ++s)
-      if (const int i = (lane + s * lanes) * N; i < half) f(s, i);
-  }
-  /// Likewise if the group has this head.
-  template <class F>
-  __device__ __forceinline__ void each_of(int head, const F& f) const {
-    if (head < end) each(f);
-  }
-  /// Loads the packs of a row of pairs: first halves to u, second halves to v.
-  template <class T>
-  __device__ __forceinline__ void load(Floats& u, Floats& v, const T* x) const {
-    each([&](int s, int i) {
-      load_floats(u[s], x + i);
-      load_floats(v[s], x + half + i);
-    });
-  }
-  /// Index of the token's first angle in the tables.
-  __device__ __forceinline__ std::int64_t angle(const Angles& a) const {
-    return std::int64_t{a.positions[token]} * half;
-  }
-  __device__ __forceinline__ void load_angles(Floats& cos, Floats& sin, const Angles& a) const {
-    const std::int64_t row = angle(a);
-    each([&](int s, int i) {
-      load_floats(cos[s], a.cos + row + i);
-      load_floats(sin[s], a.sin + row + i);
-    });
-  }
-  /// Index of a head of the token among all heads of all tokens.
-  __device__ __forceinline__ std::int64_t row(int head) const {
-    return token * heads + head;
-  }
-  /// The sum over the lanes of the group. All lanes of the warp must call it.
-  __device__ __forceinline__ float sum(float v) const {
-    for (int bit = lanes / 2; bit > 0; bit /= 2) v += from_lane_across(v, bit);
-    return v;
-  }
-};
-
-/// The weights of a lane's pairs.
-template <int N>
-struct LaneWeights {
-  typename Share<N>::Floats u = {}, v = {};
-
-  __device__ __forceinline__ void load(const Share<N>& share, const float* weight, float offset) {
-    share.each([&](int s, int i) {
-      load_weights(u[s], weight + i, offset);
-      load_weights(v[s], weight + share.half + i, offset);
-    });
-  }
-};
+using namespace rotary;
 
 template <class T>
 struct ForwardHeads {
@@ -124,16 +20,31 @@ struct ForwardHeads {
 };
 template <class T>
 struct Forward {
-  ForwardHeads<T> of[2];  ///< queries, keys
+  ForwardHeads<T> of[kParts];
   Angles angles;
   float eps, weight_offset;
 };
 
+template <class T, int N>
+__device__ __forceinline__ void copy_heads(const ForwardHeads<T>& h, const Share<N>& share) {
+#pragma unroll 1
+  for (int head = share.first; head < share.end; ++head) {
+    const std::int64_t from = share.in_x(head, h.division), to = share.row(head) * 2 * share.half;
+    typename Share<N>::Floats u, v;
+    share.load(u, v, h.x + from);
+    share.each([&](int s, int i) {
+      Target<T>{h.y}.template put_pack<N>(to + i, u[s]);
+      Target<T>{h.y}.template put_pack<N>(to + share.half + i, v[s]);
+    });
+  }
+}
+
 template <class T, int N, bool kNorm>
 __global__ void __launch_bounds__(kThreads) rope_heads(Forward<T> a) {
-  const Part part(a.of[0].division);
+  const Part part(a.of);
   const ForwardHeads<T>& h = a.of[part.which];
   const Share<N> share(a.angles, h.division, std::int64_t{part.block} * (kThreads >> a.angles.lane_bits));
+  if (part.which == kValues) return copy_heads(h, share);
   typename Share<N>::Floats cos, sin;
   share.load_angles(cos, sin, a.angles);
   LaneWeights<N> w;
@@ -143,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) rope_heads(Forward<T> a) {
     const int head = share.first + k;
     const std::int64_t row = share.row(head), begin = row * 2 * share.half;
     typename Share<N>::Floats u, v;
-    if (head < share.end) share.load(u, v, h.x + begin);
+    if (head < share.end) share.load(u, v, h.x + share.in_x(head, h.division));
     if constexpr (kNorm) {
       float squares = 0;
       share.each_of(head, [&](int s, int) {
@@ -183,7 +94,7 @@ struct BackwardHeads {
 };
 template <class T>
 struct Backward {
-  BackwardHeads<T> of[2];  ///< queries, keys
+  BackwardHeads<T> of[kParts];
   Angles angles;
   float weight_offset;
 };
@@ -201,21 +112,36 @@ __device__ __forceinline__ void rotate_back(float (&u)[N], float (&v)[N], const 
 }
 
 template <class T, int N>
+__device__ __forceinline__ void copy_heads_grad(const BackwardHeads<T>& h, const Share<N>& share) {
+#pragma unroll 1
+  for (int head = share.first; head < share.end; ++head) {
+    const std::int64_t from = share.row(head) * 2 * share.half, to = share.in_x(head, h.division);
+    typename Share<N>::Floats u, v;
+    share.load(u, v, h.dy + from);
+    share.each([&](int s, int i) {
+      h.dx.template put_pack<N>(to + i, u[s]);
+      h.dx.template put_pack<N>(to + share.half + i, v[s]);
+    });
+  }
+}
+
+template <class T, int N>
 __global__ void __launch_bounds__(kThreads) rope_heads_grad(Backward<T> a) {
-  const Part part(a.of[0].division);
+  const Part part(a.of);
   const BackwardHeads<T>& h = a.of[part.which];
   const Share<N> share(a.angles, h.division, std::int64_t{part.block} * (kThreads >> a.angles.lane_bits));
+  if (part.which == kValues) return copy_heads_grad(h, share);
   typename Share<N>::Floats cos, sin;
   share.load_angles(cos, sin, a.angles);
 #pragma unroll 1
   for (int head = share.first; head < share.end; ++head) {
-    const std::int64_t begin = share.row(head) * 2 * share.half;
+    const std::int64_t to = share.in_x(head, h.division);
     typename Share<N>::Floats u, v;
-    share.load(u, v, h.dy + begin);
+    share.load(u, v, h.dy + share.row(head) * 2 * share.half);
     share.each([&](int s, int i) {
       rotate_back(u[s], v[s], cos[s], sin[s]);
-      h.dx.template put_pack<N>(begin + i, u[s]);
-      h.dx.template put_pack<N>(begin + share.half + i, v[s]);
+      h.dx.template put_pack<N>(to + i, u[s]);
+      h.dx.template put_pack<N>(to + share.half + i, v[s]);
     });
   }
 }
@@ -229,9 +155,10 @@ struct GroupSums {
 /// sum; otherwise it takes one set.
 template <class T, int N, bool kSums>
 __global__ void __launch_bounds__(kThreads) normed_rope_heads_grad(Backward<T> a) {
-  const Part part(a.of[0].division);
+  const Part part(a.of);
   const BackwardHeads<T>& h = a.of[part.which];
   const std::int64_t groups = kThreads >> a.angles.lane_bits;
+  if (part.which == kValues) return copy_heads_grad(h, Share<N>(a.angles, h.division, part.block * groups));
   const int width = 2 * a.angles.half;
   typename Share<N>::Floats du = {}, dv = {};
   for (std::int64_t items = part.block * groups; items < h.division.items; items += h.division.blocks * groups) {
@@ -240,12 +167,12 @@ __global__ void __launch_bounds__(kThreads) normed_rope_heads_grad(Backward<T> a
 #pragma unroll 1
     for (int k = 0; k < kHeads; ++k) {
       const int head = share.first + k;
-      const std::int64_t row = share.row(head), begin = row * width;
+      const std::int64_t row = share.row(head), begin = share.in_x(head, h.division);
       typename Share<N>::Floats u, v;
       Pack<T, N> x1[Share<N>::kSlots], x2[Share<N>::kSlots];
       float inv = 0, dot = 0;
       if (head < share.end) {
-        share.load(u, v, h.dy + begin);
+        share.load(u, v, h.dy + row * width);
         share.each([&](int s, int i) {
           x1[s] = load_pack<N>(h.x + begin + i);
           x2[s] = load_pack<N>(h.x + begin + share.half + i);
@@ -314,9 +241,13 @@ Angles angles_of(const Op& a) {
 }
 
 /// The items of heads [T, H, D].
-Division items_of(const Shape& s) {
+Division items_of(const Shape& s, std::int64_t stride) {
   const std::int64_t chunks = ceil_div(s[1], kHeads);
-  return {.items = s[0] * chunks, .chunks = static_cast<int>(chunks), .heads = static_cast<int>(s[1]), .blocks = 0};
+  return {.items = s[0] * chunks,
+          .step = token_step(s, stride),
+          .chunks = static_cast<int>(chunks),
+          .heads = static_cast<int>(s[1]),
+          .blocks = 0};
 }
 
 /// Chooses the lanes of a group, and one set of items per block.
@@ -330,8 +261,17 @@ void divide(Args& args, Packs packs) {
   }
 }
 
-Grid grid_of(const Division& queries, const Division& keys, std::size_t shared_bytes = 0) {
-  return {static_cast<unsigned>(queries.blocks + keys.blocks), kThreads, shared_bytes};
+template <class Args>
+Grid grid_of(const Args& args, std::size_t shared_bytes = 0) {
+  int blocks = 0;
+  for (const auto& heads : args.of) blocks += heads.division.blocks;
+  return {static_cast<unsigned>(blocks), kThreads, shared_bytes};
+}
+
+/// Packs of a head need x's tokens to be whole packs apart.
+template <class T>
+Packs packs_of(const Angles& angles, std::int64_t stride) {
+  return stride % kPackOf<T> == 0 ? packable<T>(angles.half, angles.cos, angles.sin) : Packs::no;
 }
 
 template <class T>
@@ -340,34 +280,35 @@ void forward(Ctx& ctx, const Rope& a) {
                   .angles = angles_of(a),
                   .eps = static_cast<float>(a.eps),
                   .weight_offset = added_to_weights(a.weight_offset)};
-  Packs packs = packable<T>(args.angles.half, args.angles.cos, args.angles.sin);
-  for (int i = 0; i < 2; ++i) {
-    const Rope::Heads& heads = i == 0 ? a.q : a.k;
+  Packs packs = packs_of<T>(args.angles, a.x_stride);
+  const Rope::Heads* const parts[kParts] = {&a.q, &a.k, &a.v};
+  for (int i = 0; i < kParts; ++i) {
+    const Rope::Heads& heads = *parts[i];
     if (!heads.given()) continue;
     ForwardHeads<T>& h = args.of[i];
     h = {.y = heads.y.as<T>(),
          .inv_rms = heads.weight ? heads.inv_rms.as<float>() : nullptr,
          .x = heads.x.as<T>(),
          .weight = heads.weight ? heads.weight.as<float>() : nullptr,
-         .division = items_of(heads.x.shape)};
+         .division = items_of(heads.x.shape, a.x_stride)};
     if (packable<T>(args.angles.half, h.y, h.x, h.weight) == Packs::no) packs = Packs::no;
   }
   divide(args, packs);
-  const Grid grid = grid_of(args.of[0].division, args.of[1].division);
+  const Grid grid = grid_of(args);
   dispatch_packs<T>(packs, [&]<int N>() {
     launch(ctx, "rope", a.q.weight ? rope_heads<T, N, true> : rope_heads<T, N, false>, grid, args);
   });
 }
 
 template <class T>
-BackwardHeads<T> heads_of(const RopeGrad::Heads& heads) {
+BackwardHeads<T> heads_of(const RopeGrad::Heads& heads, std::int64_t stride) {
   BackwardHeads<T> h{.dx = target_of<T>(heads.dx),
                      .dy = heads.dy.as<T>(),
                      .x = nullptr,
                      .weight = nullptr,
                      .inv_rms = nullptr,
                      .dweight = {},
-                     .division = items_of(heads.dy.shape)};
+                     .division = items_of(heads.dy.shape, stride)};
   if (!heads.weight) return h;
   h.x = heads.x.as<T>();
   h.weight = heads.weight.as<float>();
@@ -394,16 +335,17 @@ bool divide_sums(Ctx& ctx, const RopeGrad& a, Backward<T>& args) {
 template <class T>
 void backward(Ctx& ctx, const RopeGrad& a) {
   Backward<T> args{.of = {}, .angles = angles_of(a), .weight_offset = added_to_weights(a.weight_offset)};
-  Packs packs = packable<T>(args.angles.half, args.angles.cos, args.angles.sin);
-  for (int i = 0; i < 2; ++i) {
-    const RopeGrad::Heads& heads = i == 0 ? a.q : a.k;
+  Packs packs = packs_of<T>(args.angles, a.x_stride);
+  const RopeGrad::Heads* const of[kParts] = {&a.q, &a.k, &a.v};
+  for (int i = 0; i < kParts; ++i) {
+    const RopeGrad::Heads& heads = *of[i];
     if (!heads.wanted()) continue;
-    const BackwardHeads<T>& h = args.of[i] = heads_of<T>(heads);
+    const BackwardHeads<T>& h = args.of[i] = heads_of<T>(heads, a.x_stride);
     if (packable<T>(args.angles.half, h.dx.data, h.dy, h.x, h.weight) == Packs::no) packs = Packs::no;
   }
   divide(args, packs);
   const bool norm{a.q.weight}, sums = norm && divide_sums(ctx, a, args);
-  const Grid grid = grid_of(args.of[0].division, args.of[1].division, sums ? sizeof(GroupSums) : 0);
+  const Grid grid = grid_of(args, sums ? sizeof(GroupSums) : 0);
   dispatch_packs<T>(packs, [&]<int N>() {
     if (!norm)
       launch(ctx, "rope_grad", rope_heads_grad<T, N>, grid, args);

@@ -55,28 +55,43 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
                                 .bias = bias(c.o_bias),
                                 .gguf = "attn_output"});
   const VectorId q_norm = head_norm(b, "q"), k_norm = head_norm(b, "k"), sinks = attention_sinks(b);
+  const bool rotates = here.rope != LayerAttention::kNoRotation;
+  const auto table = static_cast<std::size_t>(here.rope);
+  const auto attend = [&](TensorId q, TensorId k, TensorId v) {
+    const TensorId y = stages::attention(b, {.q = q,
+                                             .k = k,
+                                             .v = v,
+                                             .head_dim = c.head_dim,
+                                             .window = here.window,
+                                             .scale = c.score_scale(),
+                                             .softcap = c.attention_softcap,
+                                             .sinks = sinks});
+    return stages::linear(b, y, {wo}).front();
+  };
+  if (c.joins_projections && rotates && c.qk_norm != QkNorm::all_heads) {
+    const stages::SplitHeads heads =
+        stages::joined_rotary(b, {.x = stages::joined_linear(b, x, {wq, wk, wv}, "self_attn.qkv_proj"),
+                                  .heads = c.heads,
+                                  .kv_heads = c.kv_heads,
+                                  .head_dim = c.head_dim,
+                                  .q_weight = q_norm,
+                                  .k_weight = k_norm,
+                                  .table = table});
+    return attend(heads.q, heads.k, heads.v);
+  }
   const auto qkv = stages::linear(b, x, {wq, wk, wv});
   TensorId q = qkv[0], k = qkv[1];
   if (c.qk_norm == QkNorm::all_heads) {
     q = stages::norm(b, {.x = q, .name = "self_attn.q_norm", .gguf = "attn_q_norm"});
     k = stages::norm(b, {.x = k, .name = "self_attn.k_norm", .gguf = "attn_k_norm"});
   }
-  if (here.rope != LayerAttention::kNoRotation) {
-    const auto table = static_cast<std::size_t>(here.rope);
+  if (rotates) {
     const stages::Rotated rotated = stages::rotary(
         b, {.q = q, .k = k, .q_weight = q_norm, .k_weight = k_norm, .head_dim = c.head_dim, .table = table});
     q = rotated.q;
     k = rotated.k;
   }
-  const TensorId y = stages::attention(b, {.q = q,
-                                           .k = k,
-                                           .v = qkv[2],
-                                           .head_dim = c.head_dim,
-                                           .window = here.window,
-                                           .scale = c.score_scale(),
-                                           .softcap = c.attention_softcap,
-                                           .sinks = sinks});
-  return stages::linear(b, y, {wo}).front();
+  return attend(q, k, qkv[2]);
 }
 
 TensorId gated_mlp(LayerBuilder& b, TensorId x) {
@@ -88,6 +103,10 @@ TensorId gated_mlp(LayerBuilder& b, TensorId x) {
       b.linear({.module = "mlp.up_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_up"});
   const LinearId wd = b.linear(
       {.module = "mlp.down_proj", .out = c.hidden_size, .in = inner, .bias = bias(c.mlp_bias), .gguf = "ffn_down"});
+  if (c.joins_projections) {
+    const TensorId both = stages::joined_linear(b, x, {wg, wu}, "mlp.gate_up_proj");
+    return stages::linear(b, stages::packed_glu(b, {.x = both}), {wd}).front();
+  }
   const auto both = stages::linear(b, x, {wg, wu});
   return stages::linear(b, stages::glu(b, both[0], both[1]), {wd}).front();
 }

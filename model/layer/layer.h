@@ -214,9 +214,13 @@ class Stage {
   virtual void backward(LayerRun& run) const = 0;
 };
 
+/// Whether linear layers that read the same input write their results into one tensor, side by side.
+enum class ResultLayout : std::uint8_t { apart, joined };
+
 /// Linear layers that read the same input: the A of their adapters share one GEMM and one result tensor.
 struct LinearGroup {
   std::vector<LinearId> layers;
+  ResultLayout results = ResultLayout::apart;
   TensorId lora;  ///< A x of all adapters [T, ranks]
 };
 

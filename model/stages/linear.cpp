@@ -2,57 +2,92 @@
 
 #include <algorithm>
 
+#include "model/projection_parts.h"
+
 namespace qtrain::stages {
 namespace {
 
+/// A layer and the tensor of its results, or its columns of the tensor of all results.
+struct LayerResult {
+  LinearId layer;
+  TensorId tensor;
+  std::int64_t first = 0, width = 0;
+};
+
 class LinearStage final : public Stage {
  public:
-  LinearStage(TensorId x, std::vector<LinearId> layers, std::vector<TensorId> results, TensorId lora)
-      : x_(x), layers_(std::move(layers)), results_(std::move(results)), lora_(lora) {
+  /// `stride`: elements per row of the tensor that all layers write to; 0 if each writes to its own.
+  LinearStage(TensorId x, std::vector<LayerResult> results, std::int64_t stride, TensorId lora)
+      : x_(x), results_(std::move(results)), stride_(stride), lora_(lora) {
     name = "linear";
     reads = {x};
-    writes = TensorSet(std::span<const TensorId>(results_)) | TensorSet{lora};
+    writes = {lora};
+    for (const LayerResult& r : results_) writes.add(r.tensor);
     weight_reads = {x, lora};
   }
   bool trains(const LayerWeights& w) const override {
-    return std::ranges::any_of(layers_, [&](LinearId l) { return w[l].trains(); });
+    return std::ranges::any_of(results_, [&](const LayerResult& l) { return w[l.layer].trains(); });
   }
   void forward(LayerRun& r) const override {
-    ProjectionForward f{.lora_x = r.value(lora_),
+    ProjectionForward f{.y_stride = stride_,
+                        .lora_x = r.value(lora_),
                         .x = r.value(x_),
                         .scratch = r.scratch,
                         .dropout_seed = r.tokens.dropout_seed,
                         .dense = r.dense};
-    for (std::size_t i = 0; i < layers_.size(); ++i) f.layers.push_back({r.w[layers_[i]], r.value(results_[i])});
+    for (const LayerResult& l : results_) f.layers.push_back({r.w[l.layer], part(r.value(l.tensor), l)});
     project(r.ctx, f);
   }
   void backward(LayerRun& r) const override {
-    ProjectionBackward g{.dx = r.grad(x_),
+    ProjectionBackward g{.dy_stride = stride_,
+                         .dx = r.grad(x_),
                          .x = r.value(x_),
                          .lora_x = r.value(lora_),
                          .scratch = r.scratch,
                          .dropout_seed = r.tokens.dropout_seed,
                          .dense = r.dense};
-    for (std::size_t i = 0; i < layers_.size(); ++i) g.layers.push_back({r.w[layers_[i]], r.gradient(results_[i])});
+    for (const LayerResult& l : results_) g.layers.push_back({r.w[l.layer], part(r.gradient(l.tensor), l)});
     project_grad(r.ctx, g);
   }
 
  private:
+  Tensor part(const Tensor& t, const LayerResult& l) const {
+    return stride_ == 0 ? t : columns_of(t, l.first, l.width);
+  }
+
   TensorId x_;
-  std::vector<LinearId> layers_;
-  std::vector<TensorId> results_;
+  std::vector<LayerResult> results_;
+  std::int64_t stride_;
   TensorId lora_;
 };
 
 }  // namespace
 
 std::vector<TensorId> linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>& layers) {
-  std::vector<TensorId> results;
-  for (const LinearId l : layers)
-    results.push_back(b.tensor({.name = b.spec(l).module, .shape = {kTokens, {.fixed = b.spec(l).out}}}));
-  const TensorId lora = b.lora(layers);
-  b.stage(std::make_unique<LinearStage>(x, layers, results, lora));
-  return results;
+  std::vector<TensorId> tensors;
+  std::vector<LayerResult> results;
+  for (const LinearId l : layers) {
+    tensors.push_back(b.tensor({.name = b.spec(l).module, .shape = {kTokens, {.fixed = b.spec(l).out}}}));
+    results.push_back({l, tensors.back()});
+  }
+  const TensorId lora = b.lora(layers, ResultLayout::apart);
+  b.stage(std::make_unique<LinearStage>(x, std::move(results), 0, lora));
+  return tensors;
+}
+
+TensorId joined_linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>& layers, const std::string& name) {
+  std::int64_t width = 0;
+  for (const LinearId l : layers) width += b.spec(l).out;
+  const TensorId y = b.tensor({.name = name, .shape = {kTokens, {.fixed = width}}});
+  std::vector<LayerResult> results;
+  std::int64_t first = 0;
+  for (const LinearId l : layers) {
+    results.push_back({l, y, first, b.spec(l).out});
+    first += b.spec(l).out;
+  }
+  const TensorId lora = b.lora(layers, ResultLayout::joined);
+  b.stage(std::make_unique<LinearStage>(x, std::move(results), width, lora));
+  return y;
 }
 
 }  // namespace qtrain::stages

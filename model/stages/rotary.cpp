@@ -5,74 +5,95 @@
 
 #include "kernels/rope.h"
 #include "kernels/split_rope.h"
+#include "model/projection_parts.h"
 #include "model/stages/heads.h"
 
 namespace qtrain::stages {
 namespace {
 
+/// The tensors of queries, keys or values.
+struct RotatedHeads {
+  TensorId x, y;
+  VectorId weight = VectorId::none;
+  std::optional<TensorId> inv_rms = {};  // if there is a head norm
+  std::int64_t first = 0, width = 0;     // their columns of x
+};
+
 class RotaryStage final : public Stage {
  public:
-  /// The tensors of the queries or of the keys.
-  struct Heads {
-    TensorId x, y;
-    VectorId weight;
-    std::optional<TensorId> inv_rms;  // if there is a head norm
-  };
-  RotaryStage(std::array<Heads, 2> heads, const Rotary& o, const ModelConfig& c)
-      : heads_(heads), head_dim_(o.head_dim), table_(o.table), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
+  using Parts = std::array<std::optional<RotatedHeads>, 3>;  // queries, keys, and values if they are in one x with them
+
+  /// `stride`: elements per row of x if it is one tensor; 0: queries and keys have tensors of their own.
+  RotaryStage(Parts parts, std::int64_t stride, const Rotary& o, const ModelConfig& c)
+      : parts_(parts),
+        stride_(stride),
+        head_dim_(o.head_dim),
+        table_(o.table),
+        eps_(c.rms_norm_eps),
+        offset_(c.norm_offset) {
     name = "rotary";
-    for (const Heads& h : heads_) {
-      reads.add(h.x);
-      writes.add(h.y);
-      if (!h.inv_rms) continue;
-      writes.add(*h.inv_rms);
-      adjoint_reads.add(h.x);
-      adjoint_reads.add(*h.inv_rms);
+    for (const auto& h : parts_) {
+      if (!h) continue;
+      reads.add(h->x);
+      writes.add(h->y);
+      if (!h->inv_rms) continue;
+      writes.add(*h->inv_rms);
+      adjoint_reads.add(h->x);
+      adjoint_reads.add(*h->inv_rms);
     }
   }
   bool trains(const LayerWeights& w) const override {
-    return w[heads_[0].weight].grad.wanted() || w[heads_[1].weight].grad.wanted();
+    return w[parts_[0]->weight].grad.wanted() || w[parts_[1]->weight].grad.wanted();
   }
   void forward(LayerRun& r) const override {
     const RotaryTable& table = r.tokens.rotary[table_];
-    const auto heads = [&](const Heads& h) {
-      return ops::Rope::Heads{.y = as_heads(r.value(h.y), head_dim_),
-                              .x = as_heads(r.value(h.x), head_dim_),
-                              .weight = r.w[h.weight].weight,
-                              .inv_rms = inv_rms(r, h)};
+    const auto heads = [&](const std::optional<RotatedHeads>& h) {
+      if (!h) return ops::Rope::Heads{};
+      return ops::Rope::Heads{.y = as_heads(r.value(h->y), head_dim_),
+                              .x = of(r.value(h->x), *h),
+                              .weight = r.w[h->weight].weight,
+                              .inv_rms = inv_rms(r, *h)};
     };
-    ops::rope(r.ctx, {.q = heads(heads_[0]),
-                      .k = heads(heads_[1]),
+    ops::rope(r.ctx, {.q = heads(parts_[0]),
+                      .k = heads(parts_[1]),
+                      .v = heads(parts_[2]),
                       .cos = table.cos,
                       .sin = table.sin,
                       .positions = r.tokens.positions,
                       .eps = eps_,
-                      .weight_offset = offset_});
+                      .weight_offset = offset_,
+                      .x_stride = stride_});
   }
   void backward(LayerRun& r) const override {
     const RotaryTable& table = r.tokens.rotary[table_];
-    const auto heads = [&](const Heads& h) {
-      Sink dx = r.grad(h.x);
-      dx.t = as_heads(dx.t, head_dim_);
-      return ops::RopeGrad::Heads{.dx = dx,
-                                  .dy = as_heads(r.gradient(h.y), head_dim_),
-                                  .x = as_heads(r.value(h.x), head_dim_),
-                                  .weight = r.w[h.weight].weight,
-                                  .inv_rms = inv_rms(r, h),
-                                  .dweight = r.w[h.weight].grad};
+    const auto heads = [&](const std::optional<RotatedHeads>& h, const Sink& dx) {
+      if (!h) return ops::RopeGrad::Heads{};
+      return ops::RopeGrad::Heads{.dx = {of(dx.t, *h), dx.mode},
+                                  .dy = as_heads(r.gradient(h->y), head_dim_),
+                                  .x = of(r.value(h->x), *h),
+                                  .weight = r.w[h->weight].weight,
+                                  .inv_rms = inv_rms(r, *h),
+                                  .dweight = r.w[h->weight].grad};
     };
-    ops::rope_grad(r.ctx, {.q = heads(heads_[0]),
-                           .k = heads(heads_[1]),
+    const Sink dq = r.grad(parts_[0]->x), dk = stride_ == 0 ? r.grad(parts_[1]->x) : dq;
+    ops::rope_grad(r.ctx, {.q = heads(parts_[0], dq),
+                           .k = heads(parts_[1], dk),
+                           .v = heads(parts_[2], dq),
                            .cos = table.cos,
                            .sin = table.sin,
                            .positions = r.tokens.positions,
-                           .weight_offset = offset_});
+                           .weight_offset = offset_,
+                           .x_stride = stride_});
   }
 
  private:
-  static Tensor inv_rms(const LayerRun& r, const Heads& h) { return h.inv_rms ? r.value(*h.inv_rms) : Tensor{}; }
+  static Tensor inv_rms(const LayerRun& r, const RotatedHeads& h) { return h.inv_rms ? r.value(*h.inv_rms) : Tensor{}; }
+  Tensor of(const Tensor& x, const RotatedHeads& h) const {
+    return as_heads(stride_ == 0 ? x : columns_of(x, h.first, h.width), head_dim_);
+  }
 
-  std::array<Heads, 2> heads_;  // queries, keys
+  Parts parts_;
+  std::int64_t stride_;
   std::int64_t head_dim_;
   std::size_t table_;
   double eps_, offset_;
@@ -115,25 +136,45 @@ class SplitRotaryStage final : public Stage {
 
 }  // namespace
 
+namespace {
+
+// Declares the results of heads that have the given name.
+RotatedHeads rotated(LayerBuilder& b, RotatedHeads h, std::int64_t head_dim, const std::string& name) {
+  h.y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = h.width}}});
+  if (h.weight != VectorId::none)
+    h.inv_rms = b.tensor({.name = name + ".inv_rms",
+                          .shape = {kTokens, {.fixed = h.width / head_dim}},
+                          .precision = Precision::full,
+                          .gradient = HasGradient::no});
+  b.recompute_selectively(h.x);
+  return h;
+}
+
+}  // namespace
+
 Rotated rotary(LayerBuilder& b, const Rotary& r) {
   const auto heads = [&](TensorId x, VectorId weight) {
-    const std::int64_t width = b.width(x);
-    const std::string name = b.name(x);
-    RotaryStage::Heads h{.x = x,
-                         .y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = width}}}),
-                         .weight = weight,
-                         .inv_rms = {}};
-    if (weight != VectorId::none)
-      h.inv_rms = b.tensor({.name = name + ".inv_rms",
-                            .shape = {kTokens, {.fixed = width / r.head_dim}},
-                            .precision = Precision::full,
-                            .gradient = HasGradient::no});
-    b.recompute_selectively(x);
-    return h;
+    return rotated(b, {.x = x, .y = {}, .weight = weight, .width = b.width(x)}, r.head_dim, b.name(x));
   };
-  const RotaryStage::Heads q = heads(r.q, r.q_weight), k = heads(r.k, r.k_weight);
-  b.stage(std::make_unique<RotaryStage>(std::array{q, k}, r, b.config()));
+  const RotatedHeads q = heads(r.q, r.q_weight), k = heads(r.k, r.k_weight);
+  b.stage(std::make_unique<RotaryStage>(RotaryStage::Parts{q, k}, 0, r, b.config()));
   return {.q = q.y, .k = k.y};
+}
+
+SplitHeads joined_rotary(LayerBuilder& b, const JoinedRotary& r) {
+  std::int64_t first = 0;
+  const auto heads = [&](const char* which, std::int64_t count, VectorId weight) {
+    const std::int64_t width = count * r.head_dim;
+    const RotatedHeads h{.x = r.x, .y = {}, .weight = weight, .first = first, .width = width};
+    first += width;
+    return rotated(b, h, r.head_dim, b.name(r.x) + which);
+  };
+  const RotatedHeads q = heads(".q", r.heads, r.q_weight), k = heads(".k", r.kv_heads, r.k_weight),
+                     v = heads(".v", r.kv_heads, VectorId::none);
+  b.stage(std::make_unique<RotaryStage>(RotaryStage::Parts{q, k, v}, b.width(r.x),
+                                        Rotary{.q = r.x, .k = r.x, .head_dim = r.head_dim, .table = r.table},
+                                        b.config()));
+  return {.q = q.y, .k = k.y, .v = v.y};
 }
 
 SplitHeads split_rotary(LayerBuilder& b, const SplitRotary& s) {

@@ -1,6 +1,7 @@
 #include <numbers>
 
 #include "kernels/glu.h"
+#include "kernels/rope.h"
 #include "kernels/split_rope.h"
 #include "tests/kernels/op_cases.h"
 
@@ -158,6 +159,88 @@ OpCase split_rope_case(const SplitSizes& n) {
               }};
 }
 
+/// The queries, keys or values of all tokens in qkv [T, (Hq + 2 Hkv) D]: heads [T, H, D] from head `first` on.
+Tensor heads_in(const SplitSizes& n, Tensor qkv, std::int64_t first, std::int64_t count) {
+  if (qkv.data) qkv.data += static_cast<std::size_t>(first * n.D) * size_of(qkv.dtype);
+  qkv.shape = {n.T, count, n.D};
+  return qkv;
+}
+
+constexpr double kJoinedEps = 1e-6, kJoinedOffset = 0.5;
+
+// With every head of queries and keys divided by its RMS and multiplied by the weights.
+Array with_head_norms(const SplitSizes& n, const Arrays& in) {
+  Array qkv = in[0];
+  for (std::int64_t i = 0; i < n.T * n.heads(); ++i) {
+    const std::int64_t head = i % n.heads();
+    if (head >= n.Hq + n.Hkv) continue;
+    double squares = 0;
+    for (std::int64_t d = 0; d < n.D; ++d) squares += in[0].get(i * n.D + d) * in[0].get(i * n.D + d);
+    const double inv = 1 / std::sqrt(squares / static_cast<double>(n.D) + kJoinedEps);
+    for (std::int64_t d = 0; d < n.D; ++d)
+      qkv.set(i * n.D + d, in[0].get(i * n.D + d) * inv * (in[head < n.Hq ? 1 : 2].get(d) + kJoinedOffset));
+  }
+  return qkv;
+}
+
+// Rope of queries, keys and values that are columns of one matrix.
+OpCase joined_rope_case(const SplitSizes& n, bool norm) {
+  const Shape all{n.T * n.heads() * n.D};
+  std::vector<Input> inputs{{"qkv", {n.T, n.heads() * n.D}}};
+  if (norm) inputs.push_back({"q_norm", {n.D}, Storage::arithmetic});
+  if (norm) inputs.push_back({"k_norm", {n.D}, Storage::arithmetic});
+  return {.name = std::string(norm ? "normed_" : "") + "joined_rope" + shape_name({n.T, n.Hq, n.Hkv, n.D}),
+          .inputs = inputs,
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                SplitTables tables(n, d);
+                Arrays out{Array(d, all)};
+                out.emplace_back(arithmetic_of(d), Shape{n.T, n.Hq});
+                out.emplace_back(arithmetic_of(d), Shape{n.T, n.Hkv});
+                const SplitResults y(n, out[0]);
+                ops::Rope a{.q = {.y = y.q, .x = heads_in(n, in[0], 0, n.Hq)},
+                            .k = {.y = y.k, .x = heads_in(n, in[0], n.Hq, n.Hkv)},
+                            .v = {.y = y.v, .x = heads_in(n, in[0], n.Hq + n.Hkv, n.Hkv)},
+                            .cos = tables.cos,
+                            .sin = tables.sin,
+                            .positions = tables.positions,
+                            .eps = kJoinedEps,
+                            .weight_offset = kJoinedOffset,
+                            .x_stride = n.heads() * n.D};
+                if (norm) a.q.weight = in[1], a.q.inv_rms = out[1], a.k.weight = in[2], a.k.inv_rms = out[2];
+                ops::rope(ctx, a);
+                return out;
+              },
+          .formula = [=](const Arrays& in) { return split_rope_formula(n, norm ? with_head_norms(n, in) : in[0]); },
+          .backward =
+              [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                SplitTables tables(n, d);
+                const SplitResults dy(n, b.dy);
+                const Sink& to = b.gradients[0];
+                const auto part = [&](std::int64_t first, Tensor dy_part) {
+                  const std::int64_t count = dy_part.shape[1];
+                  return ops::RopeGrad::Heads{.dx = {heads_in(n, to.t, first, count), to.mode},
+                                              .dy = dy_part,
+                                              .x = heads_in(n, b.inputs[0], first, count)};
+                };
+                ops::RopeGrad a{.q = part(0, dy.q),
+                                .k = part(n.Hq, dy.k),
+                                .v = part(n.Hq + n.Hkv, dy.v),
+                                .cos = tables.cos,
+                                .sin = tables.sin,
+                                .positions = tables.positions,
+                                .weight_offset = kJoinedOffset,
+                                .x_stride = n.heads() * n.D};
+                for (std::size_t i = 0; norm && i < 2; ++i) {
+                  ops::RopeGrad::Heads& heads = i == 0 ? a.q : a.k;
+                  heads.weight = b.inputs[1 + i];
+                  heads.inv_rms = b.outputs[1 + i];
+                  heads.dweight = b.gradients[1 + i];
+                }
+                ops::rope_grad(ctx, a);
+              }};
+}
+
 }  // namespace
 
 std::vector<OpCase> with_packed_cases(std::vector<OpCase> cases) {
@@ -170,6 +253,9 @@ std::vector<OpCase> with_packed_cases(std::vector<OpCase> cases) {
   for (const SplitSizes& n : {SplitSizes{1, 1, 1, 2, 2}, SplitSizes{9, 3, 1, 10, 6}, SplitSizes{40, 4, 2, 64, 64},
                               SplitSizes{13, 6, 2, 128, 96}, SplitSizes{5, 2, 2, 96, 72}})
     cases.push_back(split_rope_case(n));
+  for (const SplitSizes& n : {SplitSizes{1, 1, 1, 2, 2}, SplitSizes{9, 3, 1, 10, 10}, SplitSizes{37, 14, 2, 64, 64},
+                              SplitSizes{5, 6, 2, 90, 90}})
+    for (const bool norm : {false, true}) cases.push_back(joined_rope_case(n, norm));
   return cases;
 }
 

@@ -12,8 +12,13 @@ namespace qtrain::testing {
 /// Which parameters of a layer have gradients.
 enum class Trained { nothing, adapter, everything };
 
-inline ModelConfig layer_config(const Json& more) {
-  return parse_model_config(small_config(more), "small");
+/// `more`: fields of config.json, and the member "joins_projections" of ModelConfig.
+inline ModelConfig layer_config(Json more) {
+  const bool joins = more.is_object() && more.value("joins_projections", false);
+  if (joins) more.erase("joins_projections");
+  ModelConfig config = parse_model_config(small_config(more), "small");
+  config.joins_projections = joins;
+  return config;
 }
 
 inline std::string message_of(const std::function<void()>& action) {

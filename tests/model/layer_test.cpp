@@ -28,7 +28,12 @@ std::vector<Kind> kinds() {
           {"smollm3_without_rotation", {{"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
           {"olmo2", {{"model_type", "olmo2"}}},
           {"granite", {{"model_type", "granite"}, {"residual_multiplier", 0.5}}},
-          {"phi3", {{"model_type", "phi3"}, {"head_dim", 8}, {"partial_rotary_factor", 0.75}}}};
+          {"phi3", {{"model_type", "phi3"}, {"head_dim", 8}, {"partial_rotary_factor", 0.75}}},
+          {"llama_joined", {{"joins_projections", true}, {"attention_bias", true}, {"mlp_bias", true}}},
+          {"qwen3_joined", {{"joins_projections", true}, {"model_type", "qwen3"}, {"head_dim", 6}}},
+          {"smollm3_joined_without_rotation",
+           {{"joins_projections", true}, {"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
+          {"olmo2_joined", {{"joins_projections", true}, {"model_type", "olmo2"}}}};
 }
 
 /// The tensors that a stage declares to access.

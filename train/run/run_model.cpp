@@ -119,7 +119,7 @@ double flos_per_token(Transformer& model) {
 
 ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   const Config& c = run.config.value;
-  require_optimizer(c, run.ctx.device());
+  require_features(c, run.ctx.device());
   ModelSetup setup = set_up_model(run.ctx, training_request(c, run.ranks.rank(), run.ranks.size()));
   if (run.ranks.size() == 1 && c.run.zero_stage > 0) run.ignored.add("zero_stage", "the run has a single rank");
   advice_on_weights(setup);
