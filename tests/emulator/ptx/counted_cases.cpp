@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/fp8.h"
 #include "kernels/grouped_gemm.h"
@@ -68,6 +69,25 @@ Case adafactor_of(const Shape& matrix) {
   return {.name = fmt::format("adafactor/{}x{}", matrix[0], matrix[1]),
           .operands = {x, row, column, x, hyperparameters, factor},
           .prepare = bench::op("adafactor")};
+}
+
+/// AdamW that also writes the 16-bit copies of the weights.
+Case adamw_with_copy() {
+  const Operand x{{65536}, DType::f32}, v{{65536}, DType::f32, Contents::positive},
+      copy = half({65536}), hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-3, 0.1, 0.001}},
+      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
+  const auto update = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::adamw(ctx, {.param = a[0].tensor,
+                     .m = a[1].tensor,
+                     .v = a[2].tensor,
+                     .grad = a[3].tensor,
+                     .hyperparameters = a[4].tensor,
+                     .factor = a[5].tensor,
+                     .copy = a[6].tensor});
+  };
+  return {.name = "adamw_with_copy/65536", .operands = {x, x, v, x, hyperparameters, factor, copy}, .prepare = [=] {
+            return update;
+          }};
 }
 
 /// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
@@ -144,6 +164,7 @@ std::vector<Case> all_counted_cases() {
     if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
+  cases.push_back(adamw_with_copy());
   for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
     cases.insert(cases.end(), more.begin(), more.end());
   return cases;
