@@ -75,7 +75,7 @@ std::int64_t ActivationLayout::max_ranks() const {
   return max;
 }
 
-// The number of elements of the quantized weights that are expanded at a time.
+// The largest number of elements of quantized weights that are expanded at the same time.
 std::int64_t ActivationLayout::dense_elements() const {
   std::int64_t max = model_.params().largest_quantized();
   for (std::size_t l = 0; l < model_.layers().size(); ++l)

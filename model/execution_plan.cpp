@@ -8,13 +8,13 @@
 namespace qtrain {
 namespace {
 
-/// The largest numbers of elements of one kind of parameter in a group of layers.
+/// The largest number of elements that one kind of parameter has in any group of layers.
 struct LargestGroup {
   const Transformer& model;
   const OperandCopies& operands;
   DType type;  ///< of the GEMMs
 
-  /// Of those that GEMMs convert because they have another type and no copy.
+  /// Counts the parameters that GEMMs convert because they have another type and no operand copy.
   std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
     std::int64_t max = 0;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
@@ -83,8 +83,8 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
-// Codes of operands: of inputs and gradients [T, ...], of weights, and of both transposed for weight gradients. Layers
-// with joined results are one GEMM.
+// Reserves memory for operands in FP8: inputs and gradients [T, ...], weights, and transposed inputs and gradients for
+// the gradients of weights. Layers with joined results are one GEMM.
 void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
   const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));

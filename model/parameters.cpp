@@ -14,7 +14,7 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
-/// The group of a layer, or the layer alone if it has its results for itself.
+/// The group whose results are joined with those of a layer, or the layer alone.
 std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
   for (const LinearGroup& group : layer.groups)
     if (group.results == ResultLayout::joined && std::ranges::find(group.layers, l) != group.layers.end())

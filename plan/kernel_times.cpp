@@ -15,14 +15,14 @@ const Json& kernel_table() {
   return table;
 }
 
-/// FLOPs of 16-bit GEMMs that a multiprocessor makes in a cycle. Since compute capability 8.6, and on 9.0 and 10.0, it
-/// has 128 lanes of float32, before that 64; the clocks of the two peaks differ by a few percent.
+/// FLOPs of 16-bit GEMMs per cycle of a multiprocessor, from its peak in float32: it has 64 lanes of float32 up to
+/// compute capability 8.0, and 128 above. Rounded to a power of two, as the clocks of the two peaks differ a little.
 double flops_per_cycle(const GpuModel& gpu) {
   const bool wide = gpu.major > 8 || (gpu.major == 8 && gpu.minor > 0);
   return std::exp2(std::round(std::log2(gpu.half / gpu.float32 * 2 * (wide ? 128 : 64))));
 }
 
-/// The share of the peak that mma.sync reaches: newer instructions are needed for more on 9.0 and 10.0.
+/// The share of the peak that mma.sync reaches. On 9.0 and 10.0, only newer instructions reach more.
 double mma_share(const GpuModel& gpu) {
   const Json& shares = kernel_table().at("mma");
   return shares.at(gpu.major == 9 ? "hopper" : gpu.major == 10 ? "blackwell" : "others").get<double>();

@@ -36,7 +36,7 @@ std::string text_if_any(const Read& read) {
   return {};
 }
 
-constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weights
+constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weight files
 
 // Whether a run writes or removes a file of this name in its output directory.
 bool is_file_of_run(const std::string& name) {
@@ -49,7 +49,8 @@ bool is_file_of_run(const std::string& name) {
          name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
-// Whether something would be lost if the file were replaced. A killed run may leave empty ones; folders stay.
+// Whether something would be lost if the file were replaced. A killed run may leave empty files, and a run does not
+// replace folders.
 bool has_contents(const fs::path& file) {
   std::error_code unknown;
   const fs::file_status there = fs::status(file, unknown);
@@ -187,7 +188,7 @@ void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& in
     if (!is_file_of_run(input.filename()) || !fs::exists(input, unreadable)) continue;
     const fs::path beside = real_path(input.has_parent_path() ? input.parent_path() : fs::path("."));
     if (beside != folder) continue;
-    fail(ErrorKind::usage, {.cause = "is an input of the run, which would write a file of this name to output_dir",
+    fail(ErrorKind::usage, {.cause = "is an input of the run, and would be overwritten by an output of the same name",
                             .place = input.string(),
                             .remedy = "choose another output_dir"});
   }
