@@ -56,7 +56,7 @@ inline constexpr std::size_t kSharedStretch = std::size_t{1} << 20;
 inline constexpr std::uintptr_t kSharedBase = kDeviceBase + kDeviceBytes - kMaxHostThreads * kSharedStretch;
 /// One byte of state per byte of memory.
 inline constexpr std::uintptr_t kStateBase = 0x3000'0000'0000;
-/// The last write and the last read of every two bytes; those of single bytes are elsewhere (memory.h).
+/// The last write and the last read of every two bytes. Accesses to single bytes have other records (memory.h).
 inline constexpr std::uintptr_t kWriteBase = 0x4000'0000'0000;
 inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
 
