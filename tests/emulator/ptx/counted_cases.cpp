@@ -47,8 +47,8 @@ std::vector<Case> decoding() {
            .prepare = [=] { return attend; }}};
 }
 
-/// The gradient of the embedding for more tokens than those of `qtrain bench` in small sizes, of which each 16th is the
-/// same, as in text.
+/// The embedding gradient of more tokens than in the small sizes of `qtrain bench`. Every 16th token is the same, as in
+/// text.
 Case embedding_grad_of_text() {
   constexpr std::int64_t kTokens = 2048, kVocabulary = 8192, kWidth = 64;
   std::vector<double> tokens;
@@ -70,7 +70,7 @@ Case adafactor_of(const Shape& matrix) {
           .prepare = bench::op("adafactor")};
 }
 
-/// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
