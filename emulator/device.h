@@ -46,7 +46,7 @@ Settings parse_settings(std::string_view text);
 /// The settings of this process, initially from QTRAIN_EMULATION.
 Settings& settings();
 
-/// Address ranges, fixed so that an address alone tells what it belongs to.
+/// Address ranges, fixed so that an address alone shows what it belongs to.
 inline constexpr std::uintptr_t kRegion = kThreadSanitizer ? 0x7e90'0000'0000 : 0x2000'0000'0000;
 inline constexpr std::size_t kDeviceBytes = std::size_t{kThreadSanitizer ? 64 : 1024} << 30;
 inline constexpr std::uintptr_t kDeviceBase = kRegion;

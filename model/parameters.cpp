@@ -124,8 +124,9 @@ void Parameters::require_matches() const {
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before) {
   LinearParams p{.module = module, .kind = spec.kind};
   if (!spec.parameter.empty() && adapter_.trains_whole(module))
-    fail(ErrorKind::usage, {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained whole", module),
-                            .remedy = "name it in lora_target_modules: it gets an adapter"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained as a whole", module),
+          .remedy = "name it in lora_target_modules to train an adapter on it"});
   const Shape shape{spec.out, spec.in};
   const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);

@@ -23,8 +23,8 @@ class Gpu:
     flops: float  # FLOP/s of 16-bit GEMMs in the data sheet
     bandwidth: float  # bytes/s
     flops_per_cycle: int  # of 16-bit GEMMs, per multiprocessor
-    mma_share: float  # of that rate, for mma.sync
-    warpgroups: bool  # has wgmma
+    mma_share: float  # share of that rate which mma.sync reaches
+    warpgroups: bool  # whether it has wgmma
     shares: dict
 
     @property
@@ -92,7 +92,7 @@ class Work:
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
     def rows(self, table, gpu=None):
-        """The counts by kernel, on this GPU if there are several kernels for the op."""
+        """The counts by kernel, of the kernels that this GPU uses if the op has several."""
         case = self.case
         if self.lengths and not (gpu and gpu.warpgroups):
             case += " sm_80"
@@ -102,12 +102,12 @@ class Work:
         return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
 
     def at_length(self, kernel, short, longer):
-        """Blocks grow with the length n, and tiles with n^2 and n; so the counts are a n + b n^2."""
+        """The number of blocks grows with the length n, and that of tiles with n^2 and n, so the counts are a n + b n^2."""
         n, row = self.lengths, {}
         for count, one in short.items():
             square = (longer[kernel][count] - 2 * one) / 2
             row[count] = n * (one - square) + n * n * square
-        if "warpgroups" in kernel:  # their products have several sizes: whole tiles of 128 x 128, for 16 heads
+        if "warpgroups" in kernel:  # their products have several sizes, so FLOPs are those of tiles of 128 x 128, for 16 heads
             row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
             row["mma"] = 0
         return row

@@ -132,7 +132,7 @@ TEST_F(ForgedRun, WeightsOfTheBestCheckpointAreDoneAgain) {
   }
 }
 
-// Nothing stands beside what a run records and would be verified with it.
+// Records have no members that no run writes, which a verification would seem to confirm.
 TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   train_ok(folder_.path(), config());
   const std::string resolved = "resolved_config.json", manifest = "manifest.json";

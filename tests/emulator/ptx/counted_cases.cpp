@@ -138,7 +138,7 @@ std::vector<Case> all_counted_cases() {
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
-  // With twice the tokens, to tell the work of tiles from what comes before and after them.
+  // With twice the tokens, to separate the work on tiles from the work before and after them.
   sizes.lengths = {256};
   for (Case& c : bench::all_cases(sizes))
     if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
