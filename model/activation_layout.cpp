@@ -49,8 +49,7 @@ DType ActivationLayout::dtype(Precision precision) const {
 
 std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group) const {
   std::int64_t sum = 0;
-  for (const LinearId id : group.layers)
-    sum += model_.params().layers()[layer].linears[static_cast<std::size_t>(id)].rank();
+  for (const LinearId id : group.layers) sum += model_.params().layers()[layer][id].rank();
   return sum;
 }
 
@@ -83,8 +82,7 @@ std::int64_t ActivationLayout::dense_elements() const {
       if (group.results == ResultLayout::apart) continue;
       std::int64_t sum = 0;
       for (const LinearId id : group.layers)
-        if (const LinearParams& p = model_.params().layers()[l].linears[static_cast<std::size_t>(id)]; p.quantized)
-          sum += p.shape().numel();
+        if (const LinearParams& p = model_.params().layers()[l][id]; p.quantized) sum += p.shape().numel();
       max = std::max(max, sum);
     }
   return max;

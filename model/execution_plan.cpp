@@ -22,7 +22,7 @@ struct LargestGroup {
         if (joined_only && group.results == ResultLayout::apart) continue;
         std::int64_t elements = 0;
         for (const LinearId id : group.layers) {
-          const Param* p = model.params().layers()[l].linears[static_cast<std::size_t>(id)].*which;
+          const Param* p = model.params().layers()[l][id].*which;
           if (p && p->spec.dtype != type && !operands.has(*p)) elements += p->spec.shape.numel();
         }
         max = std::max(max, elements);
@@ -105,7 +105,7 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
       std::int64_t all = 0, in = 0;
       bool any = false;
       for (const LinearId id : group.layers) {
-        const LinearParams& linear = model_.params().layers()[l].linears[static_cast<std::size_t>(id)];
+        const LinearParams& linear = model_.params().layers()[l][id];
         const bool trained = linear.weight && linear.weight->trained();
         in = linear.shape()[1];
         layer_gemms(in, linear.shape()[0], trained);

@@ -171,16 +171,15 @@ ExpertsParams Parameters::declare_experts(const std::string& prefix, const Exper
 
 // The weights of layers with joined results are contiguous, and so are their biases, which follow the last weight.
 void Parameters::declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p) {
-  const auto params = [&](LinearId id) { return &p.linears[static_cast<std::size_t>(id)]; };
   const std::span<const LinearId> group = joined_with(layer, l);
   const LinearSpec& spec = layer.spec(l);
-  LinearParams& linear = *params(l);
-  linear = declare_linear(prefix + spec.module, spec,
-                          l == group.front() ? nullptr : params(*(std::ranges::find(group, l) - 1)));
+  LinearParams& linear = p[l];
+  linear =
+      declare_linear(prefix + spec.module, spec, l == group.front() ? nullptr : &p[*(std::ranges::find(group, l) - 1)]);
   linear.stream = streams_ + static_cast<std::uint64_t>(l);
   if (l != group.back()) return;
   for (std::size_t i = 0; i < group.size(); ++i)
-    declare_bias(*params(group[i]), layer.spec(group[i]), i == 0 ? nullptr : params(group[i - 1]));
+    declare_bias(p[group[i]], layer.spec(group[i]), i == 0 ? nullptr : &p[group[i - 1]]);
   if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
 }
 
@@ -201,7 +200,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (const LinearGroup& group : layer.groups) {
     std::vector<LinearParams*> linears;
-    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    for (const LinearId l : group.layers) linears.push_back(&p[l]);
     adapter_.declare_factors(linears);
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);
