@@ -106,8 +106,8 @@ class Runner {
   void backward(Ctx& ctx, const TokenBatch& batch);
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
-  /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
-  /// that has no rows while others do.
+  /// Visits the units in the order of `forward` and, with Pass::train, then in that of `backward`, but without rows.
+  /// Called on a rank that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
 
  private:
