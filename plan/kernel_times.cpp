@@ -22,10 +22,13 @@ double flops_per_cycle(const GpuModel& gpu) {
   return std::exp2(std::round(std::log2(gpu.half / gpu.float32 * 2 * (wide ? 128 : 64))));
 }
 
-/// The share of the peak that mma.sync reaches: newer instructions are needed for more on 9.0 and 10.0.
-double mma_share(const GpuModel& gpu) {
-  const Json& shares = kernel_table().at("mma");
-  return shares.at(gpu.major == 9 ? "hopper" : gpu.major == 10 ? "blackwell" : "others").get<double>();
+/// Kernels with wgmma, which needs compute capability 9.0, or with mma.sync, which reaches little of the peak of 10.0.
+bool has_wgmma(const GpuModel& gpu) {
+  return gpu.major == 9;
+}
+double tensor_share(const GpuModel& gpu) {
+  if (has_wgmma(gpu)) return kernel_table().at("shares").at("wgmma").get<double>();
+  return kernel_table().at("mma").at(gpu.major == 10 ? "blackwell" : "others").get<double>();
 }
 
 double seconds_of(const Json& pass, const GpuModel& gpu, double overlap) {
@@ -33,7 +36,7 @@ double seconds_of(const Json& pass, const GpuModel& gpu, double overlap) {
   const double flops = gpu.half * kTera, cycles = flops / flops_per_cycle(gpu);
   const std::array<double, 3> busy{pass.at("instructions").get<double>() / cycles,
                                    pass.at("wavefronts").get<double>() / cycles,
-                                   pass.at("operations").get<double>() / (flops * mma_share(gpu))};
+                                   pass.at("operations").get<double>() / (flops * tensor_share(gpu))};
   const double longest = std::ranges::max(busy);
   return longest + overlap * (std::reduce(busy.begin(), busy.end()) - longest);
 }
@@ -64,7 +67,7 @@ KernelShares kernel_shares(std::int64_t hidden_size) {
 
 std::optional<AttentionSeconds> attention_seconds(const GpuModel& gpu, const KernelShares& shares) {
   if (gpu.major < 8 || gpu.half == 0) return {};
-  const Json& attention = kernel_table().at("attention");
+  const Json& attention = kernel_table().at("attention").at(has_wgmma(gpu) ? "wgmma" : "mma");
   return AttentionSeconds{.forward = seconds_of(attention.at("forward"), gpu, shares.overlap),
                           .backward = seconds_of(attention.at("backward"), gpu, shares.overlap)};
 }

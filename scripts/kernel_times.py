@@ -24,6 +24,7 @@ class Gpu:
     bandwidth: float
     flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
     mma_share: float  # of that rate, for mma.sync
+    warpgroups: bool  # has wgmma
     shares: dict
 
     @property
@@ -37,7 +38,7 @@ def gpus():
     for name, of in timing["gpus"].items():
         sheet = re.search(rf"^  {name}: .*half: ([\d.]+),.*bandwidth: ([\d.]+),", rows, re.MULTILINE)
         yield Gpu(name, of["multiprocessors"], float(sheet[1]) * 1e12, float(sheet[2]) * 1e9, of["flops_per_cycle"],
-                  timing["mma"][of["mma"]], timing["shares"])
+                  timing["mma"][of["mma"]], of["mma"] == "hopper", timing["shares"])
 
 
 def counts():
@@ -63,7 +64,8 @@ def terms(gpu, row, times, moved=None):
         moved = times * min(row["global_bytes"], 32 * row["sectors"])
     return {"instructions": times * slots * cycle,
             "shared memory": times * row["wavefronts"] * cycle,
-            "tensor cores": times * row["mma"] * 4096 / (gpu.flops * gpu.mma_share),
+            "tensor cores": times * (row["mma"] * 4096 / gpu.mma_share +
+                                     row.get("wgmma_flops", 0) / gpu.shares["wgmma"]) / gpu.flops,
             "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
 
 
@@ -83,15 +85,32 @@ class Work:
     moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
     group: str = "other element-wise"
     alone: bool = False  # one block, on one multiprocessor
+    lengths: float = 0  # of attention: the length of rows over the 128 tokens that were counted
+    products: int = 0  # of attention: GEMMs of a tile
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
-    def rows(self, table):
-        found = {k: v for k, v in table[self.case].items() if k.startswith(self.kernel)}
+    def rows(self, table, gpu=None):
+        """The counts by kernel, on this GPU if there are several kernels for the op."""
+        case = self.case
+        if self.lengths and not (gpu and gpu.warpgroups):
+            case += " sm_80"
+        found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
         if not found:
-            sys.exit(f"{self.case} has no kernel {self.kernel}*")
-        return found
+            sys.exit(f"{case} has no kernel {self.kernel}*")
+        return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
+
+    def at_length(self, kernel, short, longer):
+        """Blocks grow with the length n, and tiles with n^2 and n; so the counts are a n + b n^2."""
+        n, row = self.lengths, {}
+        for count, one in short.items():
+            square = (longer[kernel][count] - 2 * one) / 2
+            row[count] = n * (one - square) + n * n * square
+        if "warpgroups" in kernel:  # their products have several sizes: whole tiles of 128 x 128, for 16 heads
+            row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
+            row["mma"] = 0
+        return row
 
 
 @dataclass(frozen=True)
@@ -130,16 +149,14 @@ def model_of(config, name):
 
 
 def attention_work(m, tokens):
-    """Tiles of 128 queries and 64 keys forward and for dq, of 64 x 64 for dk and dv; counted with 128 tokens."""
-    rows, keys = LENGTH // 128, LENGTH // 64
-    share = tokens / LENGTH * m.heads / 16
-    forward, square = share * rows * (rows + 1) / 2, share * keys * (keys + 1) / 2 / 3
+    share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
     grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", forward, m.layers, 2 * (of_q + of_kv), "attention forward"),
-            Work("attention_grad", grad, "attention_delta", tokens / 128 * m.heads / 16, m.layers, None, back),
-            Work("attention_grad", grad, "attention_dkdv", square, m.layers, 2 * of_q + 4 * of_kv, back),
-            Work("attention_grad", grad, "attention_dq", forward, m.layers, 3 * of_q + 2 * of_kv, back)]
+    return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+                 lengths=n, products=2),
+            Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
+            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4),
+            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3)]
 
 
 def rope_work(m, tokens):
@@ -211,7 +228,7 @@ def works_of(m, tokens, trained):
 
 
 def time_of(gpu, table, work):
-    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table).values())
+    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table, gpu).values())
 
 
 def step(gpu, table, m, case):

@@ -117,7 +117,7 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   return good;
 }
 
-// The request is complete as far as it was read. An answer to HEAD must not have a body.
+// `request` is what could be read of it: the answer to a HEAD request must not have a body.
 void Connection::send_problem(const Problem& problem, const Request& request) {
   send(place_.handler.reply_to(problem), request, Then::close);
 }

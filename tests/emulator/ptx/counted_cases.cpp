@@ -127,17 +127,21 @@ std::vector<Case> grouped_gemms() {
 }
 
 std::vector<Case> all_counted_cases() {
-  const bench::Sizes sizes{.dtype = DType::bf16,
-                           .tokens = 32,
-                           .copied = 65536,
-                           .gemm = 32,
-                           .vocabulary_rows = 2,
-                           .parameters = 65536,
-                           .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
-                           .lengths = {128}};
+  bench::Sizes sizes{.dtype = DType::bf16,
+                     .tokens = 32,
+                     .copied = 65536,
+                     .gemm = 32,
+                     .vocabulary_rows = 2,
+                     .parameters = 65536,
+                     .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
+                     .lengths = {128}};
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
+  // With twice the tokens, to tell the work of tiles from what comes before and after them.
+  sizes.lengths = {256};
+  for (Case& c : bench::all_cases(sizes))
+    if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
   for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
