@@ -18,6 +18,7 @@ constexpr std::pair<std::string_view, DType> kNames[] = {
     {"uint8", DType::u8},
     {"bool", DType::boolean},
     {"float8_e4m3fn", DType::f8_e4m3},
+    {"float8_e5m2", DType::f8_e5m2},
     {"fp64", DType::f64},
     {"fp32", DType::f32},
     {"fp16", DType::f16},

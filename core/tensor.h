@@ -13,7 +13,7 @@
 
 namespace qtrain {
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3 };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3, f8_e5m2 };
 
 constexpr std::size_t size_of(DType d) {
   switch (d) {
@@ -30,6 +30,10 @@ constexpr std::size_t size_of(DType d) {
 
 constexpr bool is_float(DType d) {
   return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16;
+}
+
+constexpr bool is_fp8(DType d) {
+  return d == DType::f8_e4m3 || d == DType::f8_e5m2;
 }
 
 /// "float32", "bfloat16", ...: as in a Hugging Face config.json.

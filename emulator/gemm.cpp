@@ -6,6 +6,7 @@
 
 #include "core/half.h"
 #include "emulator/device.h"
+#include "kernels/fp8.h"
 #include "kernels/gemm_choices.h"
 #include "kernels/gemm_key.h"
 #include "kernels/gemm_library.h"
@@ -79,6 +80,13 @@ struct Reserved {
 
   void check_operands(MatmulPrecision matmul, const Gemm& g) const {
     if (!memory || g.a.dtype == DType::f64) return;
+    if (multiplies_in_fp8(g)) {
+      const std::int64_t depth = g.first().depth();
+      check(fp8_bytes(g.first().rows(), depth) <= memory->converted_a &&
+                fp8_bytes(g.first().columns(), depth) <= memory->converted_b,
+            "a GEMM in FP8 encodes more than was reserved");
+      return;
+    }
     const DType type = gemm_operand_type(matmul, g.a.dtype, g.b.dtype);
     const auto converted = [&](ConstTensor t, std::int64_t stride) {
       return t.dtype == type ? 0 : static_cast<std::size_t>(stretch(t, stride)) * size_of(type);

@@ -1,5 +1,6 @@
 #include "kernels/gemm.h"
 
+#include "kernels/fp8.h"
 #include "kernels/gemm_key.h"
 
 namespace qtrain::ops {
@@ -35,6 +36,32 @@ std::vector<Gemm> one_by_one(const Gemm& g) {
       gemms.back().c_stride = g.c_stride;
     }
   return gemms;
+}
+
+bool multiplies_in_fp8(const Gemm& g) {
+  const bool aligned = g.c.t.shape[1] % kFp8Row == 0 && g.c_stride % kFp8Row == 0 &&
+                       reinterpret_cast<std::uintptr_t>(g.c.t.data) % kFp8Row == 0;
+  return g.fp8 && !g.bias && aligned && g.first().depth() > 0 && g.a.dtype != DType::f64;
+}
+
+Fp8Factors fp8_factors(const Gemm& g, std::byte* a, std::byte* b) {
+  // Both are read along the inner dimension.
+  const std::int64_t row = fp8_row(g.first().depth());
+  const Tensor a_codes{a, g.fp8->a, {g.first().rows(), row}, g.a.device};
+  const Tensor b_codes{b, g.fp8->b, {g.first().columns(), row}, g.b.device};
+  const auto scale_after = [](const Tensor& codes) {
+    return Tensor{codes.data + codes.bytes(), DType::f32, {1}, codes.device};
+  };
+  return {.a = {.codes = a_codes,
+                .scale = scale_after(a_codes),
+                .x = g.a,
+                .transpose = g.transpose_a,
+                .x_stride = g.a_stride},
+          .b = {.codes = b_codes,
+                .scale = scale_after(b_codes),
+                .x = g.b,
+                .transpose = g.transpose_b == Transpose::yes ? Transpose::no : Transpose::yes,
+                .x_stride = g.b_stride}};
 }
 
 void gemm(Ctx& ctx, const Gemm& g) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -36,6 +37,12 @@ struct Gemm {
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   /// Further GEMMs added into the same result: one pass over C instead of several.
   std::array<Factors, 3> added = {};
+  /// The types that A and B are encoded in for a multiplication in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
+  /// them. The GEMMs in `added` are not affected.
+  struct Fp8 {
+    DType a, b;
+  };
+  std::optional<Fp8> fp8 = {};
 
   Factors first() const { return {a, b, transpose_a, transpose_b, a_stride, b_stride}; }
 };

@@ -18,6 +18,12 @@ std::int64_t class_of_rows(std::int64_t rows) {
   return static_cast<std::int64_t>(((n + (std::uint64_t{1} << below) - 1) >> below) << below);
 }
 
+// "bfloat16", or "float8_e5m2*float8_e4m3fn".
+std::string types_of(const GemmKey& key) {
+  const std::string first(name_of(key.operands));
+  return !is_fp8(key.operands) || key.second == key.operands ? first : first + "*" + std::string(name_of(key.second));
+}
+
 }  // namespace
 
 GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
@@ -28,6 +34,7 @@ GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
           .stride_b = ops::row_step(g.b, g.b_stride),
           .stride_c = ops::row_step(g.c.t, g.c_stride),
           .operands = g.a.dtype,
+          .second = g.b.dtype,
           .result = g.c.t.dtype,
           .transpose_a = g.transpose_a == ops::Transpose::yes,
           .transpose_b = g.transpose_b == ops::Transpose::yes,
@@ -48,7 +55,7 @@ GemmKey class_of(GemmKey key) {
 
 std::string to_string(const GemmKey& key) {
   std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
-  s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
+  s += types_of(key) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
   s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");
   const std::int64_t dense_a = key.transpose_a ? key.m : key.k, dense_b = key.transpose_b ? key.k : key.n;
   if (key.stride_a != dense_a || key.stride_b != dense_b || key.stride_c != key.n)
@@ -61,7 +68,7 @@ std::string to_string(const GemmKey& key) {
 
 std::string sizes_of(const GemmKey& key) {
   std::string s = std::to_string(key.m) + "x" + std::to_string(key.n) + "x" + std::to_string(key.k) + " ";
-  s += name_of(key.operands);
+  s += types_of(key);
   if (key.result != key.operands) s += ">" + std::string(name_of(key.result));
   return s + (key.adds ? " adds" : "");
 }

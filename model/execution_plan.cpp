@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/fp8.h"
 #include "model/activation_layout.h"
 
 namespace qtrain {
@@ -13,7 +14,7 @@ struct LargestGroup {
   const OperandCopies& operands;
   DType type;  ///< of the GEMMs
 
-  /// Of those that GEMMs convert because they have another type and no copy.
+  /// Counts the parameters that GEMMs convert because they have another type and no copy.
   std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
     std::int64_t max = 0;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
@@ -82,6 +83,39 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
+// Codes of operands: of inputs and gradients [T, ...], of weights, and of both transposed for weight gradients. Layers
+// with joined results are one GEMM.
+void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
+  const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
+    memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+  };
+  const auto layer_gemms = [&](std::int64_t in, std::int64_t out, bool trained) {
+    for (const PlannedPass& p : passes_) {
+      const std::int64_t tokens = p.largest.tokens;
+      if (p.pass == Pass::decode) continue;
+      multiply(tokens, out, in);
+      if (p.pass == Pass::evaluate) continue;
+      multiply(tokens, in, out);
+      if (trained) multiply(out, in, tokens);
+    }
+  };
+  for (std::size_t l = 0; l < model_.layers().size(); ++l)
+    for (const LinearGroup& group : model_.layers()[l].groups) {
+      std::int64_t all = 0, in = 0;
+      bool any = false;
+      for (const LinearId id : group.layers) {
+        const LinearParams& linear = model_.params().layers()[l].linears[static_cast<std::size_t>(id)];
+        const bool trained = linear.weight && linear.weight->trained();
+        in = linear.shape()[1];
+        layer_gemms(in, linear.shape()[0], trained);
+        all += linear.shape()[0];
+        any = any || trained;
+      }
+      if (group.results != ResultLayout::apart) layer_gemms(in, all, any);
+    }
+}
+
 // Activations have the GEMMs' operand type on a GPU; weights and logits may have another. Weights with an operand copy
 // need no conversion.
 ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
@@ -99,6 +133,7 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
   memory.converted_b = std::max(
       {memory.converted_b, bytes(largest(&LinearParams::a, false)), bytes(largest(&LinearParams::weight, true))});
   memory.converted_bias = std::max(memory.converted_bias, bytes(largest(&LinearParams::bias, true)));
+  if (model_.options().fp8) reserve_fp8(memory);
   const HeadChunk chunk = head_chunk(Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes_)

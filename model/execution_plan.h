@@ -51,6 +51,8 @@ class ExecutionPlan {
   ops::GemmMemory gemm_memory(const OperandCopies& operands) const;
 
  private:
+  void reserve_fp8(ops::GemmMemory& memory) const;
+
   const Transformer& model_;
   ExecutionChoice choice_;
   std::vector<PlannedPass> passes_;

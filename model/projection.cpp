@@ -35,7 +35,8 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                   .transpose_b = Transpose::yes,
                   .bias = bias,
                   .c_stride = f.y_stride,
-                  .added = {adapter}});
+                  .added = {adapter},
+                  .fp8 = forward_fp8(p)});
 }
 
 // Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.
@@ -81,7 +82,8 @@ void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joi
                   .b = joint.weight(ctx, f.dense),
                   .transpose_b = Transpose::yes,
                   .bias = joint.bias(),
-                  .c_stride = f.y_stride});
+                  .c_stride = f.y_stride,
+                  .fp8 = forward_fp8(joint.first())});
 }
 
 // y += the adapter's contribution.

@@ -40,6 +40,7 @@ struct Projection {
   std::optional<QuantizedWeight> quantized = {};  ///< instead of `weight`
   Sink dweight = discard(), dbias = discard();
   LoraWeights lora = {};
+  bool fp8 = false;  ///< multiply with W, and for its gradient, in FP8 (kernels/fp8.h)
 
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };

@@ -89,7 +89,11 @@ class AdaptersGrad {
     Sink dx = b_.dx;
     for (const JointGrad& joint : joints_) {
       const ConstTensor dy = joint.is_one() && !input_.drops() ? inner_grad(joint.layers().front()) : joint.result();
-      ops::Gemm g{.c = dx, .a = dy, .b = joint.weight(ctx_, b_.dense), .a_stride = b_.dy_stride};
+      ops::Gemm g{.c = dx,
+                  .a = dy,
+                  .b = joint.weight(ctx_, b_.dense),
+                  .a_stride = b_.dy_stride,
+                  .fp8 = backward_fp8(joint.first())};
       if (&joint == &joints_.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
       dx = accumulate(dx.t);
@@ -122,7 +126,11 @@ class AdaptersGrad {
 void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGrad>& joints) {
   Sink dx = b.dx;
   for (const JointGrad& joint : joints) {
-    ops::gemm(ctx, {.c = dx, .a = joint.result(), .b = joint.weight(ctx, b.dense), .a_stride = b.dy_stride});
+    ops::gemm(ctx, {.c = dx,
+                    .a = joint.result(),
+                    .b = joint.weight(ctx, b.dense),
+                    .a_stride = b.dy_stride,
+                    .fp8 = backward_fp8(joint.first())});
     dx = accumulate(dx.t);
   }
 }
@@ -132,11 +140,13 @@ void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGr
 void project_grad(Ctx& ctx, const ProjectionBackward& b) {
   const std::vector<JointGrad> joints = joints_of(b.layers, b.dy_stride);
   for (const auto& [layer, dy] : b.layers) ops::column_sum(ctx, {.y = layer.dbias, .x = dy, .x_stride = b.dy_stride});
-  for (const JointGrad& joint : joints) {
-    ops::gemm(
-        ctx,
-        {.c = joint.dweight(), .a = joint.result(), .b = b.x, .transpose_a = Transpose::yes, .a_stride = b.dy_stride});
-  }
+  for (const JointGrad& joint : joints)
+    ops::gemm(ctx, {.c = joint.dweight(),
+                    .a = joint.result(),
+                    .b = b.x,
+                    .transpose_a = Transpose::yes,
+                    .a_stride = b.dy_stride,
+                    .fp8 = backward_fp8(joint.first())});
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();
   if (b.dx.wanted()) input_grad(ctx, b, joints);

@@ -47,6 +47,7 @@ class Joint {
   const Sink& dweight() const { return dweight_; }
   std::span<const Layer> layers() const { return {first_, count_}; }
   bool is_one() const { return count_ == 1; }
+  const Projection& first() const { return first_->layer; }
 
   ConstTensor weight(Ctx& ctx, Tensor memory) const {
     if (is_one()) return dense_weight(ctx, first_->layer, memory);
@@ -66,6 +67,7 @@ class Joint {
     const Projection& p = l.layer;
     const auto next = result_of(l);
     if (columns_of(result_, result_.shape[1], next.shape[1]).data != next.data || !next.data) return false;
+    if (p.fp8 != first_->layer.fp8) return false;
     if (p.quantized ? !first_->layer.quantized : !are_contiguous(weight_, p.weight)) return false;
     if (kAddsBias && (bias_ ? !are_contiguous(bias_, p.bias) : bool(p.bias))) return false;
     if (dweight_.mode != p.dweight.mode) return false;
@@ -195,6 +197,16 @@ struct DroppedAdapter {
   ops::Factors factors;
   const AdapterInput& input;
 };
+
+/// The types of FP8 operands: weights and activations have more digits, gradients more range.
+inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3};
+}
+inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p) {
+  if (!p.fp8) return {};
+  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3};
+}
 
 /// y = or += m / norm * x.
 inline ops::ScaleToMagnitude scaling(const LoraWeights& lora, Sink y, ConstTensor x) {

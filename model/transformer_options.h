@@ -19,6 +19,7 @@ struct TransformerOptions {
   DType weight_dtype = DType::f32;   ///< dtype of frozen weights
   DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
+  bool fp8 = false;               ///< multiply the linear layers of blocks in FP8; for GPUs, and 16-bit activations
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;

@@ -19,12 +19,24 @@ struct PeakShares {
   std::int64_t width;
   Ranged<double> flops;
 };
-// The slow case follows from the instruction counts of the current kernels on an H200 (75,000 tokens/s for Qwen3-0.6B
-// and 11,300 for Qwen3-8B, which is 32 and 54 % including the update, and less with adapters), the fast case from the
-// goals (105,000 and 12,400 tokens/s). Small models reach less, because they move more bytes per GEMM FLOP for norms
-// and rotary embeddings.
+// They are for GPUs and types whose kernels have no counts. Small models reach less, because they move more bytes per
+// GEMM FLOP for norms and rotary embeddings.
 constexpr PeakShares kNarrow{.width = 2048, .flops = {.slow = 0.29, .usual = 0.30, .fast = 0.47}};
 constexpr PeakShares kWide{.width = 4096, .flops = {.slow = 0.50, .usual = 0.55, .fast = 0.62}};
+/// The usual shares by kernel, where everything is slower or faster than that. The overlap is between all of the other
+/// units' time and nothing.
+Ranged<KernelShares> kernel_range(const KernelShares& usual) {
+  KernelShares slow = usual, fast = usual;
+  for (double KernelShares::*share : {&KernelShares::gemm, &KernelShares::copy, &KernelShares::skinny}) {
+    slow.*share *= 0.85;
+    fast.*share = std::min(1.1 * usual.*share, 1.0);
+  }
+  slow.overlap = 2 * usual.overlap;
+  fast.overlap = 0;
+  slow.gap_seconds = 1.5 * usual.gap_seconds;
+  return {slow, usual, fast};
+}
+
 // Fractions of the bandwidth: 1/2 is assumed for GEMMs with an adapter's few columns, copies reach 4/5.
 constexpr Ranged<double> kBandwidth{.slow = 0.5, .usual = 0.65, .fast = 0.8};
 // Fraction of a step on a processor that GEMMs take; 4/5 if there is little other work.
@@ -77,11 +89,14 @@ Ranged<SheetShares> sheet_shares(std::int64_t hidden_size, std::optional<double>
   const double doublings = std::log2(static_cast<double>(hidden_size) / static_cast<double>(kNarrow.width)),
                between = std::log2(static_cast<double>(kWide.width) / static_cast<double>(kNarrow.width)),
                wide = std::clamp(doublings / between, 0.0, 1.0);
-  const auto share = [&](double Ranged<double>::*which) {
+  const Ranged<KernelShares> kernels = kernel_range(kernel_shares(hidden_size));
+  const auto share = [&](double Ranged<double>::*which, const KernelShares& by_kernel) {
     return SheetShares{.flops = std::lerp(kNarrow.flops.*which, kWide.flops.*which, wide),
-                       .bandwidth = kBandwidth.*which};
+                       .bandwidth = kBandwidth.*which,
+                       .kernels = by_kernel};
   };
-  return {share(&Ranged<double>::slow), share(&Ranged<double>::usual), share(&Ranged<double>::fast)};
+  return {share(&Ranged<double>::slow, kernels.slow), share(&Ranged<double>::usual, kernels.usual),
+          share(&Ranged<double>::fast, kernels.fast)};
 }
 
 Ranged<DeviceSpeed> measured_speed(MatmulPrecision matmul, int threads) {
@@ -92,7 +107,15 @@ Ranged<DeviceSpeed> measured_speed(MatmulPrecision matmul, int threads) {
 }
 
 Ranged<DeviceSpeed> published_speed(const GpuModel& gpu, MatmulPrecision matmul, const Ranged<SheetShares>& shares) {
+  const bool half = matmul == MatmulPrecision::bf16 || matmul == MatmulPrecision::f16;
   return shares.map([&](const SheetShares& s) {
+    if (const auto attention = s.kernels && half ? attention_seconds(gpu, *s.kernels) : std::nullopt)
+      return DeviceSpeed{.flops = gpu.teraflops(matmul) * 1e12 * s.kernels->gemm,
+                         .bandwidth = gpu.bandwidth * kGiga * s.kernels->copy,
+                         .loading = {},
+                         .kernels = KernelSpeed{.attention = *attention,
+                                                .skinny = gpu.bandwidth * kGiga * s.kernels->skinny,
+                                                .gap_seconds = s.kernels->gap_seconds}};
     return DeviceSpeed{.flops = gpu.teraflops(matmul) * 1e12 * s.flops,
                        .bandwidth = gpu.bandwidth * kGiga * s.bandwidth,
                        .loading = {}};

@@ -4,6 +4,7 @@
 
 #include "data/token_rows.h"
 #include "plan/gpus.h"
+#include "plan/kernel_times.h"
 #include "plan/memory_plan.h"
 
 namespace qtrain {
@@ -24,18 +25,27 @@ Ranged<T> alike(const T& value) {
   return {value, value, value};
 }
 
-/// Speed that a device is assumed to reach.
-struct DeviceSpeed {
-  double flops = 0;               ///< FLOP/s over GEMMs and the work between them
-  double bandwidth = 0;           ///< memory bandwidth, bytes/s
-  std::optional<double> loading;  ///< tokens/s that the host prepares; empty if unknown
+/// Speed of the kernels of a GPU, which run one after another.
+struct KernelSpeed {
+  AttentionSeconds attention;
+  double skinny = 0;       ///< bytes/s of the GEMMs of adapters
+  double gap_seconds = 0;  ///< from one launch to the next
 };
 
-/// Fractions of a GPU's data-sheet peaks that runs reach.
+/// Speed that a device is assumed to reach.
+struct DeviceSpeed {
+  double flops = 0;                         ///< FLOP/s; without `kernels` over GEMMs and the work between them
+  double bandwidth = 0;                     ///< memory bandwidth, bytes/s
+  std::optional<double> loading;            ///< tokens/s that the host prepares; empty if unknown
+  std::optional<KernelSpeed> kernels = {};  ///< if the work between GEMMs takes time of its own
+};
+
+/// Fractions of a GPU's data-sheet peaks that runs reach: over all work, and by kernel.
 struct SheetShares {
   double flops = 0, bandwidth = 0;
+  std::optional<KernelShares> kernels = {};
 };
-/// Fractions for a model of this width. With `mfu`, all three cases are the same.
+/// Fractions for a model of this width. With `mfu`, all three cases are the same, without those by kernel.
 Ranged<SheetShares> sheet_shares(std::int64_t hidden_size, std::optional<double> mfu = {});
 
 /// Speed of this processor, measured now; of a GPU, from its data sheet.

@@ -18,10 +18,14 @@ namespace qtrain {
 /// The text of gpus.yaml, by file name without extension.
 const std::map<std::string_view, std::string_view>& gpu_texts();
 
+std::string_view gpu_text(std::string_view name) {
+  return gpu_texts().at(name);
+}
+
 namespace {
 
 std::vector<GpuModel> read_models() {
-  const Json table = parse_yaml(gpu_texts().at("gpus"), "gpus.yaml").value;
+  const Json table = parse_yaml(gpu_text("gpus"), "gpus.yaml").value;
   const Json& sources = table.at("sources");
   std::vector<GpuModel> models;
   for (const auto& [name, row] : table.at("gpus").items()) {

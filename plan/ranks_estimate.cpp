@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "plan/adapter_passes.h"
 #include "plan/run_time.h"
 #include "train/ranks/gradient_squares.h"
 #include "train/setup/model_setup.h"
@@ -96,26 +95,20 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
 }
 
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const ConnectedGpu& gpu) {
-  const TrainingFlops flops = training_flops(run.model, work.mix, run.policy());
-  const double token = work.micro_batch_tokens / gpu.speed.flops;  // seconds per FLOP per token
-  const AdapterPasses adapters = adapter_passes(run.model);
-  const double element = static_cast<double>(size_of(run.model.options().activation_dtype)) * work.micro_batch_tokens /
-                         gpu.speed.bandwidth;  // seconds per element per token
+  const PassTimes passes = pass_times(run, work.mix, work.micro_batch_tokens, gpu.speed);
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const RankNets nets = nets_of(gpu.net, run.model.options().sharding);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
-  StepCosts costs{.head = flops.head * token + adapters.head * work.mix.target_share * element,
+  StepCosts costs{.head = passes.head.seconds(),
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
                   .step_sum = seconds(exchanges.step),
                   .norm = seconds(sums_of_update(run))};
   const KeySeconds keys = key_seconds(run, work, gpu.net);
-  const double adapted = element / flops.layers, forward = flops.forward * token + adapters.forward * adapted;
-  const double again = run.policy().whole_blocks() ? keys.gather + adapters.forward * adapted : 0;
-  costs.blocks.assign(
-      static_cast<std::size_t>(flops.layers),
-      {.forward = forward + keys.gather,
-       .backward = flops.backward * token + adapters.backward * adapted + keys.gather + keys.reduce + again});
+  const double again = run.policy().whole_blocks() ? keys.gather : 0;
+  costs.blocks.assign(static_cast<std::size_t>(run.model.config().layers),
+                      {.forward = passes.forward.seconds() + keys.gather,
+                       .backward = passes.backward.seconds() + keys.gather + keys.reduce + again});
   for (const StepExchanges::Unit& u : exchanges.units)
     costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
                            .reduce = seconds(u.reduce),

@@ -8,40 +8,133 @@
 namespace qtrain {
 namespace {
 
+double gate_elements(const ModelConfig& c) {
+  return c.experts ? static_cast<double>(c.experts->per_token * c.experts->intermediate_size)
+                   : static_cast<double>(c.intermediate_size);
+}
+
 // Elements per token that a block's forward pass reads and writes: norms with residual sums, rotary embedding, the
 // MLP's gate, and operands and results of GEMMs.
 double block_elements(const ModelConfig& c) {
   const auto d = static_cast<double>(c.hidden_size);
   const auto q = static_cast<double>(c.heads * c.head_dim), kv = static_cast<double>(c.kv_heads * c.head_dim);
-  const double f = c.experts ? static_cast<double>(c.experts->per_token * c.experts->intermediate_size)
-                             : static_cast<double>(c.intermediate_size);
+  const double f = gate_elements(c);
   const double norms = 2 * 4 * d, rotation = 2 * (q + kv), attention = 2 * q + 2 * kv, gate = 3 * f;
   const double gemms = (d + q + 2 * kv) + (q + d) + (d + 2 * f) + (f + d);
   return norms + rotation + attention + gate + gemms;
 }
 
+bool expands_weights(const PlannedRun& run) {
+  return !run.model.quantized().empty() && run.choice.dense_copies == KeepCopies::no;
+}
+
+constexpr double kCodeBytes = 0.5625;  ///< of a quantized weight, with its scale
+
+/// The kernels of a block that are no GEMMs, in one pass over a micro-batch.
+struct KernelsOfBlock {
+  double forward_bytes = 0, backward_bytes = 0;  ///< per token
+  double weight_bytes = 0;                       ///< for the expansion of quantized weights
+  double forward_launches = 0, backward_launches = 0;
+};
+// As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
+// the gate and residual sums. A linear layer has one GEMM in the forward pass and one per gradient, an adapter six
+// more.
+KernelsOfBlock kernels_of_block(const PlannedRun& run) {
+  const ModelConfig& c = run.model.config();
+  const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
+  const bool normed = c.qk_norm != QkNorm::none, frozen = run.model.options().base == Update::frozen;
+  const auto bytes = [&](const ElementBytes& of) {
+    return element / 2 *
+           (of.width * static_cast<double>(c.hidden_size) +
+            of.heads * static_cast<double>((c.heads + c.kv_heads) * c.head_dim) + of.gate * gate_elements(c));
+  };
+  double linears = 0, adapted = 0, expanded = 0;
+  const LayerParams& layer = run.model.params().layers().front();
+  for (const LinearParams& l : layer.linears) {
+    linears += 1;
+    adapted += l.a ? 1 : 0;
+    expanded += expands_weights(run) ? 1 : 0;
+  }
+  const double weights = static_cast<double>(run.model.params().linear_elements()) / static_cast<double>(c.layers);
+  return {.forward_bytes = bytes(forward_bytes(normed)),
+          .backward_bytes = bytes(backward_bytes(normed)),
+          .weight_bytes = expands_weights(run) ? weights * (kCodeBytes + element) : 0,
+          .forward_launches = 7 + linears + 2 * adapted + expanded,
+          .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded};
+}
+
+constexpr double kHeadLaunches = 12;
+
 // Each pass writes and reads a dense copy of quantized weights, unless a copy is kept.
 double weight_bytes(const PlannedRun& run, double element) {
   const auto weights = static_cast<double>(run.model.params().linear_elements() + run.model.params().expert_elements());
-  const bool coded = !run.model.quantized().empty() && run.choice.dense_copies == KeepCopies::no;
-  constexpr double kCode = 0.5625;
-  return weights * (coded ? kCode + 2 * element : element);
+  return weights * (expands_weights(run) ? kCodeBytes + 2 * element : element);
 }
 
 }  // namespace
 
 double StepTime::seconds() const {
+  if (serial) return std::max({computing + attention + memory + adapters + gaps, host, loading}) + update;
   return std::max({computing, memory, host, loading}) + adapters + update;
 }
 
 std::string_view StepTime::limit() const {
-  const std::array<std::pair<double, std::string_view>, 6> parts{{{computing, "compute"},
+  const std::array<std::pair<double, std::string_view>, 8> parts{{{computing, "compute"},
+                                                                  {attention, "attention"},
                                                                   {memory, "memory bandwidth"},
                                                                   {adapters, "the passes of adapters"},
+                                                                  {gaps, "the launches"},
                                                                   {host, "the link to the host"},
                                                                   {loading, "data loading"},
                                                                   {update, "the update of the weights"}}};
   return std::ranges::max_element(parts)->second;
+}
+
+PassTime PassTime::times(double n) const {
+  return {n * gemms, n * attention, n * elements, n * adapters, n * gaps};
+}
+
+PassTime& PassTime::operator+=(const PassTime& other) {
+  gemms += other.gemms;
+  attention += other.attention;
+  elements += other.elements;
+  adapters += other.adapters;
+  gaps += other.gaps;
+  return *this;
+}
+
+PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, const DeviceSpeed& speed) {
+  const TrainingFlops flops = training_flops(run.model, mix, run.policy());
+  const AdapterPasses adapters = adapter_passes(run.model);
+  const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
+  const double of_adapters = tokens * element / (speed.kernels ? speed.kernels->skinny : speed.bandwidth);
+  const double again = run.policy().whole_blocks() ? 1 : 0;
+  PassTime forward{.gemms = tokens * flops.forward / speed.flops,
+                   .adapters = of_adapters * adapters.forward / flops.layers};
+  PassTime backward{.gemms = tokens * (flops.backward - again * flops.forward) / speed.flops,
+                    .adapters = of_adapters * adapters.backward / flops.layers};
+  PassTime head{.gemms = tokens * flops.head / speed.flops, .adapters = of_adapters * adapters.head * mix.target_share};
+  if (speed.kernels) {
+    const KernelsOfBlock kernels = kernels_of_block(run);
+    const AttentionSeconds& attention = speed.kernels->attention;
+    forward.attention = tokens * flops.attention * attention.forward;
+    forward.gemms -= tokens * flops.attention / speed.flops;
+    backward.attention = tokens * 2 * flops.attention * attention.backward;
+    backward.gemms -= tokens * 2 * flops.attention / speed.flops;
+    forward.elements = (tokens * kernels.forward_bytes + kernels.weight_bytes) / speed.bandwidth;
+    backward.elements = (tokens * kernels.backward_bytes + kernels.weight_bytes) / speed.bandwidth;
+    forward.gaps = kernels.forward_launches * speed.kernels->gap_seconds;
+    backward.gaps = kernels.backward_launches * speed.kernels->gap_seconds;
+    const double logits = 3 * static_cast<double>(run.model.config().vocab_size) * element;
+    head.elements = tokens * mix.target_share * logits / speed.bandwidth;
+    head.gaps = kHeadLaunches * speed.kernels->gap_seconds;
+  }
+  backward += forward.times(again);
+  const auto group = static_cast<double>(run.policy().group());
+  return {.forward = forward,
+          .backward = backward,
+          .head = head,
+          .inputs = forward.times(again * flops.layers * (group - 1) / group)};
 }
 
 UpdateTraffic update_traffic(const PlannedRun& run) {
@@ -95,15 +188,30 @@ StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpee
     from_host += work.micro_batches * (2 + (policy.group() > 1 ? 1 : 0)) * held;
   }
   const UpdateTraffic update = update_traffic(run);
+  StepTime time{.host = from_host / kHostBandwidth,
+                .loading = speed.loading ? tokens / *speed.loading : 0,
+                .update = update.device / speed.bandwidth + update.host / kHostBandwidth};
+  if (speed.kernels) {
+    const PassTimes passes = pass_times(run, work.mix, work.micro_batch_tokens, speed);
+    PassTime all = passes.head;
+    for (const PassTime& pass : {passes.forward.times(layers), passes.backward.times(layers), passes.inputs})
+      all += pass;
+    all = all.times(work.micro_batches);
+    time.serial = true;
+    time.computing = all.gemms;
+    time.attention = all.attention;
+    time.memory = all.elements;
+    time.adapters = all.adapters;
+    time.gaps = all.gaps;
+    return time;
+  }
   const AdapterPasses adapters = adapter_passes(run.model);
   const double adapted = adapters.forward * (1 + (policy.whole_blocks() ? again : 0)) + adapters.backward +
                          adapters.head * work.mix.target_share;
-  return {.computing = tokens * flops.total() / speed.flops,
-          .memory = moved / speed.bandwidth,
-          .host = from_host / kHostBandwidth,
-          .loading = speed.loading ? tokens / *speed.loading : 0,
-          .adapters = tokens * adapted * element / speed.bandwidth,
-          .update = update.device / speed.bandwidth + update.host / kHostBandwidth};
+  time.computing = tokens * flops.total() / speed.flops;
+  time.memory = moved / speed.bandwidth;
+  time.adapters = tokens * adapted * element / speed.bandwidth;
+  return time;
 }
 
 Ranged<StepTime> step_time(const PlannedRun& run, const StepWork& work, const Ranged<DeviceSpeed>& speed) {

@@ -11,14 +11,18 @@ namespace qtrain {
 inline constexpr double kHostBandwidth = 24e9;
 
 /// Seconds of an optimizer step. Computation, memory traffic, host transfers and data loading overlap, so the longest
-/// of them counts; the GEMMs of adapters and the update of the weights come on top.
+/// of them counts; the GEMMs of adapters and the update of the weights come on top. On a GPU with known kernels
+/// (`serial`), these run one after another: computing is the GEMMs, attention is apart, and memory is the element-wise
+/// kernels.
 struct StepTime {
   double computing = 0, memory = 0, host = 0, loading = 0;
   double adapters = 0, update = 0;
+  double attention = 0, gaps = 0;
+  bool serial = false;
 
   double seconds() const;
-  /// The largest part: "compute", "memory bandwidth", "data loading", "the link to the host", "the passes of adapters"
-  /// or "the update of the weights".
+  /// The largest part: "compute", "attention", "memory bandwidth", "data loading", "the link to the host", "the passes
+  /// of adapters", "the launches" or "the update of the weights".
   std::string_view limit() const;
 };
 
@@ -37,6 +41,21 @@ StepWork step_work(const Dataset& rows, const TrainingSection& t);
 StepWork rebatched(StepWork work, const TrainingSection& t);
 StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpeed& speed);
 Ranged<StepTime> step_time(const PlannedRun& run, const StepWork& work, const Ranged<DeviceSpeed>& speed);
+
+/// Seconds that a block, or the head, takes for one micro-batch on a GPU or processor, by kind of kernel.
+struct PassTime {
+  double gemms = 0, attention = 0, elements = 0, adapters = 0, gaps = 0;
+
+  double seconds() const { return gemms + attention + elements + adapters + gaps; }
+  PassTime times(double n) const;
+  PassTime& operator+=(const PassTime& other);
+};
+/// The passes of a micro-batch: per block, where the backward pass includes recomputing the block; the head; and in
+/// total what other blocks recompute for their inputs. Without `speed.kernels`, only GEMMs and adapters take time.
+struct PassTimes {
+  PassTime forward, backward, head, inputs;
+};
+PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, const DeviceSpeed& speed);
 
 /// Bytes that an update of the weights reads and writes on the device and, for offloaded weights or states, on the
 /// host.

@@ -38,6 +38,7 @@ TrainingFlops training_flops(Transformer& model, const TokenMix& mix, const Reco
   return {.layers = layers,
           .forward = forward,
           .backward = gradients + (policy.whole_blocks() ? forward : 0),
+          .attention = attention,
           .head = (frozen ? 4 : 6) * static_cast<double>(c.vocab_size * c.hidden_size) * mix.target_share,
           .inputs = policy.whole_blocks() ? (group - 1) / group * layers * forward : 0};
 }

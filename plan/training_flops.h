@@ -14,6 +14,7 @@ struct TokenMix {
 struct TrainingFlops {
   double layers = 0;
   double forward = 0, backward = 0;  ///< per block; the backward pass includes recomputing the block
+  double attention = 0;              ///< the part of `forward` that is attention; its gradient is twice as much
   double head = 0;                   ///< forward and backward
   double inputs = 0;                 ///< of all blocks that are rerun to recompute inputs of others
 

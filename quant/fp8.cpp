@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/fp8.h"
 #include "core/half.h"
 
 namespace qtrain {
@@ -22,16 +23,10 @@ constexpr const char* kScaleEndings[] = {"_scale_inv", "_scale"};
                           .remedy = "use the 16-bit model that it was made from"});
 }
 
-/// The value of each code. The codes 0x7f and 0xff are NaN.
+/// The value of each code.
 std::array<float, 256> e4m3_values() {
   std::array<float, 256> values{};
-  for (unsigned code = 0; code < 256; ++code) {
-    const unsigned exponent = code >> 3 & 15U, mantissa = code & 7U;
-    const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                     : std::ldexp(static_cast<float>(8 + mantissa), static_cast<int>(exponent) - 10);
-    const float value = (code & 127U) == 127U ? std::numeric_limits<float>::quiet_NaN() : size;
-    values[code] = code & 128U ? -value : value;
-  }
+  for (unsigned code = 0; code < 256; ++code) values[code] = decode_fp8<E4m3>(static_cast<std::uint8_t>(code));
   return values;
 }
 

@@ -2,8 +2,8 @@
 """Predicts from what kernels execute how long they take on GPUs that nobody measured them on.
 
     scripts/predict_times.py            # prints what --write would write
-    scripts/predict_times.py --write    # writes docs/kernels/times.md, a table of docs/kernels/README.md, and the
-                                        # predictions of bench/step_cases.json
+    scripts/predict_times.py --write    # writes docs/kernels/times.md, a table of docs/kernels/README.md, the predictions
+                                        # of bench/step_cases.json, and plan/kernel_times.yaml for qtrain estimate
     scripts/predict_times.py --check    # exits with 1 if one of them is not what --write would write
 
 The counts are those of bench/baselines/cuda_counts.csv, the GPUs those of plan/gpus.yaml and bench/gpu_timing.json; the
@@ -11,241 +11,15 @@ page explains the model. Every number is predicted, none is measured.
 """
 
 import argparse
-import csv
 import json
 import re
 import sys
-from dataclasses import dataclass
-from math import ceil
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-COUNTS, TIMING, CASES = (ROOT / f for f in ("bench/baselines/cuda_counts.csv", "bench/gpu_timing.json",
-                                            "bench/step_cases.json"))
+from kernel_times import (CASES, GROUPS, LENGTH, ROOT, TIMING, TOKENS, Gpu, attention_work, counts, gemm_time, gpus, model_of,
+                          seconds, step, terms, update_work, works_of)
+
+PLAN = ROOT / "plan/kernel_times.yaml"
 PAGE, OVERVIEW = ROOT / "docs/kernels/times.md", ROOT / "docs/kernels/README.md"
-TOKENS, LENGTH, RANK = 16384, 2048, 16
-GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
-          "cross-entropy", "update", "gaps")
-
-
-@dataclass(frozen=True)
-class Gpu:
-    name: str
-    processors: int  # multiprocessors
-    flops: float  # of 16-bit GEMMs, in the data sheet
-    bandwidth: float
-    flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
-    mma_share: float  # of that rate, for mma.sync
-    shares: dict
-
-    @property
-    def clock(self):
-        return self.flops / (self.processors * self.flops_per_cycle)
-
-
-def gpus():
-    timing = json.loads(TIMING.read_text(encoding="utf-8"))
-    rows = (ROOT / "plan/gpus.yaml").read_text(encoding="utf-8")
-    for name, of in timing["gpus"].items():
-        sheet = re.search(rf"^  {name}: .*half: ([\d.]+),.*bandwidth: ([\d.]+),", rows, re.MULTILINE)
-        yield Gpu(name, of["multiprocessors"], float(sheet[1]) * 1e12, float(sheet[2]) * 1e9, of["flops_per_cycle"],
-                  of["mma_share"], timing["shares"])
-
-
-def counts():
-    with open(COUNTS, encoding="utf-8", newline="") as file:
-        file.readline()
-        rows = {}
-        for row in csv.DictReader(file):
-            of = {k: int(v) for k, v in row.items() if k not in ("case", "kernel")}
-            rows.setdefault(row["case"], {})[row["kernel"]] = of
-        return rows
-
-
-INSTRUCTIONS = ("global_loads", "global_stores", "shared_loads", "shared_stores", "local", "atomics", "async_copies",
-                "ldmatrix", "mma", "float", "special", "integer", "conversions", "branches", "shuffles", "barriers")
-
-
-def terms(gpu, row, times, moved=None):
-    """Seconds that each unit of the GPU is busy for `times` as much as what was counted; `moved`: bytes of DRAM."""
-    cycle = 1 / (gpu.processors * gpu.clock)
-    issued = sum(row[kind] for kind in INSTRUCTIONS if kind in row)
-    slots = max(issued / 4, row["integer"] / 2, row["conversions"] / 2, row["special"] / 0.5)
-    if moved is None:
-        moved = times * min(row["global_bytes"], 32 * row["sectors"])
-    return {"instructions": times * slots * cycle,
-            "shared memory": times * row["wavefronts"] * cycle,
-            "tensor cores": times * row["mma"] * 4096 / (gpu.flops * gpu.mma_share),
-            "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
-
-
-def seconds(gpu, of):
-    longest = max(of.values())
-    return longest + gpu.shares["overlap"] * (sum(of.values()) - longest)
-
-
-@dataclass(frozen=True)
-class Work:
-    """A kernel of a step at its real shape."""
-    op: str
-    case: str
-    kernel: str  # beginning of the name; "": all of the case
-    times: float  # the counts of the case, for one launch
-    launches: float  # of a micro-batch or an update
-    moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
-    group: str = "other element-wise"
-    alone: bool = False  # one block, on one multiprocessor
-
-    def terms(self, gpu, row):
-        return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
-
-    def rows(self, table):
-        found = {k: v for k, v in table[self.case].items() if k.startswith(self.kernel)}
-        if not found:
-            sys.exit(f"{self.case} has no kernel {self.kernel}*")
-        return found
-
-
-@dataclass(frozen=True)
-class Model:
-    name: str
-    width: int
-    inner: int
-    layers: int
-    heads: int
-    groups: int
-    head: int
-    vocabulary: int
-    normed: bool  # heads have norms
-    tied: bool
-
-    @property
-    def linears(self):
-        d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
-        return [(d, q), (d, kv), (d, kv), (q, d), (d, f), (d, f), (f, d)]
-
-    @property
-    def gemms(self):
-        """Inputs and outputs of the GEMMs: layers with the same input are one."""
-        d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
-        return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
-
-    @property
-    def weights(self):
-        return self.layers * sum(i * o for i, o in self.linears) + self.vocabulary * self.width * (1 if self.tied else 2)
-
-
-def model_of(config, name):
-    return Model(name, config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"],
-                 config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"],
-                 config["vocab_size"], config["model_type"] == "qwen3", config["tie_word_embeddings"])
-
-
-def attention_work(m, tokens):
-    """Tiles of 128 queries and 64 keys forward and for dq, of 64 x 64 for dk and dv; counted with 128 tokens."""
-    rows, keys = LENGTH // 128, LENGTH // 64
-    share = tokens / LENGTH * m.heads / 16
-    forward, square = share * rows * (rows + 1) / 2, share * keys * (keys + 1) / 2 / 3
-    of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
-    grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", forward, m.layers, 2 * (of_q + of_kv), "attention forward"),
-            Work("attention_grad", grad, "attention_delta", tokens / 128 * m.heads / 16, m.layers, None, back),
-            Work("attention_grad", grad, "attention_dkdv", square, m.layers, 2 * of_q + 4 * of_kv, back),
-            Work("attention_grad", grad, "attention_dq", forward, m.layers, 3 * of_q + 2 * of_kv, back)]
-
-
-def rope_work(m, tokens):
-    heads, values = tokens * (m.heads + m.groups) * m.head, tokens * m.groups * m.head
-    case, of = "rope_40x9x64_keys3 bfloat16", 40 * 12 * 64
-    if not m.normed:
-        return [Work("rope", case, "rope_heads<", (heads + values) / of, m.layers),
-                Work("rope_grad", case, "rope_heads_grad", (heads + values) / of, m.layers, None, "rope backward")]
-    pair, of_pair = ("qk_norm_rope/32x(16+8)x128", "qk_norm_rope_grad/32x(16+8)x128"), 32 * 24 * 128
-    return [Work("qk_norm_rope", pair[0], "", heads / of_pair, m.layers),
-            Work("qk_norm_rope, values", case, "rope_heads<", values / of, m.layers),
-            Work("qk_norm_rope_grad", pair[1], "normed", heads / of_pair, m.layers, None, "rope backward"),
-            Work("qk_norm_rope_grad, values", case, "rope_heads_grad", values / of, m.layers, None, "rope backward")]
-
-
-def element_work(m, tokens, trained):
-    d, f, ce = tokens * m.width / (32 * 512), tokens * m.inner / (32 * 1536), "cross_entropy/2x75968"
-    norms = 2 * m.layers + 1
-    works = [Work("rms_norm", "rms_norm/32x512", "", d, norms),
-             Work("rms_norm_grad", "rms_norm_grad/32x512", "rms_norm", d, norms),
-             Work("add", "add/32x512", "", d, 2 * m.layers),
-             Work("swiglu", "packed_glu/32x1536", "", f, m.layers),
-             Work("swiglu_grad", "packed_glu_grad/32x1536", "", f, m.layers),
-             Work("cross_entropy", ce, "", tokens * m.vocabulary / (2 * 75968), 1, None, "cross-entropy")]
-    if trained:
-        case = "embedding_grad/2048x8192x64"
-        works += [Work("embedding_grad", case, "sort_tokens", tokens / 2048, 1, alone=True),
-                  Work("embedding_grad", case, "embedding_rows_grad", tokens * m.width / (2048 * 64), 1)]
-    return works
-
-
-def update_work(weights, coded):
-    times, group = weights / 65536, "update"
-    works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group),
-             Work("copy to 16 bits", "copy/65536", "", 1.5 * times, 1, None, group)]
-    if coded:
-        return works + [Work("adamw_8bit", "adamw_8bit/65536", "", times, 1, None, group)]
-    return works + [Work("adamw", "adamw/65536", "", times, 1, None, group)]
-
-
-def gemm_seconds(gpu, m, n, k, element=2):
-    """Tiles of 128 x 256 in waves; with few tiles, the summed dimension is split."""
-    rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
-    tiles = ceil(m / 128) * ceil(n / 256)
-    best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
-               for split in (1, 2, 4, 8, 16) if split == 1 or tiles * split <= 2 * gpu.processors)
-    moved = 2 * (m * k + n * k) + element * m * n
-    return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
-
-
-def gemm_time(gpu, m, tokens, trained):
-    sums = 0
-    for i, o in m.gemms:
-        each = gemm_seconds(gpu, tokens, o, i) + gemm_seconds(gpu, tokens, i, o)
-        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
-    head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
-    return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
-
-
-def adapter_time(gpu, m, tokens):
-    """Passes over x (2), dx (2), y (2) and dy (2), 16 bits each, by GEMMs with few columns."""
-    moved = 2 * 4 * tokens * sum(i + o for i, o in m.linears) * m.layers
-    return moved / (gpu.bandwidth * gpu.shares["skinny"])
-
-
-def works_of(m, tokens, trained):
-    return attention_work(m, tokens) + rope_work(m, tokens) + element_work(m, tokens, trained)
-
-
-def time_of(gpu, table, work):
-    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table).values())
-
-
-def step(gpu, table, m, case):
-    """Milliseconds of an update by group, for micro-batches of `case`."""
-    trained = not case["config"].get("use_peft", False)
-    tokens, micro = case["batch"] * LENGTH, case["accumulation"]
-    ms = dict.fromkeys(GROUPS, 0.0)
-    for work in works_of(m, tokens, trained):
-        ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
-    launches = m.layers * 30 + 15
-    if trained:
-        for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
-            ms["update"] += work.launches * time_of(gpu, table, work)
-        ms["update"] += 4 * m.weights / (gpu.bandwidth * gpu.shares["copy"])  # zeros for the next gradients
-    else:
-        launches = m.layers * 64 + 11
-        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
-        adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
-        for work in update_work(adapters, False):
-            ms["update"] += work.launches * time_of(gpu, table, work)
-    ms["gaps"] = micro * launches * gpu.shares["gap_seconds"]
-    return {group: 1e3 * value for group, value in ms.items()}
 
 
 def table_of(header, rows, numbers_from):
@@ -261,10 +35,12 @@ def shown(value):
 def kernel_rows(all_gpus, table, m):
     rows = []
     for work in works_of(m, TOKENS, True) + update_work(m.weights, False) + update_work(m.weights, True)[-1:]:
-        for kernel, row in work.rows(table).items():
-            of = [work.terms(gpu, row) for gpu in all_gpus]
-            limit = max(of[1], key=of[1].get)
-            rows.append([work.op, f"`{kernel}`", limit, *(shown(1e6 * seconds(g, t)) for g, t in zip(all_gpus, of))])
+        kernels = [work.rows(table, gpu) for gpu in all_gpus]
+        for kernel in dict.fromkeys(k for of in kernels for k in of):
+            of = [work.terms(gpu, found[kernel]) if kernel in found else None for gpu, found in zip(all_gpus, kernels)]
+            first = next(t for t in [of[1], *of] if t)
+            rows.append([work.op, f"`{kernel}`", max(first, key=first.get),
+                         *(shown(1e6 * seconds(g, t)) if t else "-" for g, t in zip(all_gpus, of))])
     return rows
 
 
@@ -313,13 +89,14 @@ These times are **predicted, not measured**: no kernel of this page has run on s
 --write` makes them from [what the kernels execute](counts.md), and a test fails if the page does not fit the counts.
 
 The shape is that of a micro-batch of 16,384 tokens of Qwen3-0.6B, in rows of 2,048. Counts of the small cases grow in
-proportion to the elements; those of attention with the number of tiles that the causal mask leaves. Then four units of a
+proportion to the elements; those of attention by a n + b n², from 128 and 256 tokens. Then four units of a
 multiprocessor, and the memory, are busy for
 
 - instructions: those of a warp, except for moves, which the assembler removes. A multiprocessor issues four a cycle, but
   only two of integers and conversions, and one of special functions in two cycles;
 - shared memory: a wavefront a cycle;
-- tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches;
+- tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches, and those of `wgmma` at {wgmma:.0%} of the peak,
+  without the shared memory that it reads;
 - DRAM: the bytes, or those of the touched sectors if they are fewer, at {copy:.0%} of the bandwidth. For attention, every
   tensor once, since the L2 cache serves the rest.
 
@@ -327,7 +104,7 @@ A kernel takes the longest of these and {overlap:.0%} of the sum of the others, 
 fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and {tile:.1f} µs
 a tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. `bench/gpu_timing.json` has
 them all; they are to be replaced when there are measurements. Counts are those of code for sm_90a also where it says A100
-or RTX 5090.
+or RTX 5090, but of the attention kernels that run there.
 
 {parameters}
 
@@ -343,7 +120,7 @@ def page_of(all_gpus, table, document, timing):
     m = model_of(document["models"]["qwen3-0.6b"], "qwen3-0.6b")
     shares = timing["shares"]
     return PAGE_TEXT.format(
-        copy=shares["copy"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
+        copy=shares["copy"], wgmma=shares["wgmma"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
         tile=1e6 * shares["tile_seconds"], skinny=shares["skinny"],
         parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP a cycle", "of it by mma.sync", "GB/s", "source"],
                             parameter_rows(all_gpus, timing), 1),
@@ -366,6 +143,87 @@ def cases_of(gpu, table, document, text):
     return text
 
 
+def cycles_of(row, times):
+    """Cycles of one multiprocessor for instructions and for shared memory, and FLOPs of mma."""
+    one = Gpu("", 1, 1, 1, 1, 1, False, {"copy": 1, "wgmma": 1})  # a cycle takes a second
+    of = terms(one, row, times, 0)
+    return of["instructions"], of["shared memory"], of["tensor cores"]
+
+
+PLAN_TEXT = """# What plan/kernel_times.cpp predicts times of steps from; scripts/predict_times.py --write makes it from
+# bench/baselines/cuda_counts.csv and bench/gpu_timing.json. Nothing of this is measured (docs/kernels/times.md).
+#
+#   attention   per FLOP of causal attention, in kernels with wgmma and with mma.sync: cycles of a multiprocessor for
+#               instructions and for shared memory, and operations of tensor cores
+#   elements    bytes per token that the kernels between GEMMs move in a block, per element of the hidden state, of
+#               queries and keys (with norms and without), and of the gate
+#   gemm        shares of the peak for models of two widths, with what tiles and waves cost on an H200
+#   mma         shares of the peak that mma.sync reaches
+#   shares      see the page
+attention:
+  wgmma:
+{wgmma_rows}
+  mma:
+{mma_rows}
+elements:
+{elements}
+gemm:
+{gemm_rows}
+mma: {{blackwell: {blackwell}, others: {others}}}
+shares: {{wgmma: {wgmma}, copy: {copy}, skinny: {skinny}, overlap: {overlap}, gap_seconds: {gap_seconds:.1e}}}
+"""
+
+
+def attention_of_plan(table, m, gpu):
+    """Rows of the plan's table, from a micro-batch of TOKENS."""
+    forward = 2 * LENGTH * m.heads * m.head * TOKENS
+    sums = {"attention forward": [0, 0, 0], "attention backward": [0, 0, 0]}
+    for work in attention_work(m, TOKENS):
+        for row in work.rows(table, gpu).values():
+            sums[work.group] = [a + b for a, b in zip(sums[work.group], cycles_of(row, work.times))]
+    lines = []
+    for (group, of), flops in zip(sums.items(), (forward, 2 * forward)):
+        values = ", ".join(f"{name}: {value / flops:.4g}" for name, value in zip(("instructions", "wavefronts", "operations"),
+                                                                                 of))
+        lines.append(f"    {group.removeprefix('attention ')}: {{{values}}}")
+    return "\n".join(lines)
+
+
+def bytes_of(table, case, kernel, elements):
+    found = [row for name, row in table[case].items() if name.startswith(kernel)]
+    return sum(min(row["global_bytes"], 32 * row["sectors"]) for row in found) / elements
+
+
+def elements_of_plan(table):
+    heads, plain, width, gate = 32 * 24 * 128, 40 * 12 * 64, 32 * 512, 32 * 1536
+    rope = "rope_40x9x64_keys3 bfloat16"
+    rows = {"forward": (2 * bytes_of(table, "rms_norm/32x512", "", width) + 2 * bytes_of(table, "add/32x512", "", width),
+                        bytes_of(table, "qk_norm_rope/32x(16+8)x128", "", heads), bytes_of(table, rope, "rope_heads<", plain),
+                        bytes_of(table, "swiglu/32x1536", "", gate)),
+            "backward": (2 * bytes_of(table, "rms_norm_grad/32x512", "rms_norm", width),
+                         bytes_of(table, "qk_norm_rope_grad/32x(16+8)x128", "normed", heads),
+                         bytes_of(table, rope, "rope_heads_grad", plain), bytes_of(table, "swiglu_grad/32x1536", "", gate))}
+    return "\n".join(f"  {name}: {{width: {w:.2f}, normed_heads: {n:.2f}, heads: {h:.2f}, gate: {g:.2f}}}"
+                     for name, (w, n, h, g) in rows.items())
+
+
+def gemm_of_plan(gpu, document):
+    lines = []
+    for name, model in (("narrow", "qwen3-0.6b"), ("wide", "qwen3-8b")):
+        m = model_of(document["models"][model], model)
+        flops = 6 * (m.weights - (0 if m.tied else m.vocabulary * m.width)) * TOKENS
+        share = flops / gpu.flops / gemm_time(gpu, m, TOKENS, True)
+        lines.append(f"  {name}: {{width: {m.width}, share: {share:.3f}}}")
+    return "\n".join(lines)
+
+
+def plan_of(gpu, table, document, timing):
+    m = model_of(document["models"]["qwen3-0.6b"], "qwen3-0.6b")
+    return PLAN_TEXT.format(wgmma_rows=attention_of_plan(table, m, gpu), mma_rows=attention_of_plan(table, m, None),
+                            elements=elements_of_plan(table),
+                            gemm_rows=gemm_of_plan(gpu, document), **timing["mma"], **timing["shares"])
+
+
 def texts():
     """What --write writes, by path."""
     all_gpus, table, timing = list(gpus()), counts(), json.loads(TIMING.read_text(encoding="utf-8"))
@@ -375,7 +233,8 @@ def texts():
     steps = table_of(*step_rows(h200, table, document), 1)
     return {PAGE: page_of(all_gpus, table, document, timing),
             OVERVIEW: between(OVERVIEW.read_text(encoding="utf-8"), steps),
-            CASES: cases_of(h200, table, document, text)}
+            CASES: cases_of(h200, table, document, text),
+            PLAN: plan_of(h200, table, document, timing)}
 
 
 def write():

@@ -16,8 +16,9 @@ std::string speed_text(const Estimate& e) {
   if (!e.step_time) return "";
   std::vector<std::string> parts;
   for (const auto& [name, part] :
-       {std::pair("compute", &StepTime::computing), std::pair("memory traffic", &StepTime::memory),
-        std::pair("adapters", &StepTime::adapters), std::pair("host link", &StepTime::host),
+       {std::pair("compute", &StepTime::computing), std::pair("attention", &StepTime::attention),
+        std::pair("memory traffic", &StepTime::memory), std::pair("adapters", &StepTime::adapters),
+        std::pair("launches", &StepTime::gaps), std::pair("host link", &StepTime::host),
         std::pair("data loading", &StepTime::loading), std::pair("update of the weights", &StepTime::update)}) {
     const auto seconds = e.step_time->map([&part = part](const StepTime& t) { return t.*part; });
     if (seconds.usual > 0) parts.push_back(fmt::format("{} {}", name, duration_range_text(seconds, "-")));
@@ -104,7 +105,8 @@ Json step_json(const Ranged<StepTime>& range) {
   return {{"seconds", t.seconds()},        {"seconds_range", range_json(seconds)},
           {"computing", t.computing},      {"memory_traffic", t.memory},
           {"host_traffic", t.host},        {"loading", t.loading},
-          {"adapter_traffic", t.adapters}, {"update_of_weights", t.update}};
+          {"adapter_traffic", t.adapters}, {"update_of_weights", t.update},
+          {"attention", t.attention},      {"launches", t.gaps}};
 }
 
 Json card_json(const GpuVerdict& card) {

@@ -57,8 +57,9 @@ std::string verdict_text(const RanksEstimate& e) {
   const StageEstimate* best = e.fastest();
   if (!best) return "fastest that fits     none: no zero_stage fits\n";
   return fmt::format(
-      "fastest that fits     zero_stage={}: {} tokens/s, {} per step,\n"
-      "                      of which about {:.0f} % is spent waiting for other ranks\n"
+      "fastest that fits     zero_stage={}: {} tokens/s,\n"
+      "                      {} per step, of which about {:.0f} % is spent\n"
+      "                      waiting for other ranks\n"
       "                      (memory does not include the buffers of NCCL)\n",
       static_cast<int>(best->stage), amount_range_text(e.tokens_per_second(*best)),
       duration_range_text(best->seconds, "-"), waiting_share(*best->step) * 100);

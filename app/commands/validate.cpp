@@ -214,7 +214,7 @@ class Validation {
     ComputeChoice choice = compute_choice(config_.value);
     if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // reported by `unsupported`
     compute_ = plan_compute(choice);
-    require_optimizer(config_.value, compute_.device);
+    require_features(config_.value, compute_.device);
     return {};
   }
 

@@ -1,5 +1,6 @@
 #include "emulator/blaslt/multiply.h"
 
+#include "core/fp8.h"
 #include "core/half.h"
 
 namespace qtrain::stand_in {
@@ -9,6 +10,8 @@ double load(const void* data, cudaDataType_t type, std::uint64_t i) {
   switch (type) {
     case CUDA_R_16BF: return static_cast<float>(static_cast<const Bf16*>(data)[i]);
     case CUDA_R_16F: return static_cast<float>(static_cast<const F16*>(data)[i]);
+    case CUDA_R_8F_E4M3: return decode_fp8<E4m3>(static_cast<const std::uint8_t*>(data)[i]);
+    case CUDA_R_8F_E5M2: return decode_fp8<E5m2>(static_cast<const std::uint8_t*>(data)[i]);
     default: return static_cast<const float*>(data)[i];
   }
 }
@@ -45,13 +48,15 @@ void add_columns(std::vector<emulation::Touch>& touches, const Layout& l, const 
 void multiply(const Problem& p, const Operands& x) {
   const std::uint64_t k = p.k(), leading_c = static_cast<std::uint64_t>(p.c.leading),
                       leading_d = static_cast<std::uint64_t>(p.d.leading);
+  const auto scale = [](const void* at) { return at ? double{*static_cast<const float*>(at)} : 1.0; };
+  const double alpha = x.alpha * scale(p.operation.a_scale) * scale(p.operation.b_scale);
   // Rows of op(A) and columns of op(B) are contiguous in these.
   const std::vector<double> a = columns_of(x.a, p.a, !p.transposes_a()), b = columns_of(x.b, p.b, p.transposes_b());
   for (std::uint64_t j = 0; j < p.d.columns; ++j)
     for (std::uint64_t i = 0; i < p.d.rows; ++i) {
       double sum = 0;
       for (std::uint64_t l = 0; l < k; ++l) sum += a[i * k + l] * b[j * k + l];
-      sum *= x.alpha;
+      sum *= alpha;
       if (x.beta != 0) sum += x.beta * load(x.c, p.c.type, j * leading_c + i);
       if (p.operation.adds_bias()) sum += load(p.operation.bias, p.d.type, i);
       store(x.d, p.d.type, j * leading_d + i, sum);
@@ -64,6 +69,8 @@ std::vector<emulation::Touch> touches_of(const Problem& p, const Operands& x) {
   add_columns(touches, p.b, x.b, false);
   if (x.beta != 0) add_columns(touches, p.c, x.c, false);
   if (p.operation.adds_bias()) touches.push_back(emulation::reads(p.operation.bias, p.d.rows * p.d.element()));
+  for (const void* scale : {p.operation.a_scale, p.operation.b_scale})
+    if (scale) touches.push_back(emulation::reads(scale, sizeof(float)));
   add_columns(touches, p.d, x.d, true);
   return touches;
 }

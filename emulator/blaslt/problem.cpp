@@ -10,7 +10,7 @@ constexpr std::uint64_t kMadeHere = 0x626c61736c740000;  // "blaslt"
 constexpr std::size_t kVectorBytes = 16, kSplitWorkspace = std::size_t{1} << 20;
 
 std::string refusal_of(const char* name, const Layout& l) {
-  if (l.type != CUDA_R_16BF && l.type != CUDA_R_16F && l.type != CUDA_R_32F)
+  if (l.type != CUDA_R_16BF && l.type != CUDA_R_16F && l.type != CUDA_R_32F && !l.is_fp8())
     return std::string(name) + " has a type without GEMMs";
   if (l.rows == 0 || l.columns == 0) return std::string(name) + " is empty";
   if (l.leading < static_cast<std::int64_t>(l.rows)) return std::string(name) + " has overlapping columns";
@@ -31,6 +31,25 @@ std::string type_refusal(const Problem& p) {
   return o.compute == CUBLAS_COMPUTE_32F ? "" : "the compute type is neither f32 nor TF32";
 }
 
+// The table for FP8, and what the documentation requires of it on GPUs before sm_100.
+std::string fp8_refusal(const Problem& p) {
+  constexpr std::uint64_t kMultiple = 16;
+  const Matmul& o = p.operation;
+  if (!p.a.is_fp8() || !p.b.is_fp8()) return "only one of A and B is FP8";
+  if (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2) return "A and B are both E5M2";
+  if (p.d.is_fp8()) return "a result in FP8 is not implemented here";
+  if (p.c.type != p.d.type) return "C and D have different types";
+  if (o.scale != CUDA_R_32F || o.compute != CUBLAS_COMPUTE_32F) return "FP8 is added in f32";
+  if (!p.transposes_a() || p.transposes_b()) return "FP8 needs A transposed and B not";
+  if (!o.a_scale || !o.b_scale) return "FP8 without scales is not implemented here";
+  if (o.adds_bias()) return "a bias with FP8 is not implemented here";
+  for (const auto n :
+       {p.a.rows, p.a.columns, static_cast<std::uint64_t>(p.a.leading), static_cast<std::uint64_t>(p.b.leading)})
+    if (n % kMultiple != 0) return "FP8 needs multiples of 16";
+  if (static_cast<std::uint64_t>(p.d.leading) * p.d.element() % kMultiple != 0) return "FP8 needs columns of 16 bytes";
+  return "";
+}
+
 bool is_multiple(const Layout& l, std::size_t bytes) {
   return static_cast<std::size_t>(l.leading) * l.element() % bytes == 0;
 }
@@ -47,7 +66,9 @@ std::string Problem::refusal() const {
   const std::pair<const char*, const Layout*> all[] = {{"A", &a}, {"B", &b}, {"C", &c}, {"D", &d}};
   for (const auto& [name, layout] : all)
     if (std::string why = refusal_of(name, *layout); !why.empty()) return why;
-  if (std::string why = type_refusal(*this); !why.empty()) return why;
+  const bool fp8 = a.is_fp8() || b.is_fp8();
+  if (std::string why = fp8 ? fp8_refusal(*this) : type_refusal(*this); !why.empty()) return why;
+  if (!fp8 && operation.fast_sums != 0) return "fast sums are for FP8";
   if ((transposes_b() ? b.columns : b.rows) != k()) return "the inner dimensions of A and B differ";
   if ((transposes_a() ? a.columns : a.rows) != d.rows) return "D does not have the rows of op(A)";
   if ((transposes_b() ? b.rows : b.columns) != d.columns) return "D does not have the columns of op(B)";
@@ -79,9 +100,9 @@ cublasLtMatmulAlgo_t Algorithm::stored() const {
 std::uint64_t Algorithm::signature(const Problem& p) {
   const Matmul& o = p.operation;
   std::uint64_t s = 0;
-  for (const auto part :
-       {std::uint64_t{p.a.type}, std::uint64_t{p.d.type}, static_cast<std::uint64_t>(o.compute),
-        std::uint64_t{p.transposes_a()}, std::uint64_t{p.transposes_b()}, std::uint64_t{o.adds_bias()}})
+  for (const auto part : {std::uint64_t{p.a.type}, std::uint64_t{p.b.type}, std::uint64_t{p.d.type},
+                          static_cast<std::uint64_t>(o.compute), std::uint64_t{p.transposes_a()},
+                          std::uint64_t{p.transposes_b()}, std::uint64_t{o.adds_bias()}})
     s = s << 8 | part;
   return s;
 }

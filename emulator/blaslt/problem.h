@@ -14,7 +14,8 @@ struct Layout {
   std::uint64_t rows, columns;
   std::int64_t leading;  ///< elements from one column to the next
 
-  std::size_t element() const { return type == CUDA_R_32F ? 4 : 2; }
+  bool is_fp8() const { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+  std::size_t element() const { return type == CUDA_R_32F ? 4 : is_fp8() ? 1 : 2; }
   bool operator==(const Layout&) const = default;
 };
 
@@ -25,6 +26,8 @@ struct Matmul {
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   std::int32_t bias_type = -1;  ///< -1: that of D
+  std::int8_t fast_sums = 0;
+  const void *a_scale = nullptr, *b_scale = nullptr;  ///< f32 on the device, factors of A and B in FP8
 
   bool adds_bias() const { return epilogue == CUBLASLT_EPILOGUE_BIAS; }
 };

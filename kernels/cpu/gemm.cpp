@@ -1,8 +1,12 @@
 #include "kernels/gemm.h"
 
+#include <algorithm>
+
+#include "core/fp8.h"
 #include "kernels/cpu/gemm_blocked.h"
 #include "kernels/cpu/gemm_few_rows.h"
 #include "kernels/cpu/gemm_reference.h"
+#include "kernels/fp8.h"
 
 namespace qtrain::ops {
 
@@ -26,10 +30,41 @@ std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
   return terms;
 }
 
+/// Values of codes as bfloat16, which holds them exactly.
+std::vector<Bf16> fp8_values(ConstTensor codes) {
+  std::vector<Bf16> values(static_cast<std::size_t>(codes.numel()));
+  const auto* from = reinterpret_cast<const std::uint8_t*>(codes.data);
+  const bool e4m3 = codes.dtype == DType::f8_e4m3;
+  std::transform(from, from + values.size(), values.begin(),
+                 [&](std::uint8_t code) { return Bf16(e4m3 ? decode_fp8<E4m3>(code) : decode_fp8<E5m2>(code)); });
+  return values;
+}
+
+/// As on a GPU: the sum of products of codes, then times both scales. For tests, since processors do not multiply FP8.
+void multiply_in_fp8(Ctx& ctx, const Gemm& g) {
+  const std::int64_t depth = g.first().depth();
+  std::vector<std::byte> a(fp8_bytes(g.first().rows(), depth)), b(fp8_bytes(g.first().columns(), depth));
+  const Fp8Factors f = fp8_factors(g, a.data(), b.data());
+  run_cpu(ctx, f.a);
+  run_cpu(ctx, f.b);
+  const std::vector<Bf16> a_values = fp8_values(f.a.codes), b_values = fp8_values(f.b.codes);
+  std::vector<Gemm> gemms = one_by_one(g);
+  Gemm& first = gemms.front();
+  first.fp8 = {};
+  first.a = view_of(std::span(a_values), f.a.codes.shape);
+  first.b = view_of(std::span(b_values), f.b.codes.shape);
+  first.transpose_a = Transpose::no;
+  first.transpose_b = Transpose::yes;
+  first.a_stride = first.b_stride = 0;
+  first.alpha = g.alpha * *f.a.scale.as<float>() * *f.b.scale.as<float>();
+  for (const Gemm& gemm : gemms) run_cpu(ctx, gemm);
+}
+
 }  // namespace
 
 void run_cpu(Ctx& ctx, const Gemm& g) {
   if (g.a.dtype == DType::f64) return multiply_doubles(ctx, g);
+  if (multiplies_in_fp8(g)) return multiply_in_fp8(ctx, g);
   for (const Gemm& gemm : one_by_one(g))
     for (const DType d : {gemm.a.dtype, gemm.b.dtype})
       check(d == DType::f32 || d == DType::bf16, "gemm: operands are f32 or bf16, or all f64");

@@ -2,14 +2,16 @@
 
 NAME.gguf          a model with random weights that take few values, written by gguf-py
 *.model            the sentencepiece models of spm.gguf and gemma2.gguf
-NAME.safetensors   its weights under Hugging Face names, after gguf-py's quantization; transformers' own GGUF loader is
-                   checked to agree (where it supports the file)
+NAME.tensors.json  type, shape and SHA-256 of its weights under Hugging Face names, after gguf-py's quantization;
+                   transformers' own GGUF loader is checked to agree (where it supports the file)
+qwen2.safetensors  the weights themselves
 expected.json      for each NAME: config values, chat template, special tokens, and ids of texts by the tokenizer that
                    the GGUF was made from (tokenizers, sentencepiece)
 
 Run from the repository root in an environment with gguf, torch, transformers, tokenizers and sentencepiece:
     python tests/convert/make_gguf_goldens.py
 """
+import hashlib
 import io
 import json
 import pathlib
@@ -171,6 +173,14 @@ def add_config(writer, config):
         writer.add_vocab_size(config.vocab_size)
 
 
+def save_digests(tensors, name):
+    """The type, shape and SHA-256 of each tensor's bytes, as an import must write them."""
+    digest = lambda t: hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
+    lines = ",\n ".join(f"{json.dumps(n)}: {json.dumps([str(t.dtype)[6:], list(t.shape), digest(t)])}"
+                        for n, t in sorted(tensors.items()))
+    (OUT / f"{name}.tensors.json").write_text("{" + lines + "}\n")
+
+
 def finish(writer, path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -213,7 +223,7 @@ def smollm():
     weights = add_weights(writer, config, kinds, 1)
     finish(writer, path)
     check_with_transformers(path, weights, "smollm")
-    save_file(weights, OUT / "smollm.safetensors", metadata={"format": "pt"})
+    save_digests(weights, "smollm")
     return {"config": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": vocab,
                        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
                        "num_key_value_heads": 2, "head_dim": 8, "rms_norm_eps": 1e-05, "max_position_embeddings": 256,
@@ -244,7 +254,7 @@ def qwen3():
     weights = add_weights(writer, config, lambda n: T.F16, 2)
     finish(writer, path)
     check_with_transformers(path, weights, "qwen3")
-    save_file({k: v.to(torch.float16) for k, v in weights.items()}, OUT / "qwen3.safetensors", metadata={"format": "pt"})
+    save_digests({k: v.to(torch.float16) for k, v in weights.items()}, "qwen3")
     texts = TEXTS + ["<think>x</think> <think"]
     return {"config": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 16, "hidden_size": 32,
                        "rope_theta": 1000000.0, "rms_norm_eps": 1e-06, "tie_word_embeddings": False,
@@ -274,7 +284,9 @@ def qwen2():
     weights = add_weights(writer, config, lambda n: T.BF16, 3)
     finish(writer, path)
     check_with_transformers(path, weights, "qwen2")
-    save_file({k: v.to(torch.bfloat16) for k, v in weights.items()}, OUT / "qwen2.safetensors", metadata={"format": "pt"})
+    narrow = {k: v.to(torch.bfloat16) for k, v in weights.items()}
+    save_digests(narrow, "qwen2")
+    save_file(narrow, OUT / "qwen2.safetensors", metadata={"format": "pt"})
     return {"config": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "head_dim": 16,
                        "torch_dtype": "bfloat16", "use_sliding_window": False,
                        "rope_scaling": {"factor": 4.0, "rope_type": "yarn", "original_max_position_embeddings": 32}},
@@ -306,7 +318,7 @@ def spm():
     writer.add_tensor("rope_freqs.weight", llama3_divisors(16, 500000.0, 8.0))
     weights = add_weights(writer, config, lambda n: T.F32 if "mlp.down" in n else T.BF16, 4)
     finish(writer, path)
-    save_file(weights, OUT / "spm.safetensors", metadata={"format": "pt"})
+    save_digests(weights, "spm")
     texts = [t for t in TEXTS if "<" not in t and t]
     return {"config": {"model_type": "llama", "tie_word_embeddings": False, "torch_dtype": "float32",
                        "rope_theta": 500000.0,
@@ -336,7 +348,7 @@ def gemma2():
     weights = add_weights(writer, config, lambda n: T.F32 if "norm" in n else T.F16, 5)
     finish(writer, path)
     check_with_transformers(path, weights, "gemma2")
-    save_file({k: v.to(torch.float16) for k, v in weights.items()}, OUT / "gemma2.safetensors", metadata={"format": "pt"})
+    save_digests({k: v.to(torch.float16) for k, v in weights.items()}, "gemma2")
     return {"config": {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 16,
                        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16, "sliding_window": 8,
                        "layer_types": ["sliding_attention", "full_attention"], "attn_logit_softcapping": 50.0,
@@ -369,7 +381,7 @@ def qwen3moe():
     weights = add_weights(writer, config, kinds, 6)
     finish(writer, path)
     check_with_transformers(path, weights, "qwen3moe")
-    save_file(weights, OUT / "qwen3moe.safetensors", metadata={"format": "pt"})
+    save_digests(weights, "qwen3moe")
     return {"config": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "head_dim": 16,
                        "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True,
                        "rope_theta": 1000000.0, "tie_word_embeddings": True, "torch_dtype": "float32"},

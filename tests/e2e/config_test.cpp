@@ -23,16 +23,17 @@ class KeysWithoutEffect : public ::testing::Test {
 };
 
 TEST_F(KeysWithoutEffect, AreListedByConfigWithTheirReason) {
-  const Json changes{{"use_unsloth", true}, {"tf32", true}, {"device", "cpu"}};
+  const Json changes{{"use_unsloth", true}, {"tf32", true}, {"fp8", true}, {"device", "cpu"}};
   const std::string table = told("config", changes).out;
   const auto begin = table.find("\nwithout effect:\n");
   ASSERT_NE(begin, std::string::npos) << table;
   const std::string block = table.substr(begin);
   EXPECT_THAT(block, ContainsRegex("\nuse_unsloth +true +c.json:[0-9]+: the program has its own kernels\n"));
   EXPECT_THAT(block, ContainsRegex("\ntf32 +true +c.json:[0-9]+: it applies only to GEMMs "));
+  EXPECT_THAT(block, ContainsRegex("\nfp8 +true +c.json:[0-9]+: it applies to 16-bit GEMMs"));
   EXPECT_THAT(table.substr(0, begin), ContainsRegex("\ntf32 +true +c.json:[0-9]+\n"));
   const Json json = parse_json(told("config", changes, {"--json"}).out, "stdout");
-  EXPECT_EQ(keys_of(json.at("ignored")).size(), 2u) << json.at("ignored");
+  EXPECT_EQ(keys_of(json.at("ignored")).size(), 3u) << json.at("ignored");
   EXPECT_THAT(told("config", Json::object()).out, Not(HasSubstr("without effect")));
   EXPECT_THAT(told("config", changes, {"use_unsloth=null"}).out, Not(HasSubstr("use_unsloth")));
 }

@@ -85,6 +85,14 @@ TEST_F(EstimateOf, RefusesBfloat16OnACardWithoutIt) {
   EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
 }
 
+TEST_F(EstimateOf, RefusesFp8OnACardWithoutIt) {
+  const Json c = config({{"fp8", true}});
+  const Outcome outcome = estimate(c, {"--no_data", "--gpu", "A100"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("set fp8=false"));
+  for (const char* gpu : {"RTX 4090", "H100", "RTX 5090"}) EXPECT_EQ(estimate(c, {"--no_data", "--gpu", gpu}).code, 0);
+}
+
 TEST_F(EstimateOf, RefusesMuonOnACardWithoutBfloat16) {
   const Json c = config({{"bf16", false}, {"optim", "muon"}, {"use_peft", false}});
   const Outcome outcome = estimate(c, {"--no_data", "--gpu", "T4"});

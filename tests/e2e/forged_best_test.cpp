@@ -61,7 +61,7 @@ TEST_F(ForgedBest, WeightsOfAFolderThatIsNoCheckpointAreRefused) {
       seal(folder);
     }
     claim(2, "best_checkpoint", "best_model_checkpoint", (output() / name).string());
-    expect_refused("is not a checkpoint that the run had saved");
+    expect_refused("is not a checkpoint of this run");
     fs::remove_all(output());
     fs::copy(at("kept"), output(), fs::copy_options::recursive);
   }

@@ -159,9 +159,9 @@ std::map<std::string, std::vector<double>> tensors_of(const fs::path& path) {
 }
 
 namespace {
-using NamedTensors = std::map<std::string, std::vector<double>>;
+using ValuesByName = std::map<std::string, std::vector<double>>;
 
-double largest_difference(const NamedTensors& left, const NamedTensors& right) {
+double largest_difference(const ValuesByName& left, const ValuesByName& right) {
   EXPECT_EQ(left.size(), right.size());
   double largest = 0;
   for (const auto& [name, values] : left) {
@@ -183,7 +183,7 @@ double largest_difference(const fs::path& a, const fs::path& b) {
   return largest_difference(tensors_of(a), tensors_of(b));
 }
 double largest_difference_of_sums(const fs::path& sums, const fs::path& weights) {
-  NamedTensors found = tensors_of(weights);
+  ValuesByName found = tensors_of(weights);
   for (auto& [name, values] : found) values = qtrain::testing::signed_sums(values);
   return largest_difference(found, tensors_of(sums));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/formats/json.h"
 #include "plan/adapter_passes.h"
 
 namespace qtrain {
@@ -67,6 +68,69 @@ TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
   // f32 activations: 4 bytes per element, 3 layers, 2,048 tokens.
   EXPECT_DOUBLE_EQ(all.adapters, 2048.0 * 3 * 4 * (1512 + 2152) / 1e11);
   EXPECT_DOUBLE_EQ(all.seconds(), std::max(all.computing, all.memory) + all.adapters + all.update);
+}
+
+const GpuModel& gpu_named(std::string_view name) {
+  return *find_gpu(name);
+}
+
+// Attention on an H200 is slower than its GEMMs would be, and the gradient takes more per FLOP than the forward pass. A
+// GPU with as fast multiplications for half the cycles is slower.
+TEST(AttentionSeconds, FollowFromCyclesAndOperations) {
+  const KernelShares shares = kernel_shares(1024);
+  const auto of = [&](const char* name) { return attention_seconds(gpu_named(name), shares).value(); };
+  const AttentionSeconds h200 = of("H200"), a100 = of("A100 80GB");
+  EXPECT_GT(h200.forward, 1.3 / (gpu_named("H200").half * 1e12));
+  EXPECT_GT(h200.backward, 1.5 * h200.forward);
+  EXPECT_GT(a100.forward, 1.2 * h200.forward);
+  // Kernel by kernel, for the 28 layers of Qwen3-0.6B and 16,384 tokens in rows of 2,048.
+  const Json steps = read_json(QTRAIN_SOURCE_DIR "/bench/step_cases.json");
+  const Json& predicted = steps.at("cases").at("qwen3-0.6b").at("predicted_ms");
+  const double flops = 28 * 2.0 * 2048 * 2048 * 16384, forward = predicted.at("attention forward").get<double>(),
+               backward = predicted.at("attention backward").get<double>();
+  EXPECT_NEAR(1e3 * flops * h200.forward, forward, 0.1 * forward);
+  EXPECT_NEAR(1e3 * 2 * flops * h200.backward, backward, 0.1 * backward);
+  EXPECT_FALSE(attention_seconds(gpu_named("T4"), shares)) << "kernels without tensor cores have no counts";
+}
+
+TEST(KernelShares, AreThoseOfTheWidth) {
+  EXPECT_LT(kernel_shares(64).gemm, kernel_shares(4096).gemm);
+  EXPECT_EQ(kernel_shares(64).gemm, kernel_shares(1024).gemm);
+  EXPECT_EQ(kernel_shares(4096).gemm, kernel_shares(8192).gemm);
+  EXPECT_GT(kernel_shares(2048).gemm, kernel_shares(1024).gemm);
+  for (const Ranged<SheetShares>& s : {sheet_shares(1024), sheet_shares(8192)}) {
+    EXPECT_LT(s.slow.kernels->gemm, s.usual.kernels->gemm);
+    EXPECT_LT(s.usual.kernels->gemm, s.fast.kernels->gemm);
+    EXPECT_GT(s.slow.kernels->overlap, s.fast.kernels->overlap);
+  }
+  EXPECT_FALSE(sheet_shares(1024, 0.4).usual.kernels);
+}
+
+// On a GPU, the kernels between GEMMs take time of their own, and so does each launch.
+TEST(StepTime, KernelsOfAGpuRunOneAfterAnother) {
+  const auto time = [](std::optional<LoraConfig> lora, double micro_batches) {
+    TransformerOptions options = frozen_with(std::move(lora));
+    options.activation_dtype = DType::bf16;
+    Transformer model(kGpu, std::move(options));
+    const PlannedRun run{.model = model, .optimizer = plan_state({}, model), .target = {.device = kGpu}};
+    const StepWork work{.mix = {.context = 128}, .micro_batch_tokens = 1024, .micro_batches = micro_batches};
+    return step_time(run, work, published_speed(gpu_named("H200"), MatmulPrecision::bf16, sheet_shares(64)).usual);
+  };
+  const StepTime none = time({}, 2), all = time(adapter({"all-linear"}), 2), twice = time({}, 4);
+  EXPECT_TRUE(none.serial);
+  for (const double StepTime::*part :
+       {&StepTime::computing, &StepTime::attention, &StepTime::memory, &StepTime::gaps}) {
+    EXPECT_GT(none.*part, 0);
+    EXPECT_DOUBLE_EQ(twice.*part, 2 * none.*part);
+  }
+  EXPECT_DOUBLE_EQ(none.seconds(), none.computing + none.attention + none.memory + none.gaps + none.update);
+  EXPECT_EQ(none.adapters, 0);
+  EXPECT_GT(all.adapters, 0);
+  EXPECT_DOUBLE_EQ(all.attention, none.attention);
+  EXPECT_DOUBLE_EQ(all.memory, none.memory);
+  // Three blocks with seven linear layers, each with six launches more, in two micro-batches.
+  EXPECT_NEAR((all.gaps - none.gaps) / kernel_shares(64).gap_seconds, 2 * 3 * 7 * 6, 1e-6);
+  EXPECT_GT(all.seconds(), 1.2 * none.seconds());
 }
 
 TEST(SheetShares, GrowWithTheWidthAndAreOneWhereTheyAreGiven) {

@@ -3,6 +3,7 @@
 
     python3 tests/scripts/predict_times_test.py"""
 
+import json
 import sys
 import unittest
 from pathlib import Path
@@ -10,62 +11,67 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import kernel_times  # noqa: E402
 import predict_times  # noqa: E402
 
 # One multiprocessor at 1 GHz.
-GPU = predict_times.Gpu("small", 1, 4096e9, 1e9, 4096, 0.5,
-                        {"copy": 0.5, "overlap": 0.25, "gemm": 0.5, "skinny": 0.25, "gap_seconds": 1e-6,
+GPU = kernel_times.Gpu("small", 1, 4096e9, 1e9, 4096, 0.5, False,
+                        {"copy": 0.5, "overlap": 0.25, "gemm": 0.5, "wgmma": 0.5, "skinny": 0.25, "gap_seconds": 1e-6,
                          "tile_seconds": 1e-6})
-ROW = dict.fromkeys((*predict_times.INSTRUCTIONS, "moves", "global_bytes", "sectors", "wavefronts"), 0)
+ROW = dict.fromkeys((*kernel_times.INSTRUCTIONS, "moves", "global_bytes", "sectors", "wavefronts"), 0)
 
 
 class Terms(unittest.TestCase):
     def test_units_are_busy_for_what_they_get(self):
         row = ROW | {"float": 3000, "integer": 1000, "moves": 999, "wavefronts": 500, "mma": 10, "global_bytes": 640,
                      "sectors": 10}
-        of = predict_times.terms(GPU, row, 2)
+        of = kernel_times.terms(GPU, row, 2)
         expected = {"instructions": 2 * 4010 / 4 * 1e-9, "shared memory": 2 * 500 * 1e-9,
                     "tensor cores": 2 * 10 * 4096 / (4096e9 * 0.5), "DRAM": 2 * 320 / 0.5e9}
         for unit, value in expected.items():
             self.assertAlmostEqual(of[unit], value, delta=1e-15, msg=unit)
 
     def test_slower_instructions_count(self):
-        self.assertAlmostEqual(predict_times.terms(GPU, ROW | {"special": 100}, 1)["instructions"], 200e-9, delta=1e-15)
-        self.assertAlmostEqual(predict_times.terms(GPU, ROW | {"integer": 100}, 1)["instructions"], 50e-9, delta=1e-15)
+        self.assertAlmostEqual(kernel_times.terms(GPU, ROW | {"special": 100}, 1)["instructions"], 200e-9, delta=1e-15)
+        self.assertAlmostEqual(kernel_times.terms(GPU, ROW | {"integer": 100}, 1)["instructions"], 50e-9, delta=1e-15)
 
     def test_bytes_may_be_given(self):
-        self.assertAlmostEqual(predict_times.terms(GPU, ROW | {"global_bytes": 9999, "sectors": 999}, 1, 5)["DRAM"],
+        self.assertAlmostEqual(kernel_times.terms(GPU, ROW | {"global_bytes": 9999, "sectors": 999}, 1, 5)["DRAM"],
                                1e-8, delta=1e-15)
 
     def test_the_longest_counts_whole(self):
-        self.assertAlmostEqual(predict_times.seconds(GPU, {"a": 4.0, "b": 1.0, "c": 3.0}), 5.0)
+        self.assertAlmostEqual(kernel_times.seconds(GPU, {"a": 4.0, "b": 1.0, "c": 3.0}), 5.0)
 
 
 class Steps(unittest.TestCase):
     def test_gemms_take_no_less_than_their_operations(self):
-        h200 = next(g for g in predict_times.gpus() if g.name == "H200")
+        h200 = next(g for g in kernel_times.gpus() if g.name == "H200")
         for shape in ((16384, 1024, 3072), (16384, 151936, 1024), (1024, 1024, 16384), (16384, 16, 1024)):
             m, n, k = shape
             least = 2 * m * n * k / (h200.flops * h200.shares["gemm"])
-            self.assertGreater(predict_times.gemm_seconds(h200, m, n, k), least, shape)
-        self.assertLess(predict_times.gemm_seconds(h200, 16384, 16384, 16384),
+            self.assertGreater(kernel_times.gemm_seconds(h200, m, n, k), least, shape)
+        self.assertLess(kernel_times.gemm_seconds(h200, 16384, 16384, 16384),
                         1.2 * 2 * 16384**3 / (h200.flops * h200.shares["gemm"]))
 
     def test_clocks_are_those_of_the_data_sheets(self):
-        clocks = {g.name: round(g.clock / 1e9, 2) for g in predict_times.gpus()}
+        clocks = {g.name: round(g.clock / 1e9, 2) for g in kernel_times.gpus()}
         self.assertEqual(clocks, {"H100 80GB": 1.83, "H200": 1.83, "A100 80GB": 1.41, "RTX 5090": 2.41})
 
     def test_attention_works_on_the_tiles_below_the_diagonal(self):
-        model = predict_times.Model("one", 0, 0, 1, 16, 8, 128, 0, True, True)
-        times = {w.kernel: w.times for w in predict_times.attention_work(model, predict_times.LENGTH)}
-        self.assertEqual(times[""], 136)  # 1 + ... + 16 tiles of keys, twice as wide
-        self.assertEqual(times["attention_dkdv"], 176)  # 1 + ... + 32 tiles, of which 3 were counted
+        model = kernel_times.Model("one", 0, 0, 1, 16, 8, 128, 0, True, True)
+        one, two = ({"kernel": ROW | {"float": 7 * n + 5 * n * (n + 1) // 2, "integer": n}} for n in (1, 2))
+        for work in kernel_times.attention_work(model, kernel_times.LENGTH):
+            row = work.rows({work.case + " sm_80": {work.kernel + "k": one["kernel"]},
+                             work.case.replace("/128", "/256") + " sm_80": {work.kernel + "k": two["kernel"]}})
+            self.assertEqual(row[work.kernel + "k"]["float"], 7 * 16 + 5 * 136)  # 16 blocks, 1 + ... + 16 tiles
+            self.assertEqual(row[work.kernel + "k"]["integer"], 16)
+            self.assertEqual(work.times, 1)
 
     def test_adapters_take_time_of_their_own(self):
-        document = predict_times.json.loads(predict_times.CASES.read_text(encoding="utf-8"))
+        document = json.loads(kernel_times.CASES.read_text(encoding="utf-8"))
         config, case = document["models"]["qwen3-0.6b"], document["cases"]["qwen3-0.6b-qlora"]
-        h200 = next(g for g in predict_times.gpus() if g.name == "H200")
-        ms = predict_times.step(h200, predict_times.counts(), predict_times.model_of(config, ""), case)
+        h200 = next(g for g in kernel_times.gpus() if g.name == "H200")
+        ms = kernel_times.step(h200, kernel_times.counts(), kernel_times.model_of(config, ""), case)
         self.assertGreater(ms["adapter gemms"], 0.1 * sum(ms.values()))
 
 

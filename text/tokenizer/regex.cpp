@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <new>
 #include <optional>
 
 #include "core/error.h"
@@ -338,6 +339,7 @@ struct Regex::Code {
     PCRE2_SIZE offset = 0;
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+    if (!code && error == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
     if (!code)
       fail(ErrorKind::input,
            {.cause = "the regular expression " + shown(given) + " is not valid: " + error_text(error)});
@@ -367,7 +369,7 @@ class Regex::Matcher {
         meter_(bytes),
         match_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
-    check(match_ && context_, "PCRE2 is out of memory");
+    if (!match_ || !context_) throw std::bad_alloc();
     pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
     pcre2_set_match_limit(context_.get(), kMatchLimit);
     pcre2_set_callout(context_.get(), StepMeter::on_callout, &meter_);
@@ -377,6 +379,7 @@ class Regex::Matcher {
     const int rc = meter_.count(1) ? match(text, from) : PCRE2_ERROR_CALLOUT;
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc >= 0) return true;
+    if (rc == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
     if (rc == PCRE2_ERROR_CALLOUT) throw_if_stopped();
     if (rc != PCRE2_ERROR_CALLOUT && rc != PCRE2_ERROR_MATCHLIMIT) fail_on_text(error_text(rc), "");
     fail_on_text(fmt::format("it takes more than {} steps on {} bytes", meter_.limit(), text.size()),

@@ -32,11 +32,14 @@ bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
-// The last micro-batch of an update needs its own graph if only it exchanges gradients.
+// The first micro-batch of an update needs its own graph because it stores gradients, and the last one if only it
+// exchanges them.
 std::size_t kept_graphs(const RunContext& run, const PlannedRun& planned) {
   if (!uses_graphs(run, planned)) return 0;
-  const bool differs = planned.reduction.beside && !planned.model.options().sharding.divides_gradients();
-  return differs ? 2 * kKeptGraphs : kKeptGraphs;
+  const Sharding& sharding = planned.model.options().sharding;
+  const bool first = run.training().gradient_accumulation_steps > 1 && !sharding.divides_trained();
+  const bool last = planned.reduction.beside && !sharding.divides_gradients();
+  return kKeptGraphs * (1 + (first ? 1U : 0U) + (last ? 1U : 0U));
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
@@ -116,7 +119,7 @@ double flos_per_token(Transformer& model) {
 
 ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   const Config& c = run.config.value;
-  require_optimizer(c, run.ctx.device());
+  require_features(c, run.ctx.device());
   ModelSetup setup = set_up_model(run.ctx, training_request(c, run.ranks.rank(), run.ranks.size()));
   if (run.ranks.size() == 1 && c.run.zero_stage > 0) run.ignored.add("zero_stage", "the run has a single rank");
   advice_on_weights(setup);

@@ -78,6 +78,7 @@ void remark_on_device(ResolvedConfig& config) {
   if (t.fp16) no_effect(config, "fp16", "it applies only to GPUs; CPUs compute in float32");
   if (t.tf32.value_or(false) && !config.diagnostics.ignores("tf32"))
     no_effect(config, "tf32", "it applies only to GEMMs on a GPU");
+  if (t.fp8 && !config.diagnostics.ignores("fp8")) no_effect(config, "fp8", "it applies only to GEMMs on a GPU");
   if (t.activation_offloading) no_effect(config, "activation_offloading", "it applies only to GPU memory");
   if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it applies only to GPU memory");
   if (t.weight_offload) no_effect(config, "weight_offload", "it applies only to GPU memory");
@@ -90,19 +91,24 @@ void require_precision(MatmulPrecision precision, std::string_view gpu, int majo
           .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
 }
 
-void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major) {
-  if (multiplies_bf16(optimizer) && major < 8)
+void require_features(const TrainingSection& training, const GpuFeatures& gpu) {
+  const OptimizerOptions optimizer = optimizer_options(training);
+  if (multiplies_bf16(optimizer) && gpu.major < 8)
     fail(ErrorKind::usage,
          {.cause = fmt::format(
               "optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or higher; {} is older",
-              optimizer.name, gpu),
+              optimizer.name, gpu.name),
           .remedy = "use another optimizer, such as adamw_torch"});
+  if (training.fp8 && gpu.major * 10 + gpu.minor < 89)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("fp8 needs a GPU of compute capability 8.9 or higher; {} is older", gpu.name),
+          .remedy = "set fp8=false"});
 }
 
-void require_optimizer(const Config& config, Device device) {
+void require_features(const Config& config, Device device) {
   if (device.kind == DeviceKind::cpu) return;
   const DeviceInfo gpu = cuda_info(device.index);
-  require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
+  require_features(config.training, {.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {

@@ -39,9 +39,14 @@ struct ComputePlan {
 ComputePlan plan_compute(const ComputeChoice& choice);
 /// Throws ErrorKind::usage if a GPU of this compute capability does not support the precision.
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major);
-/// Likewise for the GEMMs of an optimizer.
-void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major);
-void require_optimizer(const Config& config, Device device);
+/// A GPU's name and compute capability.
+struct GpuFeatures {
+  std::string_view name;
+  int major = 0, minor = 0;
+};
+/// Likewise for the GEMMs of the optimizer, and for FP8.
+void require_features(const TrainingSection& training, const GpuFeatures& gpu);
+void require_features(const Config& config, Device device);
 /// What make_context would choose if this machine had a GPU.
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);
 ComputeChoice compute_choice(const Config& config);

@@ -179,6 +179,7 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
                  .random_init = config.model.random_init,
+                 .fp8 = config.training.fp8,
                  .quantization = quantization_asked(config.quant)};
   if (config.model.adapter_name_or_path)
     r.adapter = *config.model.adapter_name_or_path;
@@ -218,6 +219,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .adapter = request.adapter_update,
                        .sharding = sharding_on(compute.device, request),
                        .context = request.context};
+  o.fp8 = request.fp8 && compute.device.kind == DeviceKind::cuda && size_of(o.activation_dtype) == 2;
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;

@@ -64,6 +64,8 @@ cudaDataType_t cuda_type(DType d) {
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
     case DType::f16: return CUDA_R_16F;
+    case DType::f8_e4m3: return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2: return CUDA_R_8F_E5M2;
     default: fail(ErrorKind::internal, {.cause = "no CUDA GEMM of " + std::string(name_of(d))});
   }
 }

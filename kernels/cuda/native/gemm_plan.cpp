@@ -33,12 +33,15 @@ GemmPlan::GemmPlan(const Blaslt& library, const GemmKey& key) : library_(library
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
+  // Sums of backward passes keep more bits: their operands have fewer.
+  if (is_fp8(key.operands))
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{key.operands == DType::f8_e4m3 && key.second == key.operands});
   // A row-major matrix with `rows` rows and `columns` columns is a column-major one of `columns` by `rows`.
   const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, const Shape& s, std::int64_t stride) {
     Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(s[1]), unsigned_of(s[0]), stride),
                    "cublasLtMatrixLayoutCreate");
   };
-  layout(first_, key.operands, key.transpose_b ? Shape(key.n, key.k) : Shape(key.k, key.n), key.stride_b);
+  layout(first_, key.second, key.transpose_b ? Shape(key.n, key.k) : Shape(key.k, key.n), key.stride_b);
   layout(second_, key.operands, key.transpose_a ? Shape(key.k, key.m) : Shape(key.m, key.k), key.stride_a);
   layout(result_, key.result, {key.m, key.n}, key.stride_c);
 }
@@ -54,6 +57,15 @@ void GemmPlan::add_bias(ConstTensor bias) {
   const void* at = bias.data;
   Blaslt::verify(library_->desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof(at)),
                  "cublasLtMatmulDescSetAttribute");
+}
+
+void GemmPlan::set_scales(ConstTensor a, ConstTensor b) {
+  // The library's first operand is B.
+  for (const auto& [attribute, scale] : {std::pair(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b.data),
+                                         std::pair(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a.data)}) {
+    const void* at = scale;
+    Blaslt::verify(library_->desc_set(desc_, attribute, &at, sizeof(at)), "cublasLtMatmulDescSetAttribute");
+  }
 }
 
 cublasStatus_t GemmPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, Workspace workspace,

@@ -13,6 +13,7 @@
 #include "core/os/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
+#include "kernels/fp8.h"
 #include "kernels/gemm_trials.h"
 #include "kernels/gemm_workspaces.h"
 #include "kernels/lru_cache.h"
@@ -29,8 +30,11 @@ class Converted {
  public:
   explicit Converted(Device device) : device_(device) {}
   Tensor take(DType dtype, const Shape& shape) {
-    reserve(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
-    return {memory_.data(), dtype, shape, device_};
+    return {take(static_cast<std::size_t>(shape.numel()) * size_of(dtype)), dtype, shape, device_};
+  }
+  std::byte* take(std::size_t bytes) {
+    reserve(bytes);
+    return memory_.data();
   }
   void reserve(std::size_t bytes) {
     if (memory_.bytes() >= bytes) return;
@@ -65,10 +69,12 @@ class GemmRunner {
   GemmChoices& choices() { return choices_; }
 
  private:
+  void run_in_fp8(Ctx& ctx, const Gemm& g);
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
   void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
   void compute_apart(Ctx& ctx, const Gemm& g);
+  std::unique_ptr<GemmPlan> make_plan(const GemmKey& key, const Gemm& g);
   GemmPlan& plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g);
   std::optional<cublasLtMatmulAlgo_t> chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g);
   cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Gemm& trial);
@@ -85,6 +91,7 @@ class GemmRunner {
   GemmWorkspaces memory_;
   GemmChoices choices_;
   Converted a_, b_, bias_, c_;
+  Fp8Factors encoded_;  ///< of the GEMM that is being queued, if it is in FP8
   LruCache<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
@@ -106,7 +113,23 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
+/// Each GEMM encodes its operands anew, which takes a small part of the time of a GEMM with many tokens.
+void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
+  const std::int64_t depth = g.first().depth();
+  encoded_ =
+      fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b_.take(fp8_bytes(g.first().columns(), depth)));
+  to_fp8(ctx, encoded_.a);
+  to_fp8(ctx, encoded_.b);
+  compute(ctx, {.c = g.c,
+                .a = encoded_.a.codes,
+                .b = encoded_.b.codes,
+                .transpose_b = Transpose::yes,
+                .alpha = g.alpha,
+                .c_stride = g.c_stride});
+}
+
 void GemmRunner::run(Ctx& ctx, const Gemm& g) {
+  if (multiplies_in_fp8(g)) return run_in_fp8(ctx, g);
   Gemm h = with_converted_operands(ctx, g);
   // The library writes the result of f32 GEMMs only in f32, and of 16-bit GEMMs in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
@@ -131,6 +154,7 @@ void add_bias(Ctx& ctx, const Gemm& g) {
 void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
   GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   if (!plan.algorithm) return compute_apart(ctx, g);
+  if (is_fp8(g.a.dtype)) plan.set_scales(encoded_.a.scale, encoded_.b.scale);
   const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
@@ -149,10 +173,17 @@ void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
   add_bias(ctx, g);
 }
 
+/// A plan with what affects the choice of an algorithm: the alignment of the bias, and whether there are scales.
+std::unique_ptr<GemmPlan> GemmRunner::make_plan(const GemmKey& key, const Gemm& g) {
+  auto plan = std::make_unique<GemmPlan>(library_, key);
+  plan->add_bias(g.bias);
+  if (is_fp8(key.operands)) plan->set_scales(encoded_.a.scale, encoded_.b.scale);
+  return plan;
+}
+
 GemmPlan& GemmRunner::plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g) {
   if (std::unique_ptr<GemmPlan>* plan = plans_.find(key)) return **plan;
-  auto made = std::make_unique<GemmPlan>(library_, key);
-  made->add_bias(g.bias);  // its alignment affects the choice
+  auto made = make_plan(key, g);
   made->algorithm = chosen(ctx, *made, g);
   return *plans_.add(key, std::move(made));
 }
@@ -185,9 +216,9 @@ std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
 
 cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
                                          const Gemm& trial) {
-  GemmPlan plan(library_, key_of(trial, ctx.matmul()));
+  const std::unique_ptr<GemmPlan> plan = make_plan(key_of(trial, ctx.matmul()), trial);
   return candidates[fastest_candidate(candidates.size(),
-                                      [&](std::size_t i) { return milliseconds(ctx, plan, candidates[i], trial); })];
+                                      [&](std::size_t i) { return milliseconds(ctx, *plan, candidates[i], trial); })];
 }
 
 /// The time of one GEMM that reads its operands from memory, as in a step, where other work has replaced them in the

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/fp8.h"
 #include "kernels/grouped_gemm.h"
 
 namespace qtrain::testing {
@@ -69,6 +71,45 @@ Case adafactor_of(const Shape& matrix) {
           .prepare = bench::op("adafactor")};
 }
 
+/// AdamW that also writes the 16-bit copies of the weights.
+Case adamw_with_copy() {
+  const Operand x{{65536}, DType::f32}, v{{65536}, DType::f32, Contents::positive},
+      copy = half({65536}), hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-3, 0.1, 0.001}},
+      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
+  const auto update = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::adamw(ctx, {.param = a[0].tensor,
+                     .m = a[1].tensor,
+                     .v = a[2].tensor,
+                     .grad = a[3].tensor,
+                     .hyperparameters = a[4].tensor,
+                     .factor = a[5].tensor,
+                     .copy = a[6].tensor});
+  };
+  return {.name = "adamw_with_copy/65536", .operands = {x, x, v, x, hyperparameters, factor, copy}, .prepare = [=] {
+            return update;
+          }};
+}
+
+/// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+std::vector<Case> fp8_operands() {
+  constexpr std::int64_t kRows = 128, kWidth = 256;
+  const auto encode = [](DType format, ops::Transpose transpose) {
+    return [=](Ctx& ctx, std::span<const Argument> a) {
+      Tensor codes = a[0].tensor;
+      codes.dtype = format;
+      ops::to_fp8(ctx, {.codes = codes, .scale = a[1].tensor, .x = a[2].tensor, .transpose = transpose});
+    };
+  };
+  const Operand x = half({kRows, kWidth}), scale = bench::f32({1});
+  const auto codes = [](const Shape& shape) { return Operand{shape, DType::u8}; };
+  return {{.name = "to_fp8/128x256",
+           .operands = {codes({kRows, kWidth}), scale, x},
+           .prepare = [=] { return encode(DType::f8_e4m3, ops::Transpose::no); }},
+          {.name = "to_fp8/128x256 transposed", .operands = {codes({kWidth, kRows}), scale, x}, .prepare = [=] {
+             return encode(DType::f8_e5m2, ops::Transpose::yes);
+           }}};
+}
+
 }  // namespace
 
 std::vector<Case> attention_of(std::int64_t width) {
@@ -106,20 +147,26 @@ std::vector<Case> grouped_gemms() {
 }
 
 std::vector<Case> all_counted_cases() {
-  const bench::Sizes sizes{.dtype = DType::bf16,
-                           .tokens = 32,
-                           .copied = 65536,
-                           .gemm = 32,
-                           .vocabulary_rows = 2,
-                           .parameters = 65536,
-                           .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
-                           .lengths = {128}};
+  bench::Sizes sizes{.dtype = DType::bf16,
+                     .tokens = 32,
+                     .copied = 65536,
+                     .gemm = 32,
+                     .vocabulary_rows = 2,
+                     .parameters = 65536,
+                     .models = {{"half of qwen3-0.6b", 512, 1536, 16, 8, 128, 75968}},
+                     .lengths = {128}};
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
+  // With twice the tokens, to tell the work of tiles from what comes before and after them.
+  sizes.lengths = {256};
+  for (Case& c : bench::all_cases(sizes))
+    if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
-  for (const auto& more : {decoding(), grouped_gemms()}) cases.insert(cases.end(), more.begin(), more.end());
+  cases.push_back(adamw_with_copy());
+  for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
+    cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
 

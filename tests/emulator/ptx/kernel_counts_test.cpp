@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "bench/cases/measure.h"
 #include "core/os/file.h"
@@ -44,10 +45,19 @@ class KernelCounts : public ::testing::Test {
   void SetUp() override {
     if (emulation::settings().ptx.empty()) GTEST_SKIP() << "needs the PTX of nvcc: scripts/ptx_tests.py";
   }
-  std::vector<CountedLaunch> launches_of(const Case& c) {
+  std::vector<CountedLaunch> launches_of(const Case& c) { return launches_of(ctx_, c); }
+  static std::vector<CountedLaunch> launches_of(Ctx& ctx, const Case& c) {
     Counting counting;
-    bench::median_seconds(ctx_, c, {.seconds = 0, .rotated = 0});  // runs it once
+    bench::median_seconds(ctx, c, {.seconds = 0, .rotated = 0});  // runs it once
     return counting.take();
+  }
+  /// With the kernels for a device of another compute capability.
+  static std::vector<CountedLaunch> launches_with(int capability, const Case& c) {
+    const int before = std::exchange(emulation::settings().capability, capability);
+    Ctx ctx({DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1);
+    std::vector<CountedLaunch> launches = launches_of(ctx, c);
+    emulation::settings().capability = before;
+    return launches;
   }
   /// The forward and the backward pass.
   std::vector<CountedLaunch> launches_of(const OpCase& op, DType dtype) {
@@ -62,7 +72,11 @@ class KernelCounts : public ::testing::Test {
     const auto add = [&](const std::string& task, const std::vector<CountedLaunch>& launches) {
       for (CountRow& row : rows_of(task, launches)) table.rows.push_back(std::move(row));
     };
-    for (const Case& c : all_counted_cases()) add(c.name, launches_of(c));
+    for (const Case& c : all_counted_cases()) {
+      add(c.name, launches_of(c));
+      if (c.name.starts_with("attention") && c.name.find("sink") == c.name.npos && c.name.find("hd128") != c.name.npos)
+        add(c.name + " sm_80", launches_with(80, c));
+    }
     for (const auto& [name, dtype] : kCountedOps)
       for (const OpCase* op : op_cases())
         if (op->name == name) add(fmt::format("{} {}", name, name_of(dtype)), launches_of(*op, dtype));
@@ -73,21 +87,25 @@ class KernelCounts : public ::testing::Test {
   Ctx ctx_{{DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1};
 };
 
+// Warpgroups of compute capability 9.0 read their operands from shared memory without ldmatrix.
 TEST_F(KernelCounts, AttentionOnTensorCoresHasNoBankConflicts) {
-  for (const std::int64_t width : {64, 96, 128, 256}) {
-    std::string kernels;
-    for (const Case& c : attention_of(width))
-      for (const CountedLaunch& launch : launches_of(c)) {
-        if (launch.counts.of(Kind::mma) == 0) continue;
-        kernels += launch.kernel + " ";
-        const bool warpgroups = launch.kernel.starts_with("attention_warpgroups");
-        EXPECT_EQ(launch.counts.of(Kind::load_matrix) > 0, !warpgroups) << launch.kernel;
-        EXPECT_EQ(launch.counts.conflicts, 0u) << launch.kernel << " of " << launch.counts.wavefronts;
-      }
-    const bool warpgroups = width == 64 || width == 128;
-    EXPECT_THAT(kernels, HasSubstr(warpgroups ? "attention_warpgroups<Bf16" : "attention_tile<Bf16")) << width;
-    for (const char* name : {"attention_dq_tile<Bf16", "attention_dkdv_tile<Bf16"})
-      EXPECT_THAT(kernels, HasSubstr(name)) << width;
+  for (const int capability : {80, 90}) {
+    const int before = std::exchange(emulation::settings().capability, capability);
+    Ctx ctx({DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1);
+    for (const std::int64_t width : {64, 96, 128, 256}) {
+      const bool warpgroups = capability == 90 && (width == 64 || width == 128);
+      std::string kernels;
+      for (const Case& c : attention_of(width))
+        for (const CountedLaunch& launch : launches_of(ctx, c)) {
+          if (launch.counts.of(Kind::mma) == 0) continue;
+          kernels += launch.kernel + " ";
+          EXPECT_EQ(launch.counts.of(Kind::load_matrix) > 0, !warpgroups) << launch.kernel;
+          EXPECT_EQ(launch.counts.conflicts, 0u) << launch.kernel << " of " << launch.counts.wavefronts;
+        }
+      for (const std::string name : {"attention_", "attention_dq_", "attention_dkdv_"})
+        EXPECT_THAT(kernels, HasSubstr(name + (warpgroups ? "warpgroups<Bf16" : "tile<Bf16"))) << width;
+    }
+    emulation::settings().capability = before;
   }
 }
 

@@ -1,0 +1,254 @@
+"""The model of time of scripts/predict_times.py: what a kernel, a GEMM and a step take, from counts and a GPU's peaks."""
+
+import csv
+import json
+import re
+import sys
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COUNTS, TIMING, CASES = (ROOT / f for f in ("bench/baselines/cuda_counts.csv", "bench/gpu_timing.json",
+                                            "bench/step_cases.json"))
+TOKENS, LENGTH, RANK = 16384, 2048, 16
+GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
+          "cross-entropy", "update", "gaps")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    processors: int  # multiprocessors
+    flops: float  # of 16-bit GEMMs, in the data sheet
+    bandwidth: float
+    flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
+    mma_share: float  # of that rate, for mma.sync
+    warpgroups: bool  # has wgmma
+    shares: dict
+
+    @property
+    def clock(self):
+        return self.flops / (self.processors * self.flops_per_cycle)
+
+
+def gpus():
+    timing = json.loads(TIMING.read_text(encoding="utf-8"))
+    rows = (ROOT / "plan/gpus.yaml").read_text(encoding="utf-8")
+    for name, of in timing["gpus"].items():
+        sheet = re.search(rf"^  {name}: .*half: ([\d.]+),.*bandwidth: ([\d.]+),", rows, re.MULTILINE)
+        yield Gpu(name, of["multiprocessors"], float(sheet[1]) * 1e12, float(sheet[2]) * 1e9, of["flops_per_cycle"],
+                  timing["mma"][of["mma"]], of["mma"] == "hopper", timing["shares"])
+
+
+def counts():
+    with open(COUNTS, encoding="utf-8", newline="") as file:
+        file.readline()
+        rows = {}
+        for row in csv.DictReader(file):
+            of = {k: int(v) for k, v in row.items() if k not in ("case", "kernel")}
+            rows.setdefault(row["case"], {})[row["kernel"]] = of
+        return rows
+
+
+INSTRUCTIONS = ("global_loads", "global_stores", "shared_loads", "shared_stores", "local", "atomics", "async_copies",
+                "ldmatrix", "mma", "float", "special", "integer", "conversions", "branches", "shuffles", "barriers")
+
+
+def terms(gpu, row, times, moved=None):
+    """Seconds that each unit of the GPU is busy for `times` as much as what was counted; `moved`: bytes of DRAM."""
+    cycle = 1 / (gpu.processors * gpu.clock)
+    issued = sum(row[kind] for kind in INSTRUCTIONS if kind in row)
+    slots = max(issued / 4, row["integer"] / 2, row["conversions"] / 2, row["special"] / 0.5)
+    if moved is None:
+        moved = times * min(row["global_bytes"], 32 * row["sectors"])
+    return {"instructions": times * slots * cycle,
+            "shared memory": times * row["wavefronts"] * cycle,
+            "tensor cores": times * (row["mma"] * 4096 / gpu.mma_share +
+                                     row.get("wgmma_flops", 0) / gpu.shares["wgmma"]) / gpu.flops,
+            "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
+
+
+def seconds(gpu, of):
+    longest = max(of.values())
+    return longest + gpu.shares["overlap"] * (sum(of.values()) - longest)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A kernel of a step at its real shape."""
+    op: str
+    case: str
+    kernel: str  # beginning of the name; "": all of the case
+    times: float  # the counts of the case, for one launch
+    launches: float  # of a micro-batch or an update
+    moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
+    group: str = "other element-wise"
+    alone: bool = False  # one block, on one multiprocessor
+    lengths: float = 0  # of attention: the length of rows over the 128 tokens that were counted
+    products: int = 0  # of attention: GEMMs of a tile
+
+    def terms(self, gpu, row):
+        return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
+
+    def rows(self, table, gpu=None):
+        """The counts by kernel, on this GPU if there are several kernels for the op."""
+        case = self.case
+        if self.lengths and not (gpu and gpu.warpgroups):
+            case += " sm_80"
+        found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
+        if not found:
+            sys.exit(f"{case} has no kernel {self.kernel}*")
+        return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
+
+    def at_length(self, kernel, short, longer):
+        """Blocks grow with the length n, and tiles with n^2 and n; so the counts are a n + b n^2."""
+        n, row = self.lengths, {}
+        for count, one in short.items():
+            square = (longer[kernel][count] - 2 * one) / 2
+            row[count] = n * (one - square) + n * n * square
+        if "warpgroups" in kernel:  # their products have several sizes: whole tiles of 128 x 128, for 16 heads
+            row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
+            row["mma"] = 0
+        return row
+
+
+@dataclass(frozen=True)
+class Model:
+    name: str
+    width: int
+    inner: int
+    layers: int
+    heads: int
+    groups: int
+    head: int
+    vocabulary: int
+    normed: bool  # heads have norms
+    tied: bool
+
+    @property
+    def linears(self):
+        d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
+        return [(d, q), (d, kv), (d, kv), (q, d), (d, f), (d, f), (f, d)]
+
+    @property
+    def gemms(self):
+        """Inputs and outputs of the GEMMs: layers with the same input are one."""
+        d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
+        return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
+
+    @property
+    def weights(self):
+        return self.layers * sum(i * o for i, o in self.linears) + self.vocabulary * self.width * (1 if self.tied else 2)
+
+
+def model_of(config, name):
+    return Model(name, config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"],
+                 config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"],
+                 config["vocab_size"], config["model_type"] == "qwen3", config["tie_word_embeddings"])
+
+
+def attention_work(m, tokens):
+    share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
+    of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
+    grad, back = "attention_grad/hd128/128", "attention backward"
+    return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+                 lengths=n, products=2),
+            Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
+            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4),
+            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3)]
+
+
+def rope_work(m, tokens):
+    heads, values = tokens * (m.heads + m.groups) * m.head, tokens * m.groups * m.head
+    case, of = "rope_40x9x64_keys3 bfloat16", 40 * 12 * 64
+    if not m.normed:
+        return [Work("rope", case, "rope_heads<", (heads + values) / of, m.layers),
+                Work("rope_grad", case, "rope_heads_grad", (heads + values) / of, m.layers, None, "rope backward")]
+    pair, of_pair = ("qk_norm_rope/32x(16+8)x128", "qk_norm_rope_grad/32x(16+8)x128"), 32 * 24 * 128
+    return [Work("qk_norm_rope", pair[0], "", heads / of_pair, m.layers),
+            Work("qk_norm_rope, values", case, "rope_heads<", values / of, m.layers),
+            Work("qk_norm_rope_grad", pair[1], "normed", heads / of_pair, m.layers, None, "rope backward"),
+            Work("qk_norm_rope_grad, values", case, "rope_heads_grad", values / of, m.layers, None, "rope backward")]
+
+
+def element_work(m, tokens, trained):
+    d, f, ce = tokens * m.width / (32 * 512), tokens * m.inner / (32 * 1536), "cross_entropy/2x75968"
+    norms = 2 * m.layers + 1
+    works = [Work("rms_norm", "rms_norm/32x512", "", d, norms),
+             Work("rms_norm_grad", "rms_norm_grad/32x512", "rms_norm", d, norms),
+             Work("add", "add/32x512", "", d, 2 * m.layers),
+             Work("swiglu", "packed_glu/32x1536", "", f, m.layers),
+             Work("swiglu_grad", "packed_glu_grad/32x1536", "", f, m.layers),
+             Work("cross_entropy", ce, "", tokens * m.vocabulary / (2 * 75968), 1, None, "cross-entropy")]
+    if trained:
+        case = "embedding_grad/2048x8192x64"
+        works += [Work("embedding_grad", case, "sort_tokens", tokens / 2048, 1, alone=True),
+                  Work("embedding_grad", case, "embedding_rows_grad", tokens * m.width / (2048 * 64), 1)]
+    return works
+
+
+def update_work(weights, coded):
+    times, group = weights / 65536, "update"
+    works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group),
+             Work("copy to 16 bits", "copy/65536", "", 1.5 * times, 1, None, group)]
+    if coded:
+        moved = weights * (3 * 4 + 2 * 2 + 4 * 4 / 256)  # without the tables of codes, which stay in caches
+        return works + [Work("adamw_8bit", "adamw_8bit/65536", "", times, 1, moved, group)]
+    return works + [Work("adamw", "adamw/65536", "", times, 1, None, group)]
+
+
+def gemm_seconds(gpu, m, n, k, element=2):
+    """Tiles of 128 x 256 in waves; with few tiles, the summed dimension is split."""
+    rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
+    tiles = ceil(m / 128) * ceil(n / 256)
+    best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
+               for split in (1, 2, 4, 8, 16) if split == 1 or tiles * split <= 2 * gpu.processors)
+    moved = 2 * (m * k + n * k) + element * m * n
+    return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
+
+
+def gemm_time(gpu, m, tokens, trained):
+    sums = 0
+    for i, o in m.gemms:
+        each = gemm_seconds(gpu, tokens, o, i) + gemm_seconds(gpu, tokens, i, o)
+        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
+    head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
+    return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
+
+
+def adapter_time(gpu, m, tokens):
+    """Passes over x (2), dx (2), y (2) and dy (2), 16 bits each, by GEMMs with few columns."""
+    moved = 2 * 4 * tokens * sum(i + o for i, o in m.linears) * m.layers
+    return moved / (gpu.bandwidth * gpu.shares["skinny"])
+
+
+def works_of(m, tokens, trained):
+    return attention_work(m, tokens) + rope_work(m, tokens) + element_work(m, tokens, trained)
+
+
+def time_of(gpu, table, work):
+    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table, gpu).values())
+
+
+def step(gpu, table, m, case):
+    """Milliseconds of an update by group, for micro-batches of `case`."""
+    trained = not case["config"].get("use_peft", False)
+    tokens, micro = case["batch"] * LENGTH, case["accumulation"]
+    ms = dict.fromkeys(GROUPS, 0.0)
+    for work in works_of(m, tokens, trained):
+        ms[work.group] += micro * work.launches * time_of(gpu, table, work)
+    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
+    launches = m.layers * 30 + 15
+    if trained:
+        for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
+            ms["update"] += work.launches * time_of(gpu, table, work)
+        ms["update"] += 4 * m.weights / (gpu.bandwidth * gpu.shares["copy"])  # zeros for the next gradients
+    else:
+        launches = m.layers * 64 + 11
+        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
+        adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
+        for work in update_work(adapters, False):
+            ms["update"] += work.launches * time_of(gpu, table, work)
+    ms["gaps"] = micro * launches * gpu.shares["gap_seconds"]
+    return {group: 1e3 * value for group, value in ms.items()}

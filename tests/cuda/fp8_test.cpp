@@ -1,0 +1,22 @@
+#include "tests/cuda/each_type.h"
+#include "tests/kernels/fp8_cases.h"
+
+namespace qtrain::testing {
+namespace {
+
+TEST(ToFp8OnCuda, EncodesMatrices) {
+  in_each_type_on_cuda(encodes_fp8);
+}
+
+TEST(ToFp8OnCuda, HasAScaleForEveryMatrix) {
+  in_each_type_on_cuda(encodes_special_fp8);
+}
+
+TEST(GemmInFp8OnCuda, MultipliesTheCodes) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  for (const DType d : {DType::f32, DType::bf16}) multiplies_fp8(ctx, d);
+}
+
+}  // namespace
+}  // namespace qtrain::testing

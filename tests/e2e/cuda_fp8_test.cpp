@@ -1,0 +1,38 @@
+// Training with the GEMMs of linear layers in FP8.
+#include "tests/e2e/cuda_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+class CudaFp8 : public CudaRun {
+ protected:
+  /// The losses of eight steps in bfloat16, and in FP8. A number in E4M3 is off by up to 6 %, but a GEMM adds many.
+  void expect_near_losses(const Json& c) {
+    Json changed = c;
+    trained(c);
+    const std::vector<double> bf16 = losses();
+    changed["fp8"] = true;
+    trained(changed);
+    const std::vector<double> fp8 = losses();
+    ASSERT_EQ(fp8.size(), bf16.size());
+    EXPECT_NE(fp8, bf16);
+    for (std::size_t i = 0; i < fp8.size(); ++i) EXPECT_NEAR(fp8[i], bf16[i], 0.01 * bf16[i]) << "step " << i + 1;
+    EXPECT_LT(fp8.back(), fp8.front() - 0.5 * (bf16.front() - bf16.back())) << "it learns at least half as much";
+  }
+};
+
+TEST_F(CudaFp8, LearnsAllWeightsAsBfloat16Does) {
+  expect_near_losses(config({{"bf16", true}, {"max_steps", 8}}));
+}
+
+TEST_F(CudaFp8, LearnsAdaptersAsBfloat16Does) {
+  expect_near_losses(lora({{"bf16", true}, {"max_steps", 8}, {"load_in_4bit", true}}));
+}
+
+TEST_F(CudaFp8, HasNoEffectInFloat32) {
+  const Outcome o = train_ok(folder_.path(), config({{"fp8", true}, {"max_steps", 1}}));
+  EXPECT_THAT(o.err, ::testing::HasSubstr("fp8"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
