@@ -14,8 +14,8 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
-/// Whether another parameter may follow this one without a gap: only if it would do so if both were sharded, because the
-/// GEMMs, and so the results, must be the same with and without sharding.
+/// Whether another parameter may follow this one without a gap: only if it would do so if both were sharded, because
+/// the GEMMs, and so the results, must be the same with and without sharding.
 bool is_followed(const Param* p) {
   return p && p->spec.shape.numel() % kShardAlign == 0;
 }
