@@ -55,7 +55,7 @@ void Runner::initialize_weights(Ctx& ctx, std::uint64_t seed) {
 void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
   arenas_.reset();
   act_ = plan_.lay_out(arenas_, pass, size);
-  // One scale for the tokens of all sequences would make the answers of a batch depend on each other.
+  // With one scale for the tokens of all sequences, the answers of a batch would depend on each other.
   multiplies_fp8_ = model_.options().fp8 && pass != Pass::decode;
   prepare(ctx, size.positions);
 }

@@ -106,8 +106,8 @@ class Runner {
   void backward(Ctx& ctx, const TokenBatch& batch);
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
-  /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
-  /// that has no rows while others do.
+  /// Visits the units in the order of `forward` and, with Pass::train, then in that of `backward`, but without rows.
+  /// Called on a rank that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
 
  private:
@@ -125,7 +125,10 @@ class Runner {
   void enter_backward(Ctx& ctx, std::int64_t layer);
   LayerWeights acquire(std::int64_t layer) const {
     LayerWeights w = copies_.acquire(model_.params().layer(layer), model_.dropout());
-    for (Projection& p : w.linears) p.fp8 = multiplies_fp8_;
+    const std::vector<LinearParams>& params = model_.params().layer(layer).linears;
+    // Routers choose between experts whose numbers may be close.
+    for (std::size_t i = 0; i < params.size(); ++i)
+      w.linears[i].fp8 = multiplies_fp8_ && params[i].kind == LinearKind::plain;
     return w;
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);

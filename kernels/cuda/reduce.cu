@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-/// Block (x, p): columns of x, whose rows are `step` elements apart, and rows p, p + parts, ...
+/// Block (b, p) sums rows p, p + parts, ... in its columns of x, whose rows are `step` elements apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     column_sum_parts(ColumnParts out, const T* x, std::int64_t rows, std::int64_t step) {

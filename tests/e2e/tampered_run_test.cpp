@@ -91,6 +91,7 @@ std::vector<Tampering> without_a_new_manifest() {
           {"WeightsBeside", "", "Model.Safetensors", write_document_beside, Tampering::Seal::kept, kBeside},
           {"WeightsOfOthersBeside", "", "model.onnx", write_document_beside, Tampering::Seal::kept, kBeside},
           {"QuantizationBeside", "", "quantization_config.json", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"SettingsBeside", "", "configuration.json", write_document_beside, Tampering::Seal::kept, kBeside},
           {"PiecesBeside", "checkpoint-2", "spiece.model", write_document_beside, Tampering::Seal::kept, kBeside},
           {"CodeBeside", "", "custom_generate/generate.py", write_document_beside, Tampering::Seal::kept, kBeside},
           {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",

@@ -48,8 +48,8 @@ std::vector<Case> decoding() {
            .prepare = [=] { return attend; }}};
 }
 
-/// The gradient of the embedding for more tokens than those of `qtrain bench` in small sizes, of which each 16th is the
-/// same, as in text.
+/// The embedding gradient of more tokens than in the small sizes of `qtrain bench`. Every 16th token is the same, as in
+/// text.
 Case embedding_grad_of_text() {
   constexpr std::int64_t kTokens = 2048, kVocabulary = 8192, kWidth = 64;
   std::vector<double> tokens;
@@ -90,7 +90,7 @@ Case adamw_with_copy() {
           }};
 }
 
-/// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
@@ -158,7 +158,7 @@ std::vector<Case> all_counted_cases() {
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
-  // With twice the tokens, to tell the work of tiles from what comes before and after them.
+  // With twice the tokens, to separate the work on tiles from the work before and after them.
   sizes.lengths = {256};
   for (Case& c : bench::all_cases(sizes))
     if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
