@@ -52,7 +52,7 @@ std::string shown_override(const std::string& key, const std::string& value) {
 
 namespace {
 
-/// $'...', in which Bash, Zsh and POSIX shells since 2024 read escapes.
+/// Quotes a word as $'...', whose escapes Bash, Zsh and shells that follow POSIX.1-2024 understand.
 std::string ansi_c_word(const std::string& word) {
   std::string quoted = "$'";
   for (const char c : word) {

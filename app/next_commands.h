@@ -24,7 +24,7 @@ std::vector<std::string> next_commands(const FinishedOutput& output);
 /// "key=value" for the command line, with secrets removed.
 std::string shown_override(const std::string& key, const std::string& value);
 
-/// A word for a shell, quoted if necessary; characters that are not safe on a terminal are escaped.
+/// Quotes a word for a shell if necessary, and escapes characters that are not safe on a terminal.
 std::string shell_word(const std::string& word);
 
 }  // namespace qtrain

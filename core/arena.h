@@ -27,7 +27,7 @@ class Arena {
   /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialized. It has no storage while measuring. Pinned
   /// tensors are host tensors.
   Tensor take(DType dtype, Shape shape);
-  /// A tensor directly after the one taken last, without alignment.
+  /// Takes a tensor directly after the previous one; the type must allow that address.
   Tensor extend(DType dtype, Shape shape);
 
   /// Allocates the high-water mark measured since construction and starts over. Throws ErrorKind::memory.
@@ -56,7 +56,7 @@ class Arena {
   PinnedMemory pinned_;
   bool committed_ = false;
   std::size_t used_ = 0, planned_ = 0;
-  std::size_t end_ = 0;  ///< of the tensor taken last; `used_` is aligned
+  std::size_t end_ = 0;  ///< end of the last tensor, before `used_` is aligned
 };
 
 }  // namespace qtrain

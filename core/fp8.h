@@ -20,12 +20,12 @@ struct E5m2 {
   static constexpr bool kHasInfinity = true;
 };
 
-/// The value rounded to nearest even; larger ones become the largest finite number, NaN stays NaN.
+/// Rounds to nearest, ties to even. Values out of range become the largest finite number; NaN stays NaN.
 template <class F>
 constexpr std::uint8_t encode_fp8(float x) {
   constexpr int kShift = 23 - F::kMantissa;
   constexpr float kLeastNormal = std::bit_cast<float>(std::uint32_t{128 - F::kBias} << 23);
-  // Its last bit is worth as much as that of a subnormal number, so that adding it rounds.
+  // The last bit of its mantissa is worth one step of the subnormal numbers, so adding it rounds to such a step.
   constexpr float kRounder = std::bit_cast<float>(std::uint32_t{128 - F::kBias + 23 - F::kMantissa} << 23);
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits >> 24 & 0x80U, magnitude = bits & 0x7fffffffU;
@@ -39,6 +39,7 @@ constexpr std::uint8_t encode_fp8(float x) {
   return static_cast<std::uint8_t>(sign | ((rounded >> kShift) - (std::uint32_t{127 - F::kBias} << F::kMantissa)));
 }
 
+/// The exact value of a code.
 template <class F>
 constexpr float decode_fp8(std::uint8_t code) {
   constexpr int kExponents = 7 - F::kMantissa;

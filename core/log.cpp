@@ -119,7 +119,7 @@ int Log::width() const {
 }
 
 // Makes one write per change, so that a terminal never shows half of it. The live line stays below the messages. If
-// nobody reads them, this waits only until a stop is requested.
+// nobody reads the output, this waits only until a stop is requested.
 void Log::show(std::string_view text, std::string live) {
   std::string all;
   if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;

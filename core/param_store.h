@@ -49,7 +49,8 @@ struct ParamSpec {
   /// store the whole tensor, under `name`.
   std::vector<std::string> slices_in_files = {};
   double learning_rate = 1;  ///< multiplies that of the run
-  /// Whether it lies directly after the parameter declared before it, which has its dtypes, unless it is sharded.
+  /// Whether it directly follows the previously declared parameter in memory, which must have the same dtypes. Sharded
+  /// parameters ignore this.
   bool continues = false;
 };
 

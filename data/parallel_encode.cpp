@@ -63,7 +63,7 @@ void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {
 
 void ParallelEncoder::encode(EncodedBlock& block, std::int64_t end) const {
   for (std::int64_t i = block.first; i < end; ++i) {
-    throw_if_stopped();  // a wave takes seconds where texts need much work
+    throw_if_stopped();  // a wave takes seconds if texts are expensive to encode
     block.append(with_place(rows_.place(i), [&] {
       const Json row = rows_.parse(i);
       return naming_unread(rows_.source_of(i), [&] { return encoder_.encode(row); });

@@ -129,14 +129,14 @@ struct CacheEntry {
   fs::file_time_type used;
 };
 
-// Whether a file has the name of a token file: users may keep other files in the folder.
+// Whether this is the name of a token file. Users may keep other files in the folder.
 bool is_own_name(std::string_view name) {
   constexpr std::size_t kHexDigits = 2 * sizeof(Digest);
   return name.size() == kHexDigits + kSuffix.size() && name.ends_with(kSuffix) &&
          name.find_first_not_of("0123456789abcdef") == kHexDigits;
 }
 
-// Whether it has the name of a token file that is being written: ".NAME.PROCESS.tmp".
+// Whether this is the name of a token file that is being written, ".NAME.PROCESS.tmp".
 bool is_own_draft(const fs::path& name) {
   return is_pending_file(name) && is_own_name(name.stem().stem().string().substr(1));
 }

@@ -9,7 +9,7 @@ namespace qtrain {
 DenseWeight::DenseWeight(Ctx& ctx, const SafetensorsReader& reader, const std::string& name, const ModelConfig* config)
     : reader_(reader), file_(reader.at(name)) {
   if (file_.dtype != DType::f8_e4m3 || !config || !config->fp8) return;
-  constexpr std::int64_t kRows = 64;  // of a task
+  constexpr std::int64_t kRows = 64;  // per task
   const Fp8Matrix matrix = read_fp8(reader, name, *config->fp8);
   const std::int64_t rows = file_.shape[0];
   const DType dtype = config->dtype == DType::f64 ? DType::f32 : config->dtype;

@@ -14,7 +14,7 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
-/// The group of a layer, or the layer alone if it has its results for itself.
+/// The group whose results are joined with those of a layer, or the layer alone.
 std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
   for (const LinearGroup& group : layer.groups)
     if (group.results == ResultLayout::joined && std::ranges::find(group.layers, l) != group.layers.end())
@@ -124,8 +124,9 @@ void Parameters::require_matches() const {
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before) {
   LinearParams p{.module = module, .kind = spec.kind};
   if (!spec.parameter.empty() && adapter_.trains_whole(module))
-    fail(ErrorKind::usage, {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained whole", module),
-                            .remedy = "name it in lora_target_modules: it gets an adapter"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained as a whole", module),
+          .remedy = "name it in lora_target_modules to train an adapter on it"});
   const Shape shape{spec.out, spec.in};
   const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
@@ -170,16 +171,15 @@ ExpertsParams Parameters::declare_experts(const std::string& prefix, const Exper
 
 // The weights of layers with joined results are contiguous, and so are their biases, which follow the last weight.
 void Parameters::declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p) {
-  const auto params = [&](LinearId id) { return &p.linears[static_cast<std::size_t>(id)]; };
   const std::span<const LinearId> group = joined_with(layer, l);
   const LinearSpec& spec = layer.spec(l);
-  LinearParams& linear = *params(l);
-  linear = declare_linear(prefix + spec.module, spec,
-                          l == group.front() ? nullptr : params(*(std::ranges::find(group, l) - 1)));
+  LinearParams& linear = p[l];
+  linear =
+      declare_linear(prefix + spec.module, spec, l == group.front() ? nullptr : &p[*(std::ranges::find(group, l) - 1)]);
   linear.stream = streams_ + static_cast<std::uint64_t>(l);
   if (l != group.back()) return;
   for (std::size_t i = 0; i < group.size(); ++i)
-    declare_bias(*params(group[i]), layer.spec(group[i]), i == 0 ? nullptr : params(group[i - 1]));
+    declare_bias(p[group[i]], layer.spec(group[i]), i == 0 ? nullptr : &p[group[i - 1]]);
   if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
 }
 
@@ -200,7 +200,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (const LinearGroup& group : layer.groups) {
     std::vector<LinearParams*> linears;
-    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    for (const LinearId l : group.layers) linears.push_back(&p[l]);
     adapter_.declare_factors(linears);
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);

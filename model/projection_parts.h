@@ -29,8 +29,8 @@ Shape shape_of(const Projection& p);
 /// W as GEMMs read it; a quantized W is expanded to `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
-/// Layers that are one GEMM: their results (y or dy) are neighboring columns of one matrix, and their weights, biases
-/// and the gradients of these are contiguous. Quantized weights become contiguous when they are expanded.
+/// Layers that are computed as one GEMM: their results (y or dy) are neighboring columns of one matrix, and their
+/// weights, biases and the gradients of these are contiguous. Quantized weights become contiguous by being expanded.
 template <class Layer>
 class Joint {
  public:
@@ -63,7 +63,7 @@ class Joint {
     }
     return all.reshaped({result_.shape[1], in});
   }
-  /// Adds the layer, which follows the last one, if it belongs to the same GEMM.
+  /// Adds the next layer if it can be part of the same GEMM, and returns whether it can.
   bool add(const Layer& l) {
     const Projection& p = l.layer;
     const auto next = result_of(l);
@@ -92,7 +92,7 @@ class Joint {
   Sink dweight_, dbias_;
 };
 
-/// The GEMMs of layers whose results have the given stride; without one, each layer is its own.
+/// Groups layers whose results have the given stride into GEMMs. Without a stride, each layer has its own.
 template <class Layer>
 std::vector<Joint<Layer>> joints_of(const std::vector<Layer>& layers, std::int64_t stride) {
   std::vector<Joint<Layer>> joints;

@@ -15,17 +15,21 @@ const Json& kernel_table() {
   return table;
 }
 
-/// FLOPs of 16-bit GEMMs that a multiprocessor makes in a cycle. Since compute capability 8.6, and on 9.0 and 10.0, it
-/// has 128 lanes of float32, before that 64; the clocks of the two peaks differ by a few percent.
+/// FLOPs of 16-bit GEMMs per cycle of a multiprocessor, from its peak in float32: it has 64 lanes of float32 up to
+/// compute capability 8.0, and 128 above. Rounded to a power of two, as the clocks of the two peaks differ a little.
 double flops_per_cycle(const GpuModel& gpu) {
   const bool wide = gpu.major > 8 || (gpu.major == 8 && gpu.minor > 0);
   return std::exp2(std::round(std::log2(gpu.half / gpu.float32 * 2 * (wide ? 128 : 64))));
 }
 
-/// The share of the peak that mma.sync reaches: newer instructions are needed for more on 9.0 and 10.0.
-double mma_share(const GpuModel& gpu) {
-  const Json& shares = kernel_table().at("mma");
-  return shares.at(gpu.major == 9 ? "hopper" : gpu.major == 10 ? "blackwell" : "others").get<double>();
+/// Whether attention uses wgmma, which needs compute capability 9.0.
+bool has_wgmma(const GpuModel& gpu) {
+  return gpu.major == 9;
+}
+/// The share of the peak that attention's products reach. On 10.0, mma.sync reaches little of it.
+double tensor_share(const GpuModel& gpu) {
+  if (has_wgmma(gpu)) return kernel_table().at("shares").at("wgmma").get<double>();
+  return kernel_table().at("mma").at(gpu.major == 10 ? "blackwell" : "others").get<double>();
 }
 
 double seconds_of(const Json& pass, const GpuModel& gpu, double overlap) {
@@ -33,7 +37,7 @@ double seconds_of(const Json& pass, const GpuModel& gpu, double overlap) {
   const double flops = gpu.half * kTera, cycles = flops / flops_per_cycle(gpu);
   const std::array<double, 3> busy{pass.at("instructions").get<double>() / cycles,
                                    pass.at("wavefronts").get<double>() / cycles,
-                                   pass.at("operations").get<double>() / (flops * mma_share(gpu))};
+                                   pass.at("operations").get<double>() / (flops * tensor_share(gpu))};
   const double longest = std::ranges::max(busy);
   return longest + overlap * (std::reduce(busy.begin(), busy.end()) - longest);
 }
@@ -64,7 +68,7 @@ KernelShares kernel_shares(std::int64_t hidden_size) {
 
 std::optional<AttentionSeconds> attention_seconds(const GpuModel& gpu, const KernelShares& shares) {
   if (gpu.major < 8 || gpu.half == 0) return {};
-  const Json& attention = kernel_table().at("attention");
+  const Json& attention = kernel_table().at("attention").at(has_wgmma(gpu) ? "wgmma" : "mma");
   return AttentionSeconds{.forward = seconds_of(attention.at("forward"), gpu, shares.overlap),
                           .backward = seconds_of(attention.at("backward"), gpu, shares.overlap)};
 }

@@ -29,8 +29,8 @@ constexpr http::Limits kLimits{.connections = 16,
                                .idle_time = std::chrono::seconds(5),
                                .write_time = std::chrono::seconds(2)};
 
-/// A label value, escaped for use between quotes. The format requires UTF-8 and has no escapes for control characters
-/// but line ends.
+/// A label value, escaped for use between quotes. The format requires UTF-8, and of the control characters it can
+/// only escape line ends.
 std::string label(const std::string& value) {
   std::string out;
   for (const char c : printable(value)) {

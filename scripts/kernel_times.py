@@ -1,4 +1,4 @@
-"""The model of time of scripts/predict_times.py: what a kernel, a GEMM and a step take, from counts and a GPU's peaks."""
+"""How scripts/predict_times.py computes the times of kernels, GEMMs and steps from counts and the peaks of a GPU."""
 
 import csv
 import json
@@ -20,10 +20,11 @@ GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "o
 class Gpu:
     name: str
     processors: int  # multiprocessors
-    flops: float  # of 16-bit GEMMs, in the data sheet
-    bandwidth: float
-    flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
-    mma_share: float  # of that rate, for mma.sync
+    flops: float  # FLOP/s of 16-bit GEMMs in the data sheet
+    bandwidth: float  # bytes/s
+    flops_per_cycle: int  # of 16-bit GEMMs, per multiprocessor
+    mma_share: float  # share of that rate which mma.sync reaches
+    warpgroups: bool  # whether it has wgmma
     shares: dict
 
     @property
@@ -37,7 +38,7 @@ def gpus():
     for name, of in timing["gpus"].items():
         sheet = re.search(rf"^  {name}: .*half: ([\d.]+),.*bandwidth: ([\d.]+),", rows, re.MULTILINE)
         yield Gpu(name, of["multiprocessors"], float(sheet[1]) * 1e12, float(sheet[2]) * 1e9, of["flops_per_cycle"],
-                  timing["mma"][of["mma"]], timing["shares"])
+                  timing["mma"][of["mma"]], of["mma"] == "hopper", timing["shares"])
 
 
 def counts():
@@ -55,7 +56,7 @@ INSTRUCTIONS = ("global_loads", "global_stores", "shared_loads", "shared_stores"
 
 
 def terms(gpu, row, times, moved=None):
-    """Seconds that each unit of the GPU is busy for `times` as much as what was counted; `moved`: bytes of DRAM."""
+    """Seconds that each unit of the GPU is busy with `times` the counted work; `moved`: bytes of DRAM, if known."""
     cycle = 1 / (gpu.processors * gpu.clock)
     issued = sum(row[kind] for kind in INSTRUCTIONS if kind in row)
     slots = max(issued / 4, row["integer"] / 2, row["conversions"] / 2, row["special"] / 0.5)
@@ -63,7 +64,8 @@ def terms(gpu, row, times, moved=None):
         moved = times * min(row["global_bytes"], 32 * row["sectors"])
     return {"instructions": times * slots * cycle,
             "shared memory": times * row["wavefronts"] * cycle,
-            "tensor cores": times * row["mma"] * 4096 / (gpu.flops * gpu.mma_share),
+            "tensor cores": times * (row["mma"] * 4096 / gpu.mma_share +
+                                     row.get("wgmma_flops", 0) / gpu.shares["wgmma"]) / gpu.flops,
             "DRAM": moved / (gpu.bandwidth * gpu.shares["copy"])}
 
 
@@ -78,20 +80,37 @@ class Work:
     op: str
     case: str
     kernel: str  # beginning of the name; "": all of the case
-    times: float  # the counts of the case, for one launch
-    launches: float  # of a micro-batch or an update
-    moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
+    times: float  # multiple of the case's counts, for one launch
+    launches: float  # per micro-batch or update
+    moved: float = None  # bytes of DRAM, if caches serve repeated accesses
     group: str = "other element-wise"
-    alone: bool = False  # one block, on one multiprocessor
+    alone: bool = False  # whether it is one block, on one multiprocessor
+    lengths: float = 0  # attention: length of rows as a multiple of the 128 tokens that were counted
+    products: int = 0  # attention: GEMMs per tile
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
-    def rows(self, table):
-        found = {k: v for k, v in table[self.case].items() if k.startswith(self.kernel)}
+    def rows(self, table, gpu=None):
+        """The counts by kernel, of the kernels that this GPU uses if the op has several."""
+        case = self.case
+        if self.lengths and not (gpu and gpu.warpgroups):
+            case += " sm_80"
+        found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
         if not found:
-            sys.exit(f"{self.case} has no kernel {self.kernel}*")
-        return found
+            sys.exit(f"{case} has no kernel {self.kernel}*")
+        return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
+
+    def at_length(self, kernel, short, longer):
+        """The number of blocks grows with the length n, and that of tiles with n^2 and n, so the counts are a n + b n^2."""
+        n, row = self.lengths, {}
+        for count, one in short.items():
+            square = (longer[kernel][count] - 2 * one) / 2
+            row[count] = n * (one - square) + n * n * square
+        if "warpgroups" in kernel:  # their products have several sizes, so FLOPs are those of tiles of 128 x 128, for 16 heads
+            row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
+            row["mma"] = 0
+        return row
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,7 @@ class Model:
 
     @property
     def gemms(self):
-        """Inputs and outputs of the GEMMs: layers with the same input are one."""
+        """Inputs and outputs of the GEMMs; layers with the same input share one."""
         d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
         return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
 
@@ -130,16 +149,14 @@ def model_of(config, name):
 
 
 def attention_work(m, tokens):
-    """Tiles of 128 queries and 64 keys forward and for dq, of 64 x 64 for dk and dv; counted with 128 tokens."""
-    rows, keys = LENGTH // 128, LENGTH // 64
-    share = tokens / LENGTH * m.heads / 16
-    forward, square = share * rows * (rows + 1) / 2, share * keys * (keys + 1) / 2 / 3
+    share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
     grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", forward, m.layers, 2 * (of_q + of_kv), "attention forward"),
-            Work("attention_grad", grad, "attention_delta", tokens / 128 * m.heads / 16, m.layers, None, back),
-            Work("attention_grad", grad, "attention_dkdv", square, m.layers, 2 * of_q + 4 * of_kv, back),
-            Work("attention_grad", grad, "attention_dq", forward, m.layers, 3 * of_q + 2 * of_kv, back)]
+    return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+                 lengths=n, products=2),
+            Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
+            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4),
+            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3)]
 
 
 def rope_work(m, tokens):
@@ -182,7 +199,7 @@ def update_work(weights, coded):
 
 
 def gemm_seconds(gpu, m, n, k, element=2):
-    """Tiles of 128 x 256 in waves; with few tiles, the summed dimension is split."""
+    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split."""
     rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
     tiles = ceil(m / 128) * ceil(n / 256)
     best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
@@ -201,7 +218,7 @@ def gemm_time(gpu, m, tokens, trained):
 
 
 def adapter_time(gpu, m, tokens):
-    """Passes over x (2), dx (2), y (2) and dy (2), 16 bits each, by GEMMs with few columns."""
+    """GEMMs with few columns make two passes each over x, dx, y and dy, in 16 bits."""
     moved = 2 * 4 * tokens * sum(i + o for i, o in m.linears) * m.layers
     return moved / (gpu.bandwidth * gpu.shares["skinny"])
 
@@ -211,11 +228,11 @@ def works_of(m, tokens, trained):
 
 
 def time_of(gpu, table, work):
-    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table).values())
+    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table, gpu).values())
 
 
 def step(gpu, table, m, case):
-    """Milliseconds of an update by group, for micro-batches of `case`."""
+    """Milliseconds of an update of `case`, by group."""
     trained = not case["config"].get("use_peft", False)
     tokens, micro = case["batch"] * LENGTH, case["accumulation"]
     ms = dict.fromkeys(GROUPS, 0.0)

@@ -52,7 +52,7 @@ Json form_of(const Json& value) {
   return form;
 }
 
-// Whether a measurement has a form that runs write: a number, one for each rank, or numbers by name.
+// Whether a value is one that runs log as a measurement: a number, or a list or an object of numbers.
 bool is_amount(const Json& value) {
   if (value.is_structured()) return std::ranges::all_of(value, is_amount);
   return value.is_number() || value.is_null();
@@ -60,19 +60,19 @@ bool is_amount(const Json& value) {
 
 // Rows of metrics.jsonl have this key in addition to those of the history.
 constexpr const char* kLossScale = "loss_scale";
-constexpr std::string_view kOfRanks = "rank_seconds";                          // a number for each rank
-constexpr std::array<std::string_view, 2> kOfTotals{"memory", "cuda_graphs"};  // names of several numbers
+constexpr const char* kTotalsKey = "train_runtime";                                 // only the row of totals has it
+constexpr std::string_view kPerRank = "rank_seconds";                               // a list with a number per rank
+constexpr std::array<std::string_view, 2> kTotalsObjects{"memory", "cuda_graphs"};  // objects of numbers
 
-bool is_of_totals(std::string_view key) {
-  return std::ranges::find(kOfTotals, key) != kOfTotals.end();
+bool is_totals_object(std::string_view key) {
+  return std::ranges::find(kTotalsObjects, key) != kTotalsObjects.end();
 }
 
-// Whether metrics.jsonl may have this value in a row of a step although the history does not.
+// Whether a row of a step in metrics.jsonl may have this value although the log history does not.
 bool is_only_measured(std::string_view key, const Json& value) {
   if (key == kLossScale) return value.is_number();
-  return is_measured(key) && is_amount(value) && (!value.is_structured() || (key == kOfRanks && value.is_array()));
+  return is_measured(key) && is_amount(value) && (!value.is_structured() || (key == kPerRank && value.is_array()));
 }
-constexpr const char* kTotalsKey = "train_runtime";  // only the row of totals has it
 
 bool is_row(const Json& row) {
   constexpr std::size_t kMaxKeys = 1000;  // keys are looked up by linear search
@@ -123,7 +123,7 @@ bool matches(const Json& metric, const Json& row) {
 bool is_totals(const Json& row) {
   return std::ranges::all_of(row.items(), [](const auto& item) {
     const std::string& key = item.key();
-    if (is_of_totals(key) || key == "total_flos" || key == "train_loss" || key == "epoch" || key == "step")
+    if (is_totals_object(key) || key == "total_flos" || key == "train_loss" || key == "epoch" || key == "step")
       return is_amount(item.value());
     return is_only_measured(key, item.value());
   });
@@ -136,14 +136,14 @@ Json totals_of(const Json& rows) {
   return totals;
 }
 
-// Whether a row of totals has the measurements of the result that consist of several numbers.
-bool has_forms_of(const Json& metric, const Json& results) {
-  return std::ranges::all_of(kOfTotals, [&](std::string_view key) {
+// Whether the objects in a row of totals have the same members as those of the result.
+bool has_same_objects(const Json& metric, const Json& results) {
+  return std::ranges::all_of(kTotalsObjects, [&](std::string_view key) {
     return form_of(metric.value(key, Json())) == form_of(results.value(key, Json()));
   });
 }
 
-// The last totals must match those in the history of the result and its other records. Earlier ones are from results
+// The last totals must match the log history and the other records of the result. Earlier totals are those of results
 // that it replaced.
 std::string totals_difference(const Json& metrics, const Json& history, const Json& results) {
   const Json totals = totals_of(metrics), logged = totals_of(history);
@@ -153,8 +153,8 @@ std::string totals_difference(const Json& metrics, const Json& history, const Js
   if (totals.empty() || !has_all_of(totals.back(), logged.back()))
     return fmt::format("has {}, but the log history has {}", totals.empty() ? "nothing" : dump_json(totals.back()),
                        dump_json(logged.back()));
-  if (!has_forms_of(totals.back(), results))
-    return fmt::format("has {}, but {} has measurements of other names", dump_json(totals.back()), kTrainResults);
+  if (!has_same_objects(totals.back(), results))
+    return fmt::format("has {}, but the measurements in {} have other names", dump_json(totals.back()), kTrainResults);
   return "";
 }
 

@@ -16,11 +16,11 @@ Json rows_of_steps(const Json& rows);
 /// All rows of a metrics.jsonl. Throws ErrorKind::input if a line is not a logged row.
 Json read_metrics(const std::filesystem::path& file);
 
-/// Whether an evaluation, at `step` unless that is null, gave this loss according to a log_history.
+/// Whether a log_history has an evaluation with this loss, at `step` unless that is null.
 bool is_logged_loss(const Json& history, const Json& loss, const Json& step);
 
-/// How the rows of steps `first` to `last` in a metrics.jsonl differ from those that repeating the steps gave, apart
-/// from measurements; empty: they do not, or one of the two has more rows, which the log history shows too.
+/// Says how the rows of steps `first` to `last` in metrics.jsonl differ from those of the repeated steps, apart from
+/// measurements. Empty if they agree, or if the numbers of rows differ: comparing the log histories shows that.
 std::string repeated_rows_difference(const Json& sealed, const Json& again, std::int64_t first, std::int64_t last);
 
 /// Checks that the logged rows agree: the history of each state begins with that of the state before it, and

@@ -55,17 +55,16 @@ int ranks_of(const RecordedRun& r) {
   return static_cast<int>(std::clamp<std::int64_t>(ranks, 1, kMaxRanks));
 }
 
-// What the file says about the program is not checked against anything, but a statement repeats it.
+// Nothing confirms what the file says about the program, but a statement repeats it, so at least its form is checked.
 void check_program(const RecordedRun& r, const fs::path& file) {
   constexpr std::size_t kMaxVersion = 64, kHashDigits = 64;
-  const auto is_of_version = [](char c) {
+  const auto may_be_in_version = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
            c == '+';
   };
   const bool is_version =
-      !r.version.empty() && r.version.size() <= kMaxVersion && std::ranges::all_of(r.version, is_of_version);
-  if (!is_version)
-    fail(ErrorKind::input, {.cause = "\"version\" is not the version of a program", .place = file.string()});
+      !r.version.empty() && r.version.size() <= kMaxVersion && std::ranges::all_of(r.version, may_be_in_version);
+  if (!is_version) fail(ErrorKind::input, {.cause = "\"version\" is not a valid version", .place = file.string()});
   const auto hash = r.run.find("program_sha256");
   if (hash == r.run.end()) return;
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
@@ -167,7 +166,7 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
     d.json[kTemplateDate] = d.changed[kTemplateDate] = date;
   d.renames = rename_moved(d.json, run.places, run.folder);
   for (const char* key : {"nnodes", "node_rank", "master_addr", "master_port"}) d.json.erase(key);
-  // No result depends on the number of threads, and more than there are processors only take time.
+  // Results do not depend on the number of threads, and more threads than processors would only slow the run down.
   if (const Json threads = value_of(run, "threads"); threads.is_number() && threads.get<double>() > usable_processors())
     d.json.erase("threads");
   // All ranks run on this machine. What was one group per machine becomes groups of the same size.

@@ -12,7 +12,7 @@ namespace qtrain {
 struct RedoneState {
   std::filesystem::path sealed, again;
   const Renames& renames;   ///< new names of files that were moved since
-  bool is_pending = false;  ///< whether it is a checkpoint that was saved before an evaluation that was due
+  bool is_pending = false;  ///< whether the checkpoint was saved before an evaluation that was due
 };
 
 /// The result of comparing sealed files.

@@ -153,7 +153,7 @@ bool is_about_rows(const std::string& difference) {
   return difference.find("log_history") != std::string::npos;
 }
 
-// Rows of metrics.jsonl have values that no state has, such as the scale of losses.
+// Rows of metrics.jsonl have values that no checkpoint has, such as the loss scale, so they are compared as well.
 std::string rows_difference(const RecordedRun& run, const fs::path& again, const RedoneSteps& steps) {
   return repeated_rows_difference(read_metrics(run.output / kMetrics), read_metrics(again / kMetrics), steps.from + 1,
                                   steps.to);

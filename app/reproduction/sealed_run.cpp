@@ -139,20 +139,20 @@ void check_last_config(const RecordedRun& run, const std::vector<SealedState>& s
           fmt::format("{}", fmt::join(names, "; ")));
 }
 
-// Whether a run could have saved a checkpoint of this name by the time of the state.
+// Whether the run could have saved a checkpoint of this name before it saved the state.
 bool is_name_of_checkpoint(const std::string& name, const SealedState& state) {
   const std::int64_t step = step_of_checkpoint(name);
   return name == fmt::format("checkpoint-{}", step) && step >= 0 && step <= state.step;
 }
 
-// A result with load_best_model_at_end has the weights of the best checkpoint, so it must be one, and not another
-// folder, whose steps nobody could repeat. Its loss must be among those that were logged.
+// With load_best_model_at_end, the result has the weights of the best checkpoint. So that has to be a checkpoint of
+// this run rather than another folder, whose steps could not be repeated, and its loss must have been logged.
 std::string best_problem(const SealedState& s) {
   const Json logged = read_json(s.folder / kTrainerState);
   const Json checkpoint = logged.value("best_model_checkpoint", Json()), metric = logged.value("best_metric", Json()),
              step = logged.value("best_global_step", Json());
   if (checkpoint.is_string() && !is_name_of_checkpoint(fs::path(checkpoint.get<std::string>()).filename(), s))
-    return fmt::format("{} is not a checkpoint that the run had saved", dump_json(checkpoint));
+    return fmt::format("{} is not a checkpoint of this run", dump_json(checkpoint));
   if (!metric.is_null() && !is_logged_loss(logged.value("log_history", Json()), metric, step))
     return fmt::format("best_metric is {}, which was not logged{}", dump_json(metric),
                        step.is_null() ? "" : " for step " + dump_json(step));

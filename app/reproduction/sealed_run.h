@@ -17,7 +17,7 @@ struct SealedState {
   std::optional<Json> state = {};  ///< training_state.json; only for checkpoints
 
   bool is_resumable() const { return state && state->value("resumable", Json()) == true; }
-  /// Whether an evaluation that was due had not run when the checkpoint was saved. A result is never saved before it.
+  /// Whether the checkpoint was saved before an evaluation that was due. A result is always saved after it.
   bool is_pending() const { return state && state->value("events_pending", Json()) == true; }
   /// The identity of the run in the checkpoint.
   const Json& identity() const { return state->at("identity"); }

@@ -28,7 +28,7 @@ ResolvedConfig config_of(const RecordedRun& run) {
 
 // The values that results depend on, and the names of the model, whose files are among the dependencies. The number of
 // ranks is an internal parameter, because a launcher may set it without a key. Another version may have recorded fewer
-// keys; the repeated steps had the present defaults of the others.
+// keys; for the missing ones, the repeated steps used the defaults of this version.
 Json parameters_of(const RecordedRun& run) {
   Json parameters = Json::object(), values = resolved_json(config_of(run))["values"];
   values.update(run.values);

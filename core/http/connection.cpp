@@ -118,7 +118,8 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   return good;
 }
 
-// The request is complete as far as it was read. An answer to HEAD must not have a body, even if its head is not valid.
+// `request` is what could be read of it: the answer to a HEAD request must not have a body, even if the request
+// is not valid.
 void Connection::send_problem(const Problem& problem, Request& request) {
   if (request.method.empty() && reader_.is_at("HEAD ")) request.method = "HEAD";
   send(place_.handler.reply_to(problem), request, Then::close);

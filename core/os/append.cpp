@@ -14,7 +14,7 @@
 namespace qtrain {
 
 void append_text(const std::filesystem::path& file, std::string_view text) {
-  constexpr int kMilliseconds = 50;  // between looks at requests to stop
+  constexpr int kMilliseconds = 50;  // how often to check for a requested stop
   Descriptor out(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
   if (out.get() < 0 && errno == ENXIO)
     fail(ErrorKind::disk, {.cause = "cannot be written: no program reads this FIFO or socket", .place = file.string()});

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Appends text to a file, a FIFO or a device, which need not exist. Does not wait until somebody opens a FIFO, and for
-/// a reader that is slow only until a stop is requested. Errors: ErrorKind::disk.
+/// Appends text to a file, FIFO or device, and creates a file that does not exist. Fails at once if nobody has opened
+/// the FIFO for reading, and waits for a slow reader only until a stop is requested. Throws ErrorKind::disk.
 void append_text(const std::filesystem::path& file, std::string_view text);
 
 }  // namespace qtrain

@@ -132,7 +132,7 @@ TEST_F(ForgedRun, WeightsOfTheBestCheckpointAreDoneAgain) {
   }
 }
 
-// Nothing stands beside what a run records and would be verified with it.
+// Records have no members that no run writes, which a verification would seem to confirm.
 TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   train_ok(folder_.path(), config());
   const std::string resolved = "resolved_config.json", manifest = "manifest.json";
@@ -161,7 +161,7 @@ TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   EXPECT_EQ(verify().code, 0);
 }
 
-// Only rows of metrics.jsonl have the scale of the losses.
+// Only rows of metrics.jsonl have the loss scale.
 TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
   train_ok(folder_.path(), config());
   std::vector<Json> rows = read_jsonl(output() / "metrics.jsonl");
@@ -180,7 +180,7 @@ TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
 }
 
 // A statement repeats what the record says about the program.
-TEST_F(ForgedRun, AProgramThatNobodyCanNameIsRefused) {
+TEST_F(ForgedRun, AnInvalidVersionOrHashOfTheProgramIsRefused) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
@@ -313,7 +313,7 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
     rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
   });
   expect_refused("has {", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
-  // Measurements have the form of measurements.
+  // Measurements must be numbers.
   for (const auto& [name, is] : std::vector<std::pair<const char*, Json>>{{"time", "certified by an expert"},
                                                                           {"data_wait", {{"accuracy", 0.99}}},
                                                                           {"peak_rss_mb", {1, 2}},

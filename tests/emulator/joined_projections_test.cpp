@@ -1,4 +1,4 @@
-// Projections of one input are one GEMM on a device, and give what they give on a processor one by one.
+// Joined projections of one input compute on a GPU what separate projections compute on a CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ Tried in_four_bits(Tried t, int tokens) {
   return t;
 }
 
-/// What a step computes, by name, and its launches.
+/// The gradients of a step by parameter, its loss, and its launches by name.
 struct Learned {
   std::map<std::string, std::vector<float>> gradients;
   std::map<std::string, int> launches;
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("four_bits_few_rows", in_four_bits(dense(), 5))),
     [](const auto& info) { return std::string(info.param.first); });
 
-// Per layer: q, k, v and gate, up; each forward, for dx and for the weight.
+// In each layer, q, k, v are one GEMM, and so are gate, up: forward, for dx, and for the gradient of the weight.
 TEST(JoinedOnDevice, HasOneGemmForEachGroup) {
   const Tried t = dense({{"model_type", "qwen2"}});
   const Learned joined = step(t, kCuda, JoinProjections::on_gpus), apart = step(t, kCuda, JoinProjections::never);

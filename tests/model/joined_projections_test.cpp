@@ -1,4 +1,4 @@
-// Projections of one input whose results are in one tensor give what separate ones give.
+// Projections of one input compute the same with joined results as with separate ones.
 #include <gmock/gmock.h>
 
 #include "model/projection_parts.h"
@@ -42,7 +42,7 @@ class ThreeLayers {
       first += out;
     }
   }
-  /// Everything that the layers compute; `joined`: their results are columns of one matrix.
+  /// Returns everything that the layers compute. `joined`: whether their results are columns of one matrix.
   std::vector<Values> run(Ctx& ctx, bool joined) {
     Array y(DType::f64, {kJoinedRows, kWidth}), dx(DType::f64, {kJoinedRows, kJoinedInputs}),
         lora_x(DType::f64, {kJoinedRows, 3 * kJoinedRanks}),

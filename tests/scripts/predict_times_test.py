@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The predicted times of kernels and steps, against sums by hand, and the pages that have them.
+"""The predicted times of kernels and steps against sums by hand, and the pages that show them.
 
     python3 tests/scripts/predict_times_test.py"""
 
@@ -15,8 +15,8 @@ import kernel_times  # noqa: E402
 import predict_times  # noqa: E402
 
 # One multiprocessor at 1 GHz.
-GPU = kernel_times.Gpu("small", 1, 4096e9, 1e9, 4096, 0.5,
-                        {"copy": 0.5, "overlap": 0.25, "gemm": 0.5, "skinny": 0.25, "gap_seconds": 1e-6,
+GPU = kernel_times.Gpu("small", 1, 4096e9, 1e9, 4096, 0.5, False,
+                        {"copy": 0.5, "overlap": 0.25, "gemm": 0.5, "wgmma": 0.5, "skinny": 0.25, "gap_seconds": 1e-6,
                          "tile_seconds": 1e-6})
 ROW = dict.fromkeys((*kernel_times.INSTRUCTIONS, "moves", "global_bytes", "sectors", "wavefronts"), 0)
 
@@ -39,7 +39,7 @@ class Terms(unittest.TestCase):
         self.assertAlmostEqual(kernel_times.terms(GPU, ROW | {"global_bytes": 9999, "sectors": 999}, 1, 5)["DRAM"],
                                1e-8, delta=1e-15)
 
-    def test_the_longest_counts_whole(self):
+    def test_the_longest_counts_in_full(self):
         self.assertAlmostEqual(kernel_times.seconds(GPU, {"a": 4.0, "b": 1.0, "c": 3.0}), 5.0)
 
 
@@ -59,9 +59,13 @@ class Steps(unittest.TestCase):
 
     def test_attention_works_on_the_tiles_below_the_diagonal(self):
         model = kernel_times.Model("one", 0, 0, 1, 16, 8, 128, 0, True, True)
-        times = {w.kernel: w.times for w in kernel_times.attention_work(model, kernel_times.LENGTH)}
-        self.assertEqual(times[""], 136)  # 1 + ... + 16 tiles of keys, twice as wide
-        self.assertEqual(times["attention_dkdv"], 176)  # 1 + ... + 32 tiles, of which 3 were counted
+        one, two = ({"kernel": ROW | {"float": 7 * n + 5 * n * (n + 1) // 2, "integer": n}} for n in (1, 2))
+        for work in kernel_times.attention_work(model, kernel_times.LENGTH):
+            row = work.rows({work.case + " sm_80": {work.kernel + "k": one["kernel"]},
+                             work.case.replace("/128", "/256") + " sm_80": {work.kernel + "k": two["kernel"]}})
+            self.assertEqual(row[work.kernel + "k"]["float"], 7 * 16 + 5 * 136)  # 16 blocks, 1 + ... + 16 tiles
+            self.assertEqual(row[work.kernel + "k"]["integer"], 16)
+            self.assertEqual(work.times, 1)
 
     def test_adapters_take_time_of_their_own(self):
         document = json.loads(kernel_times.CASES.read_text(encoding="utf-8"))
@@ -72,7 +76,7 @@ class Steps(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def test_they_fit_the_counts(self):
+    def test_they_match_the_counts(self):
         for path, text in predict_times.texts().items():
             self.assertEqual(path.read_text(encoding="utf-8"), text,
                              f"{path.relative_to(ROOT)}: scripts/predict_times.py --write")

@@ -39,7 +39,7 @@ std::string text_if_any(const Read& read) {
 }
 
 constexpr const char* kTemplates = "additional_chat_templates";
-constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weights
+constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weight files
 
 // Whether a run writes or removes a file of this name in its output directory.
 bool is_file_of_run(const std::string& name) {
@@ -57,7 +57,8 @@ bool is_filled_folder(const fs::path& folder) {
   return fs::is_directory(folder, unknown) && !fs::is_empty(folder, unknown);
 }
 
-// Whether something would be lost if the file were replaced. A killed run may leave empty ones; folders stay.
+// Whether something would be lost if the file were replaced. A killed run may leave empty files, and a run does not
+// replace folders.
 bool has_contents(const fs::path& file) {
   std::error_code unknown;
   const fs::file_status there = fs::status(file, unknown);
@@ -207,7 +208,7 @@ void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& in
     if (is_file_of_run(it->path().filename())) replaced.insert(real_path(it->path()));
   for (const fs::path& input : inputs) {
     if (!fs::exists(input, unreadable) || !replaced.contains(real_path(input))) continue;
-    fail(ErrorKind::usage, {.cause = "is an input of the run, which would write a file of this name to output_dir",
+    fail(ErrorKind::usage, {.cause = "is an input of the run, and would be overwritten by an output of the same name",
                             .place = input.string(),
                             .remedy = "choose another output_dir"});
   }

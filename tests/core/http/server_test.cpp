@@ -241,7 +241,7 @@ TEST_F(HttpServer, AnswersOneRequestAfterTheOther) {
   for (const char* want : {"GET /g ", "GET /h ", "GET /stream !"}) EXPECT_EQ(client.fetch().body, want);
 }
 
-// A client of HEAD expects no body, so it would take one for the beginning of the next answer.
+// A client that sends HEAD expects no body, and would take one for the beginning of the next answer.
 TEST_F(HttpServer, NoAnswerToHeadHasABody) {
   start();
   for (const auto& [text, status] : {std::pair(std::string("HEAD / HTTP/1.1\r\n\r\n"), 400),

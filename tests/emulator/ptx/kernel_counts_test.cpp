@@ -51,6 +51,14 @@ class KernelCounts : public ::testing::Test {
     bench::median_seconds(ctx, c, {.seconds = 0, .rotated = 0});  // runs it once
     return counting.take();
   }
+  /// With the kernels for a device of another compute capability.
+  static std::vector<CountedLaunch> launches_with(int capability, const Case& c) {
+    const int before = std::exchange(emulation::settings().capability, capability);
+    Ctx ctx({DeviceKind::cuda, 0}, MatmulPrecision::bf16, 1);
+    std::vector<CountedLaunch> launches = launches_of(ctx, c);
+    emulation::settings().capability = before;
+    return launches;
+  }
   /// The forward and the backward pass.
   std::vector<CountedLaunch> launches_of(const OpCase& op, DType dtype) {
     const OnDevice device;
@@ -64,7 +72,11 @@ class KernelCounts : public ::testing::Test {
     const auto add = [&](const std::string& task, const std::vector<CountedLaunch>& launches) {
       for (CountRow& row : rows_of(task, launches)) table.rows.push_back(std::move(row));
     };
-    for (const Case& c : all_counted_cases()) add(c.name, launches_of(c));
+    for (const Case& c : all_counted_cases()) {
+      add(c.name, launches_of(c));
+      if (c.name.starts_with("attention") && c.name.find("sink") == c.name.npos && c.name.find("hd128") != c.name.npos)
+        add(c.name + " sm_80", launches_with(80, c));
+    }
     for (const auto& [name, dtype] : kCountedOps)
       for (const OpCase* op : op_cases())
         if (op->name == name) add(fmt::format("{} {}", name, name_of(dtype)), launches_of(*op, dtype));
