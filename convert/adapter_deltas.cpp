@@ -214,13 +214,21 @@ void AdapterDeltas::refuse(const std::string& name, const std::string& why) cons
   fail(ErrorKind::input, {.cause = why, .place = fmt::format("{}: {}", reader_.path().string(), name)});
 }
 
+void AdapterDeltas::require_float(const std::string& name, ConstTensor tensor) const {
+  if (!is_float(tensor.dtype))
+    refuse(name, fmt::format("has dtype {}, which is not a floating-point type", name_of(tensor.dtype)));
+}
+
 void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   const std::string plain = without_adapter_name(name);
   const bool is_second = plain != name && reader_.contains(plain);
   if (!plain.starts_with(kPeftPrefix) || is_second) return ignored_.push_back(name);
   const std::string inner = plain.substr(kPeftPrefix.size());
   if (inner.ends_with(kBaseLayer)) return;
-  if (const auto weight = read_factor(inner, tensor)) return tensors_[*weight].push_back(name);
+  if (const auto weight = read_factor(inner, tensor)) {
+    require_float(name, tensor);
+    return tensors_[*weight].push_back(name);
+  }
   const std::string module = module_of_weight(inner);
   const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
   if (!is_saved(config_, module) && !tied_head) {
@@ -231,6 +239,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
                               .remedy = "use PEFT's merge_and_unload; here, it must name the layers themselves"});
     return ignored_.push_back(name);
   }
+  require_float(name, tensor);
   tensors_[inner].push_back(name);
   whole_[inner] = tensor;
   shapes_[inner] = tensor.shape;

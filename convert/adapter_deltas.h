@@ -72,6 +72,7 @@ class AdapterDeltas {
   void split_experts();
   void split(const std::string& parameter, const AdapterFactors& all);
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
+  void require_float(const std::string& name, ConstTensor tensor) const;
 
   std::filesystem::path folder_;
   ExpertNames experts_;

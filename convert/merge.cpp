@@ -97,7 +97,9 @@ class MergedModel {
   const SafetensorsReader& source() const { return source_; }
   const std::vector<MergedWeight>& weights() const { return weights_; }
   /// The type of a weight, after the expansion of FP8.
-  DType dtype_of(const MergedWeight& w) const { return w.base.dtype == DType::f8_e4m3 ? model_.dtype : w.base.dtype; }
+  DType dtype_of(const MergedWeight& w) const {
+    return w.base.dtype == DType::f8_e4m3 ? expanded_dtype(model_) : w.base.dtype;
+  }
   std::vector<float> values_of(Ctx& ctx, const MergedWeight& w) const {
     std::vector<float> values(static_cast<std::size_t>(w.base.numel()));
     const Tensor in_f32 = view_of(std::span(values), w.base.shape);

@@ -91,11 +91,12 @@ class Conversion {
  private:
   /// A matrix in FP8 that is not quantized to 4 bits.
   TensorSource expanded(const std::string& name, Shape shape) {
-    return {.name = name, .dtype = model_.dtype, .shape = shape, .produce = [this, name](const Append& append) {
-              const DenseWeight dense(ctx_, reader_, name, &model_);
-              append({dense.values().data, dense.values().bytes()});
-              dense.release();
-            }};
+    return {
+        .name = name, .dtype = expanded_dtype(model_), .shape = shape, .produce = [this, name](const Append& append) {
+          const DenseWeight dense(ctx_, reader_, name, &model_);
+          append({dense.values().data, dense.values().bytes()});
+          dense.release();
+        }};
   }
   Quantized4 quantized(const std::string& name) {
     const DenseWeight dense(ctx_, reader_, name, &model_);

@@ -106,6 +106,7 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
       bool any = false;
       for (const LinearId id : group.layers) {
         const LinearParams& linear = model_.params().layers()[l][id];
+        if (linear.kind == LinearKind::router) continue;
         const bool trained = linear.weight && linear.weight->trained();
         in = linear.shape()[1];
         layer_gemms(in, linear.shape()[0], trained);

@@ -14,6 +14,12 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
+/// Whether another parameter may follow this one without a gap: only if it would do so if both were sharded, because the
+/// GEMMs, and so the results, must be the same with and without sharding.
+bool is_followed(const Param* p) {
+  return p && p->spec.shape.numel() % kShardAlign == 0;
+}
+
 /// The group whose results are joined with those of a layer, or the layer alone.
 std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
   for (const LinearGroup& group : layer.groups)
@@ -137,7 +143,7 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
     return p;
   }
   ParamSpec weight = weight_spec(module + ".weight", shape);
-  weight.continues = before && before->weight && !trains_either_whole(*before, p);
+  weight.continues = before && is_followed(before->weight) && !trains_either_whole(*before, p);
   p.weight = declare_base(std::move(weight));
   return p;
 }
@@ -149,7 +155,7 @@ bool Parameters::trains_either_whole(const LinearParams& a, const LinearParams& 
 void Parameters::declare_bias(LinearParams& p, const LinearSpec& spec, const LinearParams* before) {
   if (spec.bias == Bias::no) return;
   ParamSpec bias = vector_spec(p.module + ".bias", {spec.out}, spec.bias_init, Decay::no);
-  bias.continues = before && before->bias && !trains_either_whole(*before, p);
+  bias.continues = before && is_followed(before->bias) && !trains_either_whole(*before, p);
   p.bias = declare_base(std::move(bias));
 }
 

@@ -76,8 +76,8 @@ struct ProjectionBackward {
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.
 void project(Ctx& ctx, const ProjectionForward& f);
-/// Computes dx and every wanted weight gradient. Layers as above whose gradients are contiguous too are one GEMM for dx
-/// and one for the gradients of their weights.
+/// Computes dx and every wanted weight gradient. Layers whose dy are such columns, and whose weights and gradients are
+/// contiguous, are one GEMM for dx and one for the gradients of their weights.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
 /// Fills `norm` [out] with the L2 norms of the rows of the current W + scale * B A; `dense` as in ProjectionForward.

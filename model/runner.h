@@ -125,7 +125,10 @@ class Runner {
   void enter_backward(Ctx& ctx, std::int64_t layer);
   LayerWeights acquire(std::int64_t layer) const {
     LayerWeights w = copies_.acquire(model_.params().layer(layer), model_.dropout());
-    for (Projection& p : w.linears) p.fp8 = multiplies_fp8_;
+    const std::vector<LinearParams>& params = model_.params().layer(layer).linears;
+    // Routers choose between experts whose numbers may be close.
+    for (std::size_t i = 0; i < params.size(); ++i)
+      w.linears[i].fp8 = multiplies_fp8_ && params[i].kind == LinearKind::plain;
     return w;
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);

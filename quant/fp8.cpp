@@ -132,11 +132,11 @@ Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, c
   if (m.codes.dtype != DType::f8_e4m3 || m.codes.shape.rank != 2)
     refuse(fmt::format("is {} {}, but a tensor with a scale must be an FP8 matrix", name_of(m.codes.dtype),
                        to_string(m.codes.shape)));
+  if (m.codes.numel() == 0) refuse(fmt::format("is an empty FP8 matrix {}", to_string(m.codes.shape)));
   const bool number = is_float(m.scales.dtype) && m.scales.dtype != DType::f64;
   if (!number && m.scales.dtype != DType::u8) refuse(fmt::format("has scales of type {}", name_of(m.scales.dtype)));
   const std::int64_t rows = m.codes.shape[0], columns = m.codes.shape[1], count = m.scales.numel();
   if (m.block.rank == 0) m.block = count == 1 ? Shape{rows, columns} : Shape{1, columns};
-  if (rows == 0 || columns == 0) m.block = {1, 1};
   if (count != rounded_up(rows, m.block[0]) * rounded_up(columns, m.block[1]))
     refuse(fmt::format("has {} scales, but {} in blocks of {} needs {}", to_string(m.scales.shape),
                        to_string(m.codes.shape), to_string(m.block),

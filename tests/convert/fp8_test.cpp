@@ -73,6 +73,23 @@ class Fp8Model : public ::testing::Test {
     write_safetensors(folder_ / "new.safetensors", tensors);
     fs::rename(folder_ / "new.safetensors", folder / "model.safetensors");
   }
+  /// In folder_ / "adapter", of rank 1 on o_proj.
+  template <class T>
+  void make_adapter(DType dtype = dtype_of<T>) {
+    const std::string layer = "model.layers.0.self_attn.o_proj", factor = "base_model.model." + layer;
+    const Shape shape = SafetensorsReader(dense_).at(layer + ".weight").shape;
+    std::vector<T> a(static_cast<std::size_t>(shape[1]), T(0.5F)), b(static_cast<std::size_t>(shape[0]), T(0.25F));
+    ConstTensor in = view_of(std::span(a), {1, shape[1]}), out = view_of(std::span(b), {shape[0], 1});
+    in.dtype = out.dtype = dtype;
+    fs::create_directory(folder_ / "adapter");
+    write_safetensors(folder_ / "adapter/adapter_model.safetensors",
+                      NamedTensors{{factor + ".lora_A.weight", in}, {factor + ".lora_B.weight", out}});
+    write_json(folder_ / "adapter/adapter_config.json",
+               {{"peft_type", "LORA"}, {"r", 1}, {"lora_alpha", 1}, {"target_modules", {"o_proj"}}});
+  }
+  void merge(const fs::path& model) {
+    merge_adapters(ctx_, {.model = model, .output = folder_ / "merged", .adapters = {{.folder = folder_ / "adapter"}}});
+  }
   static void expect_same(const fs::path& got, const fs::path& want) {
     EXPECT_TRUE(read_text(got) == read_text(want)) << got << " is not " << want;
   }
@@ -91,16 +108,22 @@ TEST_F(Fp8Model, QuantizesTo4Bits) {
     expect_same(folder_ / "of/fp8" / file, folder_ / "of/dense" / file);
 }
 
+// Merged and unquantized matrices are float32 then.
+TEST_F(Fp8Model, IsExpandedToFloat32ForDoubles) {
+  Json config = read_json(fp8_ / "config.json");
+  config["torch_dtype"] = "float64";
+  write_json(fp8_ / "config.json", config);
+  quantize_folder(ctx_, {.model = fp8_, .output = folder_ / "nf4", .matrices = {}, .skip_modules = {"down_proj"}});
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  const SafetensorsReader dense(dense_), quantized(folder_ / "nf4");
+  const ConstTensor want = dense.at(name), got = quantized.at(name);
+  ASSERT_EQ(got.dtype, DType::f32);
+  for (std::int64_t i = 0; i < want.numel(); ++i)
+    ASSERT_EQ(got.as<float>()[i], static_cast<float>(want.as<Bf16>()[i])) << i;
+}
+
 TEST_F(Fp8Model, TakesTheChangesOfAnAdapter) {
-  const std::string layer = "model.layers.0.self_attn.o_proj", factor = "base_model.model." + layer;
-  const Shape shape = SafetensorsReader(dense_).at(layer + ".weight").shape;
-  std::vector<float> a(static_cast<std::size_t>(shape[1]), 0.5F), b(static_cast<std::size_t>(shape[0]), 0.25F);
-  fs::create_directory(folder_ / "adapter");
-  write_safetensors(folder_ / "adapter/adapter_model.safetensors",
-                    NamedTensors{{factor + ".lora_A.weight", view_of(std::span(a), {1, shape[1]})},
-                                 {factor + ".lora_B.weight", view_of(std::span(b), {shape[0], 1})}});
-  write_json(folder_ / "adapter/adapter_config.json",
-             {{"peft_type", "LORA"}, {"r", 1}, {"lora_alpha", 1}, {"target_modules", {"o_proj"}}});
+  make_adapter<float>();
   for (const fs::path& model : {fp8_, dense_})
     merge_adapters(
         ctx_,
@@ -126,6 +149,26 @@ TEST_F(Fp8Model, IsRefusedIfItsScalesDoNotFit) {
     EXPECT_EQ(e.kind(), ErrorKind::input);
     EXPECT_THAT(e.what(), ::testing::AllOf(::testing::HasSubstr("_proj.weight"), ::testing::HasSubstr("scales")));
   }
+}
+
+TEST_F(Fp8Model, IsRefusedWithoutItsConfig) {
+  fs::copy_file(dense_ / "config.json", fp8_ / "config.json", fs::copy_options::overwrite_existing);
+  make_adapter<float>();
+  for (const auto& convert : std::vector<std::function<void()>>{
+           [&] { quantize_folder(ctx_, {.model = fp8_, .output = folder_ / "nf4", .skip_modules = {"down_proj"}}); },
+           [&] { merge(fp8_); }}) {
+    const Error e = error_of(convert);
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_THAT(e.what(), ::testing::AllOf(::testing::HasSubstr("_proj.weight"),
+                                           ::testing::HasSubstr("float8_e4m3fn, but no quantization_config")));
+  }
+}
+
+TEST_F(Fp8Model, TakesNoAdapterInFp8) {
+  make_adapter<std::uint8_t>(DType::f8_e4m3);
+  const Error e = error_of([&] { merge(dense_); });
+  EXPECT_EQ(e.kind(), ErrorKind::input);
+  EXPECT_THAT(e.what(), ::testing::HasSubstr("o_proj.lora_A.weight: has dtype float8_e4m3fn"));
 }
 
 }  // namespace

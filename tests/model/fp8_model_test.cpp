@@ -3,7 +3,7 @@
 
 #include "model/hf_folder.h"
 #include "model/model_config.h"
-#include "tests/model/support.h"
+#include "tests/model/random_model.h"
 
 namespace qtrain::testing {
 namespace {
@@ -53,6 +53,37 @@ TEST_P(LoadedFp8, IsQuantizedFromTheExpandedValues) {
     ops::dequantize4(ctx_, {.y = view_of(std::span(from_dense), want.shape), .w = alone.view().blocks()});
     EXPECT_EQ(got, from_dense) << q.name();
   }
+}
+
+// Of this model's layers, only the routers have a width that is a multiple of 16: their choice of experts must not
+// depend on the few digits of FP8.
+TEST(Fp8Multiplication, LeavesOutRouters) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto loss = [&](bool fp8) {
+    TransformerOptions options =
+        options_of({.name = "sparse",
+                    .config = {{"model_type", "mixtral"}, {"num_local_experts", 16}, {"num_experts_per_tok", 2}}});
+    options.activation_dtype = DType::f32;
+    options.fp8 = fp8;
+    return loss_of(ctx, *random_model(ctx, std::move(options), batch), batch.batch());
+  };
+  EXPECT_EQ(loss(true), loss(false));
+}
+
+// The widths of a dense one are multiples of 16.
+TEST(Fp8Multiplication, IsThatOfOtherLayers) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto loss = [&](bool fp8) {
+    TransformerOptions options =
+        options_of({.name = "dense", .config = {{"intermediate_size", 32}, {"hidden_size", 16}}});
+    options.activation_dtype = DType::f32;
+    options.fp8 = fp8;
+    return loss_of(ctx, *random_model(ctx, std::move(options), batch), batch.batch());
+  };
+  EXPECT_NE(loss(true), loss(false));
+  EXPECT_NEAR(loss(true), loss(false), 0.1 * loss(false));
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoadedFp8, ::testing::Values("fp8_block", "fp8_row"));

@@ -102,6 +102,8 @@ TEST_F(Fp8File, RefusesScalesThatDoNotFit) {
   refused(reader<float>({8, 32}, {1}, {1}, "_scales"), {}, "no scale");
   refused(reader<float>({2, 4, 32}, {1}, {1}), {}, "must be an FP8 matrix");
   refused(reader<std::int32_t>({8, 32}, {1}, {1}), {}, "scales of type int32");
+  refused(reader<float>({4, 0}, {}, {0}), {}, "is an empty FP8 matrix [4, 0]");
+  refused(reader<float>({0, 4}, {}, {0}), {.block = {2, 2}}, "is an empty FP8 matrix [0, 4]");
 }
 
 TEST(Fp8, LibrariesExpandTheSameValues) {

@@ -80,7 +80,7 @@ class Translator {
   std::string run() {
     while (at_ < in_.size()) {
       const char c = in_[at_];
-      if (depth_ == 0 && !repeats(c)) begin_item(c);
+      if (depth_ == 0 && !is_continuation(c) && !repeats(c)) begin_item(c);
       if (c == '\\')
         escape();
       else if (depth_ > 0)
@@ -103,6 +103,8 @@ class Translator {
     fail(ErrorKind::input,
          {.cause = fmt::format("the regular expression {} has {}, which is not supported", shown(in_), what)});
   }
+  // Whether the character that this byte of UTF-8 belongs to began before it.
+  static bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
   char peek(std::size_t ahead = 1) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
   void take(std::size_t n) {
     out_ += in_.substr(at_, n);
@@ -113,7 +115,7 @@ class Translator {
   bool repeats(char c) {
     const std::string_view counts = c == '{' ? counts_here() : "";
     if (c != '*' && c != '+' && c != '?' && counts.empty()) return false;
-    repeats_ = highest_count(counts);
+    if (!counts.empty()) repeats_ = highest_count(counts);  // not if a{100} is followed by another ? or +
     if (c != '?' && (counts.empty() || counts.ends_with(',')) && !marked_) mark_item("(?C)");
     callout_due_ = true;
     return true;

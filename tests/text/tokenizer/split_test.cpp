@@ -87,6 +87,7 @@ TEST(RegularExpressions, MatchWithAnyRepetition) {
       {letters, "aZQ", {{1, 2}, {2, 3}}},
       {"(?i)a+(?=B|$)", "aAbA", {{0, 2}, {3, 4}}},
       {"[{}]{2}|{", "{}{", {{0, 2}, {2, 3}}},
+      {"é+|中{2}|▁*\U0001F600+", "éé中中中▁😀😀", {{0, 4}, {4, 10}, {13, 24}}},
       {R"(\x{41}+|\x{1F600}{2}|[\x{e9}x])", "AAx\U0001F600\U0001F600\u00E9", {{0, 2}, {2, 3}, {3, 11}, {11, 13}}}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.pattern);

@@ -206,6 +206,7 @@ TEST_F(TokenizerFiles, NoRulesMakeATextTakeVeryLong) {
       {"many optional items", split_by("(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?a?)b|a"), std::string(10'000, 'a'),
        true},
       {"a number of times", split_by("a{60000}|a"), std::string(59'999, 'a') + std::string(1, 'c'), true},
+      {"a lazy number of times", split_by("a{60000}?|a"), std::string(59'999, 'a') + std::string(1, 'c'), true},
       {"a nested number of times", split_by("(?:a{250}){250}|a"), std::string(62'499, 'a'), true},
       {"a long literal", split_by(std::string(20'000, 'a') + "b|a"), std::string(200'000, 'a'), true},
       {"steps of many pieces",
