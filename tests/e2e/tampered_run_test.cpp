@@ -277,7 +277,7 @@ TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
   Json json = read_json(resolved);
-  json["values"]["threads"] = {{"value", 100'000}, {"origin", "config.json"}};
+  json["values"]["threads"] = {{"value", -3}, {"origin", "config.json"}};
   write_document(resolved, json);
   seal_what_lies_beside();
   const Outcome o = verify({"--statement", at("s.json").string()});
