@@ -55,7 +55,7 @@ TEST_P(LoadedFp8, IsQuantizedFromTheExpandedValues) {
   }
 }
 
-// Of this model's layers, only the routers have a width that is a multiple of 16: their choice of experts must not
+// Only the routers of this model have a width that is a multiple of 16: their choice of experts must not
 // depend on the few digits of FP8.
 TEST(Fp8Multiplication, LeavesOutRouters) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
