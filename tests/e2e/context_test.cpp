@@ -90,6 +90,7 @@ TEST_F(Context, LlamaIsThatOfOneRank) {
 TEST_F(Context, WindowsCapsAndSinksAreThoseOfOneRank) {
   expect_as_alone(base("gemma2"), {{2, 2}, {3, 3}});
   Json experts = base("gpt_oss");
+  experts["random_init"] = true;  // the few digits of the golden weights make experts tie
   experts["router_aux_loss_coef"] = 0;
   expect_as_alone(experts, {{4, 2}});
 }

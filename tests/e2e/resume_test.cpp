@@ -366,6 +366,9 @@ TEST(Resume, ACheckpointOfTheModelOnlyCannotGoOn) {
 TEST(Resume, WhatIsNoCheckpointIsIgnoredOrRefused) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false, .changes = {{"max_steps", 2}}}, folder / "output");
+  train_ok(folder.path(), config);
+  for (const char* saved : {"checkpoint-1", "checkpoint-2", "model.safetensors", "manifest.json", "train_results.json"})
+    fs::remove_all(folder / "output" / saved);  // as if the run had been killed in its first save
   fs::create_directories(folder / "output/checkpoint-9.tmp");
   fs::create_directories(folder / "output/checkpoint-8");
   write_file(folder / "output/checkpoint-9.tmp/manifest.json", "{}");

@@ -99,9 +99,19 @@ bool holds_nothing(const fs::path& folder) {
   return true;
 }
 
-/// Whether a run has written here, judging by the files that it writes first and last. A checkpoint has neither.
+/// Whether the folder contains a checkpoint of a run.
+bool has_checkpoint(const fs::path& output) {
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename().string().starts_with("checkpoint-") && manifest_step(it->path())) return true;
+  return false;
+}
+
+/// Whether a run has written here, judging by the files that it writes first and last, and by its checkpoints. A
+/// checkpoint itself has none of these.
 bool is_output_of_run(const fs::path& output) {
   if (manifest_step(output) && path_exists(output / kTrainResults)) return true;
+  if (has_checkpoint(output)) return true;
   const std::string text = text_if_any([&] {
     const Json resolved = read_json(output / kResolvedConfig);
     const bool ours = resolved.is_object() && resolved.contains("values") && resolved.contains("run");
