@@ -100,6 +100,12 @@ struct Reserved {
   }
 };
 
+/// What the GEMM depends on, without bytes that mean nothing, such as those of an absent g.fp8.
+std::vector<std::byte> inputs_of(const Gemm& g) {
+  const Gemm::Fp8 fp8 = g.fp8.value_or(Gemm::Fp8{DType::f32, DType::f32});
+  return emulation::bytes_of(g.c, g.first(), g.bias, g.alpha, g.c_stride, g.added, fp8.a, fp8.b);
+}
+
 }  // namespace
 
 void run_cuda(Ctx& ctx, const GemmMemory& memory) {
@@ -145,7 +151,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   };
   emulation::enqueue(ctx.stream().handle(), {.run = run,
                                              .name = "gemm",
-                                             .inputs = emulation::bytes_of(g),
+                                             .inputs = inputs_of(g),
                                              .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
                                                          emulation::reads(g.b.data, touched(g.b, g.b_stride)),
                                                          emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});
