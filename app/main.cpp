@@ -13,6 +13,7 @@
 #include "core/os/descriptor.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
+#include "core/sha256.h"
 
 int main(int argc, char** argv) try {
   if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);
@@ -20,6 +21,7 @@ int main(int argc, char** argv) try {
   const auto log = std::make_shared<qtrain::Log>();
   try {
     const std::vector<std::string> words(argv + 1, argv + (argc > 0 ? argc : 1));
+    const qtrain::Sha256 first;  // libcrypto crashes if there is no memory when it is first used: not within a run
     const qtrain::StopAnswers answers(*log, [&] { return qtrain::report_stop(*log); });
     return qtrain::run_program(words, log);
   } catch (const qtrain::Error& e) {

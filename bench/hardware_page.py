@@ -29,8 +29,8 @@ CARDS = ["T4", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4060", "RTX 
 HEAD = """# Hardware
 
 What common models need, and the GPUs that they fit on. All figures are **predicted, not measured**: memory is the plan
-that a run would have on such a GPU, and speed follows from data sheets and, since Ampere, from the counted work of the
-kernels, as [memory](memory.md#time) explains. Speeds are ranges, because the shares of the peaks are assumed.
+that a run would have on such a GPU, and speed follows from data sheets and, for GPUs since Ampere, from the counted work
+of the kernels, as [memory](memory.md#time) explains. Speeds are ranges, because the shares of the peaks are assumed.
 
 Rows have 2,048 tokens, with one row per micro-batch and eight per update. Recomputation is as much as needed
 (`gradient_checkpointing=auto`), trained weights are float32, frozen ones bfloat16 or 4 bits, and adapters of rank 16

@@ -1,8 +1,8 @@
-# The large files that tests compare with are stored as archives, tests/**/NAME.tar.xz, and unpacked into NAME/ beside the
+# The large files that tests compare with are stored in archives, tests/**/NAME.tar.xz, and unpacked into NAME/ next to the
 # archive, where git ignores them. scripts/goldens.py shows, compares and packs them.
 
-# qtrain_unpack_goldens(archive): unpacks an archive if it is another one than before, or if files are missing, as after a
-# switch of branches. What it has seen is in .NAME.unpacked: the archive's digest and the number of files in NAME/.
+# qtrain_unpack_goldens(archive): unpacks an archive if it has changed or if files are missing, as after a switch of
+# branches. The file .NAME.unpacked records the archive's digest and the number of files in NAME/.
 function(qtrain_unpack_goldens archive)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${archive})
   get_filename_component(folder ${archive} DIRECTORY)

@@ -96,7 +96,7 @@ class SettingReader {
   void base_models(const Setting& list) {
     if (!list.value.is_array() || list.value.empty()) return problem(list, "expected a list of models");
     if (list.value.size() > 1)
-      return problem(list, "several base models: keep one, or give model_name_or_path a value and remove them");
+      return problem(list, "several base models: keep one, or remove the list and set model_name_or_path");
     renamed("base_model", list.with(list.value[0]));
   }
 

@@ -70,7 +70,7 @@ class Collective {
   virtual void label_next(std::uint32_t /*label*/) {}
   /// Aborts running calls with an error, here and on the other ranks. Thread-safe.
   virtual void disconnect() {}
-  /// To be called before this rank leaves because of an error: work queued on a GPU no longer waits for other ranks.
+  /// Call before this rank leaves because of an error, so that work queued on a GPU no longer waits for other ranks.
   /// Nothing may be called afterwards.
   virtual void give_up() {}
   /// A separate collective of the ranks [first, first + size), which include this one. Every rank calls it, each for

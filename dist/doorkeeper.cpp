@@ -124,7 +124,7 @@ void Doorkeeper::make_room() {
   if (static_cast<std::size_t>(std::ranges::count_if(visitors_, stays)) < max_visitors()) return;
   auto first = std::ranges::find_if(visitors_, [&](const Visitor& v) { return stays(v) && !v.has_spoken; });
   if (first == visitors_.end()) first = std::ranges::find_if(visitors_, stays);
-  turn_away(*first, "too many others connected");
+  turn_away(*first, "too many other processes connected");
 }
 
 std::optional<Doorkeeper::Guest> Doorkeeper::receive(Visitor& v) {

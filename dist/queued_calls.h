@@ -25,7 +25,7 @@ class QueuedCalls {
     std::function<void()> give_up;                       ///< aborts them
     std::function<void(const std::string& call)> waits;  ///< receives the call that the stream is in, or empty
   };
-  /// The functions are called on the thread.
+  /// The functions in `options` are called on the watching thread.
   explicit QueuedCalls(Options options);
   ~QueuedCalls();
   QueuedCalls(const QueuedCalls&) = delete;

@@ -25,7 +25,7 @@ struct Launch {
   std::vector<NamedTouch> beside = {};
 };
 
-/// An exchange of all lanes of a warp that must be complete.
+/// An exchange in which all lanes of a warp must take part.
 void whole_warp(const ExchangeCall& call, Place place);
 
 /// Runs blocks one after another on one host thread. The settings decide which CUDA thread runs next; it runs until it
@@ -52,11 +52,11 @@ class Block {
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
   Warpgroups& warpgroups() { return warpgroups_; }
-  /// Whether an asynchronous copy or product that starts now also ends now.
+  /// Whether an asynchronous copy or product that starts now also completes now.
   bool copies_land_at_once();
-  /// Records a write to shared memory that is not made by an asynchronous operation.
+  /// Records a write to shared memory by the thread.
   void note_write(const Fiber& self, std::uintptr_t address, std::size_t bytes);
-  /// Faults unless those who wrote these bytes of shared memory have called fence.proxy.async since.
+  /// Faults if a thread that wrote these bytes of shared memory has not called fence.proxy.async since.
   void require_async_fence(Fiber& self, const void* p, std::size_t bytes, Place place);
   /// Called when all lanes of `mask` have met.
   void join_lanes(unsigned warp, std::uint32_t mask);
@@ -102,7 +102,7 @@ class Block {
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
   Warpgroups warpgroups_;
-  std::vector<std::uint32_t> writers_;  ///< of every two bytes of shared memory: the thread, and its proxy_fences
+  std::vector<std::uint32_t> writers_;  ///< per two bytes of shared memory: the last writer and its proxy_fences
   bool faulted_ = false;
   const void* fault_pc_ = nullptr;
   ErrorText error_;

@@ -46,7 +46,7 @@ Settings parse_settings(std::string_view text);
 /// The settings of this process, initially from QTRAIN_EMULATION.
 Settings& settings();
 
-/// Address ranges, fixed so that an address alone tells what it belongs to.
+/// Address ranges, fixed so that an address alone shows what it belongs to.
 inline constexpr std::uintptr_t kRegion = kThreadSanitizer ? 0x7e90'0000'0000 : 0x2000'0000'0000;
 inline constexpr std::size_t kDeviceBytes = std::size_t{kThreadSanitizer ? 64 : 1024} << 30;
 inline constexpr std::uintptr_t kDeviceBase = kRegion;
@@ -56,7 +56,7 @@ inline constexpr std::size_t kSharedStretch = std::size_t{1} << 20;
 inline constexpr std::uintptr_t kSharedBase = kDeviceBase + kDeviceBytes - kMaxHostThreads * kSharedStretch;
 /// One byte of state per byte of memory.
 inline constexpr std::uintptr_t kStateBase = 0x3000'0000'0000;
-/// The last write and the last read of every two bytes; those of single bytes are elsewhere (memory.h).
+/// The last write and the last read of every two bytes. Accesses to single bytes have other records (memory.h).
 inline constexpr std::uintptr_t kWriteBase = 0x4000'0000'0000;
 inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
 

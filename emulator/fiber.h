@@ -29,7 +29,7 @@ struct PendingCopy {
   unsigned group;
 };
 
-/// A product whose registers are in use.
+/// An asynchronous product that still uses its registers.
 struct HeldRegisters {
   const ptx::Instruction* product;
   unsigned group;
@@ -57,7 +57,7 @@ struct Fiber : Context {
 
   std::vector<PendingCopy> copies;
   unsigned copy_group = 0;
-  std::uint32_t proxy_fences = 1;  ///< how often it has called fence.proxy.async or begun a block
+  std::uint32_t proxy_fences = 1;  ///< number of calls of fence.proxy.async and of begun blocks
 
   /// For kernels compiled by nvcc: register values, whether they were written, and local memory.
   std::vector<std::uint64_t> registers;

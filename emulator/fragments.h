@@ -6,7 +6,7 @@
 
 namespace qtrain::emulation {
 
-/// The lower half of a word of a fragment.
+/// The value in the lower half of a word of a fragment.
 inline float low_half(MmaKind kind, std::uint32_t bits) {
   if (kind == MmaKind::bf16_k16) return std::bit_cast<float>(bits << 16);
   F16 h;

@@ -100,10 +100,11 @@ struct Reserved {
   }
 };
 
-/// What the GEMM depends on, without bytes that mean nothing, such as those of an absent g.fp8.
-std::vector<std::byte> inputs_of(const Gemm& g) {
-  const Gemm::Fp8 fp8 = g.fp8.value_or(Gemm::Fp8{DType::f32, DType::f32});
-  return emulation::bytes_of(g.c, g.first(), g.bias, g.alpha, g.c_stride, g.added, fp8.a, fp8.b);
+/// Without the memory of an empty optional, which nothing has written to.
+std::vector<std::byte> arguments_of(const Gemm& g) {
+  const Gemm::Fp8 types = g.fp8.value_or(Gemm::Fp8{g.a.dtype, g.b.dtype});
+  return emulation::bytes_of(g.c, g.a, g.b, g.transpose_a, g.transpose_b, g.alpha, g.bias, g.a_stride, g.b_stride,
+                             g.c_stride, g.added, types);
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   };
   emulation::enqueue(ctx.stream().handle(), {.run = run,
                                              .name = "gemm",
-                                             .inputs = inputs_of(g),
+                                             .inputs = arguments_of(g),
                                              .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
                                                          emulation::reads(g.b.data, touched(g.b, g.b_stride)),
                                                          emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});

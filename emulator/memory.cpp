@@ -64,10 +64,10 @@ bool races(const Fiber& self, const LastAccess& r, bool shared) {
                     place);
 }
 
-/// The launch that last recorded an access to a single byte. In most launches, there is none.
+/// The last launch with an access to a single byte. Most launches have none, and then need not check these records.
 std::atomic<std::uint32_t> serial_of_bytes = 0;
 
-/// An access that is compared with earlier ones, and recorded.
+/// An access that is compared with earlier ones and recorded.
 struct CurrentAccess {
   Fiber& self;
   std::uintptr_t address;
@@ -100,9 +100,9 @@ void keep_in(const CurrentAccess& a) {
     __atomic_store_n(records + i, a.record, __ATOMIC_RELAXED);
 }
 
-/// Compares an access with the records of writes and reads. In device memory, only reads of other blocks count, because
-/// a lane may store what follows from values that all lanes have read and passed on; and atomic updates are not
-/// compared with reads, because blocks may wait for a value that others update.
+/// Compares an access with the records of writes and reads. In device memory, only reads by other blocks count, because
+/// a lane may store a result of values that all lanes have read and passed on. Atomic updates there are not compared
+/// with reads, because blocks may wait for a value that others update.
 template <const AccessRecords& Writes, const AccessRecords& Reads>
 void judge_with(const CurrentAccess& a) {
   judge_with<Writes, Seen::writes>(a);

@@ -7,7 +7,7 @@
 /// Checks every memory access of kernels: bounds, uninitialized values, and races.
 namespace qtrain::emulation {
 
-/// A record of an access: launch serial, block, thread, and epoch.
+/// Bits of a record of an access: launch serial, block, thread, and epoch.
 inline constexpr int kSerialBits = 18, kBlockBits = 20, kThreadBits = 10, kEpochBits = 16;
 static_assert(kSerialBits + kBlockBits + kThreadBits + kEpochBits == 64);
 inline constexpr std::uint32_t kSerials = 1u << kSerialBits;
@@ -19,7 +19,7 @@ struct AccessRecords {
 
   constexpr std::size_t bytes_for(std::size_t memory) const { return memory / unit * sizeof(std::uint64_t); }
 };
-/// Accesses to single bytes have their own records, because nearly all accesses are wider.
+/// Accesses to single bytes have separate records, because nearly all accesses are wider.
 inline constexpr AccessRecords kWideWrites{kWriteBase, 2}, kWideReads{kReadBase, 2}, kByteWrites{0x3200'0000'0000, 1},
     kByteReads{kReadBase + 4 * kDeviceBytes, 1};
 inline constexpr AccessRecords kAccessRecords[] = {kWideWrites, kWideReads, kByteWrites, kByteReads};

@@ -95,7 +95,7 @@ struct LoadMatrix {
 };
 void load_matrix(LoadMatrix& args, Place place);
 
-/// Four-byte registers of a thread that asynchronous products use: an array of them, or cells of eight bytes each.
+/// Four-byte registers of a thread that asynchronous products use: an array, or numbers of eight-byte cells.
 struct AsyncRegisters {
   void* base = nullptr;
   const std::uint32_t* cells = nullptr;
@@ -117,7 +117,7 @@ void commit_products(Place place);
 void wait_products(int pending, Place place);
 /// fence.proxy.async: asynchronous operations after a barrier see what the thread has written to shared memory.
 void fence_async_proxy(Place place);
-/// Where a pointer into the block's shared memory points, from its beginning.
+/// The offset of a pointer into the block's shared memory.
 std::uint32_t shared_offset(const void* p);
 
 /// old = *p; *p = op(old, value). T: int, unsigned, unsigned long long, float, double.

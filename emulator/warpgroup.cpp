@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kWarpsOfGroup = 4;
 constexpr int kRows = 16, kDepth = 16, kMaxColumns = 256;
-constexpr std::uint32_t kNoValue = 0xffffa51d;  ///< a NaN, for accumulators in use
+constexpr std::uint32_t kNoValue = 0xffffa51d;  ///< a NaN in accumulators that a product uses
 
 /// A matrix in shared memory (PTX manual, "Matrix Descriptor Format"). `mn` is the index that is not summed over.
 struct Matrix {
@@ -29,8 +29,8 @@ struct Matrix {
         base(bits >> 49 & 7),
         mode(bits >> 62 & 3) {}
 
-  /// Where the 16 bytes of elements (mn, k), (mn, k + 1), ... are, or (mn, k), (mn + 1, k), ... of a transposed matrix:
-  /// "Strides" and "Canonical Layouts" for 128-byte swizzling, which exchanges bits 4 to 6 with those above.
+  /// The offset of the 16 bytes with elements (mn, k), (mn, k + 1), ..., or (mn, k), (mn + 1, k), ... if the matrix is
+  /// transposed. See "Strides" and "Canonical Layouts"; 128-byte swizzling XORs bits 4 to 6 with the three above.
   std::uint32_t chunk(unsigned mn, unsigned k) const {
     const std::uint32_t plain = transposed ? start + mn / 64 * leading + mn % 64 * 2 + k / 8 * stride + k % 8 * 128
                                            : start + mn / 8 * stride + mn % 8 * 128 + k * 2;
@@ -107,7 +107,7 @@ void compute(const Block& block, unsigned warp, PendingProduct& p) {
   p.done = true;
 }
 
-/// Gives the accumulators their values again.
+/// Restores the values of the accumulators.
 void release(Block& block, PendingProduct& p) {
   std::size_t at = 0;
   if (p.held.empty()) return;
@@ -120,7 +120,7 @@ void release(Block& block, PendingProduct& p) {
   p.held.clear();
 }
 
-/// What a lane passes to a meeting of its warp.
+/// What a lane passes when its warp meets.
 struct Visit {
   Fiber* fiber;
   const WarpgroupMma* product = nullptr;
@@ -135,7 +135,8 @@ void act_start(void* const* arguments, std::uint32_t) {
     p.lanes[l] = *static_cast<Visit*>(arguments[l])->product;
     if (p.lanes[l].a_matrix != p.lanes[0].a_matrix || p.lanes[l].b_matrix != p.lanes[0].b_matrix ||
         p.lanes[l].adds != p.lanes[0].adds)
-      first.fiber->block->fault(current(), "calls wgmma with other descriptors than lane 0", first.place);
+      first.fiber->block->fault(current(), "calls wgmma with descriptors that differ from those of lane 0",
+                                first.place);
   }
   first.fiber->block->warpgroups().start(*first.fiber->block, first.fiber->warp, std::move(p), first.place);
 }
@@ -165,7 +166,7 @@ void visit(const char* name, Exchange act, Visit v) {
   whole_warp({.name = name, .act = act, .argument = &v}, place);
 }
 
-/// Checks a lane's share of what its warp reads: rows or columns `first` to `first` + `count` of a matrix.
+/// Checks a lane's share of the warp's reads: `count` rows or columns of a matrix from `first` on.
 void watch_share(Fiber& self, const Matrix& m, unsigned first, unsigned count, Place place) {
   if (m.mode != 1 || m.base != 0)
     self.block->fault(self, "uses a matrix whose layout is not that of 128-byte swizzle without an offset", place);

@@ -6,19 +6,19 @@
 
 #include "emulator/fiber.h"
 
-/// Asynchronous products of warpgroups. Each warp keeps those that it has started; they are computed when it waits for
-/// them, at once, or in between (Settings::copies), which only incorrect kernels can tell.
+/// Asynchronous products of warpgroups. Each warp keeps the products that it has started. They are computed when it
+/// waits for them, at once, or in between (Settings::copies), which makes a difference only in incorrect kernels.
 namespace qtrain::emulation {
 
 class Block;
 
-/// A product of one warp: its 16 rows.
+/// The part of a product that one warp computes: 16 rows.
 struct PendingProduct {
   std::array<WarpgroupMma, 32> lanes;
   unsigned group;
   bool done = false;
-  std::vector<std::uint32_t> held =
-      {};  ///< accumulators before the product, lane by lane; empty if they come from another
+  /// The accumulators before the product, lane by lane. Empty if an earlier pending product computes them.
+  std::vector<std::uint32_t> held = {};
 };
 
 class Warpgroups {
@@ -31,11 +31,11 @@ class Warpgroups {
   void commit(unsigned warp) { ++warps_[warp].group; }
   void wait(Block& block, unsigned warp, int pending);
 
-  /// The products of a warp that such a wait completes.
+  /// The products of a warp that a wait with this many pending groups completes.
   std::vector<const PendingProduct*> completed_by(unsigned warp, int pending) const;
   bool fenced(unsigned warp) const { return warps_[warp].fenced; }
   bool idle(unsigned warp) const { return warps_[warp].products.empty(); }
-  /// A warp whose warpgroup has started more products than it; -1 if there is none.
+  /// A warp that has started fewer products than its warpgroup; -1 if there is none.
   int straggler() const;
 
  private:

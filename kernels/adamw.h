@@ -1,6 +1,6 @@
 #pragma once
 #include "kernels/code_table.h"
-#include "kernels/dispatch.h"
+#include "kernels/weight_copy.h"
 
 namespace qtrain::ops {
 
@@ -8,11 +8,12 @@ namespace qtrain::ops {
 ///   g = grad * factor[0]; param -= lr * decay * param; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 ///   param -= lr / hyperparameters[1] * m / (sqrt(v) / sqrt(hyperparameters[2]) + eps)
 /// On the device: hyperparameters f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] from Clip. Nothing changes if
-/// factor[1] is 0.
+/// factor[1] is 0. `copy`, if given, is a 16-bit copy of param that is written in the same pass.
 struct AdamW {
   Tensor param, m, v;
   ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
+  Tensor copy = {};
 };
 /// AdamW with both moments in 8 bits (Dettmers et al. 2022, as bitsandbytes.optim.AdamW8bit): the moments are decoded,
 /// the step is computed in f32, and each block of both moments is encoded again.
@@ -21,6 +22,7 @@ struct AdamW8bit {
   CodedState m, v;
   ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
+  Tensor copy = {};
 };
 /// AdamW where param, m and v are bf16, without a float32 master copy. m is rounded to nearest; param and v are rounded
 /// stochastically, so that they are unbiased. grad is f32. Element i uses word (i % 4) of philox(seed, stream,
@@ -48,7 +50,7 @@ constexpr std::uint64_t rounding_counter(double t, std::int64_t first) {
 inline void adamw(Ctx& ctx, const AdamW& a) {
   check(a.param.numel() == a.grad.numel() && a.m.numel() == a.grad.numel() && a.v.numel() == a.grad.numel(),
         "adamw: param, m, v and grad have the same length");
-  dispatch(ctx, a);
+  dispatch_with_copy(ctx, a);
 }
 inline void adamw_bf16(Ctx& ctx, const AdamWBf16& a) {
   const std::int64_t n = a.param.numel();
@@ -61,7 +63,7 @@ inline void adamw_8bit(Ctx& ctx, const AdamW8bit& a) {
   check(a.param.numel() == a.grad.numel(), "adamw_8bit: param and grad have the same length");
   check_coded(a.m, a.param.numel());
   check_coded(a.v, a.param.numel());
-  dispatch(ctx, a);
+  dispatch_with_copy(ctx, a);
 }
 
 }  // namespace qtrain::ops

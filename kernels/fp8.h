@@ -3,13 +3,13 @@
 
 namespace qtrain::ops {
 
-/// Operands of FP8 GEMMs have rows of a multiple of this many elements.
+/// Rows of FP8 operands are multiples of this many elements.
 inline constexpr std::int64_t kFp8Row = 16;
 
 /// Encodes x [M, K] (f32, bf16; CUDA: and f16) for a GEMM in FP8 with one scale, the largest magnitude of x divided by
-/// the format's largest number ("current scaling"): codes = x / scale, rounded to nearest even. `codes` is f8_e4m3 or
-/// f8_e5m2 [M, row], or with `transpose` [K, row] with the columns of x as rows; elements past the end of a row of x
-/// are 0. If x has an infinity or NaN, so has the scale, and so the result of the GEMM. A stride is as in Factors.
+/// the largest number of the format ("current scaling"): codes = x / scale, rounded to nearest even. `codes` is f8_e4m3
+/// or f8_e5m2 [M, row]; with `transpose`, its rows are the columns of x, [K, row]. Codes past the end of a row of x are
+/// 0. If x contains an infinity or NaN, the scale is NaN, and so is the result of the GEMM. x_stride: see Factors.
 struct ToFp8 {
   Tensor codes, scale;  ///< f8 [M or K, row], f32 [1]
   ConstTensor x;
@@ -19,16 +19,16 @@ struct ToFp8 {
 void run_cpu(Ctx&, const ToFp8&);
 void run_cuda(Ctx&, const ToFp8&);
 
-/// Whether the first GEMM of `g` is computed in FP8: it is asked for, and the GEMM library can do it. The rows of the
-/// result must be multiples of 16 elements and aligned to 16 bytes, there must be no bias, and the operands must not be
+/// Whether the first GEMM of `g` is computed in FP8: it is requested, and the GEMM library supports it. This requires
+/// rows of the result that are multiples of 16 elements and aligned to 16 bytes, no bias, and operands that are not
 /// f64.
 bool multiplies_in_fp8(const Gemm& g);
 
-/// Elements of a row of codes for `n` elements.
+/// The length of a row of codes for `n` elements.
 constexpr std::int64_t fp8_row(std::int64_t n) {
   return (n + kFp8Row - 1) / kFp8Row * kFp8Row;
 }
-/// Bytes for `rows` rows of codes for `n` elements each, and their scale.
+/// Bytes of `rows` rows of codes for `n` elements each, and of their scale.
 constexpr std::size_t fp8_bytes(std::int64_t rows, std::int64_t n) {
   return static_cast<std::size_t>(rows * fp8_row(n) + kFp8Row);
 }
@@ -37,10 +37,11 @@ constexpr std::size_t fp8_bytes(std::int64_t rows, std::int64_t n) {
 struct Fp8Factors {
   ToFp8 a, b;
 };
-/// How the operands of `g` are encoded, in memory of fp8_bytes(M, K) and fp8_bytes(N, K) bytes, aligned to 16.
+/// Describes how to encode the operands of `g`. `a` and `b` have fp8_bytes(M, K) and fp8_bytes(N, K) bytes, aligned
+/// to 16.
 Fp8Factors fp8_factors(const Gemm& g, std::byte* a, std::byte* b);
 
-/// The smallest largest magnitude that the scale is made for.
+/// The scale is that of at least this largest magnitude, so that it is not 0.
 inline constexpr float kLeastFp8Max = 1e-30F;
 
 inline void to_fp8(Ctx& ctx, const ToFp8& a) {

@@ -45,7 +45,7 @@ bool multiplies_in_fp8(const Gemm& g) {
 }
 
 Fp8Factors fp8_factors(const Gemm& g, std::byte* a, std::byte* b) {
-  // Both are read along the inner dimension.
+  // The library reads both along the inner dimension.
   const std::int64_t row = fp8_row(g.first().depth());
   const Tensor a_codes{a, g.fp8->a, {g.first().rows(), row}, g.a.device};
   const Tensor b_codes{b, g.fp8->b, {g.first().columns(), row}, g.b.device};

@@ -37,7 +37,7 @@ struct Gemm {
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   /// Further GEMMs added into the same result: one pass over C instead of several.
   std::array<Factors, 3> added = {};
-  /// The types that A and B are encoded in for a multiplication in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
+  /// The types in which A and B are encoded, to multiply them in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
   /// them. The GEMMs in `added` are not affected.
   struct Fp8 {
     DType a, b;

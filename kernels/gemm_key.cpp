@@ -21,7 +21,7 @@ std::int64_t class_of_rows(std::int64_t rows) {
 // "bfloat16", or "float8_e5m2*float8_e4m3fn".
 std::string types_of(const GemmKey& key) {
   const std::string first(name_of(key.operands));
-  return key.second == key.operands ? first : first + "*" + std::string(name_of(key.second));
+  return !is_fp8(key.operands) || key.second == key.operands ? first : first + "*" + std::string(name_of(key.second));
 }
 
 }  // namespace

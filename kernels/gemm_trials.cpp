@@ -8,10 +8,10 @@ namespace qtrain {
 
 std::size_t fastest_candidate(std::size_t count, const std::function<double(std::size_t)>& milliseconds) {
   constexpr int kTurns = 6;
-  constexpr double kHopeless = 1.3;  // times the time of the fastest
+  constexpr double kHopeless = 1.3;  // multiple of the fastest time
   constexpr double kWorthIt = 0.97;  // fraction of the first suggestion's time; smaller gains may be noise
   if (count < 2) return 0;
-  milliseconds(0);  // a first run is slower, whichever it is
+  milliseconds(0);  // the very first run is slower, whichever candidate it is of
   std::vector<double> least(count, std::numeric_limits<double>::infinity());
   double fastest = least.front();
   for (int turn = 0; turn < kTurns; ++turn)

@@ -14,7 +14,7 @@ struct GemmWorkspaces {
   static std::size_t bytes(int major) { return ops::gemm_workspace(major) + ops::kGemmTrialBytes; }
 
   DeviceMemory workspace;
-  DeviceMemory trials;  ///< autotuning: results of accumulating GEMMs, and what empties the cache
+  DeviceMemory trials;  ///< for autotuning: results of accumulating GEMMs, and data that flushes the cache
 };
 
 }  // namespace qtrain

@@ -98,7 +98,7 @@ struct DequantizeRows8 {
 };
 /// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows), without
 /// materializing W: equals Dequantize4 followed by Gemm, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
-/// and f16). c_stride: elements between rows of C; 0: N.
+/// and f16). c_stride: elements from one row of C to the next; 0 means N.
 struct Gemm4 {
   static constexpr std::int64_t kFewRows = 8;
   Sink c;

@@ -3,8 +3,8 @@
 
 namespace qtrain::ops {
 
-/// y [N] (+)= sum over rows of x [..., N], f32 sums in a fixed order (bias gradients). x_stride: elements between rows
-/// of x; 0: N.
+/// y [N] (+)= sum over rows of x [..., N], f32 sums in a fixed order (bias gradients). x_stride: elements from one
+/// row of x to the next; 0 means N.
 struct ColumnSum {
   Sink y;
   ConstTensor x;

@@ -6,8 +6,8 @@ namespace qtrain::ops {
 /// Rotary position embedding (Su et al. 2021) of queries [T, Hq, D] and keys [T, Hk, D] (pairs (i, i + D/2), as in
 /// transformers), after an RMS norm over D if they have a `weight` [D] (qk-norm), which uses weight + weight_offset as
 /// rms_norm does. cos, sin [P, D/2] in f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written if
-/// `weight` is given. Values [T, Hk, D] are copied. Keys and values may be missing. If x of all three are columns of
-/// one matrix, x_stride is the number of elements in its rows. y may be x without a stride.
+/// `weight` is given. Values [T, Hk, D] are copied. Keys and values are optional. If the x of all three are columns of
+/// one matrix, x_stride is the number of elements in its rows. y may be x if there is no stride.
 struct Rope {
   struct Heads {
     Tensor y;
@@ -22,8 +22,8 @@ struct Rope {
   double eps = 0, weight_offset = 0;
   std::int64_t x_stride = 0;
 };
-/// The gradient: the inverse rotation, then the norm's gradient; that of values is dy. x, weight and inv_rms are only
-/// read with a norm. dx and x have the stride. dx may be dy without one.
+/// The gradient: the inverse rotation, then the norm's gradient; for values it is dy. x, weight and inv_rms are only
+/// read with a norm. x_stride applies to dx and x. dx may be dy if there is no stride.
 struct RopeGrad {
   struct Heads {
     Sink dx = discard();
@@ -40,7 +40,7 @@ struct RopeGrad {
   double weight_offset = 0;
   std::int64_t x_stride = 0;
 };
-/// Elements between the tokens of x [T, H, D] with a stride as in Rope.
+/// Elements from one token of x [T, H, D] to the next, with a stride as in Rope.
 inline std::int64_t token_step(const Shape& x, std::int64_t stride) {
   return stride == 0 ? x[1] * x[2] : stride;
 }

@@ -49,8 +49,7 @@ DType ActivationLayout::dtype(Precision precision) const {
 
 std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group) const {
   std::int64_t sum = 0;
-  for (const LinearId id : group.layers)
-    sum += model_.params().layers()[layer].linears[static_cast<std::size_t>(id)].rank();
+  for (const LinearId id : group.layers) sum += model_.params().layers()[layer][id].rank();
   return sum;
 }
 
@@ -75,7 +74,7 @@ std::int64_t ActivationLayout::max_ranks() const {
   return max;
 }
 
-// The number of elements of the quantized weights that are expanded at a time.
+// The largest number of elements of quantized weights that are expanded at the same time.
 std::int64_t ActivationLayout::dense_elements() const {
   std::int64_t max = model_.params().largest_quantized();
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
@@ -83,8 +82,7 @@ std::int64_t ActivationLayout::dense_elements() const {
       if (group.results == ResultLayout::apart) continue;
       std::int64_t sum = 0;
       for (const LinearId id : group.layers)
-        if (const LinearParams& p = model_.params().layers()[l].linears[static_cast<std::size_t>(id)]; p.quantized)
-          sum += p.shape().numel();
+        if (const LinearParams& p = model_.params().layers()[l][id]; p.quantized) sum += p.shape().numel();
       max = std::max(max, sum);
     }
   return max;

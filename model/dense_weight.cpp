@@ -16,7 +16,7 @@ DenseWeight::DenseWeight(Ctx& ctx, const SafetensorsReader& reader, const std::s
          {.cause = fmt::format("has dtype {}, but no quantization_config says how it is scaled", name_of(file_.dtype)),
           .place = fmt::format("{}: {}", reader.path().string(), name),
           .remedy = "use the files with 32- or 16-bit weights"});
-  constexpr std::int64_t kRows = 64;  // of a task
+  constexpr std::int64_t kRows = 64;  // per task
   const Fp8Matrix matrix = read_fp8(reader, name, *config->fp8);
   const std::int64_t rows = file_.shape[0];
   const DType dtype = expanded_dtype(*config);

@@ -8,13 +8,13 @@
 namespace qtrain {
 namespace {
 
-/// The largest numbers of elements of one kind of parameter in a group of layers.
+/// The largest number of elements that one kind of parameter has in any group of layers.
 struct LargestGroup {
   const Transformer& model;
   const OperandCopies& operands;
   DType type;  ///< of the GEMMs
 
-  /// Of those that GEMMs convert because they have another type and no copy.
+  /// Counts the parameters that GEMMs convert because they have another type and no operand copy.
   std::int64_t operator()(Param* LinearParams::*which, bool joined_only) const {
     std::int64_t max = 0;
     for (std::size_t l = 0; l < model.layers().size(); ++l)
@@ -22,7 +22,7 @@ struct LargestGroup {
         if (joined_only && group.results == ResultLayout::apart) continue;
         std::int64_t elements = 0;
         for (const LinearId id : group.layers) {
-          const Param* p = model.params().layers()[l].linears[static_cast<std::size_t>(id)].*which;
+          const Param* p = model.params().layers()[l][id].*which;
           if (p && p->spec.dtype != type && !operands.has(*p)) elements += p->spec.shape.numel();
         }
         max = std::max(max, elements);
@@ -83,8 +83,8 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
-// Codes of operands: of inputs and gradients [T, ...], of weights, and of both transposed for weight gradients. Layers
-// with joined results are one GEMM.
+// Reserves memory for operands in FP8: inputs and gradients [T, ...], weights, and transposed inputs and gradients for
+// the gradients of weights. Layers with joined results are one GEMM.
 void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
   const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
@@ -105,7 +105,7 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
       std::int64_t all = 0, in = 0;
       bool any = false;
       for (const LinearId id : group.layers) {
-        const LinearParams& linear = model_.params().layers()[l].linears[static_cast<std::size_t>(id)];
+        const LinearParams& linear = model_.params().layers()[l][id];
         if (linear.kind == LinearKind::router) continue;
         const bool trained = linear.weight && linear.weight->trained();
         in = linear.shape()[1];

@@ -22,12 +22,12 @@ class OperandCopies {
   /// The copy of a parameter, or the parameter itself if it has none.
   Tensor of(const Param& p) const;
   void fill(Ctx& ctx) const { convert(ctx, originals_); }
-  /// Updates the copies of trained parameters.
-  void refresh(Ctx& ctx) const { convert(ctx, trained_); }
-
- private:
+  /// The trained parameters that have copies.
+  const std::vector<const Param*>& trained() const { return trained_; }
+  /// Updates the copies of these parameters.
   void convert(Ctx& ctx, const std::vector<const Param*>& params) const;
 
+ private:
   ParamStore copies_;
   std::vector<const Param*> originals_, trained_;
   std::unordered_map<const Param*, const Param*> copy_of_;

@@ -14,7 +14,13 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
-/// The group of a layer, or the layer alone if it has its results for itself.
+/// Whether another parameter may follow this one without a gap: only if it would do so if both were sharded, because
+/// the GEMMs, and so the results, must be the same with and without sharding.
+bool is_followed(const Param* p) {
+  return p && p->spec.shape.numel() % kShardAlign == 0;
+}
+
+/// The group whose results are joined with those of a layer, or the layer alone.
 std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
   for (const LinearGroup& group : layer.groups)
     if (group.results == ResultLayout::joined && std::ranges::find(group.layers, l) != group.layers.end())
@@ -124,8 +130,9 @@ void Parameters::require_matches() const {
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before) {
   LinearParams p{.module = module, .kind = spec.kind};
   if (!spec.parameter.empty() && adapter_.trains_whole(module))
-    fail(ErrorKind::usage, {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained whole", module),
-                            .remedy = "name it in lora_target_modules: it gets an adapter"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("lora_modules_to_save: the router {} cannot be trained as a whole", module),
+          .remedy = "name it in lora_target_modules to train an adapter on it"});
   const Shape shape{spec.out, spec.in};
   const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
@@ -136,7 +143,7 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
     return p;
   }
   ParamSpec weight = weight_spec(module + ".weight", shape);
-  weight.continues = before && before->weight && !trains_either_whole(*before, p);
+  weight.continues = before && is_followed(before->weight) && !trains_either_whole(*before, p);
   p.weight = declare_base(std::move(weight));
   return p;
 }
@@ -148,7 +155,7 @@ bool Parameters::trains_either_whole(const LinearParams& a, const LinearParams& 
 void Parameters::declare_bias(LinearParams& p, const LinearSpec& spec, const LinearParams* before) {
   if (spec.bias == Bias::no) return;
   ParamSpec bias = vector_spec(p.module + ".bias", {spec.out}, spec.bias_init, Decay::no);
-  bias.continues = before && before->bias && !trains_either_whole(*before, p);
+  bias.continues = before && is_followed(before->bias) && !trains_either_whole(*before, p);
   p.bias = declare_base(std::move(bias));
 }
 
@@ -170,16 +177,15 @@ ExpertsParams Parameters::declare_experts(const std::string& prefix, const Exper
 
 // The weights of layers with joined results are contiguous, and so are their biases, which follow the last weight.
 void Parameters::declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p) {
-  const auto params = [&](LinearId id) { return &p.linears[static_cast<std::size_t>(id)]; };
   const std::span<const LinearId> group = joined_with(layer, l);
   const LinearSpec& spec = layer.spec(l);
-  LinearParams& linear = *params(l);
-  linear = declare_linear(prefix + spec.module, spec,
-                          l == group.front() ? nullptr : params(*(std::ranges::find(group, l) - 1)));
+  LinearParams& linear = p[l];
+  linear =
+      declare_linear(prefix + spec.module, spec, l == group.front() ? nullptr : &p[*(std::ranges::find(group, l) - 1)]);
   linear.stream = streams_ + static_cast<std::uint64_t>(l);
   if (l != group.back()) return;
   for (std::size_t i = 0; i < group.size(); ++i)
-    declare_bias(*params(group[i]), layer.spec(group[i]), i == 0 ? nullptr : params(group[i - 1]));
+    declare_bias(p[group[i]], layer.spec(group[i]), i == 0 ? nullptr : &p[group[i - 1]]);
   if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
 }
 
@@ -200,7 +206,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (const LinearGroup& group : layer.groups) {
     std::vector<LinearParams*> linears;
-    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    for (const LinearId l : group.layers) linears.push_back(&p[l]);
     adapter_.declare_factors(linears);
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);

@@ -30,6 +30,9 @@ struct LayerParams {
   std::vector<Param*> vectors;
   std::vector<LinearParams> linears;
   std::vector<ExpertsParams> experts;
+
+  LinearParams& operator[](LinearId id) { return linears[static_cast<std::size_t>(id)]; }
+  const LinearParams& operator[](LinearId id) const { return linears[static_cast<std::size_t>(id)]; }
 };
 
 /// All parameters of a model, declared from its layer tables: base weights in one store, what an adapter trains in

@@ -8,7 +8,7 @@ namespace {
 
 using ops::Transpose;
 
-// Whether GEMMs of this many rows read the codes of 4-bit weights, which the layers of a group then do one by one.
+// Whether GEMMs with this many rows read 4-bit codes directly. Then the layers of a group are computed one by one.
 bool reads_codes(const Projection& p, std::int64_t rows) {
   return p.quantized && std::holds_alternative<ops::Blocks4>(*p.quantized) && rows <= ops::Gemm4::kFewRows;
 }
@@ -44,7 +44,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
                    const ops::Factors& adapter) {
   project_sum(ctx, f, l, adapter);
   if (!l.layer.lora.decomposed()) return;
-  check(f.y_stride == 0, "a layer with a magnitude has a y of its own");
+  check(f.y_stride == 0, "a layer with a magnitude writes to a tensor of its own");
   ops::ScaleToMagnitude scale = scaling(l.layer.lora, store(l.y), l.y);
   scale.bias = l.layer.bias;
   ops::scale_to_magnitude(ctx, scale);
@@ -54,7 +54,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
 void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l,
                      const DroppedAdapter& adapter) {
   const Projection& p = l.layer;
-  check(f.y_stride == 0, "a layer with a magnitude has a y of its own");
+  check(f.y_stride == 0, "a layer with a magnitude writes to a tensor of its own");
   const ConstTensor w = dense_weight(ctx, p, f.dense);
   const Tensor part = adapter.input.results(l.y.shape);
   ops::gemm(ctx, {.c = store(l.y), .a = f.x, .b = w, .transpose_b = Transpose::yes, .bias = p.bias});

@@ -40,7 +40,7 @@ struct Projection {
   std::optional<QuantizedWeight> quantized = {};  ///< instead of `weight`
   Sink dweight = discard(), dbias = discard();
   LoraWeights lora = {};
-  bool fp8 = false;  ///< multiply with W, and for its gradient, in FP8 (kernels/fp8.h)
+  bool fp8 = false;  ///< compute the GEMMs with W, and that of its gradient, in FP8 (kernels/fp8.h)
 
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };
@@ -53,12 +53,12 @@ struct ProjectionForward {
     Tensor y;  ///< [T, out]
   };
   std::vector<Layer> layers;
-  std::int64_t y_stride = 0;  ///< elements between rows of every y if they are columns of one matrix; 0: they are not
+  std::int64_t y_stride = 0;  ///< elements between rows, if all y are columns of one matrix; otherwise 0
   Tensor lora_x;   ///< [T, at least R]: scale * A dropout(x) in its first T R elements, saved for the gradient
   ConstTensor x;   ///< [T, in]
   Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
-  Tensor dense = {};  ///< for quantized weights: out * in elements, of all layers together if there is a y_stride
+  Tensor dense = {};  ///< for quantized weights: out * in elements, or those of all layers together with a y_stride
 };
 struct ProjectionBackward {
   struct Layer {
@@ -66,7 +66,7 @@ struct ProjectionBackward {
     ConstTensor dy;
   };
   std::vector<Layer> layers;
-  std::int64_t dy_stride = 0;  ///< as y_stride
+  std::int64_t dy_stride = 0;  ///< as y_stride, for dy
   Sink dx;
   ConstTensor x, lora_x;
   Tensor scratch;
@@ -76,8 +76,8 @@ struct ProjectionBackward {
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.
 void project(Ctx& ctx, const ProjectionForward& f);
-/// Computes dx and every wanted weight gradient. Such layers, if their gradients are contiguous too, are one GEMM for
-/// dx and one for the gradients of their weights.
+/// Computes dx and every wanted weight gradient. Layers whose dy are such columns, and whose weights and gradients are
+/// contiguous, are one GEMM for dx and one for the gradients of their weights.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
 /// Fills `norm` [out] with the L2 norms of the rows of the current W + scale * B A; `dense` as in ProjectionForward.

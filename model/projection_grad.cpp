@@ -139,15 +139,14 @@ void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGr
 
 void project_grad(Ctx& ctx, const ProjectionBackward& b) {
   const std::vector<JointGrad> joints = joints_of(b.layers, b.dy_stride);
-  for (const JointGrad& joint : joints) {
-    ops::column_sum(ctx, {.y = joint.dbias(), .x = joint.result(), .x_stride = b.dy_stride});
+  for (const auto& [layer, dy] : b.layers) ops::column_sum(ctx, {.y = layer.dbias, .x = dy, .x_stride = b.dy_stride});
+  for (const JointGrad& joint : joints)
     ops::gemm(ctx, {.c = joint.dweight(),
                     .a = joint.result(),
                     .b = b.x,
                     .transpose_a = Transpose::yes,
                     .a_stride = b.dy_stride,
                     .fp8 = backward_fp8(joint.first())});
-  }
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();
   if (b.dx.wanted()) input_grad(ctx, b, joints);

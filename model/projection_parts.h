@@ -1,5 +1,6 @@
 #pragma once
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/elementwise.h"
@@ -29,8 +30,9 @@ Shape shape_of(const Projection& p);
 /// W as GEMMs read it; a quantized W is expanded to `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
-/// Layers that are one GEMM: their results (y or dy) are neighboring columns of one matrix, and their weights, biases
-/// and the gradients of these are contiguous. Quantized weights become contiguous when they are expanded.
+/// Layers that are computed as one GEMM: their results (y or dy) are neighboring columns of one matrix, and their
+/// weights, the gradients of these and, for y, their biases are contiguous. Quantized weights become contiguous by being
+/// expanded.
 template <class Layer>
 class Joint {
  public:
@@ -38,14 +40,12 @@ class Joint {
       : result_(result_of(l)),
         first_(&l),
         weight_(l.layer.weight),
-        bias_(l.layer.bias),
-        dweight_(l.layer.dweight),
-        dbias_(l.layer.dbias) {}
+        bias_(kAddsBias ? l.layer.bias : ConstTensor{}),
+        dweight_(l.layer.dweight) {}
 
   auto result() const { return result_; }
   ConstTensor bias() const { return bias_; }
   const Sink& dweight() const { return dweight_; }
-  const Sink& dbias() const { return dbias_; }
   std::span<const Layer> layers() const { return {first_, count_}; }
   bool is_one() const { return count_ == 1; }
   const Projection& first() const { return first_->layer; }
@@ -63,36 +63,35 @@ class Joint {
     }
     return all.reshaped({result_.shape[1], in});
   }
-  /// Adds the layer, which follows the last one, if it belongs to the same GEMM.
+  /// Adds the next layer if it can be part of the same GEMM, and returns whether it can.
   bool add(const Layer& l) {
     const Projection& p = l.layer;
     const auto next = result_of(l);
     if (columns_of(result_, result_.shape[1], next.shape[1]).data != next.data || !next.data) return false;
+    if (p.fp8 != first_->layer.fp8) return false;
     if (p.quantized ? !first_->layer.quantized : !are_contiguous(weight_, p.weight)) return false;
-    if (bias_ ? !are_contiguous(bias_, p.bias) : bool(p.bias)) return false;
-    if (!continue_with(dweight_, p.dweight) || !continue_with(dbias_, p.dbias)) return false;
+    if (kAddsBias && (bias_ ? !are_contiguous(bias_, p.bias) : bool(p.bias))) return false;
+    if (dweight_.mode != p.dweight.mode) return false;
+    if (dweight_.wanted() && !are_contiguous(dweight_.t, p.dweight.t)) return false;
     ++count_;
     result_.shape.dims[1] += next.shape[1];
     if (!p.quantized) weight_.shape.dims[0] += p.weight.shape[0];
     if (bias_) bias_.shape.dims[0] += p.bias.shape[0];
     if (dweight_.wanted()) dweight_.t.shape.dims[0] += p.dweight.t.shape[0];
-    if (dbias_.wanted()) dbias_.t.shape.dims[0] += p.dbias.t.shape[0];
     return true;
   }
 
  private:
-  static bool continue_with(const Sink& s, const Sink& next) {
-    return s.mode == next.mode && (!s.wanted() || are_contiguous(s.t, next.t));
-  }
+  static constexpr bool kAddsBias = std::is_same_v<Layer, ProjectionForward::Layer>;
 
   decltype(result_of(std::declval<const Layer&>())) result_;
   const Layer* first_;
   std::size_t count_ = 1;
   ConstTensor weight_, bias_;
-  Sink dweight_, dbias_;
+  Sink dweight_;
 };
 
-/// The GEMMs of layers whose results have the given stride; without one, each layer is its own.
+/// Groups layers whose results have the given stride into GEMMs. Without a stride, each layer has its own.
 template <class Layer>
 std::vector<Joint<Layer>> joints_of(const std::vector<Layer>& layers, std::int64_t stride) {
   std::vector<Joint<Layer>> joints;

@@ -43,7 +43,7 @@ class QuantizedLinear {
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
-  /// Whether its dense copy, if there is one, lies directly after that of the matrix before it.
+  /// Whether its dense copy, if there is one, directly follows that of the previous matrix in memory.
   bool continues() const { return continues_; }
   void set_continues(bool continues) { continues_ = continues; }
   /// Whether the parameter is one of the matrix's parts.

@@ -10,6 +10,7 @@
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/router.h"
+#include "model/first_gradients.h"
 #include "model/rope_tables.h"
 
 namespace qtrain {
@@ -54,7 +55,7 @@ void Runner::initialize_weights(Ctx& ctx, std::uint64_t seed) {
 void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
   arenas_.reset();
   act_ = plan_.lay_out(arenas_, pass, size);
-  // One scale for the tokens of all sequences would make the answers of a batch depend on each other.
+  // With one scale for the tokens of all sequences, the answers of a batch would depend on each other.
   multiplies_fp8_ = model_.options().fp8 && pass != Pass::decode;
   prepare(ctx, size.positions);
 }
@@ -153,6 +154,7 @@ void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
 void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   begin(ctx, run.pass,
         {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.target_rows.numel()});
+  gradients_ = run.gradients;
   tokens_ = {.positions = batch.positions,
              .cu_seqlens = batch.cu_seqlens,
              .rotary = act_.rotary,
@@ -282,8 +284,14 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
   if (train) head_chunk_grad(ctx, chunk, head);
 }
 
-void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head) {
+void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, Projection head) {
   const HeadBuffers& h = act_.head;
+  const bool stores = gradients_ == GradientSum::first && chunk.first == 0;
+  Sink dnorm = model_.params().final_norm().grad_sink();
+  if (stores) {
+    store_gradients(head);
+    dnorm = stored(dnorm);
+  }
   const auto part = [&](const Tensor& t) { return t.slice(0, chunk.rows.numel()); };
   project_grad(ctx, {.layers = {{head, part(h.logits)}},
                      .dx = store(part(h.d_normed)),
@@ -292,7 +300,7 @@ void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projec
                      .scratch = act_.scratch,
                      .dropout_seed = tokens_.dropout_seed});
   ops::rms_norm_grad(ctx, {.dx = store(part(h.d_hidden)),
-                           .dweight = model_.params().final_norm().grad_sink(),
+                           .dweight = dnorm,
                            .dy = part(h.d_normed),
                            .x = part(h.hidden),
                            .weight = model_.params().final_norm().value,
@@ -301,11 +309,20 @@ void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projec
   ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = part(h.d_hidden), .rows = chunk.rows});
 }
 
+// For a pass without targets, in which no chunk stores them.
+void Runner::zero_head_gradients(Ctx& ctx) {
+  const Parameters& params = model_.params();
+  const Param* const of_head[] = {params.head().weight, params.head().bias, &params.final_norm()};
+  for (const Param* p : of_head)
+    if (p && p->trained()) ctx.stream().fill(p->grad.data, 0, p->grad.bytes());
+}
+
 void Runner::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   const timeline::Span span("head");
   if (run.loss_sum.mode == Sink::Mode::store) ops::fill(ctx, {.y = run.loss_sum.t, .value = 0});
   if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
   const std::int64_t n = batch.target_rows.numel(), rows = act_.head.hidden.shape[0];
+  if (run.pass == Pass::train && n == 0 && gradients_ == GradientSum::first) zero_head_gradients(ctx);
   for (std::int64_t begin = 0; begin < n; begin += rows) {
     const std::int64_t count = std::min(rows, n - begin);
     head_chunk(
@@ -350,7 +367,8 @@ void Runner::find_inputs(Ctx& ctx, std::int64_t layer) {
 void Runner::backward_layer(Ctx& ctx, std::int64_t layer) {
   const timeline::Span span("backward of block", layer);
   const auto l = static_cast<std::size_t>(layer);
-  const LayerWeights w = acquire(layer);
+  LayerWeights w = acquire(layer);
+  if (gradients_ == GradientSum::first) store_gradients(w);
   LayerRun run = layer_run(ctx, layer, w);
   run_backward(model_.layers()[l], plan_.recompute(layer), run);
 }

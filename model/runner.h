@@ -28,9 +28,14 @@ struct RouterLossRun {
   bool wanted() const { return sum.wanted(); }
 };
 
+/// Whether a training pass is the first of an optimizer step, so that gradients hold nothing yet, or a further one.
+enum class GradientSum : std::uint8_t { first, further };
+
 /// The purpose of a forward pass, and where its result goes.
 struct ForwardRun {
   Pass pass = Pass::evaluate;
+  /// With `first`, this pass and `backward` store the gradients that model/first_gradients.h names.
+  GradientSum gradients = GradientSum::further;
   Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
   ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss_sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
@@ -97,12 +102,12 @@ class Runner {
   /// Queues a forward pass; a batch without targets has loss 0. With Pass::train, it also leaves the state that
   /// `backward` starts from, and adds the head's weight gradients.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
-  /// Adds the gradient of every trained weight.
+  /// Adds the gradient of every trained weight, or stores it (ForwardRun::gradients).
   void backward(Ctx& ctx, const TokenBatch& batch);
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
-  /// Visits the units as `forward` does, and with Pass::train as `backward` does after it, but without rows: for a rank
-  /// that has no rows while others do.
+  /// Visits the units in the order of `forward` and, with Pass::train, then in that of `backward`, but without rows.
+  /// Called on a rank that has no rows while others do.
   void follow(Ctx& ctx, Pass pass);
 
  private:
@@ -144,7 +149,8 @@ class Runner {
   void normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which);
   void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
   void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
-  void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head);
+  void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, Projection head);
+  void zero_head_gradients(Ctx& ctx);
 
   Transformer& model_;
   ExecutionPlan plan_;
@@ -158,6 +164,7 @@ class Runner {
   std::vector<std::int64_t> rope_states_;  ///< rope_state of each filled rotary table
   TokenContext tokens_;
   SharedKeys shared_;
+  GradientSum gradients_ = GradientSum::further;  ///< of the current training pass
 };
 
 }  // namespace qtrain

@@ -26,7 +26,7 @@ bool differs_in(const SafetensorsReader& reader) {
   return !same;
 }
 
-// Unfinished downloads and damaged files are refused where weights are loaded; an estimate works without them.
+// Incomplete downloads and damaged files are refused when weights are loaded; an estimate does not need the weights.
 bool holds_other_head(const fs::path& folder) {
   if (!path_exists(folder / "model.safetensors") && !path_exists(folder / "model.safetensors.index.json")) return false;
   try {

@@ -10,7 +10,7 @@
 namespace qtrain {
 
 /// Whether projections of one input (q, k, v; gate, up) write their results into one tensor, so that they are one GEMM
-/// if their weights are contiguous. It changes the order of the sums of dx. Layers with magnitudes (DoRA) never do.
+/// if their weights are contiguous. This changes the order of the sums in dx. Layers with magnitudes (DoRA) never do.
 enum class JoinProjections : std::uint8_t { on_gpus, always, never };
 
 /// The model, and which parts of it train.
@@ -19,7 +19,7 @@ struct TransformerOptions {
   DType weight_dtype = DType::f32;   ///< dtype of frozen weights
   DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
-  bool fp8 = false;               ///< multiply the linear layers of blocks in FP8; for GPUs, and 16-bit activations
+  bool fp8 = false;               ///< run the GEMMs of blocks' linear layers in FP8; needs a GPU and 16-bit activations
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;

@@ -26,9 +26,8 @@ class WeightCopies {
   bool has_dense() const { return !dense_.all().empty(); }
 
   void fill_dense(Ctx& ctx, const Parameters& params) const;
-  /// Update all copies, or those of trained weights, from the weights.
+  /// Updates all copies from the weights.
   void fill_operands(Ctx& ctx) const { operands_.fill(ctx); }
-  void refresh_operands(Ctx& ctx) const { operands_.refresh(ctx); }
 
   /// A linear layer in the form that stages read.
   Projection acquire(const LinearParams& p, double dropout) const;

@@ -22,6 +22,7 @@ class AdamW : public UpdateRule {
     return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps), steps};
   }
   std::int64_t block_size(const ParamSpec&) const override { return 1; }
+  bool writes_copies() const override { return true; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::adamw(ctx, {.param = part.param,
                      .m = part.state[0],
@@ -32,7 +33,8 @@ class AdamW : public UpdateRule {
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
                      .eps = options_.eps,
-                     .decay = decay(part.spec)});
+                     .decay = decay(part.spec),
+                     .copy = part.copy});
   }
 
  protected:
@@ -87,7 +89,8 @@ class AdamW8bit final : public AdamW {
                           .beta1 = options_.beta1,
                           .beta2 = options_.beta2,
                           .eps = options_.eps,
-                          .decay = decay(part.spec)});
+                          .decay = decay(part.spec),
+                          .copy = part.copy});
   }
   std::size_t work_bytes(std::span<Param* const>) const override { return tables_.bytes(); }
   void prepare(Ctx& ctx, Tensor work) override { tables_.write(ctx, work); }

@@ -15,6 +15,7 @@ class Lion : public UpdateRule {
   }
   std::array<double, 4> hyperparameters(double learning_rate, std::int64_t) const override { return {learning_rate}; }
   std::int64_t block_size(const ParamSpec&) const override { return 1; }
+  bool writes_copies() const override { return true; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::lion(ctx, {.param = part.param,
                     .m = part.state[0],
@@ -23,7 +24,8 @@ class Lion : public UpdateRule {
                     .factor = part.factor,
                     .beta1 = options_.beta1,
                     .beta2 = options_.beta2,
-                    .decay = decay(part.spec)});
+                    .decay = decay(part.spec),
+                    .copy = part.copy});
   }
 
  protected:
@@ -50,7 +52,8 @@ class Lion8bit final : public Lion {
                          .factor = part.factor,
                          .beta1 = options_.beta1,
                          .beta2 = options_.beta2,
-                         .decay = decay(part.spec)});
+                         .decay = decay(part.spec),
+                         .copy = part.copy});
   }
   std::size_t work_bytes(std::span<Param* const>) const override { return tables_.bytes(); }
   void prepare(Ctx& ctx, Tensor work) override { tables_.write(ctx, work); }

@@ -35,7 +35,8 @@ Optimizer::Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Par
       inputs_(ctx.device(), kLimitBytes + rates_of(params_).size() * kRateBytes),
       factor_(ctx.device(), kFactors),
       rates_(rates_of(params_)),
-      hyperparameters_(rates_.size()) {
+      hyperparameters_(rates_.size()),
+      copies_(params_.size()) {
   for (const Param* p : params_)
     rate_of_.push_back(
         static_cast<std::size_t>(std::find(rates_.begin(), rates_.end(), p->spec.learning_rate) - rates_.begin()));
@@ -52,6 +53,21 @@ void Optimizer::allocate(Ctx& ctx) {
     work_ = DeviceMemory(ctx.device(), bytes, "optimizer workspace");
     rule_->prepare(ctx, {work_.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, ctx.device()});
   }
+}
+
+void Optimizer::write_copies(const std::function<Tensor(const Param&)>& copy_of) {
+  if (!rule_->writes_copies()) return;
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const Param& p = *params_[i];
+    const bool whole = p.own.count() == p.spec.shape.numel() && p.own.value.data == p.value.data;
+    if (whole && p.spec.dtype == DType::f32) copies_[i] = copy_of(p);
+  }
+  if (!offload_) whole_ = joined(state_.whole());
+}
+
+bool Optimizer::writes_copy(const Param& p) const {
+  const auto found = std::ranges::find(params_, &p);
+  return found != params_.end() && copies_[static_cast<std::size_t>(found - params_.begin())];
 }
 
 void Optimizer::send(Ctx& ctx, const UpdateInput& input) {
@@ -78,6 +94,8 @@ bool Optimizer::continues(const StateChunk& chunk, const StateChunk& next) const
   if (!are_contiguous(run_of(p.own.value, p.own.begin, chunk), q.own.value) ||
       !are_contiguous(run_of(p.own.grad, p.own.begin, chunk), q.own.grad))
     return false;
+  const Tensor &copy = copies_[chunk.param], &next_copy = copies_[next.param];
+  if (copy ? !are_contiguous(run_of(copy, 0, chunk), next_copy) : static_cast<bool>(next_copy)) return false;
   return std::equal(chunk.state.begin(), chunk.state.end(), next.state.begin(), next.state.end(), are_contiguous);
 }
 
@@ -106,7 +124,8 @@ void Optimizer::update_part(Ctx& ctx, const StateChunk& chunk) {
                       .begin = chunk.begin,
                       .state = chunk.state,
                       .hyperparameters = hyperparameters_[rate_of_[chunk.param]],
-                      .factor = factor_.all()});
+                      .factor = factor_.all(),
+                      .copy = copies_[chunk.param] ? run_of(copies_[chunk.param], 0, chunk) : Tensor{}});
 }
 
 OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const> params, Device device) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct UpdatePart {
   std::int64_t begin;                   ///< index of its first element in the parameter
   std::span<const Tensor> state;        ///< in the order of state_of
   ConstTensor hyperparameters, factor;  ///< f64 on the device: what the rule sent; the result of ops::Clip
+  Tensor copy = {};                     ///< the part's 16-bit copy, if the update writes it
 };
 
 /// Calls act(part) for each matrix of a whole parameter: for the parameter itself, or for each expert of [E, out, in].
@@ -67,6 +69,8 @@ class UpdateRule {
   /// Queues the update of a part; nothing changes if factor[1] is 0. It queues the same work every time.
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 
+  /// Whether `update` writes the copy of a part that has one.
+  virtual bool writes_copies() const { return false; }
   /// Whether parts of a parameter can be updated separately.
   virtual Cut cut(const ParamSpec& /*param*/) const { return Cut::anywhere; }
   /// Contiguous parameters can be updated as one if their lengths are multiples of this: 1 if each element is updated
@@ -94,6 +98,11 @@ class Optimizer {
 
   /// Allocates the state, and the buffers that it is copied through if it is kept on the host.
   void allocate(Ctx& ctx);
+  /// Lets updates write the 16-bit copies of parameters, too, in the same pass. `copy_of` returns the copy of a
+  /// parameter, or an empty tensor if it has none. Called after `allocate`.
+  void write_copies(const std::function<Tensor(const Param&)>& copy_of);
+  /// Whether updates write the copy of this parameter: not if the rule cannot, or if this rank updates only a part.
+  bool writes_copy(const Param& p) const;
   /// Sends the inputs of the next update.
   void send(Ctx& ctx, const UpdateInput& input);
   /// Queues one update of every parameter with the inputs that were sent. `sums` f64 [2] on the device holds the loss
@@ -129,6 +138,7 @@ class Optimizer {
   std::vector<double> rates_;                 ///< distinct learning-rate factors of parameters
   std::vector<std::size_t> rate_of_;          ///< index into rates_ per parameter
   std::vector<ConstTensor> hyperparameters_;  ///< the last numbers sent, by rate
+  std::vector<Tensor> copies_;                ///< by parameter; empty for those whose copy updates do not write
   ConstTensor limits_;
   std::int64_t updates_ = 0;
 };

@@ -27,6 +27,7 @@ class Sgd final : public UpdateRule {
     return {learning_rate, t == 1 ? 1 : 1 - dampening_};
   }
   std::int64_t block_size(const ParamSpec&) const override { return 1; }
+  bool writes_copies() const override { return true; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::sgd(ctx, {.param = part.param,
                    .momentum_buffer = part.state.empty() ? Tensor{} : part.state[0],
@@ -35,7 +36,8 @@ class Sgd final : public UpdateRule {
                    .factor = part.factor,
                    .momentum = momentum_,
                    .decay = decay(part.spec),
-                   .nesterov = nesterov_});
+                   .nesterov = nesterov_,
+                   .copy = part.copy});
   }
 
  private:

@@ -29,7 +29,7 @@ struct StateChunk {
 };
 
 /// The state of an optimizer, declared by its rule and initially zero. For parameters that are sharded among ranks it
-/// covers the part that this rank updates; the store uses the whole parameter's name, and `kept` tells which part.
+/// covers the part that this rank updates; the store uses the whole parameter's name, and `kept` says which part.
 class OptimizerState {
  public:
   struct Place {

@@ -43,7 +43,7 @@ AdapterPasses adapter_passes(const Transformer& model) {
     const LayerParams& layer = params.layers()[l];
     for (const LinearGroup& group : model.layers()[l].groups) {
       Adapted adapted;
-      for (const LinearId id : group.layers) adapted.add(layer.linears[static_cast<std::size_t>(id)]);
+      for (const LinearId id : group.layers) adapted.add(layer[id]);
       add(adapted, 1);
     }
     for (const ExpertsGroup& group : model.layers()[l].expert_groups) {

@@ -19,12 +19,12 @@ struct PeakShares {
   std::int64_t width;
   Ranged<double> flops;
 };
-// They are for GPUs and types whose kernels have no counts. Small models reach less, because they move more bytes per
+// For GPUs and types whose kernels have not been counted. Small models reach less, because they move more bytes per
 // GEMM FLOP for norms and rotary embeddings.
 constexpr PeakShares kNarrow{.width = 2048, .flops = {.slow = 0.29, .usual = 0.30, .fast = 0.47}};
 constexpr PeakShares kWide{.width = 4096, .flops = {.slow = 0.50, .usual = 0.55, .fast = 0.62}};
-/// The usual shares by kernel, where everything is slower or faster than that. The overlap is between all of the other
-/// units' time and nothing.
+/// A range around the usual shares of kernels. In the slow case, twice as much of the other units' time is added; in
+/// the fast case, none of it.
 Ranged<KernelShares> kernel_range(const KernelShares& usual) {
   KernelShares slow = usual, fast = usual;
   for (double KernelShares::*share : {&KernelShares::gemm, &KernelShares::copy, &KernelShares::skinny}) {

@@ -25,7 +25,7 @@ Ranged<T> alike(const T& value) {
   return {value, value, value};
 }
 
-/// Speed of the kernels of a GPU, which run one after another.
+/// Speed of a GPU's kernels, which run one after another.
 struct KernelSpeed {
   AttentionSeconds attention;
   double skinny = 0;       ///< bytes/s of the GEMMs of adapters
@@ -34,10 +34,10 @@ struct KernelSpeed {
 
 /// Speed that a device is assumed to reach.
 struct DeviceSpeed {
-  double flops = 0;                         ///< FLOP/s; without `kernels` over GEMMs and the work between them
+  double flops = 0;                         ///< FLOP/s of GEMMs; without `kernels`, including the work between them
   double bandwidth = 0;                     ///< memory bandwidth, bytes/s
   std::optional<double> loading;            ///< tokens/s that the host prepares; empty if unknown
-  std::optional<KernelSpeed> kernels = {};  ///< if the work between GEMMs takes time of its own
+  std::optional<KernelSpeed> kernels = {};  ///< if the kernels between GEMMs are timed separately
 };
 
 /// Fractions of a GPU's data-sheet peaks that runs reach: over all work, and by kernel.
@@ -45,7 +45,7 @@ struct SheetShares {
   double flops = 0, bandwidth = 0;
   std::optional<KernelShares> kernels = {};
 };
-/// Fractions for a model of this width. With `mfu`, all three cases are the same, without those by kernel.
+/// Fractions for a model of this width. With `mfu`, all three cases are the same, and there are none by kernel.
 Ranged<SheetShares> sheet_shares(std::int64_t hidden_size, std::optional<double> mfu = {});
 
 /// Speed of this processor, measured now; of a GPU, from its data sheet.

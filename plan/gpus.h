@@ -42,7 +42,7 @@ struct RankLayout {
   int ranks() const { return nodes * ranks_per_node; }
 };
 
-/// The text of a table of this folder, by file name without extension ("gpus").
+/// The text of a YAML table in this folder, by its file name without the extension ("gpus").
 std::string_view gpu_text(std::string_view name);
 
 /// The GPU model with that name: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if it is unknown, also for a variant

@@ -15,17 +15,18 @@ const Json& kernel_table() {
   return table;
 }
 
-/// FLOPs of 16-bit GEMMs that a multiprocessor makes in a cycle. Since compute capability 8.6, and on 9.0 and 10.0, it
-/// has 128 lanes of float32, before that 64; the clocks of the two peaks differ by a few percent.
+/// FLOPs of 16-bit GEMMs per cycle of a multiprocessor, from its peak in float32: it has 64 lanes of float32 up to
+/// compute capability 8.0, and 128 above. Rounded to a power of two, as the clocks of the two peaks differ a little.
 double flops_per_cycle(const GpuModel& gpu) {
   const bool wide = gpu.major > 8 || (gpu.major == 8 && gpu.minor > 0);
   return std::exp2(std::round(std::log2(gpu.half / gpu.float32 * 2 * (wide ? 128 : 64))));
 }
 
-/// Kernels with wgmma, which needs compute capability 9.0, or with mma.sync, which reaches little of the peak of 10.0.
+/// Whether attention uses wgmma, which needs compute capability 9.0.
 bool has_wgmma(const GpuModel& gpu) {
   return gpu.major == 9;
 }
+/// The share of the peak that attention's products reach. On 10.0, mma.sync reaches little of it.
 double tensor_share(const GpuModel& gpu) {
   if (has_wgmma(gpu)) return kernel_table().at("shares").at("wgmma").get<double>();
   return kernel_table().at("mma").at(gpu.major == 10 ? "blackwell" : "others").get<double>();

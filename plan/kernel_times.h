@@ -4,13 +4,12 @@
 
 #include "plan/gpus.h"
 
-/// What follows from the counts of the CUDA kernels (docs/kernels/times.md) for the time of a step: predicted, not
-/// measured.
+/// What the counts of the CUDA kernels imply for the time of a step (docs/kernels/times.md). Predicted, not measured.
 namespace qtrain {
 
 /// Shares of a GPU's peaks that kernels are assumed to reach, and the time between two of them.
 struct KernelShares {
-  double gemm = 0;         ///< of the data sheet's rate, with what tiles and waves cost
+  double gemm = 0;         ///< of the data sheet's rate, including the cost of tiles and waves
   double copy = 0;         ///< of the bandwidth, by kernels that only move elements
   double skinny = 0;       ///< of the bandwidth, by the GEMMs of adapters
   double overlap = 0;      ///< of the time that the other units of a multiprocessor take in addition to the busiest
@@ -19,8 +18,8 @@ struct KernelShares {
 /// The assumed shares for a model of this width.
 KernelShares kernel_shares(std::int64_t hidden_size);
 
-/// Seconds per FLOP of causal attention on a GPU whose tensor cores are used by `mma`; empty on others. `shares` tells
-/// how units overlap.
+/// Seconds per FLOP of causal attention; empty for GPUs whose tensor cores the kernels do not use. `shares` says how
+/// units overlap.
 struct AttentionSeconds {
   double forward = 0, backward = 0;
 };
@@ -31,7 +30,7 @@ std::optional<AttentionSeconds> attention_seconds(const GpuModel& gpu, const Ker
 struct ElementBytes {
   double width = 0, heads = 0, gate = 0;
 };
-/// `normed`: heads have norms.
+/// `normed`: whether heads have norms.
 ElementBytes forward_bytes(bool normed);
 ElementBytes backward_bytes(bool normed);
 

@@ -46,7 +46,7 @@ struct TargetDevice {
 };
 /// This machine's processor or GPU, with its free memory and what this process already uses.
 TargetDevice target_here(Device device, int threads);
-/// A GPU with `memory` bytes for a run.
+/// A GPU on which a run can use `memory` bytes.
 TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 
 /// The micro-batches of an optimizer step: rows per micro-batch and number of micro-batches.

@@ -10,26 +10,26 @@
 namespace qtrain {
 namespace {
 
-/// Ranks that note the calls of this one and exchange nothing.
-class NotedRanks : public Solo {
+/// Records the calls of this rank and exchanges nothing.
+class RecordingRanks : public Solo {
  public:
-  NotedRanks(Among among, int rank, int size) : among_(among), rank_(rank), size_(size) {}
+  RecordingRanks(Among among, int rank, int size) : among_(among), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void all_reduce(Ctx&, Tensor values, Reduction) override { note({Exchange::all_reduce, "all_reduce"}, values); }
-  void broadcast(Ctx&, Tensor values, int) override { note({Exchange::broadcast, "broadcast"}, values); }
-  void all_gather(Ctx&, ConstTensor mine, Tensor) override { note({Exchange::all_gather, "all_gather"}, mine); }
-  void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note({Exchange::reduce, "all_to_all"}, sent); }
+  void all_reduce(Ctx&, Tensor values, Reduction) override { record({Exchange::all_reduce, "all_reduce"}, values); }
+  void broadcast(Ctx&, Tensor values, int) override { record({Exchange::broadcast, "broadcast"}, values); }
+  void all_gather(Ctx&, ConstTensor mine, Tensor) override { record({Exchange::all_gather, "all_gather"}, mine); }
+  void all_to_all(Ctx&, ConstTensor sent, Tensor) override { record({Exchange::reduce, "all_to_all"}, sent); }
   void reduce_scatter(Ctx&, ConstTensor sent, Tensor) override {
-    note({Exchange::reduce_scatter, "reduce_scatter"}, sent);
+    record({Exchange::reduce_scatter, "reduce_scatter"}, sent);
   }
 
-  /// The calls since the last time.
+  /// Returns the calls since it was last called.
   std::vector<ExchangeCall> calls() { return std::exchange(calls_, {}); }
 
  private:
-  // Names and messages state what a rank passes to the call, which for a gather is its own part.
-  void note(ExchangeCall call, const ConstTensor& t) {
+  // The name states the number of elements that this rank passes to the call. For a gather, these are its own part.
+  void record(ExchangeCall call, const ConstTensor& t) {
     call.name += fmt::format(" of {} {}", t.numel(), name_of(t.dtype));
     call.bytes = static_cast<double>(t.bytes()) * (call.what == Exchange::all_gather ? size_ : 1);
     call.among = among_;
@@ -40,10 +40,10 @@ class NotedRanks : public Solo {
   std::vector<ExchangeCall> calls_;
 };
 
-/// Runs the exchanges of a step without memory, among ranks that note them.
-class NotedStep {
+/// Runs the exchanges of a step without memory, so that they are only recorded.
+class RecordedExchanges {
  public:
-  NotedStep(Transformer& model, const ReductionOptions& reduction, int ranks)
+  RecordedExchanges(Transformer& model, const ReductionOptions& reduction, int ranks)
       : model_(model),
         reduction_(reduction),
         sums_(reduction, {.rank = sharding_.rank, .ranks = ranks}, model.params().stores()),
@@ -69,11 +69,11 @@ class NotedStep {
     to.insert(to.end(), calls.begin(), calls.end());
   }
   std::vector<ExchangeCall> reduce(const GradientBucket& bucket) {
-    NotedRanks& ranks = sums_.in_order() ? everyone_ : group_;
+    RecordingRanks& ranks = sums_.in_order() ? everyone_ : group_;
     if (sums_.reduces()) sums_.reduce(ctx_, ranks, bucket, Sink::Mode::store);
     return ranks.calls();
   }
-  std::vector<ExchangeCall> share(NotedRanks& replicas, const GradientBucket& bucket) {
+  std::vector<ExchangeCall> share(RecordingRanks& replicas, const GradientBucket& bucket) {
     if (replicas.size() > 1) sums_.share(ctx_, replicas, bucket);
     return replicas.calls();
   }
@@ -94,7 +94,7 @@ class NotedStep {
     append(u.replicate, replicas_.calls());
   }
 
-  // Unless NCCL adds, collectives during the pass have no name, because the ranks choose the size of their buckets.
+  // Collectives during the pass have no name unless NCCL adds, because the ranks choose the size of their buckets.
   void add_unsharded() {
     const bool nccl = !sums_.in_order() && model_.device().kind == DeviceKind::cuda;
     if (reduction_.beside && !nccl)
@@ -117,7 +117,7 @@ class NotedStep {
   ReductionOptions reduction_;
   const Sharding& sharding_ = model_.options().sharding;
   GradientSums sums_;
-  NotedRanks everyone_, group_, replicas_;
+  RecordingRanks everyone_, group_, replicas_;
   Ctx ctx_{{}, MatmulPrecision::storage, 1};
   StepExchanges all_;
 };
@@ -125,7 +125,7 @@ class NotedStep {
 }  // namespace
 
 StepExchanges step_exchanges(Transformer& model, const ReductionOptions& reduction, int ranks) {
-  return NotedStep(model, reduction, ranks).run();
+  return RecordedExchanges(model, reduction, ranks).run();
 }
 
 }  // namespace qtrain

@@ -6,8 +6,8 @@
 #include "core/formats/json.h"
 #include "core/formats/safetensors.h"
 
-/// Linear layers in FP8, as published checkpoints store them: numbers of type E4M3 (sign, 4 bits of exponent with a
-/// bias of 7, 3 of mantissa; no infinity) and scales that they are multiplied by.
+/// Linear layers in FP8, as published checkpoints store them: numbers of type E4M3 (core/fp8.h) and the scales that
+/// these are multiplied by.
 namespace qtrain {
 
 /// `quantization_config` of such a checkpoint.
@@ -25,16 +25,18 @@ struct Fp8Matrix {
   ConstTensor scales;  ///< f32, bf16 or f16, or u8 (exponents with a bias of 127): one per block
   Shape block;         ///< rows and columns of a block; those at the end may be smaller
 
-  /// Writes rows from `first` on to `to` [rows, K], f32, bf16 or f16: the f32 product of number and scale, rounded
-  /// once.
+  /// Writes rows `first`, `first` + 1, ... to `to` [rows, K] in f32, bf16 or f16: the f32 products of numbers and
+  /// scales, rounded once.
   void expand(std::int64_t first, Tensor to) const;
 };
+/// Whether the file stores this weight in FP8.
 bool is_fp8(const SafetensorsReader& reader, const std::string& weight);
-/// The matrix `weight` ("X.weight", or "X" for names without an ending), whose scales are X.weight_scale_inv or
-/// X.weight_scale. Throws an input error that names file and tensor if there are none, or if their number does not fit.
+/// Reads the matrix `weight` ("X.weight", or "X" for names without an ending), whose scales are X.weight_scale_inv or
+/// X.weight_scale. Throws an input error that names file and tensor if there are none, or not as many as there are
+/// blocks.
 Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, const Fp8Config& config);
 
-/// Whether `name` belongs to an FP8 matrix besides its codes ("X.weight_scale_inv", "X.input_scale").
+/// Whether `name` is that of another tensor of an FP8 matrix than its codes ("X.weight_scale_inv", "X.input_scale").
 bool is_fp8_part(const std::string& name);
 
 }  // namespace qtrain

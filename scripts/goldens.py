@@ -3,14 +3,15 @@
 
     scripts/goldens.py                        # every archive, with its size and that of its files
     scripts/goldens.py list ARCHIVE           # its files, with their sizes
-    scripts/goldens.py show ARCHIVE FILE      # a file; of safetensors, each tensor with type, shape and first values
+    scripts/goldens.py show ARCHIVE FILE      # a file; for safetensors, each tensor with type, shape and first values
     scripts/goldens.py diff ARCHIVE [COMMIT]  # the files that differ from the archive's in COMMIT (default: HEAD)
     scripts/goldens.py check                  # fails if unpacked files differ from their archives
-    scripts/goldens.py unpack                 # unpacks all, as a build does when it is configured
-    scripts/goldens.py pack ARCHIVE           # packs the files again, after a script has made new ones
+    scripts/goldens.py unpack                 # unpacks all archives, as configuring a build does
+    scripts/goldens.py pack ARCHIVE           # packs the files again, after a script has changed them
 
-The files of NAME.tar.xz lie beside it in NAME/, and git ignores them (.gitignore names them); the scripts that make
-goldens write them there. The same files always give the same archive. Needs only Python, and git for `diff` and `pack`.
+The files of NAME.tar.xz are unpacked into NAME/ next to it, where git ignores them (see .gitignore); the scripts that make
+goldens write to this folder. The same files always give the same archive. Only Python is needed, and git for `diff` and
+`pack`.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Parameters of LZMA for arrays of 4-byte values, for a mixture, and for text; the smallest result is kept.
 CODERS = (dict(lc=1, lp=2, pb=2), dict(lc=0, lp=1, pb=1), dict(lc=4, lp=0, pb=0))
-TIME = 1767225600  # of every file in an archive: 2026-01-01
+TIME = 1767225600  # of every file in an archive: 2026-01-01, so that archives are reproducible
 FORMATS = dict(F64="d", F32="f", F16="e", I64="q", I32="i", I16="h", I8="b", U8="B", BOOL="?")
 
 
@@ -39,7 +40,7 @@ def title(archive):
 
 
 def entries(data):
-    """{name: content, or as str what a link points to} of an archive's bytes."""
+    """Returns {name: content, or the target of a link as str} for the bytes of an archive."""
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:xz") as tar:
         return {m.name: m.linkname if m.issym() else tar.extractfile(m).read() for m in tar if not m.isdir()}
 
@@ -67,7 +68,7 @@ def ignored_files(archive):
 
 
 def likeness(name):
-    """Sorted by this, files that are alike stand together, and the archive is smaller."""
+    """A sort key that puts similar files next to each other, which makes the archive smaller."""
     return Path(name).suffix, Path(name).name, name
 
 
@@ -126,7 +127,7 @@ def size_of(content):
 
 
 def tensors(content):
-    """The header of a safetensors file as lines, each with the first values."""
+    """The tensors of a safetensors file, one per line, with type, shape and first values."""
     length = struct.unpack_from("<Q", content)[0]
     for name, tensor in json.loads(content[8 : 8 + length]).items():
         if name == "__metadata__":
@@ -170,7 +171,7 @@ def main():
         print("\n".join(differences(in_archive(archive, args.what or "HEAD"), entries(archive.read_bytes()))))
     elif args.action == "check":
         wrong = [f"{title(a)}: {why}" for a in archives() for why in check(a)]
-        print("\n".join(wrong) or f"{len(archives())} archives hold what lies beside them")
+        print("\n".join(wrong) or f"{len(archives())} archives match the files next to them")
         return 1 if wrong else 0
     elif args.action == "unpack":
         for a in archives():

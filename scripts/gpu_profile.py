@@ -44,7 +44,7 @@ KERNELS = {
     "cross_entropy": ("cross_entropy_rows", "cross_entropy/"),
     "embedding_grad": ("embedding_rows_grad", "embedding_grad/"),
     "dequantize4": ("dequantize4_words", "dequantize4/"),
-    "adamw": ("for_elements", "adamw/"),
+    "adamw": ("update_packs", "adamw/"),
     "adamw_8bit": ("update_coded", "adamw_8bit/"),
     "segment_squares": ("segment_square_sums", "segment_squares/"),
     "sum_squares": ("sum_parts", "sum_squares/")}

@@ -47,7 +47,7 @@ REPORT = re.compile(
     r" +(?P<stack>\d+) bytes stack frame, (?P<spill_stores>\d+) bytes spill stores, (?P<spill_loads>\d+) bytes spill loads\n"
     r"ptxas info +: Used (?P<registers>\d+) registers(?P<rest>.*)")
 
-# The assembler says it if it adds waits between products of wgmma, or executes them one after another.
+# The assembler reports if it adds waits between products of wgmma, or executes them one after another.
 COMPLAINT = re.compile(r"warning|Performance Loss|warpgroup\.\w+ is injected|wgmma.* serialized", re.IGNORECASE)
 
 

@@ -1,4 +1,4 @@
-"""The model of time of scripts/predict_times.py: what a kernel, a GEMM and a step take, from counts and a GPU's peaks."""
+"""How scripts/predict_times.py computes the times of kernels, GEMMs and steps from counts and the peaks of a GPU."""
 
 import csv
 import json
@@ -20,11 +20,11 @@ GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "o
 class Gpu:
     name: str
     processors: int  # multiprocessors
-    flops: float  # of 16-bit GEMMs, in the data sheet
-    bandwidth: float
-    flops_per_cycle: int  # of a multiprocessor, in 16-bit GEMMs
-    mma_share: float  # of that rate, for mma.sync
-    warpgroups: bool  # has wgmma
+    flops: float  # FLOP/s of 16-bit GEMMs in the data sheet
+    bandwidth: float  # bytes/s
+    flops_per_cycle: int  # of 16-bit GEMMs, per multiprocessor
+    mma_share: float  # share of that rate which mma.sync reaches
+    warpgroups: bool  # whether it has wgmma
     shares: dict
 
     @property
@@ -56,7 +56,7 @@ INSTRUCTIONS = ("global_loads", "global_stores", "shared_loads", "shared_stores"
 
 
 def terms(gpu, row, times, moved=None):
-    """Seconds that each unit of the GPU is busy for `times` as much as what was counted; `moved`: bytes of DRAM."""
+    """Seconds that each unit of the GPU is busy with `times` the counted work; `moved`: bytes of DRAM, if known."""
     cycle = 1 / (gpu.processors * gpu.clock)
     issued = sum(row[kind] for kind in INSTRUCTIONS if kind in row)
     slots = max(issued / 4, row["integer"] / 2, row["conversions"] / 2, row["special"] / 0.5)
@@ -80,19 +80,19 @@ class Work:
     op: str
     case: str
     kernel: str  # beginning of the name; "": all of the case
-    times: float  # the counts of the case, for one launch
-    launches: float  # of a micro-batch or an update
-    moved: float = None  # bytes of DRAM, where caches serve more than one access to the same
+    times: float  # multiple of the case's counts, for one launch
+    launches: float  # per micro-batch or update
+    moved: float = None  # bytes of DRAM, if caches serve repeated accesses
     group: str = "other element-wise"
-    alone: bool = False  # one block, on one multiprocessor
-    lengths: float = 0  # of attention: the length of rows over the 128 tokens that were counted
-    products: int = 0  # of attention: GEMMs of a tile
+    alone: bool = False  # whether it is one block, on one multiprocessor
+    lengths: float = 0  # attention: length of rows as a multiple of the 128 tokens that were counted
+    products: int = 0  # attention: GEMMs per tile
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
     def rows(self, table, gpu=None):
-        """The counts by kernel, on this GPU if there are several kernels for the op."""
+        """The counts by kernel, of the kernels that this GPU uses if the op has several."""
         case = self.case
         if self.lengths and not (gpu and gpu.warpgroups):
             case += " sm_80"
@@ -102,12 +102,12 @@ class Work:
         return {k: self.at_length(k, v, table[case.replace("/128", "/256")]) for k, v in found.items()} if self.lengths else found
 
     def at_length(self, kernel, short, longer):
-        """Blocks grow with the length n, and tiles with n^2 and n; so the counts are a n + b n^2."""
+        """The number of blocks grows with the length n, and that of tiles with n^2 and n, so the counts are a n + b n^2."""
         n, row = self.lengths, {}
         for count, one in short.items():
             square = (longer[kernel][count] - 2 * one) / 2
             row[count] = n * (one - square) + n * n * square
-        if "warpgroups" in kernel:  # their products have several sizes: whole tiles of 128 x 128, for 16 heads
+        if "warpgroups" in kernel:  # their products have several sizes, so FLOPs are those of tiles of 128 x 128, for 16 heads
             row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
             row["mma"] = 0
         return row
@@ -133,7 +133,7 @@ class Model:
 
     @property
     def gemms(self):
-        """Inputs and outputs of the GEMMs: layers with the same input are one."""
+        """Inputs and outputs of the GEMMs; layers with the same input share one."""
         d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
         return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
 
@@ -199,7 +199,7 @@ def update_work(weights, coded):
 
 
 def gemm_seconds(gpu, m, n, k, element=2):
-    """Tiles of 128 x 256 in waves; with few tiles, the summed dimension is split."""
+    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split."""
     rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
     tiles = ceil(m / 128) * ceil(n / 256)
     best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
@@ -218,7 +218,7 @@ def gemm_time(gpu, m, tokens, trained):
 
 
 def adapter_time(gpu, m, tokens):
-    """Passes over x (2), dx (2), y (2) and dy (2), 16 bits each, by GEMMs with few columns."""
+    """GEMMs with few columns make two passes each over x, dx, y and dy, in 16 bits."""
     moved = 2 * 4 * tokens * sum(i + o for i, o in m.linears) * m.layers
     return moved / (gpu.bandwidth * gpu.shares["skinny"])
 
@@ -232,7 +232,7 @@ def time_of(gpu, table, work):
 
 
 def step(gpu, table, m, case):
-    """Milliseconds of an update by group, for micro-batches of `case`."""
+    """Milliseconds of an update of `case`, by group."""
     trained = not case["config"].get("use_peft", False)
     tokens, micro = case["batch"] * LENGTH, case["accumulation"]
     ms = dict.fromkeys(GROUPS, 0.0)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Predicts from what kernels execute how long they take on GPUs that nobody measured them on.
+"""Predicts the times of kernels on GPUs from counts of what they execute.
 
     scripts/predict_times.py            # prints what --write would write
     scripts/predict_times.py --write    # writes docs/kernels/times.md, a table of docs/kernels/README.md, the predictions
                                         # of bench/step_cases.json, and plan/kernel_times.yaml for qtrain estimate
-    scripts/predict_times.py --check    # exits with 1 if one of them is not what --write would write
+    scripts/predict_times.py --check    # exits with 1 if one of these files is not what --write would write
 
-The counts are those of bench/baselines/cuda_counts.csv, the GPUs those of plan/gpus.yaml and bench/gpu_timing.json; the
-page explains the model. Every number is predicted, none is measured.
+The counts are in bench/baselines/cuda_counts.csv, and the GPUs in plan/gpus.yaml and bench/gpu_timing.json. The page
+explains the model. Every number is predicted; none was measured.
 """
 
 import argparse
@@ -79,38 +79,38 @@ def between(text, table):
     """The text with `table` in place of what is between its marks."""
     begin, end = "<!-- predicted steps -->\n", "<!-- end of predicted steps -->"
     if begin not in text:
-        sys.exit(f"{OVERVIEW} has no place for the table")
+        sys.exit(f"{OVERVIEW} lacks the marks between which the table belongs")
     return text[:text.index(begin) + len(begin)] + "\n" + table + "\n\n" + text[text.index(end):]
 
 
 PAGE_TEXT = """# What the kernels should take
 
 These times are **predicted, not measured**: no kernel of this page has run on such a GPU yet. `scripts/predict_times.py
---write` makes them from [what the kernels execute](counts.md), and a test fails if the page does not fit the counts.
+--write` makes them from [what the kernels execute](counts.md), and a test fails if the page does not match the counts.
 
 The shape is that of a micro-batch of 16,384 tokens of Qwen3-0.6B, in rows of 2,048. Counts of the small cases grow in
-proportion to the elements; those of attention by a n + b n², from 128 and 256 tokens. Then four units of a
-multiprocessor, and the memory, are busy for
+proportion to the elements; those of attention in rows of n tokens are a n + b n², fitted to 128 and 256 tokens. From the
+counts follows how long each unit is busy:
 
-- instructions: those of a warp, except for moves, which the assembler removes. A multiprocessor issues four a cycle, but
-  only two of integers and conversions, and one of special functions in two cycles;
-- shared memory: a wavefront a cycle;
-- tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches, and those of `wgmma` at {wgmma:.0%} of the peak,
-  without the shared memory that it reads;
-- DRAM: the bytes, or those of the touched sectors if they are fewer, at {copy:.0%} of the bandwidth. For attention, every
+- Instructions: a multiprocessor issues four warp instructions per cycle, but only two of integers and conversions, and
+  one of special functions every two cycles. Moves are not counted, because the assembler removes them.
+- Shared memory: one wavefront per cycle.
+- Tensor cores: the FLOPs of `mma` at the rate that `mma.sync` reaches, and those of `wgmma` at {wgmma:.0%} of the peak. The
+  shared memory that `wgmma` reads is not included.
+- DRAM: the bytes, or those of the touched sectors if they are fewer, at {copy:.0%} of the bandwidth. Attention moves every
   tensor once, since the L2 cache serves the rest.
 
-A kernel takes the longest of these and {overlap:.0%} of the sum of the others, because they overlap incompletely. These
-fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and {tile:.1f} µs
-a tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. `bench/gpu_timing.json` has
-them all; they are to be replaced when there are measurements. Counts are those of code for sm_90a also where it says A100
-or RTX 5090, but of the attention kernels that run there.
+A kernel takes the longest of these times plus {overlap:.0%} of the sum of the others, because they overlap incompletely.
+These fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and
+{tile:.1f} µs per tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. All of them are
+in `bench/gpu_timing.json`, to be replaced when there are measurements. The counts are those of code for sm_90a, also in
+the columns of the A100 and the RTX 5090, but of the attention kernels that run on these GPUs.
 
 {parameters}
 
 ## Kernels
 
-Microseconds of one launch; the unit that takes longest is that of an H200.
+Microseconds per launch, and the unit that takes longest on an H200.
 
 {kernels}
 """
@@ -122,7 +122,7 @@ def page_of(all_gpus, table, document, timing):
     return PAGE_TEXT.format(
         copy=shares["copy"], wgmma=shares["wgmma"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
         tile=1e6 * shares["tile_seconds"], skinny=shares["skinny"],
-        parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP a cycle", "of it by mma.sync", "GB/s", "source"],
+        parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP per cycle", "share of mma.sync", "GB/s", "source"],
                             parameter_rows(all_gpus, timing), 1),
         kernels=table_of(["op", "kernel", "longest", *(g.name for g in all_gpus)], kernel_rows(all_gpus, table, m), 3))
 
@@ -150,16 +150,16 @@ def cycles_of(row, times):
     return of["instructions"], of["shared memory"], of["tensor cores"]
 
 
-PLAN_TEXT = """# What plan/kernel_times.cpp predicts times of steps from; scripts/predict_times.py --write makes it from
-# bench/baselines/cuda_counts.csv and bench/gpu_timing.json. Nothing of this is measured (docs/kernels/times.md).
+PLAN_TEXT = """# The numbers from which plan/kernel_times.cpp predicts the times of steps. scripts/predict_times.py --write makes this
+# file from bench/baselines/cuda_counts.csv and bench/gpu_timing.json. Nothing was measured (docs/kernels/times.md).
 #
 #   attention   per FLOP of causal attention, in kernels with wgmma and with mma.sync: cycles of a multiprocessor for
 #               instructions and for shared memory, and operations of tensor cores
 #   elements    bytes per token that the kernels between GEMMs move in a block, per element of the hidden state, of
 #               queries and keys (with norms and without), and of the gate
-#   gemm        shares of the peak for models of two widths, with what tiles and waves cost on an H200
+#   gemm        shares of the peak for models of two widths, including the cost of tiles and waves on an H200
 #   mma         shares of the peak that mma.sync reaches
-#   shares      see the page
+#   shares      as explained on that page
 attention:
   wgmma:
 {wgmma_rows}
@@ -253,7 +253,7 @@ def main():
         if not args.check:
             print(new)
         elif not path.exists() or path.read_text(encoding="utf-8") != new:
-            sys.exit(f"{path.relative_to(ROOT)} does not fit the counts: scripts/predict_times.py --write")
+            sys.exit(f"{path.relative_to(ROOT)} does not match the counts; run scripts/predict_times.py --write")
     return None
 
 

@@ -16,6 +16,7 @@
 #include "config/remarks.h"
 #include "core/os/file.h"
 #include "core/os/stop.h"
+#include "core/secrets.h"
 #include "train/setup/compute.h"
 
 namespace qtrain {
@@ -64,6 +65,7 @@ class ChangedConfig {
       Json changed = document_;
       for (const KeyChange& c : changes)
         if (Json* at = member(changed, as_written ? written_name(resolved_, c.key) : c.key)) *at = c.value;
+      changed = redacted("", changed);  // it may be read by others than the config
       changed["_written_by"] = "qtrain tune";
       const std::string text = dump_json(changed, 2) + "\n";
       if (means(text, wanted)) return text;

@@ -189,8 +189,17 @@ Json rows_in(std::string_view text, const fs::path& file) {
   return rows;
 }
 
-// Checks metrics.jsonl, which may have grown since, against the length and hash that the result recorded.
-std::string seal_problem(const fs::path& metrics, const SealedState& result) {
+// Rows that were logged after a result: only a run that goes on has them, and none are totals before its next result.
+std::string later_rows_problem(std::string_view text, const fs::path& metrics, bool goes_on) {
+  if (!goes_on && !text.empty())
+    return fmt::format("has {} more bytes than when the result was saved, but the run did not go on", text.size());
+  for (const Json& row : rows_in(text, metrics))
+    if (row.contains(kTotalsKey)) return fmt::format("has {}, but no later result was saved", dump_json(row));
+  return "";
+}
+
+// Checks metrics.jsonl against the length and hash that the result recorded. It has grown since if the run goes on.
+std::string seal_problem(const fs::path& metrics, const SealedState& result, bool goes_on) {
   const Json results = read_json(result.folder / kTrainResults), seal = results.value(kMetricsSeal, Json());
   if (!seal.is_object() || !seal.value("bytes", Json()).is_number_unsigned() ||
       !seal.value("sha256", Json()).is_string())
@@ -205,7 +214,9 @@ std::string seal_problem(const fs::path& metrics, const SealedState& result) {
   for (const Json& row : rows)
     if (row["step"] > result.step)
       return fmt::format("has {}, but the result is from step {}", dump_json(row), result.step);
-  return totals_difference(rows, read_json(result.folder / kTrainerState).value("log_history", Json::array()), results);
+  const Json history = read_json(result.folder / kTrainerState).value("log_history", Json::array());
+  const std::string problem = totals_difference(rows, history, results);
+  return problem.empty() ? later_rows_problem(std::string_view(text).substr(bytes), metrics, goes_on) : problem;
 }
 
 std::string metrics_problem(const RecordedRun& run, const std::vector<SealedState>& states) {
@@ -213,8 +224,8 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
   try {
     const Json metrics = read_metrics(file);
     const auto result = std::ranges::find(states, run.output, &SealedState::folder);
-    std::string problem =
-        result == states.end() ? totals_difference(metrics, Json::array(), {}) : seal_problem(file, *result);
+    std::string problem = result == states.end() ? totals_difference(metrics, Json::array(), {})
+                                                 : seal_problem(file, *result, states.back().step > result->step);
     if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states);
     return problem;
   } catch (const Error& e) {
@@ -259,9 +270,14 @@ std::string repeated_rows_difference(const Json& sealed, const Json& again, std:
     return row;
   };
   const Json was = rows_between(sealed), is = rows_between(again);
-  for (std::size_t i = 0; was.size() == is.size() && i < was.size(); ++i)
-    if (without_measurements(was[i]) != without_measurements(is[i]))
-      return fmt::format("has {}, but repeating the steps gives {}", dump_json(was[i]), dump_json(is[i]));
+  std::size_t next = 0;
+  for (const Json& row : was) {
+    const std::size_t expected = next;
+    const auto differs = [&] { return without_measurements(row) != without_measurements(is[next]); };
+    while (next < is.size() && differs()) ++next;
+    if (next++ == is.size())
+      return fmt::format("has {}, but repeating the steps gives {}", dump_json(row), logged_row_text(is, expected));
+  }
   return "";
 }
 

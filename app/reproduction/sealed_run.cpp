@@ -217,7 +217,8 @@ bool is_read_by_loaders(const fs::path& path) {
   if (ends(".model", ".tiktoken", ".spm", ".codes")) return true;
   if (is("config.json", "generation_config.json", "adapter_config.json", "chat_template.json", "merges.txt"))
     return true;
-  if (is("params.json", "tekken.json", "modules.json", "config_sentence_transformers.json")) return true;
+  if (is("configuration.json", "params.json", "tekken.json", "modules.json", "config_sentence_transformers.json"))
+    return true;
   if (ends("processor_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json"))
     return true;
   if (is("sentence_bert_config.json", "normalizer.json")) return true;

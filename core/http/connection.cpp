@@ -46,7 +46,8 @@ void Connection::answer_all() {
 }
 
 void Connection::turn_away() {
-  send_problem({503, "there are too many connections: try again later"}, {});
+  Request unread;
+  send_problem({503, "there are too many connections: try again later"}, unread);
   close_gently();
 }
 
@@ -117,8 +118,10 @@ bool Connection::send_stream(const Reply& reply, const Request& request, Then th
   return good;
 }
 
-// `request` is what could be read of it: the answer to a HEAD request must not have a body.
-void Connection::send_problem(const Problem& problem, const Request& request) {
+// `request` is what could be read of it: the answer to a HEAD request must not have a body, even if the request
+// is not valid.
+void Connection::send_problem(const Problem& problem, Request& request) {
+  if (request.method.empty() && reader_.is_at("HEAD ")) request.method = "HEAD";
   send(place_.handler.reply_to(problem), request, Then::close);
 }
 

@@ -30,7 +30,7 @@ class Connection {
   void receive_body(const Request& request);
   Then send(const Reply& reply, const Request& request, Then then);
   bool send_stream(const Reply& reply, const Request& request, Then then);
-  void send_problem(const Problem& problem, const Request& request);
+  void send_problem(const Problem& problem, Request& request);
   void close_gently();
 
   int socket_;

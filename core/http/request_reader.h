@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/http/head_rules.h"
 #include "core/http/message_parser.h"
@@ -40,6 +41,8 @@ class RequestReader {
   void read_body();
   /// Whether bytes that follow have already been received.
   bool has_more() const { return !buffer_.empty(); }
+  /// Whether they begin with this text.
+  bool is_at(std::string_view text) const { return buffer_.starts_with(text); }
 
  private:
   void read_more(std::size_t max_bytes);

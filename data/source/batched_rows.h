@@ -37,7 +37,7 @@ class BatchedRows : public RowSource {
  protected:
   /// `bytes`: estimated size of the batch when decoded.
   void add_batch(std::int64_t rows, std::uint64_t bytes);
-  /// Releases the memory of the file behind a batch.
+  /// Releases the mapped memory of a batch's file.
   virtual void release_batch(std::size_t batch) const = 0;
   /// Decodes a batch. May be called from several threads, but only by one at a time for each batch.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;

@@ -114,7 +114,7 @@ void require_direction(const Json& settings, const char* key, NameList known) {
       key == kColumnKey
           ? ""
           : fmt::format(", or, if this is intended, add an unchanged name: {{\"{0}\": \"{0}\"}}", theirs_last);
-  fail(ErrorKind::usage, {.cause = fmt::format("it is the wrong way round: '{}' is a name in the rows", ours_last),
+  fail(ErrorKind::usage, {.cause = fmt::format("it is the wrong way around: '{}' is a name in the rows", ours_last),
                           .place = key,
                           .remedy = fmt::format("Put our name first: {}{}", dump_json(turned), meant)});
 }

@@ -37,7 +37,7 @@ struct ColumnMap {
 /// Reads `column_mapping` (ours -> theirs, a template with {columns}, or a list of templates),
 /// `message_property_mappings` (ours -> theirs) and `role_mapping` (ours -> theirs, one or a list) from an object;
 /// absent or null ones are empty. Throws ErrorKind::usage for wrong types, one of their names used for two of ours, and
-/// a map written the wrong way round: none of the names on our side are known, but all on their side are.
+/// a map written the wrong way around: none of the names on our side are known, but all on their side are.
 ColumnMap read_column_map(const Json& settings);
 
 /// Throws ErrorKind::usage for names on our side that no row shape uses; `text_field` is valid too.

@@ -31,7 +31,7 @@ std::string type_refusal(const Problem& p) {
   return o.compute == CUBLAS_COMPUTE_32F ? "" : "the compute type is neither f32 nor TF32";
 }
 
-// The table for FP8, and what the documentation requires of it on GPUs before sm_100.
+// The table of types for FP8, and what the documentation requires on GPUs before sm_100.
 std::string fp8_refusal(const Problem& p) {
   constexpr std::uint64_t kMultiple = 16;
   const Matmul& o = p.operation;
@@ -39,14 +39,15 @@ std::string fp8_refusal(const Problem& p) {
   if (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2) return "A and B are both E5M2";
   if (p.d.is_fp8()) return "a result in FP8 is not implemented here";
   if (p.c.type != p.d.type) return "C and D have different types";
-  if (o.scale != CUDA_R_32F || o.compute != CUBLAS_COMPUTE_32F) return "FP8 is added in f32";
+  if (o.scale != CUDA_R_32F || o.compute != CUBLAS_COMPUTE_32F) return "FP8 needs sums in f32";
   if (!p.transposes_a() || p.transposes_b()) return "FP8 needs A transposed and B not";
   if (!o.a_scale || !o.b_scale) return "FP8 without scales is not implemented here";
   if (o.adds_bias()) return "a bias with FP8 is not implemented here";
   for (const auto n :
        {p.a.rows, p.a.columns, static_cast<std::uint64_t>(p.a.leading), static_cast<std::uint64_t>(p.b.leading)})
-    if (n % kMultiple != 0) return "FP8 needs multiples of 16";
-  if (static_cast<std::uint64_t>(p.d.leading) * p.d.element() % kMultiple != 0) return "FP8 needs columns of 16 bytes";
+    if (n % kMultiple != 0) return "FP8 needs sizes that are multiples of 16";
+  if (static_cast<std::uint64_t>(p.d.leading) * p.d.element() % kMultiple != 0)
+    return "FP8 needs columns of D that are multiples of 16 bytes";
   return "";
 }
 
@@ -68,7 +69,7 @@ std::string Problem::refusal() const {
     if (std::string why = refusal_of(name, *layout); !why.empty()) return why;
   const bool fp8 = a.is_fp8() || b.is_fp8();
   if (std::string why = fp8 ? fp8_refusal(*this) : type_refusal(*this); !why.empty()) return why;
-  if (!fp8 && operation.fast_sums != 0) return "fast sums are for FP8";
+  if (!fp8 && operation.fast_sums != 0) return "fast sums need FP8";
   if ((transposes_b() ? b.columns : b.rows) != k()) return "the inner dimensions of A and B differ";
   if ((transposes_a() ? a.columns : a.rows) != d.rows) return "D does not have the rows of op(A)";
   if ((transposes_b() ? b.rows : b.columns) != d.columns) return "D does not have the columns of op(B)";

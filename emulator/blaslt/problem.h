@@ -27,7 +27,7 @@ struct Matmul {
   const void* bias = nullptr;
   std::int32_t bias_type = -1;  ///< -1: that of D
   std::int8_t fast_sums = 0;
-  const void *a_scale = nullptr, *b_scale = nullptr;  ///< f32 on the device, factors of A and B in FP8
+  const void *a_scale = nullptr, *b_scale = nullptr;  ///< f32 on the device: the scales of A and B in FP8
 
   bool adds_bias() const { return epilogue == CUBLASLT_EPILOGUE_BIAS; }
 };

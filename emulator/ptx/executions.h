@@ -15,8 +15,8 @@ const Executions& memory_access();
 const Executions& cooperation();
 const Executions& products();
 
-/// The operands of a wgmma.mma_async whose rows of A are in registers, except for the accumulators: four registers, a
-/// descriptor, the predicate, two signs, and whether B is transposed.
+/// The number of operands of wgmma.mma_async besides the accumulators, if rows of A are in registers: four registers, a
+/// descriptor, a predicate, two signs, and whether B is transposed.
 inline constexpr std::size_t kOperandsOfRows = 9;
 
 }  // namespace qtrain::emulation::ptx

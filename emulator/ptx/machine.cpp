@@ -105,7 +105,7 @@ void Machine::require_values(const Instruction& i) {
   for (std::size_t n = 0; n < i.result_count; ++n) written_[i.results[n]] = known;
 }
 
-// In a function with products, which use their registers until somebody waits for them.
+// For functions with asynchronous products, which use their registers until a wait.
 void Machine::require_values_beside_products(const Instruction& i) {
   const std::vector<std::uint8_t>& in_products = call_.function->in_products;
   const auto name = [&](Register r) { return "register " + call_.function->registers[r]; };

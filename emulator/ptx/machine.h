@@ -37,8 +37,8 @@ class Machine {
   void set_has_value(Register r, bool has) {
     written_[r] = static_cast<std::uint8_t>((written_[r] & ~kValue) | (has ? kValue : 0));
   }
-  /// What is known of a register, in bits. `in_flight`: a product of wgmma uses it that nobody has waited for;
-  /// `touched`: another instruction has used it since the last wgmma.fence (only for registers of products).
+  /// The state of a register, as bits. `kInFlight`: a product of wgmma uses it until a wait; `kTouched`: another
+  /// instruction has used it since the last wgmma.fence (only for registers of products).
   static constexpr std::uint8_t kValue = 1, kInFlight = 2, kTouched = 4;
   std::uint8_t& state(Register r) const { return written_[r]; }
   const Function& function() const { return *call_.function; }

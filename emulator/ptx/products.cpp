@@ -3,8 +3,8 @@
 #include "emulator/ptx/executions.h"
 #include "emulator/ptx/machine.h"
 
-/// The asynchronous products of warpgroups: what they do is in emulator/warpgroup.cpp, which registers they use is
-/// here.
+/// The asynchronous products of warpgroups. emulator/warpgroup.cpp computes them; this file tracks the registers that
+/// they use.
 namespace qtrain::emulation::ptx {
 namespace {
 
@@ -21,8 +21,8 @@ void for_registers(const Machine& m, const Instruction& i, const F& f) {
   if (has_rows_in_registers(i)) std::for_each_n(i.operands.begin(), 4, f);
 }
 
-/// Marks the registers as in use; faults if they were used since the last wgmma.fence, or overlap those of another
-/// product without being its accumulators.
+/// Marks the registers as in use. Faults if they were used since the last wgmma.fence, or overlap those of another
+/// product but are not its accumulators.
 void take_registers(Machine& m, const Instruction& i, bool adds) {
   const std::vector<Register>& accumulators = accumulators_of(m, i);
   const auto name = [&](Register r) { return "register " + m.function().registers[r]; };

@@ -35,7 +35,7 @@ struct Instruction {
   Register guard = 0;
   std::int64_t offset = 0;   ///< of an address, or into the parameters
   std::uint32_t target = 0;  ///< of a branch
-  std::uint32_t list = 0;    ///< of wgmma: the accumulators are this one of the function's lists, counted from 1
+  std::uint32_t list = 0;    ///< for wgmma: the number of its accumulators among the function's lists, from 1
   Traits traits{};
   Place place;  ///< line in the kernel's source
 };

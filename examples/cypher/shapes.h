@@ -17,7 +17,7 @@ struct Shape {
 /// (:Book {title, year, pages}); ACTED_IN and DIRECTED (person to film), WORKS_AT (person to company), WROTE (person to
 /// book), PRODUCED (company to film), PUBLISHED (company to book), BASED_ON (film to book).
 ///
-/// Every query is written the same way: the pattern along the arrows with what is known of a node beside its label,
+/// Every query is written the same way: the pattern along the arrows with what is known of a node next to its label,
 /// then WHERE for comparisons, then what is asked for.
 inline constexpr auto kShapes = std::to_array<Shape>({
     // One relation, asked for from either end.

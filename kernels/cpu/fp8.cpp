@@ -8,7 +8,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// The scale of values with this largest magnitude.
+/// The scale for values whose largest magnitude is `amax`.
 float fp8_scale(float amax, float largest) {
   if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
   return std::max(amax, kLeastFp8Max) / largest;

@@ -30,7 +30,7 @@ std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
   return terms;
 }
 
-/// Values of codes as bfloat16, which holds them exactly.
+/// The values of codes in bfloat16, which represents them exactly.
 std::vector<Bf16> fp8_values(ConstTensor codes) {
   std::vector<Bf16> values(static_cast<std::size_t>(codes.numel()));
   const auto* from = reinterpret_cast<const std::uint8_t*>(codes.data);
@@ -40,7 +40,7 @@ std::vector<Bf16> fp8_values(ConstTensor codes) {
   return values;
 }
 
-/// As on a GPU: the sum of products of codes, then times both scales. For tests, since processors do not multiply FP8.
+/// Multiplies as a GPU does: sums products of codes, then multiplies by both scales. For tests, as CPUs lack FP8 GEMMs.
 void multiply_in_fp8(Ctx& ctx, const Gemm& g) {
   const std::int64_t depth = g.first().depth();
   std::vector<std::byte> a(fp8_bytes(g.first().rows(), depth)), b(fp8_bytes(g.first().columns(), depth));

@@ -10,13 +10,13 @@ namespace {
 
 using simd::Acc;
 
-/// Elements of a head, and where each head of x is: heads [T, H, D], whose tokens are `step` elements apart.
+/// Where the heads of x [T, H, D] are, if its tokens are `step` elements apart.
 struct HeadPlaces {
   std::int64_t H, D, step;
 
   HeadPlaces(const Shape& s, std::int64_t stride) : H(s[1]), D(s[2]), step(token_step(s, stride)) {}
-  /// The first element of head i, counted over all tokens.
-  std::int64_t of(std::int64_t i) const { return i / H * step + i % H * D; }
+  /// Offset of head i, counted over all tokens.
+  std::int64_t offset_of(std::int64_t i) const { return i / H * step + i % H * D; }
 };
 
 template <class T>
@@ -59,7 +59,7 @@ void forward(Ctx& ctx, const Rope& a, const Rope::Heads& heads) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t row = angles.row(t);
       for (std::int64_t i = t * H; i < (t + 1) * H; ++i) {
-        const T* in = x + places.of(i);
+        const T* in = x + places.offset_of(i);
         if (weight) {
           inv_rms[i] = inverse_rms<T>(in, D, a.eps);
           normalize<T>(y + i * D, in, weight, {.inv_rms = inv_rms[i], .n = D});
@@ -88,9 +88,9 @@ void backward_norm(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
     for (std::int64_t i = begin; i < end; ++i) {
       const NormRow<A> row{.inv_rms = inv_rms[i], .n = D};
       rotate_back<T, T>({turned.data(), Sink::Mode::store}, dy + i * D, angles, angles.row(i / H));
-      const T* in = x + places.of(i);
+      const T* in = x + places.offset_of(i);
       add_weight_grad<T>(part, turned.data(), in, row);
-      if (dx) normalize_grad<T>({dx + places.of(i), heads.dx.mode}, turned.data(), {in, weight.data(), row});
+      if (dx) normalize_grad<T>({dx + places.offset_of(i), heads.dx.mode}, turned.data(), {in, weight.data(), row});
     }
   });
   const Sink& to = heads.dweight;
@@ -107,7 +107,7 @@ void backward(Ctx& ctx, const RopeGrad& a, const RopeGrad::Heads& heads) {
   const Angles<T> angles = angles_of<T>(a);
   for_rows(ctx, heads.dy.shape[0], H * D, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * H; i < end * H; ++i)
-      rotate_back<T, T>({dx + places.of(i), heads.dx.mode}, dy + i * D, angles, angles.row(i / H));
+      rotate_back<T, T>({dx + places.offset_of(i), heads.dx.mode}, dy + i * D, angles, angles.row(i / H));
   });
 }
 

@@ -64,9 +64,7 @@ struct RoundedUpdate {
   AdamWRule rule;
 
   template <int N>
-  __device__ void at(std::int64_t i) const {
-    if (rule.factor[1] == 0) return;
-    const AdamWRule::Step step = rule.step();
+  __device__ __forceinline__ void at(std::int64_t i, const AdamWRule::Step& step) const {
     const auto words = philox(seed, stream, rounding_counter(rule.hyperparameters[3], first + i));
     float g[N], mean[N];
     Pack<Bf16, N> p = load_pack<N>(param + i), square = load_pack<N>(v + i);
@@ -97,19 +95,22 @@ void run_cuda(Ctx& ctx, const AdamWBf16& a) {
                            .stream = a.stream,
                            .first = a.first,
                            .rule = rule_of(a)};
-  dispatch_packs<float>(aligned<float>(body.param, body.m, body.v, body.grad),
-                        [&]<int N>() { launch_elements<N>(ctx, "adamw_bf16", a.param.numel(), body); });
+  const bool packs = packable<float>(0, body.param, body.m, body.v, body.grad) == Packs::yes;
+  launch_update(ctx, "adamw_bf16", body, a.param.numel(), packs);
 }
 
 void run_cuda(Ctx& ctx, const AdamW& a) {
   const ElementUpdate<AdamWRule> update{
-      a.param.as<float>(), a.grad.as<float>(), {a.m.as<float>(), a.v.as<float>()}, rule_of(a)};
+      a.param.as<float>(), a.grad.as<float>(), {a.m.as<float>(), a.v.as<float>()}, rule_of(a), weight_copy(a.copy)};
   update_elements(ctx, "adamw", update, a.param.numel());
 }
 
 void run_cuda(Ctx& ctx, const AdamW8bit& a) {
-  const CodedUpdate<AdamWRule> update{
-      a.param.as<float>(), a.grad.as<float>(), {coded_pointers(a.m), coded_pointers(a.v)}, rule_of(a)};
+  const CodedUpdate<AdamWRule> update{a.param.as<float>(),
+                                      a.grad.as<float>(),
+                                      {coded_pointers(a.m), coded_pointers(a.v)},
+                                      rule_of(a),
+                                      weight_copy(a.copy)};
   update_blocks(ctx, "adamw_8bit", update, a.param.numel());
 }
 

@@ -18,7 +18,7 @@ struct DeviceUnits {
 };
 
 /// Tensor-core kernels read 16-bit elements in chunks of 16 bytes. Their softmax takes the maximum before scaling, so
-/// the scale must be positive. Kernels for warpgroups exist for the usual widths of heads.
+/// the scale must be positive. Kernels for warpgroups exist only for common head widths, without a softcap.
 template <class T, class... P>
 Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
   if (sizeof(T) != 2 || batch.scale <= 0 || packable<T>(batch.width, pointers...) == Packs::no) return Units::plain;

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kBlockThreads) attention_dq_warpgroups(Attenti
     const auto weigh = [&] {
       for_elements<kColumns>([&](int j, int e, int h) { p[0][j][e] = ptx::exp2(p[0][j][e] * scale - lse[h]); });
     };
-    // In both branches, because the assembler would wait before it computes weights in the same block of code.
+    // Called in both branches: within one basic block, the assembler would wait before it computes the weights.
     if (key + kKeys - 1 > warp_first || key < warp_begin) {
       mask_keys(p, s.rows.begin + lane_row, first + lane_row, key);
       weigh();

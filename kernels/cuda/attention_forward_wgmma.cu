@@ -7,7 +7,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// Keys per tile: as many as leave room for two blocks on a multiprocessor, or as fit in registers.
+/// Keys per tile: as many as fit with two blocks per multiprocessor for narrow heads, and in registers for wide ones.
 template <int Width>
 inline constexpr int kKeysOf = Width == 64 ? 64 : 128;
 template <int Width>

@@ -1,9 +1,9 @@
 #pragma once
 #include "kernels/cuda/attention_mma.cuh"
 
-/// What the gradient kernels on tensor cores compute between GEMMs: from scores, p = e^(score - lse), and from p and
-/// dp = dy . v, ds = p (dp - delta). Rows are queries for dq, and keys for dk and dv (`_columns`: lse and delta belong
-/// to the columns).
+/// What the gradient kernels on tensor cores compute between GEMMs: p = e^(score - lse) from scores, and ds = p (dp -
+/// delta) from p and dp = dy . v. Rows are queries for dq, and keys for dk and dv. In functions named `_columns`, lse
+/// and delta belong to the columns.
 namespace qtrain::ops {
 
 /// The queries that a block of keys needs: tokens [first, end) of heads up to last_head.
@@ -20,14 +20,14 @@ struct QueryWalk {
   }
 };
 
-/// The queries of such a block with `keys` keys from `first` on.
+/// The queries that a block needs for its `keys` keys from `first` on.
 __device__ __forceinline__ QueryBounds queries_of(const AttentionBatch& n, int first, int keys, int last_head) {
   // Padding queries see no key, so the last key inside a segment is seen by the last queries.
   const int last_key = min(min(first + keys, n.tokens), n.cu[n.segments]) - 1;
   const int end = last_key < first ? first : min(n.last_query(last_key) + 1, n.queries.end);
   return {max(first, n.queries.begin), end, last_head};
 }
-/// The last query that sees each key from `first` on.
+/// Stores the last query that sees each of the Keys keys from `first` on.
 template <int Keys>
 __device__ __forceinline__ void load_last_queries(int (&last)[Keys], const AttentionBatch& n, int first) {
   const TokenSpan segment = n.segment(first);
@@ -99,7 +99,7 @@ __device__ __forceinline__ void differentiate_cap_columns(float (&ds)[N][4], con
   }
 }
 
-/// Per row of a tile: first key, lse in base 2, delta.
+/// For each query of a tile: its first key, lse in base 2, and delta.
 template <int Queries>
 struct QueryRows {
   int begin[Queries];

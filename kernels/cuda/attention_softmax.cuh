@@ -12,9 +12,9 @@ template <int M, int Keys>
 struct RowSoftmax {
   float max[M][2], sum[M][2];
 
-  /// Raises the maxima to those of new scores; `scale` includes log2 e. Sums so far have to be multiplied by `fade`;
-  /// returns whether that is not 1 for a row of the lane. Weights are relative to the maximum score so far, or to a
-  /// value below it by at most 2^kSlack, so that accumulated values rarely need rescaling.
+  /// Raises the maxima to those of new scores; `scale` includes log2 e. Earlier sums must be multiplied by `fade`;
+  /// returns whether that differs from 1 for a row of the lane. A maximum may lag behind the true one by up to kSlack,
+  /// so weights are at most 2^kSlack and accumulated values rarely need rescaling.
   __device__ __forceinline__ bool raise(const float (&s)[M][Keys / 8][4], float scale, float (&fade)[M][2]) {
     constexpr float kSlack = 8;
     bool fades = false;

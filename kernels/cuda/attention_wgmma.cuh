@@ -10,8 +10,8 @@ inline constexpr int kWarpgroups = 2, kWarpgroupThreads = 4 * kWarp, kWarpgroupR
 inline constexpr int kBlockThreads = kWarpgroups * kWarpgroupThreads, kBlockRows = kWarpgroups * kWarpgroupRows;
 inline constexpr int kSwizzledBytes = 128, kSwizzledWidth = 64, kAtomRows = 8, kAtomBytes = kAtomRows * kSwizzledBytes;
 
-/// Rows of Width 16-bit elements as wgmma reads them with 128-byte swizzle: blocks of 64 columns, in whose rows the
-/// chunk of 16 bytes number c is at c ^ (row % 8).
+/// Rows of Width 16-bit elements in the 128-byte swizzle of wgmma: blocks of 64 columns, in which chunk c (16 bytes) of
+/// a row is stored at c ^ (row % 8).
 template <class T, int Rows, int Width>
 struct alignas(kAtomBytes) SwizzledTile {
   static constexpr int kBlocks = Width / kSwizzledWidth, kBlockBytes = Rows * kSwizzledBytes;
@@ -35,27 +35,27 @@ __device__ __forceinline__ void copy_rows(SwizzledTile<T, Rows, Width>& tile, co
     source += kStep * from.stride;
   }
 }
-/// Waits until everything that has been copied can be multiplied.
+/// Waits until all copied data can be multiplied.
 __device__ __forceinline__ void wait_for_copies() {
   ptx::cp_async_wait<0>();
   ptx::fence_proxy_async();
   __syncthreads();
 }
 
-/// A descriptor of a matrix in a tile, with bits as in the PTX manual, "Matrix Descriptor Format": the address, the
-/// offsets from one block of 64 columns to the next and from 8 rows to the next, and the mode of 128-byte swizzle.
+/// The descriptor of a tile (PTX manual, "Matrix Descriptor Format"): the address, the offsets to the next block of 64
+/// columns and to the next 8 rows, and the mode of 128-byte swizzle.
 template <class T, int Rows, int Width>
 __device__ __forceinline__ std::uint64_t descriptor_of(const SwizzledTile<T, Rows, Width>& tile) {
   constexpr std::uint64_t kMode = 1;
   return std::uint64_t{ptx::shared_address(&tile) >> 4} | std::uint64_t{tile.kBlockBytes >> 4} << 16 |
          std::uint64_t{kAtomBytes >> 4} << 32 | kMode << 62;
 }
-/// The descriptor of what lies `bytes` further on.
+/// The descriptor of the data `bytes` further on.
 __device__ __forceinline__ std::uint64_t moved(std::uint64_t descriptor, int bytes) {
   return descriptor + static_cast<unsigned>(bytes >> 4);
 }
 
-/// Starts c = a b^T, with the warpgroup's rows of a, as a group of its own.
+/// Starts c = a b^T for the warpgroup's rows of a, as a separate group of products.
 template <class T, int N, int RowsB, int Width>
 __device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<T, kBlockRows, Width>& a,
                                            const SwizzledTile<T, RowsB, Width>& b) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<
   ptx::wgmma_commit();
 }
 
-/// Starts c += p b, with p in fragments (see fragments_of), as a group of its own.
+/// Starts c += p b with p in fragments (see fragments_of), as a separate group of products.
 template <class T, int K, int N, int Rows, int Width>
 __device__ __forceinline__ void start_columns(float (&c)[N][4], std::uint32_t (&p)[K][4],
                                               const SwizzledTile<T, Rows, Width>& b) {

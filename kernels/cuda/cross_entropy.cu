@@ -9,12 +9,12 @@ namespace {
 constexpr std::int64_t kMaxThreads = 1024;
 constexpr float kLowest = -3.402823466e38f, kLog2OfE = 1.4426950408889634f;
 
-/// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)). A NaN is not in `max`, but it makes `sum` NaN.
+/// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)). `max` ignores a NaN, but it makes `sum` NaN.
 struct LogSumExp {
   float max, sum;
 };
 
-/// e^x in the precision that values stored as T need; exactly 1 for 0.
+/// e^x, as precise as values stored as T need; exactly 1 for x = 0.
 template <class T>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (std::is_same_v<T, float>)
@@ -31,7 +31,7 @@ struct Merge {
   }
 };
 
-/// scale * e^(x - shift). For 16-bit results, difference and factor are one operation.
+/// scale * e^(x - shift). For 16-bit results, one operation subtracts and scales the exponent.
 template <class T>
 struct Softmax {
   float scale, shift;
@@ -56,11 +56,11 @@ struct Args {
   const std::int32_t* targets;
   const double* scale;  ///< null: no gradient
   std::int64_t width;
-  int kept;  ///< packs of a row that stay in shared memory between the two passes: all, or a multiple of the threads
+  int kept;  ///< packs of a row that stay in shared memory between the passes: all, or a multiple of the threads
   LogitCap cap;
 };
 
-/// What a block keeps in shared memory, followed by Args::kept packs.
+/// The beginning of a block's shared memory; Args::kept packs follow.
 using Shared = BlockPartials<LogSumExp>;
 static_assert(sizeof(Shared) % 16 == 0);
 
@@ -72,14 +72,14 @@ __device__ __forceinline__ float logit_of(T stored, const LogitCap& cap) {
     return to_float(stored);
 }
 
-/// A thread's packs i, i + threads, ... of N logits of a row.
+/// A row in packs of N logits, of which a thread has every blockDim.x-th.
 template <class T, int N, Logits L>
 struct Row {
   T *global, *kept;
   int packs, keeps;
   LogitCap cap;
 
-  /// Loads that are under way at a time.
+  /// Number of loads in flight.
   static constexpr int kAhead = 4;
   template <class F>
   __device__ __forceinline__ void for_packs(int first, const F& f) const {
@@ -127,7 +127,7 @@ struct Row {
     }
     Target<T>{global}.template put_pack<N>(std::int64_t{i} * N, v);
   }
-  /// Starts with what was read last, which may still be in a cache.
+  /// Starts with the packs that were read last, which may still be in a cache.
   __device__ __forceinline__ void write_gradients(const Softmax<T>& softmax) const {
     for_packs(keeps, [&]<int B>(int i) {
       Pack<T, N> loaded[B];
@@ -138,7 +138,7 @@ struct Row {
     for (int i = static_cast<int>(threadIdx.x); i < keeps; i += static_cast<int>(blockDim.x))
       write_gradient(i, load_pack<N>(kept + i * N), softmax);
   }
-  /// Whether the calling thread has this logit.
+  /// Whether this logit is in a pack of the calling thread.
   __device__ __forceinline__ bool has(std::int32_t target) const {
     return static_cast<unsigned>(target / N) % blockDim.x == threadIdx.x;
   }
@@ -149,8 +149,7 @@ struct Row {
   }
 };
 
-/// One block per row. As many logits as fit stay in shared memory between the pass for the sum and that for the
-/// gradient.
+/// One block per row. As many logits as fit stay in shared memory between the passes for the sum and for the gradient.
 template <class T, int N, Logits L>
 __global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) {
   auto& partials = shared_memory<Shared>();
@@ -180,7 +179,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) 
   row.global[target] = from_float<T>(gradient);
 }
 
-/// Bytes of shared memory that a block of the device can have.
+/// The largest shared memory of a block on a device, in bytes.
 struct SharedOfDevice {
   explicit SharedOfDevice(Device device) : bytes(cuda_info(device.index).shared_bytes) {}
   std::size_t bytes;
@@ -191,7 +190,7 @@ unsigned threads_for(std::int64_t packs) {
   return static_cast<unsigned>(std::min(kMaxThreads, ceil_div(packs, kWarp) * kWarp));
 }
 
-/// The packs of a row that shared memory keeps.
+/// How many packs of a row stay in shared memory, if `fit` packs fit.
 std::int64_t kept_packs(std::int64_t packs, std::int64_t fit, unsigned threads) {
   return packs <= fit ? packs : fit / threads * threads;
 }
@@ -201,7 +200,7 @@ void run(Ctx& ctx, Args<T> args, std::int64_t rows) {
   constexpr std::size_t kBytes = sizeof(T) * N;
   const std::int64_t packs = args.width / N;
   const unsigned threads = threads_for(packs);
-  // Shared memory takes packs of 16 bytes without bank conflicts; single elements are read again.
+  // Packs of 16 bytes are kept without bank conflicts; single elements are read again instead.
   if (args.scale && N > 1) {
     const std::size_t bytes = ctx.kept<SharedOfDevice>().bytes - sizeof(Shared);
     args.kept = static_cast<int>(kept_packs(packs, static_cast<std::int64_t>(bytes / kBytes), threads));

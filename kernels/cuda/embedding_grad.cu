@@ -4,22 +4,22 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/embedding.h"
 
-/// The tokens are sorted by their rows of the table, in the order of the batch among equal ones; then a warp adds up
-/// the gradients of each row in that order. So the work grows linearly with the number of tokens, each row has one
-/// writer, and results do not depend on timing.
+/// Sorts the tokens by id, stably, and then adds up the gradients of each row of the table in the order of the batch,
+/// one warp per row. So the work grows linearly with the number of tokens, each row has one writer, and results do not
+/// depend on timing.
 namespace qtrain::ops {
 namespace {
 
 constexpr int kSorters = 1024, kSortWarps = kSorters / kWarp, kDigitBits = 6, kDigits = 1 << kDigitBits;
 constexpr int kRowAdders = 128, kAddWarps = kRowAdders / kWarp;
 
-/// A row of the table and the row of dy that belongs to it.
+/// The row of the table (`token`) and that of dy (`t`).
 struct alignas(8) SortedToken {
   std::int32_t token, t;
 };
 
-/// For each warp and digit, where the next such token of the warp goes. Rows have one element more so that lanes that
-/// read a digit of all warps use different banks.
+/// For each warp and digit, the place of the warp's next token with this digit. Rows have an extra element, so that
+/// lanes that read the same digit of all warps access different banks.
 struct SortPlaces {
   std::uint32_t next[kSortWarps][kDigits + 1];
   std::uint32_t totals[kDigits];
@@ -31,7 +31,7 @@ struct SortArgs {
   int count, passes;
 };
 
-/// The part of a warp in one pass of the sort: adjacent tokens.
+/// The adjacent tokens that a warp handles in one pass of the sort.
 struct SortPart {
   const std::int32_t* tokens;
   const SortedToken* from;  ///< null in the first pass
@@ -60,7 +60,7 @@ __device__ SortPart part_of(const SortArgs& a, int warp, int pass) {
           .shift = pass * kDigitBits};
 }
 
-/// The sum over the lanes up to the calling one.
+/// The sum over the lanes up to and including the calling one.
 __device__ std::uint32_t sum_up_to(int lane, std::uint32_t v) {
 #pragma unroll
   for (int step = 1; step < kWarp; step *= 2) {
@@ -82,7 +82,7 @@ __device__ std::uint32_t lanes_with(std::uint32_t digit, bool valid) {
   return lanes;
 }
 
-/// Begins with counts of digits in `places`, and makes places of them.
+/// Turns the counts of digits in `places` into places.
 __device__ void add_counts(SortPlaces& places, int warp, int lane) {
   for (int d = warp; d < kDigits; d += kSortWarps) {
     const std::uint32_t count = places.next[lane][d], sum = sum_up_to(lane, count);
@@ -114,8 +114,8 @@ __device__ void move_tokens(const SortPart& part, std::uint32_t* next, int lane)
   }
 }
 
-/// A radix sort by one block, a digit per pass: for each warp, counts how often each digit occurs, adds up these
-/// counts, and moves the tokens.
+/// A radix sort by one block, with one digit per pass: each warp counts how often each digit occurs; the counts are
+/// added up; each warp moves its tokens.
 __global__ void __launch_bounds__(kSorters) sort_tokens(SortArgs a) {
   SortPlaces& places = shared_memory<SortPlaces>();
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -140,7 +140,7 @@ struct GradRows {
   float scale;
 };
 
-/// Adds rows `r` to `n - 1` of `at` to the sums, R at once as long as there are so many; advances r.
+/// Adds rows `r` to `n - 1` of `at` to the sums, R at a time while that many are left; advances r.
 template <int R, class T, int N>
 __device__ __forceinline__ void add_rows(float (&sums)[N], const T* column, std::int32_t at, int width, int& r, int n) {
   for (; r + R <= n; r += R) {
@@ -157,9 +157,9 @@ __device__ __forceinline__ void add_rows(float (&sums)[N], const T* column, std:
   }
 }
 
-/// A warp for each sorted token, and kWarp packs of columns: it sums the gradients of the token's row, unless the token
-/// before is the same. The blocks per multiprocessor leave registers for 16 rows at once, which the compiler would not
-/// use otherwise: a frequent token has hundreds of rows, and one warp loads them.
+/// One warp per sorted token and kWarp packs of columns. It sums the gradients of the token's row unless the previous
+/// token is the same. The given blocks per multiprocessor make the compiler use enough registers to load 16 rows at
+/// once: a frequent token has hundreds of rows, which a single warp loads.
 template <class W, class T, int N>
 __global__ void __launch_bounds__(kRowAdders, 4) embedding_rows_grad(Target<W> table, const T* dy, GradRows a) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kRowAdders, 4) embedding_rows_grad(Target<W> t
   if (c < a.width) table.template put_pack<N>(std::int64_t{token} * a.width + c, sums);
 }
 
-/// The tokens in order of their rows, in scratch memory.
+/// Returns the tokens sorted by id, in scratch memory.
 const SortedToken* sorted_tokens(Ctx& ctx, const EmbeddingGrad& a) {
   const std::int64_t count = a.tokens.numel();
   auto* memory = reinterpret_cast<SortedToken*>(ctx.scratch(static_cast<std::size_t>(2 * count) * sizeof(SortedToken)));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kFp8Threads = 256;
 
-/// A matrix of floats with its distance between rows.
+/// A floating-point matrix whose rows are `step` elements apart.
 template <class T>
 struct Fp8Source {
   const T* data;
@@ -37,7 +37,7 @@ struct Fp8Source {
   }
 };
 
-/// Block b: the largest magnitude of its packs, NaN if one is NaN.
+/// Block b finds the largest magnitude in its packs, or NaN if there is one.
 template <int N, class T>
 __global__ void __launch_bounds__(kFp8Threads) fp8_largest_parts(float* parts, Fp8Source<T> x) {
   auto& partials = shared_memory<BlockPartials<float>>();
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kFp8Threads) fp8_largest_parts(float* parts, F
   if (threadIdx.x == 0) parts[blockIdx.x] = amax;
 }
 
-/// One block: the scale for the largest of the parts.
+/// One block computes the scale from the largest of the parts.
 __global__ void __launch_bounds__(kFp8Threads)
     fp8_scale_of(float* scale, const float* parts, int count, float largest) {
   auto& partials = shared_memory<BlockPartials<float>>();
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kFp8Threads)
   store_pack<N>(codes + r * row + column, out);
 }
 
-/// A tile of 64 x 64 codes that is written by columns of x and read by rows; a row has four more bytes, so that the
+/// A tile of 64 x 64 codes that is written in columns and read in rows. Rows have four extra bytes, so that the
 /// accesses of a warp spread over the banks.
 struct Fp8Tile {
   static constexpr int kSide = 64;
@@ -95,7 +95,8 @@ struct Fp8Tile {
   };
 };
 
-/// Block (i, j) writes the codes of rows 64 i ... of x, which are columns of the result, and columns 64 j ... of x.
+/// Block (i, j) encodes rows 64 i to 64 i + 63 and columns 64 j to 64 j + 63 of x, whose rows are columns of the
+/// result.
 template <class F, class T, Packs P>
 __global__ void __launch_bounds__(kFp8Threads)
     fp8_encode_transposed(std::uint8_t* codes, std::int64_t row, const float* scale, Fp8Source<T> x) {
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kFp8Threads)
     for (int j = 0; j < N; ++j) tile.codes[column + j][r] = encode_fp8<F>(v[j] * factor);
   }
   __syncthreads();
-  constexpr int kWords = 4;  // of a thread
+  constexpr int kWords = 4;  // per thread
   const int c = static_cast<int>(threadIdx.x) / (kSide / 4 / kWords);
   const int word = static_cast<int>(threadIdx.x) % (kSide / 4 / kWords) * kWords;
   const std::int64_t at = first_row + word * 4;

@@ -40,12 +40,14 @@ LionRule rule_of(const Args& a) {
 }  // namespace
 
 void run_cuda(Ctx& ctx, const Lion& a) {
-  const ElementUpdate<LionRule> update{a.param.as<float>(), a.grad.as<float>(), {a.m.as<float>()}, rule_of(a)};
+  const ElementUpdate<LionRule> update{
+      a.param.as<float>(), a.grad.as<float>(), {a.m.as<float>()}, rule_of(a), weight_copy(a.copy)};
   update_elements(ctx, "lion", update, a.param.numel());
 }
 
 void run_cuda(Ctx& ctx, const Lion8bit& a) {
-  const CodedUpdate<LionRule> update{a.param.as<float>(), a.grad.as<float>(), {coded_pointers(a.m)}, rule_of(a)};
+  const CodedUpdate<LionRule> update{
+      a.param.as<float>(), a.grad.as<float>(), {coded_pointers(a.m)}, rule_of(a), weight_copy(a.copy)};
   update_blocks(ctx, "lion_8bit", update, a.param.numel());
 }
 

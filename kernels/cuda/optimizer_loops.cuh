@@ -12,6 +12,29 @@
 /// The step returns the new parameter and updates the state. Nothing changes if factor[1] is 0.
 namespace qtrain {
 
+/// A 16-bit copy of parameters; null data: none.
+struct WeightCopy {
+  std::uint16_t* data = nullptr;
+  bool half = false;  ///< f16, not bf16
+
+  template <int N>
+  __device__ __forceinline__ void put_pack(std::int64_t i, const float (&v)[N]) const {
+    if (!data) return;
+    Pack<std::uint16_t, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j) out.v[j] = half ? from_float<F16>(v[j]).bits : from_float<Bf16>(v[j]).bits;
+    store_pack<N>(data + i, out);
+  }
+};
+inline WeightCopy weight_copy(Tensor copy) {
+  return copy ? WeightCopy{reinterpret_cast<std::uint16_t*>(copy.data), copy.dtype == DType::f16} : WeightCopy{};
+}
+/// Whether packs of four values can be moved.
+template <class... P>
+bool updates_packs(const WeightCopy& copy, const P*... pointers) {
+  return packable<float>(0, pointers...) == Packs::yes && reinterpret_cast<std::uintptr_t>(copy.data) % 8 == 0;
+}
+
 /// Parameter, gradient and state, n values each.
 template <class Rule>
 struct ElementUpdate {
@@ -19,12 +42,11 @@ struct ElementUpdate {
   const float* grad;
   float* state[Rule::kStates == 0 ? 1 : Rule::kStates];
   Rule rule;
+  WeightCopy copy = {};
 
   template <int N>
-  __device__ void at(std::int64_t i) const {
-    if (rule.factor[1] == 0) return;
+  __device__ __forceinline__ void at(std::int64_t i, const typename Rule::Step& step) const {
     constexpr int kStates = Rule::kStates;
-    const auto step = rule.step();
     float p[N], g[N], s[kStates == 0 ? 1 : kStates][N];
     load_floats(p, param + i);
     load_floats(g, grad + i);
@@ -42,14 +64,42 @@ struct ElementUpdate {
 #pragma unroll
     for (int k = 0; k < kStates; ++k) Target<float>{state[k]}.template put_pack<N>(i, s[k]);
     Target<float>{param}.put_pack<N>(i, p);
+    copy.put_pack<N>(i, p);
   }
 };
 
+/// Packs that a thread updates. What they share is read from device memory, and computed in f64, once for all of them.
+inline constexpr int kUpdatedPacks = 4;
+
+/// An update is a struct with a `rule` and
+///   template <int N> __device__ void at(std::int64_t i, const Step& step) const
+template <int N, class Update>
+__global__ void __launch_bounds__(kElementThreads) update_packs(Update update, std::int64_t n) {
+  if (update.rule.factor[1] == 0) return;
+  const auto step = update.rule.step();
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdatedPacks * kElementThreads + threadIdx.x) * N;
+#pragma unroll
+  for (int k = 0; k < kUpdatedPacks; ++k) {
+    const std::int64_t i = first + std::int64_t{k} * kElementThreads * N;
+    if (i + N <= n)
+      update.template at<N>(i, step);
+    else
+      for (std::int64_t j = i; j < n; ++j) update.template at<1>(j, step);
+  }
+}
+template <class Update>
+void launch_update(Ctx& ctx, const char* name, const Update& update, std::int64_t n, bool packs) {
+  dispatch_packs<float>(packs ? Packs::yes : Packs::no, [&]<int N>() {
+    const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{kUpdatedPacks} * kElementThreads * N));
+    launch(ctx, name, update_packs<N, Update>, {blocks, kElementThreads}, update, n);
+  });
+}
+
 template <class Rule>
 void update_elements(Ctx& ctx, const char* name, const ElementUpdate<Rule>& update, std::int64_t n) {
-  bool together = packable<float>(0, update.param, update.grad) == Packs::yes;
-  for (int k = 0; k < Rule::kStates; ++k) together = together && packable<float>(0, update.state[k]) == Packs::yes;
-  dispatch_packs<float>(together ? Packs::yes : Packs::no, [&]<int N>() { launch_elements<N>(ctx, name, n, update); });
+  bool packs = updates_packs(update.copy, update.param, update.grad);
+  for (int k = 0; k < Rule::kStates; ++k) packs = packs && packable<float>(0, update.state[k]) == Packs::yes;
+  launch_update(ctx, name, update, n, packs);
 }
 
 /// A state tensor in 8 bits.
@@ -68,6 +118,7 @@ struct CodedUpdate {
   const float* grad;
   CodedPointers state[Rule::kStates];
   Rule rule;
+  WeightCopy copy = {};
 };
 
 /// Each lane of a warp holds 8 of the 256 values of a block.
@@ -129,6 +180,7 @@ __device__ __forceinline__ void update_block(const CodedUpdate<Rule>& a, const o
       }
     }
     Target<float>{a.param}.put_pack<N>(begin + first, p);
+    a.copy.template put_pack<N>(begin + first, p);
   });
 #pragma unroll
   for (int k = 0; k < kStates; ++k) {
@@ -164,7 +216,7 @@ void update_blocks(Ctx& ctx, const char* name, const CodedUpdate<Rule>& update, 
   // Loading the tables costs as much as a few blocks, so a warp takes several blocks if there are enough of them.
   constexpr std::int64_t kWarps = kCodedThreads / kWarp, kBusy = 8192, kMax = 8;
   const std::int64_t blocks = ceil_div(n, ops::kCodeBlock), of_warp = std::clamp<std::int64_t>(blocks / kBusy, 1, kMax);
-  bool together = packable<float>(0, update.param, update.grad) == Packs::yes && n % 4 == 0;
+  bool together = updates_packs(update.copy, update.param, update.grad) && n % 4 == 0;
   for (const CodedPointers& s : update.state) together = together && packable<float>(0, s.codes) == Packs::yes;
   const Grid grid{static_cast<unsigned>(ceil_div(blocks, kWarps * of_warp)), kCodedThreads,
                   sizeof(CodedShared<Rule::kStates>)};

@@ -8,18 +8,18 @@ namespace {
 
 constexpr unsigned kThreads = 256, kWarps = kThreads / kWarp;
 
-/// A thread loads the codes of kOfThread elements at a time, kTurns times ahead.
+/// A thread loads the codes of kOfThread elements at a time, and kTurns times before it uses any.
 constexpr int kOfThread = 16, kTurns = 2, kOfBlock = static_cast<int>(kThreads) * kOfThread * kTurns;
-/// Two lanes exchange codes, and share a scale.
+/// The elements of two lanes, which exchange codes and share a scale.
 constexpr int kOfPair = 2 * kOfThread;
 constexpr int kOfWord = 8;
 
-/// The element with index j of the eight in a word of codes.
+/// Element j of the eight in a word of codes.
 __device__ __forceinline__ float expanded(const float* map, std::uint32_t codes, int j, float scale) {
   const int shift = 4 * (j ^ 1);  // the first element of a byte is in its high half
   return map[codes >> shift & 15u] * scale;
 }
-/// Stores eight elements, which have index `word` in units of eight.
+/// Stores the eight elements of word number `word`.
 template <class T>
 __device__ __forceinline__ void expand_word(T* y, std::int64_t word, const float* map, std::uint32_t codes,
                                             float scale) {
@@ -39,8 +39,8 @@ __device__ __forceinline__ void expand_word(T* y, std::int64_t word, const float
   }
 }
 
-/// All codes are loaded before the scales, and both before the first result is needed. A lane loads the 8 bytes of 16
-/// elements, and stores the first or second half of those of two lanes, so that stores of 16 bytes fill sectors.
+/// Loads all codes before the scales, and both before the first result is needed. A lane loads 8 bytes for 16 elements;
+/// pairs of lanes exchange halves, so that the 16-byte stores of a pair are adjacent and fill sectors.
 template <class T>
 __global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t n, FourBitParts w) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kOfBlock + static_cast<int>(threadIdx.x) * kOfThread;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t
   }
 }
 
-/// A thread for each byte, wherever the tensors start.
+/// One thread per byte of codes, for tensors with any alignment.
 template <class T>
 __global__ void __launch_bounds__(kThreads) dequantize4_bytes(T* y, std::int64_t n, FourBitParts w) {
   const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-/// Block (x, p): columns of x, whose rows are `step` elements apart, and rows p, p + parts, ...
+/// Block (b, p) sums rows p, p + parts, ... in its columns of x, whose rows are `step` elements apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     column_sum_parts(ColumnParts out, const T* x, std::int64_t rows, std::int64_t step) {
@@ -32,14 +32,30 @@ __device__ __forceinline__ double term(T x, bool square) {
 
 enum class Term : std::uint8_t { value, square };
 
+/// Adds the terms of the kPackOf<T> elements from x[i] on, or of those before `end`, in order. Whether they are loaded
+/// together does not change the bits.
+template <Packs P, Term K, class T>
+__device__ __forceinline__ double with_terms(double sum, const T* x, std::int64_t i, std::int64_t end) {
+  constexpr int N = kPackOf<T>;
+  if (P == Packs::no || i + N > end) {
+    const std::int64_t last = min(end, i + N);
+    for (; i < last; ++i) sum += term(x[i], K == Term::square);
+    return sum;
+  }
+  const Pack<T, N> taken = load_pack<N>(x + i);
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum += term(taken.v[j], K == Term::square);
+  return sum;
+}
+
 /// Block b sums its elements in a grid-stride loop, all in f64.
-template <class T, Term K>
+template <class T, Term K, Packs P>
 __global__ void __launch_bounds__(kThreads) sum_parts(double* parts, const T* x, std::int64_t n) {
   auto& partials = shared_memory<BlockPartials<double>>();
   double sum = 0;
-  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
-    sum += term(x[i], K == Term::square);
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kPackOf<T>;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kPackOf<T>; i < n; i += stride)
+    sum = with_terms<P, K>(sum, x, i, n);
   sum = block_sum(sum, partials);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
@@ -53,13 +69,14 @@ __global__ void __launch_bounds__(kThreads) add_sum_parts(double* out, bool adds
 }
 
 /// Block b sums segment b, all in f64.
-template <class T>
+template <class T, Packs P>
 __global__ void __launch_bounds__(kThreads)
     segment_square_sums(double* out, const T* x, std::int64_t n, std::int64_t segment) {
   auto& partials = shared_memory<BlockPartials<double>>();
   const std::int64_t begin = std::int64_t{blockIdx.x} * segment, end = min(n, begin + segment);
   double sum = 0;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) sum += term(x[i], true);
+  for (std::int64_t i = begin + threadIdx.x * kPackOf<T>; i < end; i += blockDim.x * kPackOf<T>)
+    sum = with_terms<P, Term::square>(sum, x, i, end);
   sum = block_sum(sum, partials);
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
@@ -70,7 +87,9 @@ void sum_terms(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
   const std::int64_t n = x.numel(), blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMax);
   auto* parts = reinterpret_cast<double*>(ctx.scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
   constexpr std::size_t kShared = sizeof(BlockPartials<double>);
-  launch(ctx, name, sum_parts<T, K>, {static_cast<unsigned>(blocks), kThreads, kShared}, parts, x.as<T>(), n);
+  const auto kernel =
+      packable<T>(0, x.as<T>()) == Packs::yes ? sum_parts<T, K, Packs::yes> : sum_parts<T, K, Packs::no>;
+  launch(ctx, name, kernel, {static_cast<unsigned>(blocks), kThreads, kShared}, parts, x.as<T>(), n);
   launch(ctx, name, add_sum_parts, {1, kThreads, kShared}, out.t.as<double>(), out.adds(), parts, blocks);
 }
 
@@ -101,7 +120,8 @@ void run_cuda(Ctx& ctx, const Sum& a) {
 
 void run_cuda(Ctx& ctx, const SegmentSquares& a) {
   const auto run = [&]<class T>() {
-    launch(ctx, "segment_squares", segment_square_sums<T>,
+    const bool together = packable<T>(a.segment, a.x.as<T>()) == Packs::yes;
+    launch(ctx, "segment_squares", together ? segment_square_sums<T, Packs::yes> : segment_square_sums<T, Packs::no>,
            {static_cast<unsigned>(a.out.numel()), kThreads, sizeof(BlockPartials<double>)}, a.out.as<double>(),
            a.x.as<T>(), a.x.numel(), a.segment);
   };

@@ -268,7 +268,7 @@ Grid grid_of(const Args& args, std::size_t shared_bytes = 0) {
   return {static_cast<unsigned>(blocks), kThreads, shared_bytes};
 }
 
-/// Packs of a head need x's tokens to be whole packs apart.
+/// Packs need a distance between the tokens of x that is a multiple of a pack.
 template <class T>
 Packs packs_of(const Angles& angles, std::int64_t stride) {
   return stride % kPackOf<T> == 0 ? packable<T>(angles.half, angles.cos, angles.sin) : Packs::no;

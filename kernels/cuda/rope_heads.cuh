@@ -5,7 +5,7 @@
 
 /// A group of lanes (a power of two) takes some heads of a token, one after another, so that it loads the token's
 /// angles and the norm's weights only once; with a norm, the backward pass has no registers for them. Queries, keys and
-/// values share a launch: the first blocks take the queries, the last ones copy the values.
+/// values share a launch: the first blocks rotate the queries, and the last ones copy the values.
 namespace qtrain::ops::rotary {
 
 inline constexpr unsigned kThreads = 128;
@@ -17,7 +17,7 @@ inline constexpr int kParts = 3, kValues = 2;
 
 /// The work on queries, keys or values. An item is up to kHeads heads of one token.
 struct Division {
-  std::int64_t items, step;   ///< step: elements between the tokens of x
+  std::int64_t items, step;   ///< step: distance between the tokens of x, in elements
   int chunks, heads, blocks;  ///< items and heads per token; blocks of the launch
 };
 
@@ -28,7 +28,7 @@ struct Angles {
   int lane_bits;  ///< log2 of the lanes of a group
 };
 
-/// Which of the queries (0), keys (1) and values (2) the calling block works on, and its index among their blocks.
+/// Whether the calling block works on queries (0), keys (1) or values (2), and its index among the blocks that do.
 struct Part {
   int which, block;
 

@@ -42,8 +42,11 @@ void run(Ctx& ctx, const Sgd& a) {
                              .momentum = static_cast<float>(a.momentum),
                              .decay = static_cast<float>(a.decay),
                              .nesterov = a.nesterov == Nesterov::yes};
-  const ElementUpdate<SgdRule<States>> update{
-      a.param.as<float>(), a.grad.as<float>(), {States == 1 ? a.momentum_buffer.as<float>() : nullptr}, rule};
+  const ElementUpdate<SgdRule<States>> update{a.param.as<float>(),
+                                              a.grad.as<float>(),
+                                              {States == 1 ? a.momentum_buffer.as<float>() : nullptr},
+                                              rule,
+                                              weight_copy(a.copy)};
   update_elements(ctx, "sgd", update, a.param.numel());
 }
 

@@ -214,7 +214,7 @@ class Stage {
   virtual void backward(LayerRun& run) const = 0;
 };
 
-/// Whether linear layers that read the same input write their results into one tensor, side by side.
+/// Whether linear layers that read the same input write their results side by side into one tensor.
 enum class ResultLayout : std::uint8_t { apart, joined };
 
 /// Linear layers that read the same input: the A of their adapters share one GEMM and one result tensor.

@@ -7,7 +7,7 @@
 namespace qtrain::stages {
 namespace {
 
-/// A layer and the tensor of its results, or its columns of the tensor of all results.
+/// A layer, and the tensor that it writes to or, if several layers share that tensor, its columns there.
 struct LayerResult {
   LinearId layer;
   TensorId tensor;

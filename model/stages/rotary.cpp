@@ -21,9 +21,9 @@ struct RotatedHeads {
 
 class RotaryStage final : public Stage {
  public:
-  using Parts = std::array<std::optional<RotatedHeads>, 3>;  // queries, keys, and values if they are in one x with them
+  using Parts = std::array<std::optional<RotatedHeads>, 3>;  // queries, keys, and values if all three are in one x
 
-  /// `stride`: elements per row of x if it is one tensor; 0: queries and keys have tensors of their own.
+  /// `stride`: elements per row of x if that is one tensor; 0 if queries and keys are separate tensors.
   RotaryStage(Parts parts, std::int64_t stride, const Rotary& o, const ModelConfig& c)
       : parts_(parts),
         stride_(stride),
@@ -50,7 +50,7 @@ class RotaryStage final : public Stage {
     const auto heads = [&](const std::optional<RotatedHeads>& h) {
       if (!h) return ops::Rope::Heads{};
       return ops::Rope::Heads{.y = as_heads(r.value(h->y), head_dim_),
-                              .x = of(r.value(h->x), *h),
+                              .x = heads_in(r.value(h->x), *h),
                               .weight = r.w[h->weight].weight,
                               .inv_rms = inv_rms(r, *h)};
     };
@@ -68,9 +68,9 @@ class RotaryStage final : public Stage {
     const RotaryTable& table = r.tokens.rotary[table_];
     const auto heads = [&](const std::optional<RotatedHeads>& h, const Sink& dx) {
       if (!h) return ops::RopeGrad::Heads{};
-      return ops::RopeGrad::Heads{.dx = {of(dx.t, *h), dx.mode},
+      return ops::RopeGrad::Heads{.dx = {heads_in(dx.t, *h), dx.mode},
                                   .dy = as_heads(r.gradient(h->y), head_dim_),
-                                  .x = of(r.value(h->x), *h),
+                                  .x = heads_in(r.value(h->x), *h),
                                   .weight = r.w[h->weight].weight,
                                   .inv_rms = inv_rms(r, *h),
                                   .dweight = r.w[h->weight].grad};
@@ -88,7 +88,7 @@ class RotaryStage final : public Stage {
 
  private:
   static Tensor inv_rms(const LayerRun& r, const RotatedHeads& h) { return h.inv_rms ? r.value(*h.inv_rms) : Tensor{}; }
-  Tensor of(const Tensor& x, const RotatedHeads& h) const {
+  Tensor heads_in(const Tensor& x, const RotatedHeads& h) const {
     return as_heads(stride_ == 0 ? x : columns_of(x, h.first, h.width), head_dim_);
   }
 
@@ -134,11 +134,7 @@ class SplitRotaryStage final : public Stage {
   SplitHeads out_;
 };
 
-}  // namespace
-
-namespace {
-
-// Declares the results of heads that have the given name.
+// Declares the results of the heads with this name.
 RotatedHeads rotated(LayerBuilder& b, RotatedHeads h, std::int64_t head_dim, const std::string& name) {
   h.y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = h.width}}});
   if (h.weight != VectorId::none)

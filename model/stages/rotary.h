@@ -30,7 +30,7 @@ struct JoinedRotary {
 SplitHeads joined_rotary(LayerBuilder& b, const JoinedRotary& r);
 
 /// Splits queries, keys and values of one projection x [T, (heads + 2 kv_heads) * head_dim] into three tensors, with
-/// queries and keys rotated by the angles of their positions, perhaps only the first part of each head.
+/// queries and keys rotated by the angles of their positions. A rotation may cover only the first part of each head.
 struct SplitRotary {
   TensorId x;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;

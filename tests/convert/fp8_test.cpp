@@ -1,4 +1,4 @@
-// Models in FP8 become what the models of the same values in bfloat16 become.
+// Converting a model in FP8 gives the same as converting a bfloat16 model with the same values.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -138,7 +138,7 @@ TEST_F(Fp8Model, IsExported) {
   expect_same(folder_ / "fp8.gguf", folder_ / "dense.gguf");
 }
 
-TEST_F(Fp8Model, IsRefusedWithoutItsScales) {
+TEST_F(Fp8Model, IsRefusedIfItsScalesDoNotFit) {
   Json config = read_json(fp8_ / "config.json");
   config["quantization_config"]["weight_block_size"] = {8, 8};
   write_json(fp8_ / "config.json", config);

@@ -1,6 +1,6 @@
 """Writes tests/convert/goldens/gguf: tiny GGUF files and what an import must convert them to.
 
-NAME.gguf          a model with random weights that take few values, written by gguf-py
+NAME.gguf          a model with random weights of few different values, written by gguf-py
 *.model            the sentencepiece models of spm.gguf and gemma2.gguf
 NAME.tensors.json  type, shape and SHA-256 of its weights under Hugging Face names, after gguf-py's quantization;
                    transformers' own GGUF loader is checked to agree (where it supports the file)
@@ -124,7 +124,7 @@ def tensors_of(model):
 
 
 def coarse(z):
-    """Normal numbers rounded to odd multiples of 1/16, of which few values occur: the goldens then pack well."""
+    """Rounds normal numbers to odd multiples of 1/16, so that the goldens have few different values and pack well."""
     return (np.floor(8 * z) + 0.5) / 8
 
 
@@ -174,7 +174,7 @@ def add_config(writer, config):
 
 
 def save_digests(tensors, name):
-    """The type, shape and SHA-256 of each tensor's bytes, as an import must write them."""
+    """Writes the type, shape and SHA-256 of each tensor that an import must give."""
     digest = lambda t: hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()
     lines = ",\n ".join(f"{json.dumps(n)}: {json.dumps([str(t.dtype)[6:], list(t.shape), digest(t)])}"
                         for n, t in sorted(tensors.items()))

@@ -71,7 +71,7 @@ TEST_F(UnreadResult, EndsWithTheStopThatWasAskedForBefore) {
   ends_[0] = -1;
 }
 
-TEST_F(UnreadResult, OfMessagesIsGivenUpOnAStop) {
+TEST_F(UnreadResult, MessagesDoNotWaitAfterAStop) {
   Log log(LogLevel::info, {.people = result_, .result = people_});
   auto saving = std::async(std::launch::async, [&] {
     for (const char* text : {"step 1", "saving", "saved"}) log.info("{}", text);

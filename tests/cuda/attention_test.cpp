@@ -62,7 +62,7 @@ void expect_same_tokens(const Array& a, const Array& b, std::int64_t first, std:
     ASSERT_EQ(a.get(i), b.get(i)) << "token " << i / width << " of width " << width;
 }
 
-/// Heads of a width, with the instructions of a compute capability: 9.0 has kernels of its own.
+/// A head width, and a compute capability: 9.0 has kernels of its own.
 struct MaskedHeads {
   std::int64_t width;
   int capability;

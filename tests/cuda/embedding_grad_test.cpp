@@ -46,7 +46,7 @@ float rounded_to(DType d, float v) {
   return d == DType::bf16 ? static_cast<float>(Bf16(v)) : v;
 }
 
-/// Adds the gradient of one micro-batch to `table`, as the op's comment says.
+/// Adds the gradient of one micro-batch to `table` in the order that the op promises.
 void add_gradient(std::vector<float>& table, DType dtype, const TokenBatch& batch, const Array& dy) {
   std::map<std::int64_t, std::vector<float>> sums;
   const auto width = static_cast<std::size_t>(batch.width);
@@ -105,7 +105,7 @@ TEST(CudaEmbeddingGrad, DoesNotDependOnTheSchedule) {
   });
 }
 
-// Ids of Qwen3 and more tokens than a warp of the sort takes at once, with frequent ones, as in text.
+// Ids as large as those of Qwen3, and more tokens than a warp sorts at once, some of which are frequent, as in text.
 TEST(CudaEmbeddingGrad, FindsAllTokensOfALargeBatch) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   constexpr std::int64_t kVocabulary = 151'936;

@@ -76,7 +76,7 @@ TEST_P(CudaOpOnOlderDevice, FollowsDouble) {
                    "d" + GetParam()->inputs[i].name);
   });
 }
-/// GPUs that have other instructions of tensor cores than the default of the harness.
+/// GPUs whose tensor cores have other instructions than those of the harness's default GPU.
 class CudaOpWithoutWarpgroups : public CudaOp {};
 TEST_P(CudaOpWithoutWarpgroups, FollowsDouble) {
   const Pass want = expected();

@@ -3,7 +3,7 @@
 
 namespace qtrain::testing {
 
-/// One product d = a b (+ before) of a warpgroup, a [64, 16] and b [16, columns].
+/// One product of a warpgroup, d = a b (+ before) with a [64, 16] and b [16, columns].
 struct WarpgroupTask {
   MmaType type;
   int columns;                       ///< 64 or 128
@@ -13,7 +13,7 @@ struct WarpgroupTask {
   Words a = {};       ///< 4 registers per thread: the rows of a, instead of a_matrix
   Reals before = {};  ///< columns / 2 accumulators per thread, only with `a`
 };
-/// columns / 2 accumulators of each of the 128 threads.
+/// Returns columns / 2 accumulators of each of the 128 threads.
 Reals multiply_in_warpgroup(Ctx& ctx, const WarpgroupTask& task);
 
 }  // namespace qtrain::testing

@@ -6,8 +6,8 @@
 #include "tests/cuda/schedules.h"
 #include "tests/cuda/warpgroup_kernels.h"
 
-/// Products of a warpgroup with operands laid out as in the PTX manual, written down here from its tables and figures:
-/// no code is shared with the kernels and the harness.
+/// Products of a warpgroup with operands laid out as in the PTX manual. The layouts are taken from its tables and
+/// figures; no code is shared with the kernels or the harness.
 namespace qtrain::testing {
 namespace {
 
@@ -24,7 +24,7 @@ constexpr std::uint64_t kAtomsBelow = 0x4000'0040'0001'0000;  ///< the next eigh
 constexpr std::uint64_t kBlocksBetween =
     0x4000'00c0'0040'0000;  ///< the next columns after 1,024, the next rows after 3,072
 
-/// Places in the fragments of some threads, read from the figures: thread, register, row, column.
+/// Elements in the fragments of some threads, read from the figures: thread, register, row, column.
 struct Held {
   int thread, index, row, column;
 };

@@ -81,7 +81,7 @@ class StoppedTokenizer : public test::ByteTokenizer {
   mutable std::atomic<int> encoded = 0;
 };
 
-// One row may take long, and all of these are encoded at once.
+// Encoding a single row may take long, and these rows are all encoded in one wave.
 TEST_F(Datasets, AStopEndsTheEncodingAfterARow) {
   const StoppedTokenizer tokenizer;
   std::string rows;

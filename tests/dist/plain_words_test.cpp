@@ -22,7 +22,7 @@ TEST(PlainWords, AreWhatATerminalMayShow) {
             {"\xE2\x80\xA8", bad},                        // line separator
             {"\xC0\xAF", bad + bad},                      // an overlong slash
             {"\xED\xA0\x80", bad + bad + bad},            // a surrogate
-            {"\xF4\x90\x80\x80", bad + bad + bad + bad},  // behind U+10FFFF
+            {"\xF4\x90\x80\x80", bad + bad + bad + bad},  // beyond U+10FFFF
             {"cut \xE2\x82", "cut " + bad + bad}};
   for (const auto& c : cases) EXPECT_EQ(plain_words(c.said), c.shown) << c.said;
 }

@@ -36,7 +36,7 @@ TEST_F(CudaBenchStep, AddsUpTheKernelsOfAllWeights) {
   // With two layers and two micro-batches, each stage of a layer is launched four times.
   EXPECT_EQ(launches(result, "attention forward"), (std::map<std::string, std::int64_t>{{"attention", 4}}));
   EXPECT_EQ(launches(result, "cross-entropy").at("cross_entropy"), 2);
-  EXPECT_EQ(launches(result, "other element-wise").at("glu"), 4);
+  EXPECT_EQ(launches(result, "other element-wise").at("packed_glu"), 4);
   EXPECT_GE(launches(result, "update").at("adamw"), 1);
   EXPECT_THAT(launches(result, "adapter gemms"), ::testing::IsEmpty());
   double kernels = 0, groups = 0;

@@ -7,7 +7,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // The time follows from the GPU's limits: the minimum for the passes, then the update of the weights.
-TEST_F(EstimateOf, TellsWhatTheTimeHangsOn) {
+TEST_F(EstimateOf, NamesWhatLimitsTheTime) {
   const std::string model = wide_model();
   const auto limit = [&](const Json& change, const char* gpu) {
     Json c = config({{"model_name_or_path", model}, {"max_length", 200}, {"bf16", true}, {"max_steps", 1}});
@@ -23,14 +23,13 @@ TEST_F(EstimateOf, TellsWhatTheTimeHangsOn) {
     return e.at("limit").get<std::string>();
   };
   EXPECT_EQ(limit({{"per_device_train_batch_size", 32}}, "H100"), "compute");
-  EXPECT_EQ(limit({{"max_length", 8}, {"per_device_train_batch_size", 1}, {"use_peft", true}}, "H100"),
-            "the launches");
+  EXPECT_EQ(limit({{"max_length", 8}, {"per_device_train_batch_size", 1}, {"use_peft", true}}, "H100"), "the launches");
   EXPECT_EQ(limit({{"max_length", 8}, {"gradient_accumulation_steps", 1}}, "H100"), "the update of the weights");
   EXPECT_EQ(limit({{"max_length", 8}, {"gradient_accumulation_steps", 64}, {"weight_offload", true}}, "H100"),
             "the link to the host");
 }
 
-// Steps of 16,384 tokens on an H200, and the case of bench/step_cases.json that is the same.
+// Steps of 16,384 tokens on an H200. `step` is the name of the same step in bench/step_cases.json.
 struct PredictedSpeed {
   const char *name, *model;
   Json changes;
@@ -63,7 +62,7 @@ const std::vector<PredictedSpeed>& predicted_speeds() {
 }
 
 // scripts/predict_times.py predicts these steps kernel by kernel.
-TEST_F(EstimateOf, StepsTakeWhatTheirKernelsAreCountedToTake) {
+TEST_F(EstimateOf, StepsTakeAsLongAsTheirKernels) {
   const Json steps = read_json(source_folder() / "bench/step_cases.json").at("cases");
   for (const PredictedSpeed& c : predicted_speeds()) {
     Json run{{"model_name_or_path", (source_folder() / "examples/hardware" / c.model).string()},

@@ -1,4 +1,4 @@
-// False claims about the evaluations and the best checkpoint of a run, with all manifests made again.
+// False claims about the evaluations and the best checkpoint of a run, with all manifests rewritten to match.
 #include "tests/e2e/tampered_run.h"
 
 namespace qtrain::e2e {
@@ -24,7 +24,7 @@ class ForgedBest : public TamperedRun {
   static Json state_of(const fs::path& folder) { return read_json(folder / "trainer_state.json"); }
   fs::path checkpoint(int step) const { return output() / ("checkpoint-" + std::to_string(step)); }
 
-  /// Sets what the result and the checkpoints from `step` on say about the best checkpoint.
+  /// Changes what the result and the checkpoints from `step` on say about the best checkpoint.
   void claim(int step, const std::string& in_training, const std::string& in_trainer, const Json& is) const {
     for (int s = step; s <= 8; ++s) {
       Json training = read_json(checkpoint(s) / "training_state.json");
@@ -47,7 +47,7 @@ class ForgedBest : public TamperedRun {
   }
 };
 
-// The repeated last step would load the weights of the result from such a folder, although no step leads to it.
+// Otherwise, the repeated last step would load the result's weights from this folder, although no step leads to it.
 TEST_F(ForgedBest, WeightsOfAFolderThatIsNoCheckpointAreRefused) {
   train_with_best_first();
   fs::copy(output(), at("kept"), fs::copy_options::recursive);
@@ -83,7 +83,7 @@ TEST_F(ForgedBest, RecordsOfACheckpointHaveTheSameBest) {
   expect_refused("in training_state.json");
 }
 
-// A checkpoint may have been saved before an evaluation that was due, but a result may not, whatever lies beside it.
+// A checkpoint may be saved before an evaluation that is due, but a result may not, whatever other files say.
 TEST_F(ForgedBest, AResultHasItsLastEvaluation) {
   train_ok(folder_.path(), config());
   const auto is_last = [](const Json& row) { return row.contains("eval_loss") && row["step"] == 4; };

@@ -132,7 +132,7 @@ TEST_F(ForgedRun, WeightsOfTheBestCheckpointAreDoneAgain) {
   }
 }
 
-// Nothing stands beside what a run records and would be verified with it.
+// Records have no members that no run writes, which a verification would seem to confirm.
 TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   train_ok(folder_.path(), config());
   const std::string resolved = "resolved_config.json", manifest = "manifest.json";
@@ -161,7 +161,7 @@ TEST_F(ForgedRun, MembersThatNoRunWritesAreRefused) {
   EXPECT_EQ(verify().code, 0);
 }
 
-// Only rows of metrics.jsonl have the scale of the losses.
+// Only rows of metrics.jsonl have the loss scale.
 TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
   train_ok(folder_.path(), config());
   std::vector<Json> rows = read_jsonl(output() / "metrics.jsonl");
@@ -171,10 +171,16 @@ TEST_F(ForgedRun, ALossScaleThatRepeatedStepsDoNotHaveIsRefused) {
   const Outcome o = verify();
   EXPECT_EQ(o.code, 3) << o.out;
   EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: has {"));
+  rows.erase(rows.begin());  // as if the run had been continued from a checkpoint elsewhere
+  write_file(output() / "metrics.jsonl", jsonl(rows));
+  seal_what_lies_beside();
+  const Outcome fewer = verify();
+  EXPECT_EQ(fewer.code, 3) << fewer.out;
+  EXPECT_THAT(fewer.out, HasSubstr("metrics.jsonl: has {"));
 }
 
 // A statement repeats what the record says about the program.
-TEST_F(ForgedRun, AProgramThatNobodyCanNameIsRefused) {
+TEST_F(ForgedRun, AnInvalidVersionOrHashOfTheProgramIsRefused) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
   const Json honest = read_json(resolved);
@@ -307,7 +313,7 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
     rows.insert(rows.begin(), Json{{"step", 1}, {"loss", 0.1}, {"train_runtime", 1}});
   });
   expect_refused("has {", [](auto& rows) { rows.push_back({{"step", 9}, {"loss", 0.1}}); });
-  // Measurements have the form of measurements.
+  // Measurements must be numbers.
   for (const auto& [name, is] : std::vector<std::pair<const char*, Json>>{{"time", "certified by an expert"},
                                                                           {"data_wait", {{"accuracy", 0.99}}},
                                                                           {"peak_rss_mb", {1, 2}},
@@ -337,14 +343,35 @@ TEST_F(ForgedRun, RowsThatWereNotLoggedAreRefused) {
   }
   write_file(metrics, jsonl(honest));
   seal_what_lies_beside();
-  write_file(metrics, jsonl(honest) + "{\"step\": 5, \"loss\": 0.1}\n");
-  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "a run that goes on logs more";
-  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_acc");
-  EXPECT_EQ(verify({"--steps", "0"}).code, 0) << "and may be killed in the middle of a row";
-  write_file(metrics, jsonl(honest) + "{\"step\": 4, \"eval_accuracy\": 0.99}");
-  const Outcome o = verify({"--steps", "0"});
-  EXPECT_EQ(o.code, 3) << "a row without a line end counts too\n" << o.out;
-  EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: "));
+  // Nothing is logged after the result, unless the run goes on.
+  for (const char* more :
+       {"{\"step\": 5, \"loss\": 0.1}\n", "{\"step\": 4, \"train_runtime\": 1, \"author\": \"me\"}\n",
+        "{\"step\": 4, \"eval_accuracy\": 0.99}", "certified by an expert"}) {
+    SCOPED_TRACE(more);
+    write_file(metrics, jsonl(honest) + more);
+    const Outcome o = verify({"--steps", "0"});
+    EXPECT_EQ(o.code, 3) << o.out;
+    EXPECT_THAT(o.out, HasSubstr("metrics.jsonl: has "));
+  }
+}
+
+TEST_F(ForgedRun, RowsAfterTheResultAreThoseOfARunThatGoesOn) {
+  train_ok(folder_.path(), config());
+  Json longer = config();
+  longer["max_steps"] = 7;
+  write_file(at("longer.json"), dump_json(longer));
+  ASSERT_EQ(qtrain({.words = {"train", at("longer.json").string(), "--stop_after", "6"}}).code, 75);
+  const std::string honest = bytes_of(output() / "metrics.jsonl");
+  for (const auto& [more, code] : {std::pair("", 0),
+                                   {"{\"step\": 7, \"loss\": 0.1}\n", 0},
+                                   {"{\"step\": 7, \"eval_acc", 0},
+                                   {"{\"step\": 6, \"eval_accuracy\": 0.99}", 3},
+                                   {"{\"step\": 6, \"train_runtime\": 1}\n", 3}}) {
+    SCOPED_TRACE(more);
+    write_file(output() / "metrics.jsonl", honest + more);
+    const Outcome o = verify({"--steps", "0"});
+    EXPECT_EQ(o.code, code) << o.out;
+  }
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ std::vector<double> alternating(const std::vector<double>& rows, std::size_t hea
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  // B is rounded once more if it contains a scale; products that nearly cancel are as large as other elements.
+  // B is rounded once more if it contains a scale. Where products nearly cancel, the error is relative to other
+  // elements.
   const double largest = std::abs(*std::ranges::max_element(want, {}, [](double v) { return std::abs(v); }));
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-7 * largest) << what << " " << i;
 }

@@ -79,7 +79,7 @@ TEST(Merge, PutsAdaptersOfExpertsAndRoutersWherePeftDoes) {
       const auto truth = expected.at(weight).span<double>();
       const std::vector<double> sums = qtrain::testing::signed_sums(values);
       ASSERT_EQ(sums.size(), truth.size()) << weight;
-      // The elements are float32 sums of up to 5 products of order one; observed: 1.6e-6.
+      // Elements are float32 sums of up to 5 products of order one; the largest observed difference of sums is 1.6e-6.
       for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], truth[i], 2.5e-6) << weight << " " << i;
     }
   }

@@ -1,4 +1,4 @@
-// `qtrain monitor` as a user runs it: alone, beside a process and a run, with the GPUs of the stand-in for NVML.
+// `qtrain monitor` as a user runs it: alone, next to a process and a run, with the GPUs of the stand-in for NVML.
 #include <signal.h>
 
 #include "core/os/file.h"

@@ -359,6 +359,21 @@ TEST_F(Outputs, OfARunDoNotReplaceFilesThatNoRunHasWritten) {
     EXPECT_EQ(qtrain({.words = {"validate", at("config.json"), "output_dir=" + at("mine")}}).code, 2);
     fs::remove_all(at("mine"));
   }
+  for (const auto& [place, file] : {std::pair("additional_chat_templates", "mine.jinja"),
+                                    {"checkpoint-5.tmp", "mine"},
+                                    {"checkpoint-5.removed", "mine"},
+                                    {"checkpoint-5.tmp", ""},
+                                    {".final.tmp", "mine"}}) {
+    SCOPED_TRACE(place);
+    const fs::path taken = folder_ / "mine" / place, mine = *file == '\0' ? taken : taken / file;
+    fs::create_directories(mine.parent_path());
+    write_file(mine, "mine\n");
+    const Outcome refused = qtrain({.words = {at("config.json"), "output_dir=" + at("mine")}});
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(taken.string() + ": was not written by a run"));
+    EXPECT_EQ(bytes_of(mine), "mine\n");
+    fs::remove_all(at("mine"));
+  }
   fs::create_directories(at("mine"));
   write_file(folder_ / "mine/notes.txt", "mine\n");
   write_file(folder_ / "mine/metrics.jsonl", "");  // as a run that was killed leaves it
@@ -366,6 +381,26 @@ TEST_F(Outputs, OfARunDoNotReplaceFilesThatNoRunHasWritten) {
   qtrain_ok({.words = {at("config.json"), "output_dir=" + at("mine"), "--resume", "never"}});
   write_file(folder_ / "mine/other.html", "mine\n");
   EXPECT_EQ(bytes_of(folder_ / "mine/notes.txt"), "mine\n");
+}
+
+TEST_F(Outputs, OfARunDoNotReplaceCheckpoints) {
+  const std::string keys = at("saves.json"), checkpoint = at("saved/checkpoint-1");
+  Json saves = read_json(at("config.json"));
+  saves.update({{"output_dir", at("saved")}, {"save_strategy", "steps"}, {"save_steps", 1}, {"use_peft", false}});
+  write_file(keys, dump_json(saves));
+  qtrain_ok({.words = {keys}});
+  const std::string before = bytes_of(checkpoint + "/manifest.json");
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"train", keys, "output_dir=" + checkpoint},
+                                             {"train", keys, "output_dir=" + checkpoint, "--resume", checkpoint},
+                                             {"validate", keys, "output_dir=" + checkpoint},
+                                             {"reproduce", at("saved"), "--output", checkpoint}}) {
+    SCOPED_TRACE(words[0] + " " + words.back());
+    const Outcome refused = qtrain({.words = words});
+    EXPECT_EQ(refused.code, 2) << refused.out << refused.err;
+    EXPECT_THAT(refused.out + refused.err, HasSubstr("is a checkpoint, which would be overwritten"));
+    EXPECT_EQ(bytes_of(checkpoint + "/manifest.json"), before);
+  }
 }
 
 // Even with --overwrite.
@@ -395,6 +430,11 @@ TEST_F(Outputs, OfARunDoNotReplaceItsInputs) {
   fs::copy(rows.get<std::string>(), folder_ / "here/metrics.jsonl");
   expect_kept(folder_ / "here/metrics.jsonl", at("here/run.json"),
               {output, "dataset_name=" + at("here/metrics.jsonl")});
+  fs::create_symlink(at("here/metrics.jsonl"), at("link.jsonl"));
+  expect_kept(folder_ / "link.jsonl", at("here/run.json"), {output, "dataset_name=" + at("link.jsonl")});
+  fs::rename(folder_ / "here/metrics.jsonl", folder_ / "elsewhere.jsonl");
+  fs::create_symlink(at("elsewhere.jsonl"), at("here/metrics.jsonl"));
+  expect_kept(folder_ / "elsewhere.jsonl", at("here/run.json"), {output, "dataset_name=" + at("elsewhere.jsonl")});
   fs::remove(folder_ / "here/metrics.jsonl");
   fs::copy(config["model_name_or_path"].get<std::string>(), at("model_here"), fs::copy_options::recursive);
   for (const auto& entry : fs::directory_iterator(at("model_here")))

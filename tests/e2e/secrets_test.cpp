@@ -61,7 +61,10 @@ TEST_F(Secrets, OfAConfigAreNeitherSaidNorWritten) {
   const Outcome resumed = qtrain_ok({.words = {file()}});
   EXPECT_NE(resumed.err.find("resumed from"), std::string::npos) << resumed.err;
   expect_kept(resumed.out + resumed.err, "resume");
-  const std::string out = (folder_ / "out").string();
+  const std::string out = (folder_ / "out").string(), tuned = (folder_ / "tuned.json").string();
+  qtrain_ok({.words = {"tune", file(), "--steps", "1", "--trials", "1", "--output", tuned}});
+  expect_kept(bytes_of(tuned), "tune");
+  EXPECT_EQ(read_json(tuned).at("hub_token"), "<redacted>");
   qtrain_ok({.words = {"verify", out}});
   for (const auto& words : std::vector<std::vector<std::string>>{{"config", file()},
                                                                  {"config", file(), "--json"},

@@ -189,7 +189,7 @@ TEST_F(StartedRanks, NeedTheSameSecret) {
   EXPECT_THAT(other[0].err, HasSubstr("it does not know the secret of this run"));
 }
 
-// Immediately, with the key and both values.
+// The ranks report it immediately, with the key and both values.
 TEST_F(StartedRanks, NameAKeyThatDiffers) {
   const std::vector<std::pair<std::string, Json>> keys{{"zero_stage", 2},
                                                        {"overlap_comm", false},

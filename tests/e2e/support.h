@@ -71,7 +71,7 @@ std::string jsonl(const std::vector<Json>& rows);
 std::map<std::string, std::vector<double>> tensors_of(const fs::path& path);
 /// The largest absolute difference of any element; the test fails if names or sizes differ.
 double largest_difference(const fs::path& a, const fs::path& b);
-/// The same between the signed sums in a file (tests/golden/sums.h) and those of weights.
+/// The same between signed sums in a file (tests/golden/sums.h) and the sums of weights.
 double largest_difference_of_sums(const fs::path& sums, const fs::path& weights);
 
 /// A run on token rows with a tiny golden model, the base of most tests: two rows per micro-batch, two micro-batches

@@ -91,6 +91,7 @@ std::vector<Tampering> without_a_new_manifest() {
           {"WeightsBeside", "", "Model.Safetensors", write_document_beside, Tampering::Seal::kept, kBeside},
           {"WeightsOfOthersBeside", "", "model.onnx", write_document_beside, Tampering::Seal::kept, kBeside},
           {"QuantizationBeside", "", "quantization_config.json", write_document_beside, Tampering::Seal::kept, kBeside},
+          {"SettingsBeside", "", "configuration.json", write_document_beside, Tampering::Seal::kept, kBeside},
           {"PiecesBeside", "checkpoint-2", "spiece.model", write_document_beside, Tampering::Seal::kept, kBeside},
           {"CodeBeside", "", "custom_generate/generate.py", write_document_beside, Tampering::Seal::kept, kBeside},
           {"ATemplateBeside", "checkpoint-2", "additional_chat_templates/rag.jinja",
@@ -276,7 +277,7 @@ TEST_F(TamperedRun, AConfigThatCannotRunIsNamed) {
   train_ok(folder_.path(), config());
   const fs::path resolved = output() / "resolved_config.json";
   Json json = read_json(resolved);
-  json["values"]["threads"] = {{"value", 100'000}, {"origin", "config.json"}};
+  json["values"]["threads"] = {{"value", -3}, {"origin", "config.json"}};
   write_document(resolved, json);
   seal_what_lies_beside();
   const Outcome o = verify({"--statement", at("s.json").string()});

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kOfFirst = 0.75;
 
-/// Two ranks, of which the other one adds nothing.
+/// Two ranks, the other of which adds nothing.
 struct Twins : Solo {
   int size() const override { return 2; }
 };

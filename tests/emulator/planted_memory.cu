@@ -42,7 +42,7 @@ __global__ void total(float* y, const float* x) {
 struct Flags {
   std::uint8_t even[kThreads], odd[kThreads];
 };
-/// Each thread stores a byte: in the wrong variant, two threads of different warps store the same one.
+/// Each thread stores a byte. In the wrong variant, two threads of different warps store the same byte.
 template <Variant V>
 __global__ void store_bytes(float* y) {
   Flags& flags = shared_memory<Flags>();
@@ -53,7 +53,8 @@ __global__ void store_bytes(float* y) {
   y[i] = static_cast<float>(flags.even[V == Variant::right ? i : 0] + flags.odd[kThreads - 1 - i]);
 }
 
-/// The first warp stores words, and the second one a byte of the next word in between, or of one of the words.
+/// The first warp stores all words but number 4, of which the last thread stores a byte. In the wrong variant, that
+/// byte is in one of the other words.
 template <Variant V>
 __global__ void store_byte_beside_words(std::uint32_t* y) {
   if (threadIdx.x < 8)
@@ -62,7 +63,7 @@ __global__ void store_byte_beside_words(std::uint32_t* y) {
     reinterpret_cast<std::uint8_t*>(y + (V == Variant::right ? 4 : 5))[1] = 64;
 }
 
-/// Each block stores a value and reads one: of the input, or that of the next block.
+/// Each block stores a value and reads one of the input or, in the wrong variant, that of the next block.
 template <Variant V>
 __global__ void read_next_block(float* y, float* sums, const float* x) {
   if (threadIdx.x != 0) return;

@@ -136,7 +136,7 @@ def with_rope(config, rope, **extra):
 
 
 LONG = (40, 1, 17, 23)
-# With these rows, rounding GEMMs to bf16 gives no token another expert.
+# Lengths of rows with which rounding GEMMs to bf16 does not send any token to another expert.
 STEADY_GPT_OSS, STEADY_PATTERNS = (7, 1, 11, 5, 9), (8, 1, 12, 5, 9)
 LORA_ALL = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules="all-linear", use_rslora=False)
 LORA_EXPERTS = dict(LORA_ALL, target_parameters=["router.weight", "gate_up_proj", "down_proj"])
@@ -266,8 +266,8 @@ CASES = [
 
 
 def numbers(name, shape):
-    """Nearly standard normal numbers that depend only on the name and the shape. Odd multiples of 1/16, of which few
-    values occur, compress well; the factor makes them inexact in 16 bits."""
+    """Nearly standard normal numbers that depend only on the name and the shape. They are odd multiples of 1/16, which
+    compress well because there are few; the factor makes them inexact in 16 bits."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     z = np.random.default_rng(seed).standard_normal(tuple(shape))
     return torch.from_numpy((0.97 * (np.floor(8 * z) + 0.5) / 8).astype(np.float32))

@@ -125,7 +125,7 @@ def run(model, rows, precision):
 
 
 def spread(value, truth):
-    """The relative L2 difference, by the signed sums that tests compare."""
+    """The relative L2 difference of the signed sums that tests compare."""
     value, truth = sums(value), sums(truth)
     return short((value - truth).norm().item() / max(truth.norm().item(), 1e-30))
 

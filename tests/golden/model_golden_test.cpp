@@ -29,8 +29,8 @@ struct Precision {
   double loss_floor, grad_floor, spread_factor;
 };
 constexpr Precision kF64{
-    // Both are float64 (losses are 1e-13 apart; with dynamic NTK, whose base transformers computes in f32, losses are
-    // 4e-11 apart and gradients 3e-9).
+    // Both sides compute in float64. Losses are 1e-13 apart; with dynamic NTK, whose base transformers computes in f32,
+    // losses are 4e-11 and gradients 3e-9 apart.
     "f64", DType::f64, MatmulPrecision::storage, "", 1e-10, 1e-8, 0};
 constexpr Precision kF32{
     // Rounding depends on the summation order; the recorded spread is one sample of it (the largest observed factor is
@@ -64,7 +64,7 @@ std::vector<LabeledRow> read_rows(const fs::path& folder) {
   return rows;
 }
 
-/// Between the values of two tensors, or between their sums.
+/// The relative L2 distance between the values of two tensors, or between their sums.
 double distance(const Values& value, const Values& truth) {
   if (value.size() != truth.size()) return std::numeric_limits<double>::infinity();
   double difference = 0, norm = 0;

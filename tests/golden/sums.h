@@ -5,8 +5,8 @@
 
 namespace qtrain::testing {
 
-/// The signed sums that goldens store in place of a tensor: golden_sums.py says why their distances are those of the
-/// tensors. A tensor with at most 16 elements is its own sums.
+/// The signed sums that goldens store in place of a tensor, or its values if there are at most 16. golden_sums.py
+/// explains why their distances estimate those of the tensors.
 inline std::vector<double> signed_sums(const std::vector<double>& values) {
   constexpr std::size_t kCount = 16;
   if (values.size() <= kCount) return values;

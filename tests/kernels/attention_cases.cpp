@@ -98,7 +98,7 @@ std::vector<OpCase> attention_cases() {
            {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},
            {.name = "long_window", .cu = {0, 7, 390}, .Hq = 1, .Hkv = 1, .D = 18, .window = 170},
            {.name = "wide_heads", .cu = {0, 2, 270}, .Hq = 2, .Hkv = 1, .D = 256},
-           // Several tiles for the warpgroups of 64 queries that kernels of sm_90a have.
+           // Several tiles for the kernels of sm_90a, whose warpgroups take 64 queries each.
            {.name = "warpgroups", .cu = {0, 3, 270, 300}, .Hq = 2, .Hkv = 1, .D = 64, .window = 200},
            {.name = "warpgroups_wide_heads", .cu = {0, 30, 330}, .Hq = 2, .Hkv = 1, .D = 128, .sinks = true},
            // Tiles of keys start with the document: their last key is the one after the first query of a tile.

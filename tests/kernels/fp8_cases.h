@@ -3,10 +3,10 @@
 #include "kernels/fp8.h"
 #include "tests/kernels/support.h"
 
-/// What both backends must do to encode operands in FP8.
+/// What both backends must compute when they encode operands in FP8.
 namespace qtrain::testing {
 
-/// The code nearest to a value, of two the even one, by a search over all finite codes of one sign.
+/// The code nearest to a value, or the even one of two, found by comparing all finite codes of one sign.
 template <class F>
 std::uint8_t nearest_fp8(float value) {
   unsigned best = 0;
@@ -72,7 +72,7 @@ inline void encodes_fp8(Ctx& ctx, DType d) {
   encodes_matrices<E5m2>(ctx, d, DType::f8_e5m2);
 }
 
-/// Zeros have a scale that is no zero; an infinity or NaN anywhere makes the scale NaN.
+/// The scale of zeros is not 0; an infinity or NaN anywhere makes the scale NaN.
 inline void encodes_special_fp8(Ctx& ctx, DType d) {
   const auto scale_with = [&](float special, std::int64_t at) {
     Array x(d, {20, 40});
@@ -106,7 +106,7 @@ std::vector<double> rounded_to_fp8(const Array& x, std::int64_t width) {
   return values;
 }
 
-/// C [M, N] = or += alpha * op(A) op(B) with operands in FP8, in every orientation, plus another GEMM as it is.
+/// C [M, N] = or += alpha * op(A) op(B) with operands in FP8, in every orientation, plus a GEMM that is not in FP8.
 inline void multiplies_fp8(Ctx& ctx, DType d) {
   using ops::Transpose;
   struct Sizes {

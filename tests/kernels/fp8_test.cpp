@@ -33,7 +33,7 @@ TEST(Fp8, SaturatesAndKeepsNan) {
   EXPECT_TRUE(std::isnan(decode_fp8<E4m3>(encode_fp8<E4m3>(std::nanf("")))));
   EXPECT_TRUE(std::isnan(decode_fp8<E5m2>(encode_fp8<E5m2>(std::nanf("")))));
   EXPECT_EQ(decode_fp8<E5m2>(0x7c), kInf);
-  // The least numbers of the OCP specification.
+  // The smallest positive numbers in the OCP specification.
   EXPECT_EQ(decode_fp8<E4m3>(1), 0x1p-9F);
   EXPECT_EQ(decode_fp8<E5m2>(1), 0x1p-16F);
 }

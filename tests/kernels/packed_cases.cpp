@@ -168,7 +168,7 @@ Tensor heads_in(const SplitSizes& n, Tensor qkv, std::int64_t first, std::int64_
 
 constexpr double kJoinedEps = 1e-6, kJoinedOffset = 0.5;
 
-// With every head of queries and keys divided by its RMS and multiplied by the weights.
+// Divides every head of queries and keys by its RMS and multiplies it by the weights.
 Array with_head_norms(const SplitSizes& n, const Arrays& in) {
   Array qkv = in[0];
   for (std::int64_t i = 0; i < n.T * n.heads(); ++i) {

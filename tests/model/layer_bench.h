@@ -12,7 +12,7 @@ namespace qtrain::testing {
 /// Which parameters of a layer have gradients.
 enum class Trained { nothing, adapter, everything };
 
-/// `more`: fields of config.json, and the member "joins_projections" of ModelConfig.
+/// `more`: fields of config.json, and "joins_projections" for that member of ModelConfig.
 inline ModelConfig layer_config(Json more) {
   const bool joins = more.is_object() && more.value("joins_projections", false);
   if (joins) more.erase("joins_projections");

@@ -131,7 +131,7 @@ TEST_F(Building, BlockSavesTheInputOnlyAndRepeatsInOrder) {
   const RecomputePlan plan = plan_recompute(layer, block.recomputed(layer), bench.weights());
   EXPECT_TRUE(plan.saved == TensorSet{layer.input});
   EXPECT_TRUE(std::is_sorted(plan.rerun.begin(), plan.rerun.end()));
-  // All except the last sum, which is the next block's input; the last projection because of its adapter.
+  // All stages are rerun except the last sum, which is the next block's input. The last projection is, for its adapter.
   EXPECT_EQ(plan.rerun.size(), layer.stages.size() - 1);
 }
 

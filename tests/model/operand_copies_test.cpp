@@ -62,7 +62,8 @@ TEST_P(OperandCopiesOf, FollowTheTrainedWeights) {
   for (const Param* p : model->trained())
     for (float& v : p->value.span<float>()) v *= 1.5F;
   const Outcome changed = step(*model);
-  model->runner.copies().refresh_operands(ctx_);
+  const OperandCopies& copies = model->runner.copies().operands();
+  copies.convert(ctx_, copies.trained());
   const Outcome refreshed = step(*model);
   EXPECT_FALSE(refreshed == changed);
   model->runner.copies().fill_operands(ctx_);

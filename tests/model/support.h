@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/first_gradients.h"
 #include "model/runner.h"
 
 namespace qtrain::testing {
@@ -112,6 +113,7 @@ struct Outcome {
 struct StepInput {
   double scale = 1;  ///< gradients are those of scale * loss sum
   std::int64_t dropout_seed = 0;
+  GradientSum first = GradientSum::first;  ///< of the first micro-batch: `further` adds to zeros
 };
 
 /// A model that has memory.
@@ -136,16 +138,27 @@ inline RouterLossRun router_loss_into(double& sum, const Transformer& model) {
           .coefficient = model.config().experts->balance_coefficient};
 }
 
-/// Zeroes the gradients, runs every micro-batch forward and backward, and collects.
+/// As a training step does before its first micro-batch: what that stores has no value yet, here NaN.
+inline void begin_gradients(Ctx& ctx, PlannedModel& model, GradientSum first) {
+  if (first == GradientSum::further) {
+    model.weights().zero_grads(ctx);
+    model.adapter().zero_grads(ctx);
+    return;
+  }
+  for (const Param* p : model.trained()) ctx.stream().fill(p->grad.data, 0xff, p->grad.bytes());
+  zero_added_gradients(ctx, model.params());
+}
+
+/// Runs every micro-batch forward and backward, and collects.
 inline Outcome train_step(Ctx& ctx, PlannedModel& model, const std::vector<Ragged>& micro_batches, StepInput in) {
-  model.weights().zero_grads(ctx);
-  model.adapter().zero_grads(ctx);
+  begin_gradients(ctx, model, in.first);
   Outcome out;
   const ConstTensor scale = view_of(std::span<const double>(&in.scale, 1), {1});
   const ConstTensor seed = view_of(std::span<const std::int64_t>(&in.dropout_seed, 1), {1});
   for (const Ragged& m : micro_batches) {
     out.loss_sum += loss_of(ctx, model, m.batch(),
                             {.pass = Pass::train,
+                             .gradients = std::exchange(in.first, GradientSum::further),
                              .scale = scale,
                              .dropout_seed = seed,
                              .router_loss = router_loss_into(out.router_loss, model)});

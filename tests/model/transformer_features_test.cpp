@@ -92,6 +92,20 @@ TEST_P(FamilyFeature, RecomputePoliciesThreadsAndMicroBatchesAgree) {
   }
 }
 
+// A batch without targets, which no chunk of the head computes, before and after one with targets.
+TEST_P(FamilyFeature, FirstGradientsAreThoseThatAreAddedToZeros) {
+  const Ragged batch(small_rows()), none({{{8, 9, 10}, {kNoLabel, kNoLabel, kNoLabel}}});
+  const std::vector<Ragged> cases[] = {{batch}, {batch, batch}, {none}, {none, batch}, {batch, none}};
+  for (const std::vector<Ragged>& micro_batches : cases) {
+    const auto step = [&](GradientSum first) {
+      Ctx ctx({}, MatmulPrecision::storage, 1);
+      const auto model = random_model(ctx, options_of(GetParam()), batch);
+      return train_step(ctx, *model, micro_batches, {.dropout_seed = 11, .first = first});
+    };
+    EXPECT_TRUE(step(GradientSum::first) == step(GradientSum::further));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Family, FamilyFeature, ::testing::ValuesIn(features()),
                          [](const auto& info) { return info.param.name; });
 

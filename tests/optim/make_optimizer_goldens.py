@@ -100,7 +100,7 @@ def numbers(shape, step, which, scale):
 
 
 def shortened(values):
-    """Rounded to multiples of 2^-23: a sixteenth of the tests' smallest tolerance, 1e-6, and packed smaller."""
+    """Rounds to multiples of 2^-23, a fraction of the smallest tolerance of the tests (1e-6), so that goldens pack well."""
     return np.round(values.astype(np.float64) * 2**23).astype(np.float32) / np.float32(2**23) if values.dtype == np.float32 else values
 
 

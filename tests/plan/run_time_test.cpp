@@ -74,8 +74,8 @@ const GpuModel& gpu_named(std::string_view name) {
   return *find_gpu(name);
 }
 
-// Attention on an H200 is slower than its GEMMs would be, and the gradient takes more per FLOP than the forward pass. A
-// GPU with as fast multiplications for half the cycles is slower.
+// Attention on an H200 is slower than its GEMMs would be, and its gradient takes longer per FLOP than its forward pass.
+// An A100, with a third of the FLOP/s, is slower.
 TEST(AttentionSeconds, FollowFromCyclesAndOperations) {
   const KernelShares shares = kernel_shares(1024);
   const auto of = [&](const char* name) { return attention_seconds(gpu_named(name), shares).value(); };

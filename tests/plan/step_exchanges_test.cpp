@@ -35,8 +35,8 @@ double bytes(const std::vector<ExchangeCall>& calls) {
   return sum;
 }
 
-// Each of three ranks sums as many elements as if every parameter was split among them: 2 * 86 + 2 * 43 + 3 * 171 + 2 *
-// 6 of the block, and 2 * 214 + 6 of the others.
+// Each of three ranks sums as many elements as if every parameter were split among them: 2 * 86 + 2 * 43 + 3 * 171 + 2
+// * 6 of the block, and 2 * 214 + 6 of the others.
 TEST(StepExchanges, OfUnshardedGradientsOnProcessors) {
   const StepExchanges step = exchanges_of({}, {.ranks = 3}, {});
   EXPECT_THAT(step.micro_batch, IsEmpty());

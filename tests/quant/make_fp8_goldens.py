@@ -4,8 +4,8 @@
     pip install compressed-tensors==0.20.0
     python tests/quant/make_fp8_goldens.py        # writes tests/quant/goldens/fp8*
 
-fp8_block/ is bnb_model/ as transformers stores it in FP8 with a scale per block, fp8_row/ as compressed-tensors stores
-it with a scale per row. expected.safetensors has some of their matrices as the libraries expand them.
+fp8_block/ is bnb_model/ as transformers stores it in FP8 with one scale per block, and fp8_row/ as compressed-tensors
+stores it with one scale per row. expected.safetensors has some of their matrices as the libraries expand them.
 """
 
 import json

@@ -116,7 +116,7 @@ TEST(ReportPage, CutsTextsBetweenCharacters) {
   for (const Json& m : messages) EXPECT_THAT(m["text"].get<std::string>(), Not(HasSubstr("\uFFFD")));
 }
 
-/// A folder of a run with files of these contents.
+/// A run folder whose files have these contents.
 class RunFolder : public ::testing::Test {
  protected:
   RunRecord with(const std::string& name, const std::string& contents) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/goldens.py: what it packs, shows and compares, and that the archives hold the files beside them.
+"""scripts/goldens.py: what it packs, shows and compares, and that the archives match the files next to them.
 
     python3 tests/scripts/goldens_test.py"""
 
@@ -67,8 +67,8 @@ class Archive(unittest.TestCase):
 
 
 class Archives(unittest.TestCase):
-    def test_hold_what_lies_beside_them(self):
-        """Fails if goldens were made again but not packed."""
+    def test_match_the_files_next_to_them(self):
+        """Fails if goldens were changed but not packed."""
         for archive in goldens.archives():
             folder = archive.parent / archive.name.removesuffix(".tar.xz")
             if (archive.parent / f".{folder.name}.unpacked").exists():

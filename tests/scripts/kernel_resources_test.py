@@ -53,7 +53,7 @@ class BuildLog(unittest.TestCase):
         self.assertEqual(resources.reports_of(self.folder / "none.log", self.sources), {})
         self.assertEqual(resources.reports_of(None, self.sources), {})
 
-    def test_products_that_wait_for_each_other_are_a_complaint(self):
+    def test_waits_between_products_are_reported(self):
         said = ("ptxas info    : (C7517) warpgroup.wait is injected in around line 72 by compiler to allow use of "
                 "registers defined by GMMA in function '_Z3badPfyy'")
         _, complaints = resources.read_report(said + "\n" + LOG.partition("\n")[2], self.sources[0], "90a")

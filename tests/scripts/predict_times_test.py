@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The predicted times of kernels and steps, against sums by hand, and the pages that have them.
+"""The predicted times of kernels and steps against sums by hand, and the pages that show them.
 
     python3 tests/scripts/predict_times_test.py"""
 
@@ -39,7 +39,7 @@ class Terms(unittest.TestCase):
         self.assertAlmostEqual(kernel_times.terms(GPU, ROW | {"global_bytes": 9999, "sectors": 999}, 1, 5)["DRAM"],
                                1e-8, delta=1e-15)
 
-    def test_the_longest_counts_whole(self):
+    def test_the_longest_counts_in_full(self):
         self.assertAlmostEqual(kernel_times.seconds(GPU, {"a": 4.0, "b": 1.0, "c": 3.0}), 5.0)
 
 
@@ -76,7 +76,7 @@ class Steps(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def test_they_fit_the_counts(self):
+    def test_they_match_the_counts(self):
         for path, text in predict_times.texts().items():
             self.assertEqual(path.read_text(encoding="utf-8"), text,
                              f"{path.relative_to(ROOT)}: scripts/predict_times.py --write")

@@ -26,7 +26,7 @@ constexpr std::string_view kMark = "qtrainmark", kMarkEnd = "x";
 constexpr std::int64_t kFirstNumber = 7'301'402'503;  // in the place of the first message's
 constexpr std::size_t kMaxChecked = 256;              // messages of which each takes a rendering
 
-/// The number at `at` in a text, which ends behind it; none if there is none.
+/// Reads the number at `at` in a text and moves `at` past it. Returns nothing if there is none.
 std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
@@ -189,7 +189,7 @@ class PrintCheck {
            {.cause = fmt::format("{} messages have a content that is neither text nor a list, which the chat template "
                                  "does not print as it is",
                                  others_.size()),
-            .remedy = "Make the contents strings."});
+            .remedy = "Convert the contents to strings."});
     for (const std::size_t i : others_)
       if (none || changes_nothing({i})) found_.push_back({.part = Part::content, .message = i, .empties_turn = true});
   }

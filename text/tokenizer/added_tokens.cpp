@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxCompared = 64;  // bytes; the tokens of models are shorter
+constexpr std::size_t kMaxCompared = 64;  // bytes; tokens of real models are shorter
 
 // Start of the character that ends at `at`.
 std::size_t char_before(std::string_view text, std::size_t at) {

@@ -47,8 +47,8 @@ class AddedTokenFinder {
   const Entry* longest_at(std::string_view text, std::size_t at) const;
 
   std::vector<Entry> entries_;       // sorted by content
-  std::vector<Entry> long_entries_;  // those that would take long to compare at each byte of a text
-  LongTokens long_tokens_;           // by their place in long_entries_
+  std::vector<Entry> long_entries_;  // too long to be compared at every byte of a text
+  LongTokens long_tokens_;           // by their index in long_entries_
   // By first byte: the range of entries, and the possible second bytes (all if there is a one-byte token).
   struct Bucket {
     std::size_t begin = 0, end = 0;

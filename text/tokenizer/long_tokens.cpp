@@ -16,7 +16,7 @@ void LongTokens::add(std::string_view content, std::int32_t number) {
   nodes_[static_cast<std::size_t>(at)].number = number;
 }
 
-// From short to long ends.
+// Visits nodes from short to long, so that the links of shorter ones are complete.
 void LongTokens::finish() {
   std::vector<std::int32_t> order{0};
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -37,7 +37,7 @@ std::int32_t LongTokens::child_of(std::int32_t node, char byte) const {
   return n;
 }
 
-// The longest node that continues `node`, or a shorter one that it begins with, by a byte to the left.
+// The longest node that extends `node`, or one of its shorter beginnings, by a byte to the left.
 std::int32_t LongTokens::next_of(std::int32_t node, char byte) const {
   for (;; node = nodes_[static_cast<std::size_t>(node)].shorter) {
     const std::int32_t next = child_of(node, byte);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <new>
 #include <optional>
 
 #include "core/error.h"
@@ -18,17 +19,17 @@ namespace qtrain {
 namespace {
 
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
-// The limits of PCRE2 hold for each position where a match may begin and leave out characters that a repetition passes,
-// so they do not bound the time of a text. Therefore the translated expressions contain callouts, (?C) and (?C<bits>),
-// at which a StepMeter counts. The usual expressions of tokenizers take about one step per byte.
+// PCRE2 applies its limits anew at each position where a match may begin, and does not count the characters that a
+// repetition passes, so they do not bound the time that a text takes. Therefore the translated expressions contain
+// callouts, (?C) and (?C<bits>), at which a StepMeter counts. Common tokenizers take about one step per byte.
 constexpr std::uint32_t kMatchLimit = 20'000'000;
 constexpr std::uint64_t kStepsPerText = 2'000, kStepsPerByte = 500;
-constexpr std::uint64_t kBytesPerStep = 8;         // of a repetition, which passes each in about a nanosecond
-constexpr std::uint64_t kStepsPerLook = 1U << 20;  // at requests to stop
+constexpr std::uint64_t kBytesPerStep = 8;         // of a repetition, which takes about a nanosecond per byte
+constexpr std::uint64_t kStepsPerLook = 1U << 20;  // how often to check for a requested stop
 constexpr int kItemsPerCallout = 64;               // items in a row without a repetition or group
 constexpr int kAlternativesPerCallout = 8;
-constexpr std::uint64_t kUncountedRepeats = 64;  // of one item, which may fail at the last
-constexpr std::uint32_t kMaxLookbehind = 255;    // characters, which are passed without a callout
+constexpr std::uint64_t kUncountedRepeats = 64;  // of one item, the last of which may fail
+constexpr std::uint32_t kMaxLookbehind = 255;    // characters; there are no callouts within
 
 constexpr std::string_view kSpaces =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
@@ -41,7 +42,7 @@ constexpr std::array<std::string_view, 37> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
 
-// An expression within a message.
+// An expression as messages show it.
 std::string shown(std::string_view pattern) {
   constexpr std::size_t kMost = 200;
   return one_line(pattern.substr(0, kMost)) + (pattern.size() > kMost ? "..." : "");
@@ -110,7 +111,7 @@ class Translator {
     at_ += n;
   }
 
-  // Whether the character belongs to the repetition of an item, as in a+?. Notes that a callout has to follow it.
+  // Whether the character is part of a repetition, as in a+?. If so, notes that a callout has to follow.
   bool repeats(char c) {
     const std::string_view counts = c == '{' ? counts_here() : "";
     if (c != '*' && c != '+' && c != '?' && counts.empty()) return false;
@@ -120,8 +121,8 @@ class Translator {
     return true;
   }
 
-  // Puts callouts where the matcher has to count (see StepMeter): around each repetition, where a group begins (its
-  // repetitions pass there), and now and then among many items or alternatives.
+  // Inserts callouts where the matcher has to count (see StepMeter): around each repetition, at the beginning of each
+  // group, which its repetitions pass, and at intervals in long sequences of items or alternatives.
   void begin_item(char c) {
     if (repeats_ > kUncountedRepeats) mark_item(fmt::format("(?C{})", std::bit_width(repeats_)));
     repeats_ = 1;
@@ -130,7 +131,7 @@ class Translator {
       out_ += "(?C)";
       items_ = 0;
     }
-    const bool ends = c == '|' || c == ')';  // what follows continues at an earlier position, or may do so
+    const bool ends = c == '|' || c == ')';  // matching may continue at an earlier position
     marked_ = !ends && (marked_ || due);
     callout_due_ = c == '|' && ++alternatives_ % kAlternativesPerCallout == 0;
     item_ = ends || c == '(' ? std::nullopt : std::optional(out_.size());
@@ -235,7 +236,7 @@ class Translator {
     }
   }
 
-  // The inside of {2,3} if the expression goes on with such counts.
+  // The contents of the braces if the expression continues with a count such as {2,3}.
   std::string_view counts_here() const {
     const std::size_t end = in_.find_first_not_of("0123456789,", at_ + 1);
     const bool closed = end != std::string_view::npos && in_[end] == '}';
@@ -259,7 +260,7 @@ class Translator {
     }
     out_ += fmt::format("{{{}{}}}", inside.starts_with(',') ? "0" : "", inside);
     at_ += inside.size() + 2;
-    if (at_ < in_.size() && in_[at_] == '+') refuse("a + behind {...}");
+    if (at_ < in_.size() && in_[at_] == '+') refuse("a + after {...}");
   }
 
   void group() {
@@ -278,9 +279,9 @@ class Translator {
   std::string out_;
   bool callout_due_ = false;
   bool marked_ = false;               // whether a callout precedes the last item, with few items in between
-  int items_ = 0, alternatives_ = 0;  // the former since the last callout
-  std::optional<std::size_t> item_;   // where the last item begins in out_, unless it is a group
-  std::uint64_t repeats_ = 1;         // of that item, at most
+  int items_ = 0, alternatives_ = 0;  // items since the last callout; all alternatives
+  std::optional<std::size_t> item_;   // offset of the last item in out_, unless it is a group
+  std::uint64_t repeats_ = 1;         // highest count of repetitions of that item
 };
 
 /// Translates an expression from the syntax of tokenizer.json (Oniguruma, Ruby flavor) to an equivalent one for PCRE2
@@ -297,13 +298,13 @@ struct FreeContext {
   void operator()(pcre2_match_context* m) const { pcre2_match_context_free(m); }
 };
 
-/// Counts the work on one text at the callouts of an expression: one step each, the characters that a repetition passed
-/// since the last one, and for (?C<bits>) the repetitions that may follow without a callout, fewer than 2^bits.
+/// Counts the work on one text at the callouts of an expression: a step for each, the characters passed since the last
+/// one, and for (?C<bits>) the fewer than 2^bits repetitions that may follow without a callout.
 class StepMeter {
  public:
   explicit StepMeter(std::size_t bytes) : limit_(kStepsPerText + kStepsPerByte * bytes), left_(limit_) {}
   std::uint64_t limit() const { return limit_; }
-  /// Returns whether matching may go on: not beyond the limit, nor on a request to stop.
+  /// Returns false if the limit is exceeded or a stop was requested.
   bool count(std::uint64_t steps) {
     if (steps > left_) return false;
     left_ -= steps;
@@ -340,6 +341,7 @@ struct Regex::Code {
     PCRE2_SIZE offset = 0;
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+    if (!code && error == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
     if (!code)
       fail(ErrorKind::input,
            {.cause = "the regular expression " + shown(given) + " is not valid: " + error_text(error)});
@@ -369,7 +371,7 @@ class Regex::Matcher {
         meter_(bytes),
         match_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
-    check(match_ && context_, "PCRE2 is out of memory");
+    if (!match_ || !context_) throw std::bad_alloc();
     pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
     pcre2_set_match_limit(context_.get(), kMatchLimit);
     pcre2_set_callout(context_.get(), StepMeter::on_callout, &meter_);
@@ -379,10 +381,11 @@ class Regex::Matcher {
     const int rc = meter_.count(1) ? match(text, from) : PCRE2_ERROR_CALLOUT;
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc >= 0) return true;
+    if (rc == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
     if (rc == PCRE2_ERROR_CALLOUT) throw_if_stopped();
     if (rc != PCRE2_ERROR_CALLOUT && rc != PCRE2_ERROR_MATCHLIMIT) fail_on_text(error_text(rc), "");
     fail_on_text(fmt::format("it takes more than {} steps on {} bytes", meter_.limit(), text.size()),
-                 "shorten runs of like characters in the text, split it into several rows, or use an expression "
+                 "shorten runs of similar characters in the text, split it into several rows, or use an expression "
                  "without repetitions that overlap");
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }

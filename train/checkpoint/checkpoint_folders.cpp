@@ -244,13 +244,18 @@ void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
   }
 }
 
+bool is_leftover(const fs::path& name) {
+  const fs::path ending = name.extension();
+  const bool is_unfinished = ending == ".tmp" || ending == ".removed";
+  return name == kStaged || (is_unfinished && step_of_checkpoint(name.stem()) >= 0);
+}
+
 void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
   std::vector<fs::path> leftovers;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(output, error)) {
-    const fs::path name = entry.path().filename(), ending = name.extension();
-    const bool folder = step_of_checkpoint(name.stem()) >= 0 && (ending == ".tmp" || ending == ".removed");
-    if (folder || name == kStaged || is_pending_file(name)) leftovers.push_back(entry.path());
+    const fs::path name = entry.path().filename();
+    if (is_leftover(name) || is_pending_file(name)) leftovers.push_back(entry.path());
   }
   std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" before ".removed", because it is newer
   for (const fs::path& leftover : leftovers) {

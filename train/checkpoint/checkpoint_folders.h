@@ -45,6 +45,9 @@ struct Rotation {
 };
 void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
 
+/// Whether clear_leftovers may remove a folder of this name.
+bool is_leftover(const std::filesystem::path& name);
+
 /// Removes the leftovers of interrupted saves and removals, but never `named`; an intact checkpoint gets its name back
 /// unless that is taken, and an intact final model is moved into place. Warns about what cannot be removed or moved.
 /// The output directory must be locked.

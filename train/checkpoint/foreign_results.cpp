@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -36,7 +38,8 @@ std::string text_if_any(const Read& read) {
   return {};
 }
 
-constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weights
+constexpr const char* kTemplates = "additional_chat_templates";
+constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weight files
 
 // Whether a run writes or removes a file of this name in its output directory.
 bool is_file_of_run(const std::string& name) {
@@ -49,12 +52,25 @@ bool is_file_of_run(const std::string& name) {
          name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
-// Whether something would be lost if the file were replaced. A killed run may leave empty ones; folders stay.
+bool is_filled_folder(const fs::path& folder) {
+  std::error_code unknown;
+  return fs::is_directory(folder, unknown) && !fs::is_empty(folder, unknown);
+}
+
+// Whether something would be lost if the file were replaced. A killed run may leave empty files, and a run does not
+// replace folders.
 bool has_contents(const fs::path& file) {
   std::error_code unknown;
   const fs::file_status there = fs::status(file, unknown);
   if (!fs::exists(there) || fs::is_directory(there)) return false;
   return !fs::is_regular_file(there) || fs::file_size(file, unknown) > 0;
+}
+
+// Whether a run would replace or remove something that is in its output directory.
+bool is_lost_to_run(const fs::path& there) {
+  const fs::path name = there.filename();
+  if (is_filled_folder(there)) return is_leftover(name) || name == kTemplates;
+  return has_contents(there) && (is_leftover(name) || is_file_of_run(name));
 }
 
 // Names of weight files of any program directly inside a folder.
@@ -83,9 +99,9 @@ bool holds_nothing(const fs::path& folder) {
   return true;
 }
 
-/// Whether a run has written here, judging by the files that it writes first and last.
+/// Whether a run has written here, judging by the files that it writes first and last. A checkpoint has neither.
 bool is_output_of_run(const fs::path& output) {
-  if (manifest_step(output)) return true;
+  if (manifest_step(output) && path_exists(output / kTrainResults)) return true;
   const std::string text = text_if_any([&] {
     const Json resolved = read_json(output / kResolvedConfig);
     const bool ours = resolved.is_object() && resolved.contains("values") && resolved.contains("run");
@@ -165,15 +181,20 @@ bool has_foreign_weights(const fs::path& output) {
 }
 
 void require_no_foreign_results(const fs::path& output) {
+  const bool is_ours = is_output_of_run(output);
+  if (!is_ours && manifest_step(output))
+    fail(ErrorKind::usage, {.cause = "output_dir is a checkpoint, which would be overwritten",
+                            .place = output.string(),
+                            .remedy = "choose another output_dir, or pass --overwrite"});
   if (has_foreign_weights(output))
     fail(ErrorKind::usage,
          {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
           .place = output.string(),
           .remedy = "choose another output_dir, or pass --overwrite"});
-  if (is_output_of_run(output)) return;
+  if (is_ours) return;
   std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
-    if (!has_contents(it->path()) || !is_file_of_run(it->path().filename())) continue;
+    if (!is_lost_to_run(it->path())) continue;
     fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",
                             .place = it->path().string(),
                             .remedy = "choose another output_dir, or pass --overwrite"});
@@ -182,12 +203,12 @@ void require_no_foreign_results(const fs::path& output) {
 
 void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& inputs) {
   std::error_code unreadable;
-  const fs::path folder = real_path(output);
+  std::set<fs::path> replaced;
+  for (fs::directory_iterator it(output, unreadable), end; !unreadable && it != end; it.increment(unreadable))
+    if (is_file_of_run(it->path().filename())) replaced.insert(real_path(it->path()));
   for (const fs::path& input : inputs) {
-    if (!is_file_of_run(input.filename()) || !fs::exists(input, unreadable)) continue;
-    const fs::path beside = real_path(input.has_parent_path() ? input.parent_path() : fs::path("."));
-    if (beside != folder) continue;
-    fail(ErrorKind::usage, {.cause = "is an input of the run, which would write a file of this name to output_dir",
+    if (!fs::exists(input, unreadable) || !replaced.contains(real_path(input))) continue;
+    fail(ErrorKind::usage, {.cause = "is an input of the run, and would be overwritten by an output of the same name",
                             .place = input.string(),
                             .remedy = "choose another output_dir"});
   }

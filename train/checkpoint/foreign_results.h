@@ -22,12 +22,11 @@ bool is_free_for(const std::string& command, const std::filesystem::path& folder
 
 /// Whether an output directory contains weights that no run wrote.
 bool has_foreign_weights(const std::filesystem::path& output);
-/// Throws ErrorKind::usage in that case, and if no run has written to the output directory but it contains other files
-/// that a run would replace.
+/// Throws ErrorKind::usage in that case, and also if the output directory contains other files that a run would replace
+/// although no run has written to it.
 void require_no_foreign_results(const std::filesystem::path& output);
 
-/// Throws ErrorKind::usage if a run that reads these files and writes to the output directory would replace one of
-/// them.
+/// Throws ErrorKind::usage if a run would replace one of these inputs by writing to the output directory.
 void require_inputs_stay(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
 /// Throws ErrorKind::usage if the output is one of these files or folders, or lies inside one. Missing inputs are

@@ -10,7 +10,7 @@
 namespace qtrain {
 
 /// Exchanges between ranks, in the order in which they are started. On a CPU they run as Collective::start says; on a
-/// GPU on the context's stream or, beside the computation, on a stream of their own.
+/// GPU on the context's stream or, to overlap with computation, on a separate stream.
 class ExchangeQueue {
  public:
   using Work = std::function<void(Ctx&, Collective&)>;

@@ -25,8 +25,8 @@ void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
   }
 }
 
-// Calls act(gradient elements, their offset in the columns) for the elements that a rank has in these columns. Returns
-// how many there are.
+// Calls act(elements, offset in the columns) for a rank's elements in these columns, gradient by gradient. Returns
+// their number.
 template <class Act>
 std::int64_t for_elements(const GradientBucket& bucket, BucketColumns c, std::int64_t rank, const Act& act) {
   const ElementRange& row = bucket.of_rank[static_cast<std::size_t>(rank)];
@@ -98,7 +98,7 @@ std::vector<GradientBucket> make_buckets(std::span<const Param* const> trained, 
     const bool full = !buckets.empty() && buckets.back().row * ranks * size >= bytes;
     if (buckets.empty() || (full && !buckets.back().holds(p->unit))) buckets.emplace_back();
     buckets.back().add(p->grad, p->unit);
-    // So that the sum over all buckets does not depend on their size.
+    // Rounded up for each gradient, so that the sum over all buckets does not depend on their size.
     buckets.back().row += (p->grad.numel() + ranks - 1) / ranks;
   }
   for (GradientBucket& bucket : buckets) bucket.split(ranks, bucket.row);

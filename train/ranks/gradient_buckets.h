@@ -10,8 +10,8 @@
 
 namespace qtrain {
 
-/// Gradients that are reduced together. Their elements are numbered one gradient after the other, and every rank sums a
-/// range of them, its row.
+/// Gradients that are reduced together. Their elements are numbered consecutively, and each rank sums a range of them,
+/// its row.
 struct GradientBucket {
   struct Part {
     Tensor gradient;     ///< flat
@@ -35,9 +35,9 @@ struct GradientBucket {
   int last_unit() const { return parts.back().unit; }
   bool holds(int unit) const { return std::ranges::find(parts, unit, &Part::unit) != parts.end(); }
   void add(const Tensor& gradient, int unit);
-  /// Splits all elements into rows of this length, of which the last ones may be shorter or empty.
+  /// Splits all elements into rows of this length; the last ones may be shorter or empty.
   void split(int ranks, std::int64_t length);
-  /// Whether all rows have the same length and are one after the other in one gradient.
+  /// Whether all rows have the same length and follow one another in a single gradient.
   bool are_rows() const;
 };
 
@@ -60,8 +60,8 @@ void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tenso
 /// sum [count] = or += the first elements of each row of `received` [ranks, at least count], in row order. Runs like
 /// pack.
 void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode);
-/// copy_alone: to = from, converted to its dtype. clear_alone: t = 0. Both run like pack. Tensors without memory, which
-/// are only planned, are left out, as in add_in_order.
+/// copy_alone: to = from, converted to its dtype. clear_alone: t = 0. Both run like pack. Like add_in_order,
+/// they ignore tensors without memory, which are only planned.
 void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from);
 void clear_alone(Ctx& ctx, const Tensor& t);
 

@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-// Clears those of one unit, or all.
+// Clears the gradients of one unit, or all.
 void clear_gradients(Ctx& ctx, const GradientBucket& bucket, std::optional<int> unit = {}) {
   for (const GradientBucket::Part& p : bucket.parts)
     if (!unit || p.unit == unit) ctx.stream().fill(p.gradient.data, 0, p.gradient.bytes());

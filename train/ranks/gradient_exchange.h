@@ -20,14 +20,14 @@ bool exchanges_beside(const Transformer& model);
 /// Reduces the gradients of an optimizer step over the ranks and, if training state is sharded (ZeRO), gives every rank
 /// the weights that it computes with. Micro-batch i of rank r is number i * ranks + r of the step.
 ///
-/// This class decides when a bucket of gradients is reduced and cleared; GradientSums does it, and UnitWeights gathers
-/// the weights.
+/// This class decides when a bucket of gradients is reduced and cleared. GradientSums adds them, and UnitWeights
+/// gathers weights.
 class GradientExchange : public UnitAccess {
  public:
   using Stores = GradientSums::Stores;
-  /// The stores have their memory and are sharded in the same way, among these ranks.
+  /// The stores must have their memory, and must be sharded in the same way among these ranks.
   GradientExchange(ShardRanks& ranks, const ReductionOptions& options, Stores stores);
-  /// Bytes of device memory that this needs for stores that are declared for a run of `ranks` ranks.
+  /// Bytes of device memory that this needs for declared stores in a run of `ranks` ranks.
   static std::size_t bytes(int ranks, const ReductionOptions& options, Stores stores);
 
   void enter(Ctx& ctx, const Entry& entry) override;
@@ -51,8 +51,8 @@ class GradientExchange : public UnitAccess {
   bool divides() const { return sums_.sharding().divides_trained(); }
 
  private:
-  /// Whether buckets are exchanged during passes or after them, and after each micro-batch, so that the next one starts
-  /// from zero, or after the last. Units whose gradients are sharded share memory, which the next unit needs.
+  /// Whether buckets are exchanged during passes instead of after them, and for each micro-batch, so that the next one
+  /// starts from zero, instead of for the last one only. With sharded gradients both hold, since units share memory.
   bool during_passes() const { return sums_.sharding().divides_gradients() || beside_; }
   bool each_micro_batch() const { return sums_.sharding().divides_gradients() || sums_.in_order(); }
   /// Whether the current micro-batch is the last of the step.

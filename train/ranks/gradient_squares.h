@@ -13,10 +13,10 @@ namespace qtrain {
 /// sharded: every `kShardAlign` elements of a parameter form one sum, and these are added in order.
 class GradientSquares {
  public:
-  /// `device`: where the parameters are.
+  /// `device` is that of the parameters.
   GradientSquares(ShardRanks& ranks, Device device, ReductionOrder order, std::vector<Param*> trained);
-  /// Whether `replicas` groups of `ranks` ranks copy the sum of the first one: NCCL may add in a different order in
-  /// each group of GPUs.
+  /// Whether `replicas` groups of `ranks` ranks copy the sum of the first group, because NCCL may add in a different
+  /// order in each group of GPUs.
   static bool replicates(Device device, ReductionOrder order, int ranks, int replicas) {
     return device.kind == DeviceKind::cuda && order == ReductionOrder::ranks && ranks > 1 && replicas > 1;
   }

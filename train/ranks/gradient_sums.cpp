@@ -17,7 +17,7 @@ void for_columns(const GradientBucket& bucket, std::int64_t most, const Act& act
     act(BucketColumns{begin, std::min(most, bucket.row - begin)});
 }
 
-// Adds the previous sums to the own row before sending, which saves memory and an addition afterwards.
+// Adds the previous sums to the own row before sending, which saves memory and a later addition.
 void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode) {
   const int rank = ranks.rank();
   const Tensor row = group.grads.slice(group.row_begin(rank), group.row_size(rank));
@@ -25,14 +25,14 @@ void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mo
   ranks.reduce_scatter(ctx, group.grads, group.own_grads);
 }
 
-/// Sums of some columns.
+/// The sums of some columns of a bucket.
 struct ColumnSums {
   BucketColumns columns;
   Tensor own;     ///< of this rank's row
-  Tensor memory;  ///< [ranks, columns] for those of all ranks
+  Tensor memory;  ///< [ranks, columns], for the sums of all ranks
 };
 
-// Gathers sums in the dtype of the memory, and writes them to the gradients.
+// Gathers the sums in the dtype of `memory` and writes them to the gradients.
 void gather_sums(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const ColumnSums& s) {
   const std::int64_t count = s.columns.count, n = s.own.numel();
   const Tensor own = s.memory.slice(ranks.rank(), 1).reshaped({count});
@@ -42,7 +42,7 @@ void gather_sums(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, cons
   unpack(ctx, bucket, s.columns, s.memory);
 }
 
-// The totals of these columns, which are fewer if the own row is shorter than others.
+// The totals in these columns: fewer if the own row is shorter than the longest.
 Tensor columns_of_totals(const GradientBucket& bucket, BucketColumns c) {
   const std::int64_t n = bucket.totals.numel(), begin = std::min(c.begin, n);
   return bucket.totals.slice(begin, std::min(c.count, n - begin));
@@ -86,7 +86,7 @@ GradientSums::GradientSums(const ReductionOptions& options, Place place, Stores 
   for (GradientBucket& bucket : buckets_) bucket.totals = {nullptr, DType::f32, {bucket.row}, device_};
 }
 
-// The totals are those of the elements that this rank sums.
+// Its totals are the sums of the elements that this rank sums.
 GradientBucket GradientSums::bucket_of(const ShardGroup& group) const {
   GradientBucket bucket = GradientBucket::of(group, in_order() ? sharding_.replicas : 1);
   const int row = place_.rank % group.ranks();
@@ -119,7 +119,7 @@ std::int64_t GradientSums::columns_of(const GradientBucket& bucket) const {
   return std::min(all_rows(), kMaxRow);
 }
 
-// Does not depend on the size of buckets, which a run may measure.
+// The sum of all rows, which does not depend on the size of buckets: a run may choose that by measurements.
 std::int64_t GradientSums::all_rows() const {
   std::int64_t sum = 0;
   for (const GradientBucket& bucket : buckets_) sum += bucket.row;
@@ -174,7 +174,7 @@ void GradientSums::allocate() {
   stream.synchronize();
 }
 
-// In rank order, except by reduce_scatter, which in place also overwrites the gradients.
+// Adds in rank order, except by reduce_scatter, which also overwrites the gradients if it adds them in place.
 void GradientSums::reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, Sink::Mode mode) const {
   const Wire wire = wire_of(bucket);
   if (wire.in_place()) return scatter_sums(ctx, ranks, *bucket.group, mode);
@@ -199,10 +199,11 @@ void GradientSums::share(Ctx& ctx, Collective& replicas, const GradientBucket& b
   if (in_order()) return gather_totals(ctx, replicas, bucket);
   const GradientBucket sums = own_sums(bucket);
   const bool in_place = bucket.group ? !wire_of(bucket).rounds_sums : on_gpu();
-  in_place ? all_reduce_in_place(ctx, replicas, sums) : all_reduce(ctx, replicas, sums, memory_to_share(sums));
+  if (in_place) return all_reduce_in_place(ctx, replicas, sums);
+  all_reduce(ctx, replicas, sums, memory_to_share(sums));
 }
 
-// In the order of Collective::all_reduce. Unsharded gradients may be rounded.
+// Adds in the order of Collective::all_reduce. Unsharded gradients may be rounded first.
 void GradientSums::all_reduce_in_place(Ctx& ctx, Collective& replicas, const GradientBucket& sums) const {
   std::vector<Tensor> gradients;
   for (const GradientBucket::Part& p : sums.parts) gradients.push_back(p.gradient);

@@ -30,17 +30,16 @@ struct ReductionOptions {
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Tensor& memory);
 
 /// Sums a model's gradients over ranks, in buckets. The ranks form groups that share the training state; if it is not
-/// sharded, every rank is a group. An optimizer step takes two steps per bucket, which depend on the order of sums:
+/// sharded, every rank is a group. Each bucket is exchanged in two steps, which depend on the order of sums:
 ///
 /// - `reduce`, after a micro-batch: each rank sums its row of every bucket, with ReductionOrder::micro_batches over
 ///   all ranks and otherwise within its group. A group of one rank has these sums already.
 /// - `share`, after the last one, among the replicas, which are the ranks with the same shard in all groups: with
-///   ReductionOrder::micro_batches they gather the parts that each of them has summed, and otherwise they add their
-///   sums.
+///   ReductionOrder::micro_batches they gather the parts that each of them has summed; otherwise they add their sums.
 ///
 /// Each element is added in rank order, so the size of buckets does not affect the bits. With ReductionOrder::ranks,
-/// Collective adds in an order of its own the unsharded gradients on GPUs, the rows of a group on GPUs if they have the
-/// same length, and the sums of replicas unless they are rounded.
+/// however, Collective adds in its own order on GPUs if gradients are not sharded or all rows of a group have the same
+/// length, and on any device for sums of replicas that are not rounded.
 class GradientSums {
  public:
   using Stores = std::span<const ParamStore* const>;
@@ -63,8 +62,8 @@ class GradientSums {
   /// Whether the shared sums replace the gradients, so that they can only be shared after the last pass.
   bool shares_at_end() const { return in_order() && !sharding_.divides_trained(); }
 
-  /// With Sink::Mode::accumulate the sums are added to the previous ones. Gradients rounded for sending are summed in
-  /// the gradient dtype, except by NCCL.
+  /// With Sink::Mode::accumulate the sums are added to the previous ones. Gradients that were rounded for sending are
+  /// summed in their original dtype, except by NCCL.
   void reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, Sink::Mode mode) const;
   void share(Ctx& ctx, Collective& replicas, const GradientBucket& bucket) const;
 

@@ -10,7 +10,7 @@ namespace qtrain {
 /// every rank is a group. All operations go through one queue, that of `all`.
 class ShardRanks {
  public:
-  /// Collective. `all` must outlive this object, and a sharding must match its size.
+  /// A collective call. `all` must outlive this object, and `sharding`, if there is any, must match its size.
   ShardRanks(Collective& all, const Sharding& sharding);
 
   Collective& all() { return all_; }

@@ -67,7 +67,7 @@ Pending UnitWeights::replicate(Ctx& ctx, const ShardGroup& group) {
                       [&group](Ctx& c, Collective& replicas) { replicas.broadcast(c, group.own_values, 0); });
 }
 
-// Uncut parameters of replicas that compute differently are those of the first one.
+// If replicas compute differently, they copy parameters that are not split from the first one.
 void UnitWeights::finish_update(Ctx& ctx) {
   values_changed();
   const bool differ = ranks_.replicas().size() > 1 && !sharding().replicas_agree;

@@ -9,15 +9,15 @@
 
 namespace qtrain {
 
-/// Gathers the values of sharded parameters from the ranks of a group: before passes read a unit, beside the
-/// computation of other units, if weights are sharded, and otherwise after the update.
+/// Gathers the values of sharded parameters from the ranks of a group: if weights are sharded, before a pass reads a
+/// unit and while other units are computed; otherwise after the update.
 class UnitWeights {
  public:
   using Stores = std::span<const ParamStore* const>;
-  /// The stores are sharded in the same way, among these ranks.
+  /// The stores must be sharded in the same way among these ranks.
   UnitWeights(ShardRanks& ranks, ExchangeQueue& queue, Stores stores);
 
-  /// As UnitAccess says.
+  /// See UnitAccess.
   void enter(Ctx& ctx, const UnitAccess::Entry& entry);
   void values_changed();
   /// Gives every rank the updated values that it keeps.
@@ -42,7 +42,7 @@ class UnitWeights {
   std::vector<Buffer> buffers_;
 };
 
-/// Gathers the values of a group from its ranks, each of which has its row.
+/// Gathers the values of a group from the ranks, each of which has one row.
 void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group);
 
 }  // namespace qtrain

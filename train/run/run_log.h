@@ -26,7 +26,7 @@ class RunLog {
 
   /// Logs a description of the run and starts its clocks.
   void begin();
-  /// Starts the clock behind the time remaining; what came before is not part of a step.
+  /// Starts the clock for the time remaining; what came before is not part of a step.
   void begin_steps() { step_watch_ = {}; }
   /// Call after the step is counted in the state.
   void add_step(const StepOutcome& outcome);

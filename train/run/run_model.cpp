@@ -32,11 +32,14 @@ bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
-// The last micro-batch of an update needs its own graph if only it exchanges gradients.
+// The first micro-batch of an update needs its own graph because it stores gradients, and the last one if only it
+// exchanges them.
 std::size_t kept_graphs(const RunContext& run, const PlannedRun& planned) {
   if (!uses_graphs(run, planned)) return 0;
-  const bool differs = planned.reduction.beside && !planned.model.options().sharding.divides_gradients();
-  return differs ? 2 * kKeptGraphs : kKeptGraphs;
+  const Sharding& sharding = planned.model.options().sharding;
+  const bool first = run.training().gradient_accumulation_steps > 1 && !sharding.divides_trained();
+  const bool last = planned.reduction.beside && !sharding.divides_gradients();
+  return kKeptGraphs * (1 + (first ? 1U : 0U) + (last ? 1U : 0U));
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {

@@ -44,7 +44,7 @@ struct GpuFeatures {
   std::string_view name;
   int major = 0, minor = 0;
 };
-/// Likewise for the GEMMs of the optimizer, and for FP8.
+/// Likewise for the GEMMs of the optimizer and for FP8.
 void require_features(const TrainingSection& training, const GpuFeatures& gpu);
 void require_features(const Config& config, Device device);
 /// What make_context would choose if this machine had a GPU.

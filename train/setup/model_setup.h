@@ -48,7 +48,7 @@ struct ModelRequest {
   Update base = Update::frozen, adapter_update = Update::frozen;
   DType trained_dtype = DType::f32;  ///< dtype of the base weights if they are trained
   bool random_init = false;
-  bool fp8 = false;  ///< multiply in FP8, where the compute plan has a GPU and 16-bit GEMMs
+  bool fp8 = false;                               ///< compute in FP8 if the compute plan has a GPU and 16-bit GEMMs
   std::optional<Quantization> quantization = {};  ///< for a base model that is not already quantized
   std::optional<LoraPlusRates> rates = {};
   std::optional<RouterLossRequest> router_loss = {};  ///< none: as in config.json

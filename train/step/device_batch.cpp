@@ -29,7 +29,7 @@ Contents contents_of(const Batch& batch) {
   return c;
 }
 
-/// `n` padded to a multiple of `most` / `parts`, which is rounded up to whole eights.
+/// Pads `n` to a multiple of `most` / `parts`, which is rounded up to a multiple of 8.
 std::int64_t padded_to_part(std::int64_t n, std::int64_t most, std::int64_t parts) {
   constexpr std::int64_t kAlign = 8;
   const std::int64_t unit = (most + parts * kAlign - 1) / (parts * kAlign) * kAlign;

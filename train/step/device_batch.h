@@ -32,10 +32,10 @@ struct DeviceBatch {
 /// documents and masked targets. Padding contributes exactly zero to losses and gradients.
 enum class Sizes : std::uint8_t { exact, classes };
 
-/// `n` tokens padded to a multiple of a sixteenth of `most`, the largest number in any batch.
+/// Pads `n` tokens to a multiple of a sixteenth of `most`, the largest number in any batch.
 std::int64_t token_class(std::int64_t n, std::int64_t most);
-/// `n` targets padded to a multiple of a sixth of the batch's padded tokens. Rows that differ in length differ in their
-/// share of targets much less, so there are few pairs of classes, and the head computes few padded rows.
+/// Pads `n` targets to a multiple of a sixth of the batch's padded tokens. The share of targets varies much less than
+/// the length of rows, so few pairs of classes occur, and the head computes few padding rows.
 std::int64_t target_class(std::int64_t n, std::int64_t tokens);
 
 /// Sends batches of a loader to the device without waiting for work on earlier ones. If ranks share the tokens, sends

@@ -1,8 +1,11 @@
 #include "train/step/step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/timeline.h"
+#include "model/first_gradients.h"
 
 namespace qtrain {
 namespace {
@@ -34,29 +37,51 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       squares_(parts.ranks, ctx.device(), options.reduction.order, trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
   if (exchange_.divides() || options.reduction.beside) units_.emplace(runner_, exchange_, graphs_);
+  const OperandCopies& copies = runner_.copies().operands();
+  // Where ranks update parts, the weights are complete only after an exchange.
+  if (!exchange_.divides())
+    optimizer_.write_copies([&](const Param& p) { return copies.has(p) ? copies.of(p) : Tensor{}; });
+  std::ranges::copy_if(copies.trained(), std::back_inserter(converted_),
+                       [&](const Param* p) { return !optimizer_.writes_copy(*p); });
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
   exchange_.begin_step(micro_batches);
   sums_.clear(ctx_);
+  if (model_.options().sharding.divides_trained()) return zero_gradients();
+  zero_added_gradients(ctx_, model_.params());
+  gradients_ = GradientSum::first;
+}
+
+void TrainStep::zero_gradients() {
   model_.weights().zero_grads(ctx_);
   model_.adapter().zero_grads(ctx_);
+  gradients_ = GradientSum::further;
+}
+
+// Other ranks may already add their gradients to those of this rank.
+void TrainStep::skip() {
+  if (gradients_ == GradientSum::first) zero_gradients();
+  runner_.follow(ctx_, Pass::train);
 }
 
 void TrainStep::add(const Batch& batch, const MicroStep& step) {
   const DeviceBatch sent = feed_.send(ctx_, batch, step);
   runner_.prepare(ctx_, sent.tokens.longest);
   GraphCache::Key key = sent.sizes();
+  key.push_back(gradients_ == GradientSum::first ? 1 : 0);
   if (units_) key.push_back(units_->exchanges_gradients() ? 1 : 0);
   graphs_.run(ctx_.stream(), "micro-step", key, [&] {
     runner_.forward(ctx_, sent.tokens,
                     {.pass = Pass::train,
+                     .gradients = gradients_,
                      .loss_sum = accumulate(sums_[kLoss]),
                      .scale = sent.scale,
                      .dropout_seed = sent.dropout_seed,
                      .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
     runner_.backward(ctx_, sent.tokens);
   });
+  gradients_ = GradientSum::further;
 }
 
 void TrainStep::end_micro_batch() {
@@ -66,6 +91,7 @@ void TrainStep::end_micro_batch() {
 }
 
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
+  if (gradients_ == GradientSum::first) zero_gradients();
   {
     const timeline::Span span("add gradients");
     exchange_.finish_step(ctx_);
@@ -80,7 +106,7 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
     if (!divides) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
     if (divides) graphs_.between([this] { exchange_.finish_update(ctx_); });
-    runner_.copies().refresh_operands(ctx_);
+    runner_.copies().operands().convert(ctx_, converted_);
     runner_.measure_rows(ctx_);
   });
   const std::vector<double> sums = sums_.read(ctx_);

@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "core/graph.h"
 #include "optim/optimizer.h"
@@ -41,7 +42,7 @@ class TrainStep {
   /// Queues forward and backward of a micro-batch that has targets or a router loss.
   void add(const Batch& batch, const MicroStep& step);
   /// Call in place of `add` for a micro-batch with neither; other ranks may be adding theirs.
-  void skip() { runner_.follow(ctx_, Pass::train); }
+  void skip();
   /// Call after each micro-batch, added or skipped.
   void end_micro_batch();
   /// Reduces gradients and sums over all ranks and queues the update, which changes nothing if a sum is not finite.
@@ -59,6 +60,8 @@ class TrainStep {
  private:
   enum Sum : std::uint8_t { kLoss, kSquares, kRouter, kSums };
 
+  void zero_gradients();
+
   Ctx& ctx_;
   Runner& runner_;
   Transformer& model_;
@@ -71,7 +74,9 @@ class TrainStep {
   GradientExchange exchange_;
   GradientSquares squares_;
   GraphCache graphs_;
-  std::optional<UnrecordedUnits> units_;  ///< if ranks exchange data during passes
+  std::optional<UnrecordedUnits> units_;          ///< if ranks exchange data during passes
+  GradientSum gradients_ = GradientSum::further;  ///< what the next micro-batch does with them
+  std::vector<const Param*> converted_;           ///< whose 16-bit copies are not written by the update itself
 };
 
 }  // namespace qtrain

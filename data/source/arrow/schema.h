@@ -30,7 +30,7 @@ struct ArrowField {
   bool is_signed = false;  ///< integers
   bool is_json = false;    ///< text that holds a JSON value, as `datasets` writes its Json feature
   bool has_validity = true;
-  int buffers = 0;                         ///< beside validity
+  int buffers = 0;                         ///< not counting validity
   bool has_blocks = false;                 ///< a view type: has further buffers, whose number each batch states
   std::int64_t list_size = 0;              ///< fixed_list
   std::optional<std::int64_t> dictionary;  ///< the id of the dictionary that the values index

@@ -33,7 +33,7 @@ GemmPlan::GemmPlan(const Blaslt& library, const GemmKey& key) : library_(library
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
-  // Sums of backward passes keep more bits: their operands have fewer.
+  // Backward passes accumulate with full precision, because their operands have fewer bits.
   if (is_fp8(key.operands))
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{key.operands == DType::f8_e4m3 && key.second == key.operands});
   // A row-major matrix with `rows` rows and `columns` columns is a column-major one of `columns` by `rows`.

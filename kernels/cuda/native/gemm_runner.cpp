@@ -91,7 +91,7 @@ class GemmRunner {
   GemmWorkspaces memory_;
   GemmChoices choices_;
   Converted a_, b_, bias_, c_;
-  Fp8Factors encoded_;  ///< of the GEMM that is being queued, if it is in FP8
+  Fp8Factors encoded_;  ///< operands of the GEMM that is being queued, if it is in FP8
   LruCache<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
@@ -113,7 +113,7 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
-/// Each GEMM encodes its operands anew, which takes a small part of the time of a GEMM with many tokens.
+/// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens.
 void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
   const std::int64_t depth = g.first().depth();
   encoded_ =
@@ -173,7 +173,7 @@ void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
   add_bias(ctx, g);
 }
 
-/// A plan with what affects the choice of an algorithm: the alignment of the bias, and whether there are scales.
+/// Makes a plan with all that affects the choice of an algorithm, including the alignment of the bias and the scales.
 std::unique_ptr<GemmPlan> GemmRunner::make_plan(const GemmKey& key, const Gemm& g) {
   auto plan = std::make_unique<GemmPlan>(library_, key);
   plan->add_bias(g.bias);
@@ -221,8 +221,7 @@ cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMat
                                       [&](std::size_t i) { return milliseconds(ctx, *plan, candidates[i], trial); })];
 }
 
-/// The time of one GEMM that reads its operands from memory, as in a step, where other work has replaced them in the
-/// cache.
+/// The time of one GEMM that reads its operands from memory. In a step, too, other work has replaced them in the cache.
 double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
   Event begin(ctx.device()), end(ctx.device());
   ctx.stream().fill(memory_.trials.data(), 0, memory_.trials.bytes());

@@ -79,7 +79,7 @@ TEST(Columns, AMapWrittenTheWrongWayRoundIsNamed) {
     return test::error_of(ErrorKind::usage, [&] { read_column_map(parse_json(settings, "s")); });
   };
   EXPECT_THAT(complaint(R"({"column_mapping": {"question": "prompt", "answer": "completion"}})"),
-              HasSubstr(R"(the wrong way round: 'answer' is a name in the rows
+              HasSubstr(R"(the wrong way around: 'answer' is a name in the rows
   Put our name first: {"prompt": "question", "completion": "answer"})"));
   EXPECT_THAT(complaint(R"({"message_property_mappings": {"speaker": "role"}})"), HasSubstr(R"({"role": "speaker"})"));
   EXPECT_THAT(complaint(R"({"role_mapping": {"gpt": ["assistant"]}})"), HasSubstr(R"({"assistant": "gpt"})"));

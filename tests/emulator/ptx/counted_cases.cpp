@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/fp8.h"
 #include "kernels/grouped_gemm.h"
@@ -47,8 +48,8 @@ std::vector<Case> decoding() {
            .prepare = [=] { return attend; }}};
 }
 
-/// The gradient of the embedding for more tokens than those of `qtrain bench` in small sizes, of which each 16th is the
-/// same, as in text.
+/// The embedding gradient of more tokens than in the small sizes of `qtrain bench`. Every 16th token is the same, as in
+/// text.
 Case embedding_grad_of_text() {
   constexpr std::int64_t kTokens = 2048, kVocabulary = 8192, kWidth = 64;
   std::vector<double> tokens;
@@ -70,7 +71,26 @@ Case adafactor_of(const Shape& matrix) {
           .prepare = bench::op("adafactor")};
 }
 
-/// Operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+/// AdamW that also writes the 16-bit copies of the weights.
+Case adamw_with_copy() {
+  const Operand x{{65536}, DType::f32}, v{{65536}, DType::f32, Contents::positive},
+      copy = half({65536}), hyperparameters{{3}, DType::f64, Contents::given, 0, {1e-3, 0.1, 0.001}},
+      factor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
+  const auto update = [](Ctx& ctx, std::span<const Argument> a) {
+    ops::adamw(ctx, {.param = a[0].tensor,
+                     .m = a[1].tensor,
+                     .v = a[2].tensor,
+                     .grad = a[3].tensor,
+                     .hyperparameters = a[4].tensor,
+                     .factor = a[5].tensor,
+                     .copy = a[6].tensor});
+  };
+  return {.name = "adamw_with_copy/65536", .operands = {x, x, v, x, hyperparameters, factor, copy}, .prepare = [=] {
+            return update;
+          }};
+}
+
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
@@ -138,12 +158,13 @@ std::vector<Case> all_counted_cases() {
   std::vector<Case> cases = bench::all_cases(sizes);
   std::erase_if(cases, [](const Case& c) { return c.name.starts_with("gemm/") || c.name.starts_with("adafactor/"); });
   cases.insert(cases.begin(), bench::copy_case(sizes));
-  // With twice the tokens, to tell the work of tiles from what comes before and after them.
+  // With twice the tokens, to separate the work on tiles from the work before and after them.
   sizes.lengths = {256};
   for (Case& c : bench::all_cases(sizes))
     if (c.name == "attention/hd128/256" || c.name == "attention_grad/hd128/256") cases.push_back(std::move(c));
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
+  cases.push_back(adamw_with_copy());
   for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
     cases.insert(cases.end(), more.begin(), more.end());
   return cases;

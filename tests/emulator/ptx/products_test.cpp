@@ -5,7 +5,7 @@
 #include "tests/emulator/ptx/made_up.h"
 #include "tests/errors.h"
 
-/// Registers of asynchronous products: the accumulators %a0 to %a31 and %b0 to %b31, and the rows %q0 to %q3.
+/// Registers of asynchronous products: accumulators %a0 to %a31 and %b0 to %b31, and rows of A in %q0 to %q3.
 namespace qtrain::testing {
 namespace {
 

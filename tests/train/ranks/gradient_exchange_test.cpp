@@ -212,7 +212,7 @@ struct SlowTwin : Solo {
 };
 
 // Nothing is added to gradients that are still being exchanged: the next micro-batch starts from zero.
-TEST(GradientExchange, WhatIsOnItsWayIsWaitedFor) {
+TEST(GradientExchange, WaitsForPendingExchanges) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   Model model(kSizes);
   model.store().zero_grads(ctx);
@@ -230,7 +230,7 @@ TEST(GradientExchange, WhatIsOnItsWayIsWaitedFor) {
   EXPECT_FALSE(changed);
 }
 
-TEST(GradientExchange, OtherwiseRanksAgreeAndDifferFromOneByRounding) {
+TEST(GradientExchange, WithoutAnOrderRanksAgreeAndDifferFromOneRankByRounding) {
   const Result alone = reduced_by(1, {})[0];
   const std::vector<Result> three = reduced_by(3, {});
   EXPECT_TRUE(three[1] == three[0] && three[2] == three[0]);

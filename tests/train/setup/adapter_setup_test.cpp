@@ -106,7 +106,7 @@ TEST(AdapterSetup, TheRouterOfMixtralIsNotTrainedWhole) {
                     {"lora_modules_to_save", {"gate"}}};
   const Error error = test::error_of([&] { adapter_of(setup, router); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
-  EXPECT_NE(std::string(error.what()).find("cannot be trained whole"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("cannot be trained as a whole"), std::string::npos) << error.what();
 }
 
 TEST(AdapterSetup, DropoutIsAnotherInEveryMicroBatchOfEveryStep) {

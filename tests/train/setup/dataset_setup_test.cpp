@@ -240,7 +240,7 @@ TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
   EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}), HasSubstr("'promt' is not a known column"));
   EXPECT_EQ(complaint({{"column_mapping", {{"body", "q"}}}, {"dataset_text_field", "body"}}), "no error");
   EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "column_mapping": {"question": "prompt"}}])")}}),
-              HasSubstr("the wrong way round"));
+              HasSubstr("the wrong way around"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "optim/table.h"
@@ -38,6 +39,30 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
       }
       EXPECT_GT(of_first, 0);
       EXPECT_GT(of_second, 0);
+    });
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
+// The first micro-batch stores gradients; if there is none, those of the last step must not stay.
+TEST(TrainStep, WithoutAMicroBatchLeavesNoGradient) {
+  for (const bool skips : {true, false}) {
+    const auto errors = test::on_ranks(2, [&](Ctx& ctx, Collective& ranks) {
+      Transformer model(ctx, {.config = parse_model_config(testing::small_config({}), "small")});
+      Runner runner(model, {.passes = {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}});
+      Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
+      optimizer.allocate(ctx);
+      ShardRanks all(ranks, model.options().sharding);
+      TrainStep step(ctx, {.runner = runner, .optimizer = optimizer, .ranks = all}, {.max_tokens = 4});
+      for (const Param* p : model.trained()) std::ranges::fill(p->grad.span<float>(), 3.0F);
+      step.begin(skips ? 1 : 0);
+      if (skips) {
+        step.skip();
+        step.end_micro_batch();
+      }
+      EXPECT_EQ(step.finish({}).squares, 0);
+      for (const Param* p : model.trained())
+        for (const float g : p->grad.span<float>()) ASSERT_EQ(g, 0) << p->spec.name;
     });
     EXPECT_THAT(errors, Each(IsEmpty()));
   }

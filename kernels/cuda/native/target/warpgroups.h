@@ -3,8 +3,8 @@
 
 namespace qtrain::target {
 
-/// Whether kernels with the instructions of wgmma.cuh run on a GPU: their code is for sm_90a only. A build for other
-/// architectures has the same kernels without these instructions.
+/// Whether a GPU can run kernels with the instructions of wgmma.cuh, whose code is for sm_90a only. Builds for other
+/// architectures contain these kernels without the instructions.
 inline bool has_warpgroups(Device device) {
   return QTRAIN_HAS_SM_90A && cuda_info(device.index).major == 9;
 }

@@ -6,10 +6,10 @@
 
 #include "core/half.h"
 
-/// The instructions of sm_90a by which a warpgroup (four adjacent warps, the first of which has a multiple of 4 as its
-/// number) multiplies matrices asynchronously. PTX manual, "Asynchronous Warpgroup Level Matrix Instructions". All
-/// lanes of a warpgroup must call them together, except for fence_proxy_async. Kernels that use them also compile for
-/// other GPUs, but must not be launched there.
+/// The instructions of sm_90a with which a warpgroup (four adjacent warps; the number of the first is a multiple of 4)
+/// multiplies matrices asynchronously (PTX manual, "Asynchronous Warpgroup Level Matrix Instructions"). All lanes of a
+/// warpgroup must call them together, except fence_proxy_async. Kernels that use them also compile for other GPUs, but
+/// must not be launched there.
 #define QTRAIN_ON_SM_90A(...) NV_IF_TARGET(NV_HAS_FEATURE_SM_90a, (__VA_ARGS__;), (__trap();))
 
 // Operands of inline assembly: the accumulators and their names.
@@ -42,14 +42,14 @@
 
 namespace qtrain::ptx {
 
-/// Which index of B [16, N] is contiguous in shared memory: that of the sum (k), or that of its columns (n).
+/// Which index of B [16, N] is contiguous in shared memory: k, which is summed over, or n, its columns.
 enum class Major : std::uint8_t { k, mn };
 /// Whether a product is added to the accumulators or replaces them.
 enum class Sum : std::uint8_t { starts, adds };
 
 /// Starts d = rows tile (+ d) for a warpgroup, rows [64, 16] and tile [16, 8 N] of T, d [64, 8 N] in f32. `rows` and
-/// `tile` are descriptors of matrices in shared memory, `rows` with adjacent elements of a row. Until wgmma_wait, the
-/// accumulators must not be touched. With w = warp % 4, r = lane / 4, and p = lane % 4, d[j] holds the elements
+/// `tile` are descriptors of matrices in shared memory; rows of the former are contiguous. The accumulators must not be
+/// used until wgmma_wait. With w = warp % 4, r = lane / 4, and p = lane % 4, d[j] holds the elements
 /// (16 w + r, 8 j + 2 p + {0, 1}) and (16 w + r + 8, 8 j + 2 p + {0, 1}).
 template <class T, Major B, Sum S, int N>
 __device__ __forceinline__ void wgmma(float (&d)[N][4], std::uint64_t rows, std::uint64_t tile) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ void wgmma(float (&d)[N][4], std::uint64_t rows, std:
     QTRAIN_WGMMA_FROM_SHARED(128, 64, "f16", "%64", "%65", "%66", "%67");
   }
 }
-/// Likewise with `rows` in registers, which must not be touched until wgmma_wait either. They hold the elements
+/// Likewise with `rows` in registers, which must not be used until wgmma_wait either. They hold the elements
 /// (16 w + r + {0, 8, 0, 8}, 2 p + {0, 0, 8, 8} + {0, 1}), the lower one in the lower half.
 template <class T, Major B, Sum S, int N>
 __device__ __forceinline__ void wgmma(float (&d)[N][4], std::uint32_t (&rows)[4], std::uint64_t tile) {
@@ -80,8 +80,8 @@ __device__ __forceinline__ void wgmma(float (&d)[N][4], std::uint32_t (&rows)[4]
   }
 }
 
-/// Orders earlier accesses to registers before products that use them. Required before the first product, and after
-/// accumulators or `rows` in registers were touched.
+/// Orders earlier accesses to registers before products that use them. Required before the first product, and whenever
+/// accumulators or `rows` in registers have been used in between.
 __device__ __forceinline__ void wgmma_fence() {
   QTRAIN_ON_SM_90A(asm volatile("wgmma.fence.sync.aligned;" ::: "memory"));
 }
@@ -94,8 +94,8 @@ template <int Pending>
 __device__ __forceinline__ void wgmma_wait() {
   QTRAIN_ON_SM_90A(asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"));
 }
-/// Keeps the compiler from moving uses of registers across this place, which it does not know to be changed
-/// asynchronously: before wgmma_fence, and after wgmma_wait.
+/// Keeps the compiler, which does not know that products change registers asynchronously, from moving uses of `values`
+/// across this call. Needed before wgmma_fence and after wgmma_wait.
 template <int N>
 __device__ __forceinline__ void wgmma_settle(float (&values)[N][4]) {
 #pragma unroll
@@ -110,8 +110,8 @@ __device__ __forceinline__ void wgmma_settle(std::uint32_t (&values)[N][4]) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(values[j][e])::"memory");
 }
-/// Orders what the calling thread has written to shared memory, also with cp.async, before products that read it. The
-/// products must come after a barrier that follows this.
+/// Makes what the calling thread has written to shared memory, also with cp.async, visible to products after the next
+/// barrier.
 __device__ __forceinline__ void fence_proxy_async() {
   QTRAIN_ON_SM_90A(asm volatile("fence.proxy.async.shared::cta;" ::: "memory"));
 }

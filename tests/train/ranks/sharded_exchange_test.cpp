@@ -87,7 +87,7 @@ class Divided {
 };
 
 // Gradients that are still being exchanged are neither cleared nor added to.
-TEST(DividedModel, AddsTheGradientsOfUnitsThatShareMemory) {
+TEST(ShardedExchange, AddsTheGradientsOfUnitsThatShareMemory) {
   for (const int buffers : {1, 2}) {
     Divided d(ZeroStage::gradients, buffers);
     d.state.delay = std::chrono::milliseconds(20);
@@ -106,7 +106,7 @@ TEST(DividedModel, AddsTheGradientsOfUnitsThatShareMemory) {
   }
 }
 
-TEST(DividedModel, GathersAUnitOnceAndWhileTheOneBeforeIsComputed) {
+TEST(ShardedExchange, GathersAUnitOnceAndWhileTheOneBeforeIsComputed) {
   Divided d(ZeroStage::weights, 2);
   std::vector<int> expected;
   for (int unit = 0; unit <= kBlocks; ++unit) {
@@ -125,7 +125,7 @@ TEST(DividedModel, GathersAUnitOnceAndWhileTheOneBeforeIsComputed) {
 }
 
 // The next unit would overwrite the one that is being read.
-TEST(DividedModel, WithOneBufferTheNextUnitWaits) {
+TEST(ShardedExchange, WithOneBufferTheNextUnitWaits) {
   Divided d(ZeroStage::weights, 1);
   for (int unit = 1; unit < kBlocks; ++unit) {
     d.enter(unit, unit + 1);
@@ -134,7 +134,7 @@ TEST(DividedModel, WithOneBufferTheNextUnitWaits) {
   }
 }
 
-TEST(DividedModel, GathersAgainWhatHasOtherValues) {
+TEST(ShardedExchange, GathersAgainWhatHasOtherValues) {
   Divided d(ZeroStage::weights, 2);
   for (const int unit : {0, 3}) d.enter(unit);
   for (const int unit : {0, 3})
@@ -156,7 +156,7 @@ void expect_own_values(const ParamStore& store, int unit) {
 }
 
 // Frozen units do not split recorded passes, unless their weights are gathered.
-TEST(DividedModel, ActsWhereSomethingIsTrained) {
+TEST(ShardedExchange, ActsWhereSomethingIsTrained) {
   const std::filesystem::path folder = QTRAIN_SOURCE_DIR "/tests/golden/data/lora_dora_llama";
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
     const Divided d(
@@ -172,7 +172,7 @@ TEST(DividedModel, ActsWhereSomethingIsTrained) {
   }
 }
 
-TEST(DividedModel, GathersAgainWhatWasLoaded) {
+TEST(ShardedExchange, GathersAgainWhatWasLoaded) {
   const std::filesystem::path folder = QTRAIN_SOURCE_DIR "/tests/golden/data/lora_dora_llama";
   const ModelConfig config = load_model_config(folder);
   Divided base({.config = config}, ZeroStage::weights, 2);
