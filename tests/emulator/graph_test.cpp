@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include "core/context.h"
 #include "core/graph.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "kernels/gemm.h"
 #include "tests/errors.h"
 
 namespace qtrain::testing {
@@ -106,6 +109,19 @@ TEST_F(Recorded, MistakesAreNamed) {
   EXPECT_THAT(complaint([] { const DeviceMemory more(kCuda, 16); }), HasSubstr("after 'add'"));
   add();  // work after a failed recording is not recorded
   EXPECT_EQ(y(), 0);
+}
+
+// A GEMM that is not in FP8 has no types for that: the bytes where they would be may hold anything.
+TEST_F(Recorded, GemmIsTheSameWhateverUnusedBytesHold) {
+  const Tensor c = x_.slice(0, 16).reshaped({4, 4}), a = y_.slice(0, 16).reshaped({4, 4});
+  ops::gemm(ctx_, {.c = store(c), .a = a, .b = a});  // allocates the memory of the library
+  const auto recorded = [&](int unused) {
+    alignas(ops::Gemm) std::byte memory[sizeof(ops::Gemm)];
+    std::memset(memory, unused, sizeof memory);
+    const auto* g = new (memory) ops::Gemm{.c = store(c), .a = a, .b = a};
+    return Graph(ctx_.stream(), "planted", [&] { ops::gemm(ctx_, *g); });
+  };
+  EXPECT_NO_THROW(recorded(0x55).require_same(recorded(0xAA)));
 }
 
 TEST_F(Recorded, OtherThreadsGoOn) {
