@@ -31,8 +31,8 @@ Shape shape_of(const Projection& p);
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
 /// Layers that are computed as one GEMM: their results (y or dy) are neighboring columns of one matrix, and their
-/// weights, the gradients of these and, for y, their biases are contiguous. Quantized weights become contiguous by being
-/// expanded.
+/// weights, the gradients of these and, for y, their biases are contiguous. Quantized weights become contiguous by
+/// being expanded.
 template <class Layer>
 class Joint {
  public:
