@@ -1,6 +1,7 @@
 // Captured work, and operations that are not allowed during a capture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 
 #include <cstring>
 #include <functional>
@@ -118,7 +119,7 @@ TEST_F(Recorded, GemmIsTheSameWhateverUnusedBytesHold) {
   const auto recorded = [&](int unused) {
     alignas(ops::Gemm) std::byte memory[sizeof(ops::Gemm)];
     std::memset(memory, unused, sizeof memory);
-    const auto* g = new (memory) ops::Gemm{.c = store(c), .a = a, .b = a};
+    const auto* g = std::construct_at(reinterpret_cast<ops::Gemm*>(memory), ops::Gemm{.c = store(c), .a = a, .b = a});
     return Graph(ctx_.stream(), "planted", [&] { ops::gemm(ctx_, *g); });
   };
   EXPECT_NO_THROW(recorded(0x55).require_same(recorded(0xAA)));
