@@ -1,11 +1,10 @@
 // Captured work, and operations that are not allowed during a capture.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 
 #include <cstring>
 #include <functional>
-#include <new>
+#include <memory>
 #include <vector>
 
 #include "core/context.h"
