@@ -1,6 +1,6 @@
 // Captured work, and operations that are not allowed during a capture.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <memory>
 
 #include <cstring>
 #include <functional>
