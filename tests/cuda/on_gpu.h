@@ -5,7 +5,7 @@
 
 namespace qtrain::testing {
 
-/// Device memory for a vector.
+/// Device memory for a vector, with copies from and to the host in the order of the context's stream.
 template <class T>
 class OnGpu {
  public:

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/context.h"
+#include "tests/cuda/on_gpu.h"
 
 namespace qtrain::testing {
 
@@ -29,26 +29,7 @@ std::vector<Planted> planted_in_tiles();
 std::vector<Planted> planted_in_warpgroups();
 std::vector<Planted> planted_in_streams();
 
-/// Device memory for `values` floats, with copies from and to the host in the order of the context's stream.
-class Floats {
- public:
-  Floats(Ctx& ctx, std::size_t count) : ctx_(ctx), count_(count), memory_(ctx.device(), count * sizeof(float)) {}
-  Floats(Ctx& ctx, const std::vector<float>& values) : Floats(ctx, values.size()) {
-    ctx.stream().copy(memory_.data(), values.data(), values.size() * sizeof(float));
-  }
-  float* data() const { return reinterpret_cast<float*>(memory_.data()); }
-  std::vector<float> values() const {
-    std::vector<float> v(count_);
-    ctx_.stream().copy(v.data(), memory_.data(), count_ * sizeof(float));
-    ctx_.synchronize();
-    return v;
-  }
-
- private:
-  Ctx& ctx_;
-  std::size_t count_;
-  DeviceMemory memory_;
-};
+using Floats = OnGpu<float>;
 
 /// 0, 1, 2, ...
 inline std::vector<float> counting(std::size_t n) {
