@@ -4,7 +4,8 @@
     scripts/goldens.py                        # every archive, with its size and that of its files
     scripts/goldens.py list ARCHIVE           # its files, with their sizes
     scripts/goldens.py show ARCHIVE FILE      # a file; for safetensors, each tensor with type, shape and first values
-    scripts/goldens.py diff ARCHIVE [COMMIT]  # the files that differ from the archive's in COMMIT (default: HEAD)
+    scripts/goldens.py diff ARCHIVE [COMMIT]  # the files that differ from the archive's in COMMIT (default: HEAD), and
+                                              # the lines that differ in files of text
     scripts/goldens.py check                  # fails if unpacked files differ from their archives
     scripts/goldens.py unpack                 # unpacks all archives, as configuring a build does
     scripts/goldens.py pack ARCHIVE           # packs the files again, after a script has changed them
@@ -15,6 +16,7 @@ goldens write to this folder. The same files always give the same archive. Only 
 """
 
 import argparse
+import difflib
 import io
 import json
 import lzma
@@ -54,6 +56,22 @@ def on_disk(path):
 def differences(old, new):
     word = lambda n: "removed" if new.get(n) is None else "added" if n not in old else "changed"
     return [f"{word(n)}: {n}" for n in sorted(old.keys() | new.keys()) if old.get(n) != new.get(n)]
+
+
+def text_lines(content):
+    """The lines of a file of text; none for a link, a file that does not exist, or other contents."""
+    try:
+        return content.decode().splitlines() if isinstance(content, bytes) and b"\0" not in content else []
+    except UnicodeDecodeError:
+        return []
+
+
+def changed_lines(old, new):
+    """A unified diff of the files of text that differ."""
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name), new.get(name)
+        if before != after:
+            yield from difflib.unified_diff(text_lines(before), text_lines(after), f"a/{name}", f"b/{name}", lineterm="")
 
 
 def git(*words):
@@ -168,7 +186,8 @@ def main():
     elif args.action == "show":
         show(entries(archive.read_bytes())[args.what])
     elif args.action == "diff":
-        print("\n".join(differences(in_archive(archive, args.what or "HEAD"), entries(archive.read_bytes()))))
+        old, new = in_archive(archive, args.what or "HEAD"), entries(archive.read_bytes())
+        print("\n".join([*differences(old, new), *changed_lines(old, new)]))
     elif args.action == "check":
         wrong = [f"{title(a)}: {why}" for a in archives() for why in check(a)]
         print("\n".join(wrong) or f"{len(archives())} archives match the files next to them")

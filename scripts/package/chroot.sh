@@ -69,6 +69,7 @@ write_run() {
   local place="$1"
   rm -rf "$place"
   mkdir -p "$place/model"
+  [ -d tests/data/golden/chatml ] || run scripts/goldens.py unpack
   cp tests/data/golden/chatml/tokenizer.json tests/data/golden/chatml/tokenizer_config.json "$place/model/"
   cat >"$place/model/config.json" <<'END'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,

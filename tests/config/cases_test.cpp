@@ -1,6 +1,6 @@
 // Pairs of files: cases/NAME/config.json (or .yaml), with optional command-line arguments in arguments.json and other
-// files, and the resolved config in expected.json. With QTRAIN_WRITE_EXPECTED=1, the expected files are rewritten, so
-// that the changes can be reviewed.
+// files, and the resolved config in expected.json. With QTRAIN_WRITE_EXPECTED=1, the expected files are rewritten. They
+// are packed in cases.tar.xz: `scripts/goldens.py pack` and then `diff` show what has changed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -53,6 +53,13 @@ class Archive(unittest.TestCase):
         (self.folder / "data/a.json").write_text('{"loss": 1.6}\n')
         self.assertEqual(goldens.check(self.archive), ["changed: data/a.json"])
 
+    def test_the_lines_that_differ_are_shown(self):
+        old = {"a.json": b"{\n1\n}\n", "same": b"1", "link": "a.json", "w.bin": b"\0\1"}
+        new = {"a.json": b"{\n2\n}\n", "same": b"1", "added": b"3\n", "w.bin": b"\0\2"}
+        shown = list(goldens.changed_lines(old, new))
+        self.assertEqual([line for line in shown if line[0] in "+-"],
+                         ["--- a/a.json", "+++ b/a.json", "-1", "+2", "--- a/added", "+++ b/added", "+3"])
+
     def test_the_same_files_give_the_same_bytes(self):
         before = self.archive.read_bytes()
         (self.folder / "data/a.json").write_text('{"loss": 1.5}\n')
