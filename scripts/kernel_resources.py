@@ -160,17 +160,62 @@ def spills(rows):
             if (r[6], r[7]) != ("0", "0") and (r[1], r[2]) not in ALLOWED_SPILLS]
 
 
+def cell_of(values):
+    """Text for registers, stack, and spills: "40", or "40 stack=16" if more than registers is used."""
+    named = zip(("stack", "spill_stores", "spill_loads"), values[1:])
+    return " ".join([values[0], *(f"{name}={value}" for name, value in named if value != "0")])
+
+
+def values_of(cell):
+    registers, *others = cell.split()
+    named = dict(other.split("=") for other in others)
+    return registers, *(named.get(name, "0") for name in ("stack", "spill_stores", "spill_loads"))
+
+
+def table_of(rows):
+    """Lines for the table: the name of a source, then one line for each of its kernels with a cell for each
+    architecture. A kernel has more lines if its shared memory differs between architectures, or if another kernel of
+    the source has the same name."""
+    kernels = {}
+    for source, kernel, arch, registers, shared, *others in rows:
+        twins = kernels.setdefault((source, kernel, shared), [])
+        cells = next((c for c in twins if arch not in c), None)
+        if cells is None:
+            twins.append(cells := {})
+        cells[arch] = cell_of((registers, *others))
+    lines, last = [["kernel", "static_shared", *IN_TABLE]], None
+    for (source, kernel, shared), twins in kernels.items():
+        if source != last:
+            lines.append([f"{source}.cu"])
+            last = source
+        lines += [[kernel, shared, *(cells.get(arch, "") for arch in IN_TABLE)] for cells in twins]
+    return lines
+
+
+def rows_of(lines):
+    """The opposite of table_of."""
+    rows, source, (_, _, *architectures) = [], None, lines[0]
+    for kernel, *cells in lines[1:]:
+        if not cells:
+            source = kernel.removesuffix(".cu")
+        for arch, cell in zip(architectures, cells[1:]):
+            if cell:
+                registers, *others = values_of(cell)
+                rows.append((source, kernel, arch, registers, cells[0], *others))
+    return rows
+
+
 def read_table():
     """(version of nvcc, rows)"""
     with open(TABLE, encoding="utf-8", newline="") as file:
         version = file.readline().removeprefix("# nvcc ").strip()
-        return version, [tuple(row) for row in csv.reader(file)][1:]
+        return version, rows_of(list(csv.reader(file)))
 
 
 def write_table(version, rows):
     with open(TABLE, "w", encoding="utf-8", newline="") as file:
         file.write(f"# nvcc {version}\n")
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+        csv.writer(file, lineterminator="\n").writerows(table_of(rows))
 
 
 def differences(rows, architectures):

@@ -71,5 +71,30 @@ class BuildLog(unittest.TestCase):
         self.assertIn("never used", complaints[0])
 
 
+class Table(unittest.TestCase):
+    ROWS = [("clip", "scale<float>", "80", "32", "0", "0", "0", "0"),
+            ("clip", "scale<float>", "90a", "40", "0", "0", "0", "0"),
+            ("clip", "scale<float>", "120", "40", "0", "16", "8", "12"),
+            ("rope", "rope<F16, 1>", "80", "24", "128", "0", "0", "0"),
+            ("rope", "rope<F16, 1>", "80", "26", "128", "0", "0", "0"),  # of the same name in another namespace
+            ("rope", "rope<F16, 1>", "90a", "24", "256", "8", "0", "0")]
+
+    def test_a_line_has_all_architectures_of_a_kernel(self):
+        self.assertEqual(resources.table_of(self.ROWS)[1:], [
+            ["clip.cu"], ["scale<float>", "0", "32", "40", "40 stack=16 spill_stores=8 spill_loads=12"],
+            ["rope.cu"], ["rope<F16, 1>", "128", "24", "", ""], ["rope<F16, 1>", "128", "26", "", ""],
+            ["rope<F16, 1>", "256", "", "24 stack=8", ""]])
+
+    def test_is_read_as_it_was_written(self):
+        self.assertEqual(sorted(resources.rows_of(resources.table_of(self.ROWS))), sorted(self.ROWS))
+
+    def test_every_kernel_of_the_program_is_in_it(self):
+        version, rows = resources.read_table()
+        self.assertRegex(version, r"^\d+\.\d+\.\d+$")
+        self.assertGreater(len(rows), 1500)
+        self.assertEqual({row[2] for row in rows}, set(resources.IN_TABLE))
+        self.assertEqual({len(row) for row in rows}, {len(resources.COLUMNS)})
+
+
 if __name__ == "__main__":
     unittest.main()
