@@ -2,9 +2,11 @@
 """Writes unicode_tables.cpp: where the tokenizers library's classes of characters differ from Unicode 14.
 
 PCRE2 and utf8proc come in versions with Unicode 14 and later; the library uses 16 in its expressions, 17 in Rust's own
-classes and 8 in its punctuation. Needs tokenizers and a Python whose unicodedata is Unicode 14 (3.11).
+classes and 8 in its punctuation. packed_ranges.h explains the form of the tables. Needs tokenizers and a Python whose
+unicodedata is Unicode 14 (3.11).
 
     python text/tokenizer/make_unicode_tables.py > text/tokenizer/unicode_tables.cpp
+    clang-format -i text/tokenizer/unicode_tables.cpp
 """
 
 import sys
@@ -43,29 +45,35 @@ def in_category(c: int, name: str) -> bool:
     return unicodedata.category(chr(c)).startswith(name)
 
 
+def literal(words: list) -> None:
+    """Prints words as adjacent string literals, as long as a line permits."""
+    line = ""
+    for word in words:
+        if len(line) + len(word) > 107:
+            print(f'      "{line}"')
+            line = ""
+        line += word + " "
+    print(f'      "{line.rstrip()}");\n  return kRows;\n}}\n')
+
+
 def table(name: str, comment: str, rows: list) -> None:
-    print(f"// {comment}\nconst std::vector<CodePointRange>& {name}() {{\n  static const std::vector<CodePointRange> kRows = {{")
-    line = "     "
-    for row in rows:
-        text = " {" + ", ".join(hex(v) if isinstance(v, int) else f'"{v}"' for v in row) + "},"
-        if len(line) + len(text) > 118:
-            print(line)
-            line = "     "
-        line += text
-    print(line + "\n  };\n  return kRows;\n}\n")
+    print(f"// {comment}\nconst std::vector<CodePointRange>& {name}() {{")
+    print("  static const std::vector<CodePointRange> kRows = unpacked_ranges(")
+    words, end = [], 0
+    for first, last, *category in rows:
+        words.append(f"{first - end:x}" + f"+{last - first:x}" * (last > first) + "".join(f":{c}" for c in category))
+        end = last
+    literal(words)
 
 
-def pairs(name: str, kind: str, rows: list) -> None:
-    print(f"const std::vector<std::pair<char32_t, {kind}>>& {name}() {{")
-    print(f"  static const std::vector<std::pair<char32_t, {kind}>> kRows = {{")
-    line = "     "
+def pairs(name: str, rows: list) -> None:
+    print(f"const std::vector<std::pair<char32_t, std::int32_t>>& {name}() {{")
+    print("  static const std::vector<std::pair<char32_t, std::int32_t>> kRows = unpacked_values(")
+    words, end = [], 0
     for c, value in rows:
-        text = f" {{{hex(c)}, {value}}},"
-        if len(line) + len(text) > 118:
-            print(line)
-            line = "     "
-        line += text
-    print(line + "\n  };\n  return kRows;\n}\n")
+        words.append(f"{c - end:x}={value:x}")
+        end = c
+    literal(words)
 
 
 def nfkd(c: int) -> str:
@@ -123,7 +131,7 @@ def lower_changes() -> list:
 def main() -> None:
     assert unicodedata.unidata_version == "14.0.0", unicodedata.unidata_version
     print('// Written by make_unicode_tables.py. Do not edit.\n#include "text/tokenizer/unicode_tables.h"\n')
-    print("namespace qtrain {\n")
+    print('#include "text/tokenizer/packed_ranges.h"\n\nnamespace qtrain {\n')
     rows, known = [], set()
     for name in CATEGORIES:
         new = {c for c in matched(rf"\p{{{name}}}") if not in_category(c, name)} - known
@@ -145,8 +153,8 @@ def main() -> None:
           known_to_normal_forms())
     strip = normalizers.StripAccents()
     table("accent_characters", "Characters that StripAccents removes.", ranges({c for c in POINTS if not strip.normalize_str(chr(c))}))
-    pairs("script_runs", "std::uint8_t", scripts())
-    pairs("lowercase_since_unicode_14", "std::int32_t", lower_changes())
+    pairs("script_runs", scripts())
+    pairs("lowercase_since_unicode_14", lower_changes())
     print("}  // namespace qtrain")
 
 

@@ -22,7 +22,7 @@ const std::vector<CodePointRange>& once_punctuation();
 const std::vector<CodePointRange>& normal_form_characters();
 const std::vector<CodePointRange>& accent_characters();
 /// First character of each run of one script, and the script's number; 0: none.
-const std::vector<std::pair<char32_t, std::uint8_t>>& script_runs();
+const std::vector<std::pair<char32_t, std::int32_t>>& script_runs();
 /// Character and offset to its lowercase.
 const std::vector<std::pair<char32_t, std::int32_t>>& lowercase_since_unicode_14();
 
