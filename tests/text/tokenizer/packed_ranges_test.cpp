@@ -26,7 +26,7 @@ TEST(PackedRanges, OfTheProgramAreInOrder) {
   for (const auto* table :
        {&characters_since_unicode_14(), &han_characters(), &numeric_since_unicode_14(), &not_yet_punctuation(),
         &once_punctuation(), &normal_form_characters(), &accent_characters()}) {
-    char32_t end = 0;
+    std::int64_t end = -1;
     for (const CodePointRange& row : *table) {
       EXPECT_TRUE(row.first > end && row.last >= row.first && row.last <= 0x10ffff);
       end = row.last;
