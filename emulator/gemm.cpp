@@ -104,7 +104,7 @@ struct Reserved {
 std::vector<std::byte> arguments_of(const Gemm& g) {
   const Gemm::Fp8 types = g.fp8.value_or(Gemm::Fp8{g.a.dtype, g.b.dtype});
   return emulation::bytes_of(g.c, g.a, g.b, g.transpose_a, g.transpose_b, g.alpha, g.bias, g.a_stride, g.b_stride,
-                             g.c_stride, g.added, types);
+                             g.c_stride, g.added, g.residual, types);
 }
 
 }  // namespace
@@ -135,6 +135,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     readable(g.b, g.b_stride, "gemm: the second operand");
     if (g.bias) emulation::check_readable(g.bias.data, g.bias.bytes(), "gemm: the bias");
     if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
+    if (g.residual) readable(g.residual, 0, "gemm: the residual");
     each_row(g.c.t, g.c_stride,
              [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });
     Gemm host = g;
@@ -142,6 +143,10 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     host.b = on_host(g.b);
     host.bias = on_host(g.bias);
     host.c.t.device = {};
+    if (g.residual) {
+      std::copy_n(g.residual.data, g.residual.bytes(), g.c.t.data);
+      host = added_to_residual(host);
+    }
     WidenedGemm(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     each_row(g.c.t, g.c_stride, [&](const std::byte* p, std::size_t n) {
       emulation::mark(g.c.t.data + (p - g.c.t.data), n, emulation::State::initialized);
@@ -150,12 +155,12 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   const auto touched = [](ConstTensor t, std::int64_t stride) {
     return static_cast<std::size_t>(stretch(t, stride)) * size_of(t.dtype);
   };
-  emulation::enqueue(ctx.stream().handle(), {.run = run,
-                                             .name = "gemm",
-                                             .inputs = arguments_of(g),
-                                             .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
-                                                         emulation::reads(g.b.data, touched(g.b, g.b_stride)),
-                                                         emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});
+  std::vector<emulation::Touch> touches{emulation::reads(g.a.data, touched(g.a, g.a_stride)),
+                                        emulation::reads(g.b.data, touched(g.b, g.b_stride)),
+                                        emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))};
+  if (g.residual) touches.push_back(emulation::reads(g.residual.data, g.residual.bytes()));
+  emulation::enqueue(ctx.stream().handle(),
+                     {.run = run, .name = "gemm", .inputs = arguments_of(g), .touches = std::move(touches)});
 }
 
 }  // namespace qtrain::ops

@@ -38,6 +38,13 @@ std::vector<Gemm> one_by_one(const Gemm& g) {
   return gemms;
 }
 
+Gemm added_to_residual(const Gemm& g) {
+  Gemm sum = g;
+  sum.residual = {};
+  sum.c = accumulate(g.c.t);
+  return sum;
+}
+
 bool multiplies_in_fp8(const Gemm& g) {
   const bool aligned = g.c.t.shape[1] % kFp8Row == 0 && g.c_stride % kFp8Row == 0 &&
                        reinterpret_cast<std::uintptr_t>(g.c.t.data) % kFp8Row == 0;
@@ -71,6 +78,10 @@ void gemm(Ctx& ctx, const Gemm& g) {
   for (const Factors& f : g.added)
     if (f.present()) check_factors(f, g);
   check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
+  if (g.residual)
+    check(g.residual.shape == g.c.t.shape && g.residual.dtype == g.c.t.dtype && g.residual.data != g.c.t.data &&
+              !g.c.adds() && g.c_stride == 0,
+          "gemm: a residual has the shape and type of a result that is stored");
   if (g.c.t.numel() == 0) return;
   if (ctx.device().kind == DeviceKind::cpu) {
     const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });

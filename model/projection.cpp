@@ -13,28 +13,41 @@ bool reads_codes(const Projection& p, std::int64_t rows) {
   return p.quantized && std::holds_alternative<ops::Blocks4>(*p.quantized) && rows <= ops::Gemm4::kFewRows;
 }
 
-// y = x W^T + bias + the adapter's contribution, if there is one. For few rows, the codes of W are used directly.
+// The result of a GEMM of few rows, which has no operand for a residual: y already contains it.
+Sink sum_with_residual(Ctx& ctx, const ProjectionForward& f, Tensor y) {
+  if (!f.residual) return store(y);
+  ops::copy(ctx, {.y = store(y), .x = f.residual});
+  return accumulate(y);
+}
+
+// y = x W^T + bias + the adapter's contribution, if there is one, + the residual, if there is one. For few rows, the
+// codes of W are used directly.
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
   const std::int64_t rows = f.x.shape[0];
   const auto* rows8 = p.quantized ? std::get_if<Rows8>(&*p.quantized) : nullptr;
   if (reads_codes(p, rows))
-    return ops::gemm4(ctx, {.c = store(l.y),
+    return ops::gemm4(ctx, {.c = sum_with_residual(ctx, f, l.y),
                             .a = f.x,
                             .w = std::get<ops::Blocks4>(*p.quantized),
                             .bias = bias,
                             .added = adapter,
                             .c_stride = f.y_stride});
   if (rows8 && f.y_stride == 0 && ops::GemmRows8::takes(ctx.device(), rows))
-    return ops::gemm_rows8(
-        ctx, {.c = store(l.y), .a = f.x, .codes = rows8->codes, .scale = rows8->scale, .bias = bias, .added = adapter});
+    return ops::gemm_rows8(ctx, {.c = sum_with_residual(ctx, f, l.y),
+                                 .a = f.x,
+                                 .codes = rows8->codes,
+                                 .scale = rows8->scale,
+                                 .bias = bias,
+                                 .added = adapter});
   ops::gemm(ctx, {.c = store(l.y),
                   .a = f.x,
                   .b = dense_weight(ctx, p, f.dense),
                   .transpose_b = Transpose::yes,
                   .bias = bias,
                   .c_stride = f.y_stride,
+                  .residual = f.residual,
                   .added = {adapter},
                   .fp8 = forward_fp8(p)});
 }
@@ -102,6 +115,18 @@ void project_bases(Ctx& ctx, const ProjectionForward& f) {
       project_joint(ctx, f, joint);
 }
 
+// lora_x = scale * A x.
+void multiply_by_a(Ctx& ctx, const ProjectionForward& f, const Adapters& adapters, ConstTensor x) {
+  const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
+  for (const Stack& s : adapters.stacks())
+    ops::gemm(ctx, {.c = store(lora_x.columns(s.first, s.ranks())),
+                    .a = x,
+                    .b = s.a,
+                    .transpose_b = Transpose::yes,
+                    .alpha = s.scale,
+                    .c_stride = lora_x.stride()});
+}
+
 }  // namespace
 
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
@@ -134,19 +159,21 @@ std::int64_t projection_scratch(const ProjectionSizes& sizes, double dropout) {
   return sizes.tokens * (sizes.ranks + (dropout > 0 ? sizes.in : 0) + sizes.decomposed);
 }
 
+void project_to_ranks(Ctx& ctx, const ProjectionForward& f) {
+  const Adapters adapters(f.layers);
+  if (adapters.empty()) return;
+  const ConstTensor x = AdapterInput(adapters, f.dropout_seed, f.scratch).of(ctx, f.x);
+  multiply_by_a(ctx, f, adapters, x);
+}
+
 void project(Ctx& ctx, const ProjectionForward& f) {
+  check(!f.residual || (f.layers.size() == 1 && !f.layers.front().layer.lora.decomposed()),
+        "a residual is added to one layer without a magnitude");
   const Adapters adapters(f.layers);
   if (adapters.empty()) return project_bases(ctx, f);
   const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
   const AdapterInput input(adapters, f.dropout_seed, f.scratch);
-  const ConstTensor x = input.of(ctx, f.x);
-  for (const Stack& s : adapters.stacks())
-    ops::gemm(ctx, {.c = store(lora_x.columns(s.first, s.ranks())),
-                    .a = x,
-                    .b = s.a,
-                    .transpose_b = Transpose::yes,
-                    .alpha = s.scale,
-                    .c_stride = lora_x.stride()});
+  multiply_by_a(ctx, f, adapters, input.of(ctx, f.x));
   std::int64_t first = 0;
   for (const JointForward& joint : joints_of(f)) {
     if (!joint.is_one()) project_joint(ctx, f, joint);

@@ -59,6 +59,7 @@ struct ProjectionForward {
   Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< for quantized weights: out * in elements, or those of all layers together with a y_stride
+  ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude
 };
 struct ProjectionBackward {
   struct Layer {
@@ -76,6 +77,8 @@ struct ProjectionBackward {
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.
 void project(Ctx& ctx, const ProjectionForward& f);
+/// Computes only lora_x; the layers' y may be empty.
+void project_to_ranks(Ctx& ctx, const ProjectionForward& f);
 /// Computes dx and every wanted weight gradient. Layers whose dy are such columns, and whose weights and gradients are
 /// contiguous, are one GEMM for dx and one for the gradients of their weights.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);

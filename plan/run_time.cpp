@@ -37,11 +37,12 @@ struct KernelsOfBlock {
   double forward_launches = 0, backward_launches = 0;
 };
 // As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
-// the gate and residual sums. A linear layer has one GEMM in the forward pass and one per gradient, an adapter six
-// more.
+// the gate and, unless GEMMs add them, residual sums. A linear layer has one GEMM in the forward pass and one per
+// gradient, an adapter six more.
 KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const ModelConfig& c = run.model.config();
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
+  const double sums = c.joins_projections && c.residual_scale == 1 ? 0 : 2;
   const bool normed = c.qk_norm != QkNorm::none, frozen = run.model.options().base == Update::frozen;
   const auto bytes = [&](const ElementBytes& of) {
     return element / 2 *
@@ -59,7 +60,7 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   return {.forward_bytes = bytes(forward_bytes(normed)),
           .backward_bytes = bytes(backward_bytes(normed)),
           .weight_bytes = expands_weights(run) ? weights * (kCodeBytes + element) : 0,
-          .forward_launches = 7 + linears + 2 * adapted + expanded,
+          .forward_launches = 5 + sums + linears + 2 * adapted + expanded,
           .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded};
 }
 

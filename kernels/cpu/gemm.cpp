@@ -63,6 +63,11 @@ void multiply_in_fp8(Ctx& ctx, const Gemm& g) {
 }  // namespace
 
 void run_cpu(Ctx& ctx, const Gemm& g) {
+  if (g.residual) {
+    check(g.c.t.data != nullptr, "tensor has no storage");
+    std::copy_n(g.residual.data, g.residual.bytes(), g.c.t.data);
+    return run_cpu(ctx, added_to_residual(g));
+  }
   if (g.a.dtype == DType::f64) return multiply_doubles(ctx, g);
   if (multiplies_in_fp8(g)) return multiply_in_fp8(ctx, g);
   for (const Gemm& gemm : one_by_one(g))

@@ -120,12 +120,15 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
         Array a = random(d, {a_turned ? k : m, a_width + 8}, 1), b = random(d, {b_turned ? n : k, b_width}, 2);
         Array left = random(d, {m, r}, 3), right = random(d, {r, n}, 4);
         const std::vector<double> qa = rounded_to_fp8<E5m2>(a, a_width), qb = rounded_to_fp8<E4m3>(b, b_width);
-        for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate, Sink::Mode::accumulate}) {
-          Array c = random(DType::f32, {m, n}, 5);
-          std::vector<double> want = c.values();
+        using enum Sink::Mode;
+        for (const auto& [mode, has_residual] :
+             {std::pair(store, false), {accumulate, false}, {accumulate, false}, {store, true}}) {
+          Array c = random(DType::f32, {m, n}, 5), residual = random(DType::f32, {m, n}, 6);
+          std::vector<double> want = has_residual ? residual.values() : c.values();
           ops::Gemm g{.c = {c, mode}, .a = a, .b = b, .transpose_a = ta, .transpose_b = tb, .alpha = -0.5};
           g.a.shape = {a.shape()[0], a_width};
           g.a_stride = a.shape()[1];
+          if (has_residual) g.residual = residual;
           g.added[0] = {.a = left, .b = right};
           g.fp8 = {.a = DType::f8_e5m2, .b = DType::f8_e4m3};
           ASSERT_TRUE(ops::multiplies_in_fp8(g));
@@ -139,7 +142,7 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
                        qb[static_cast<std::size_t>(b_turned ? j * k + l : l * n + j)];
               for (std::int64_t l = 0; l < r; ++l) sum += left.get(i * r + l) * right.get(l * n + j);
               double& w = want[static_cast<std::size_t>(i * n + j)];
-              w = -0.5 * sum + (mode == Sink::Mode::accumulate ? w : 0);
+              w = -0.5 * sum + (mode == accumulate || has_residual ? w : 0);
             }
           // Sums of up to 40 products of about 1 in f32.
           for (std::int64_t i = 0; i < c.size(); ++i)

@@ -125,7 +125,8 @@ void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
                 .b = encoded_.b.codes,
                 .transpose_b = Transpose::yes,
                 .alpha = g.alpha,
-                .c_stride = g.c_stride});
+                .c_stride = g.c_stride,
+                .residual = g.residual});
 }
 
 void GemmRunner::run(Ctx& ctx, const Gemm& g) {
@@ -133,7 +134,8 @@ void GemmRunner::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
   // The library writes the result of f32 GEMMs only in f32, and of 16-bit GEMMs in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
-  check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
+  check(written || (g.c_stride == 0 && !g.residual),
+        "gemm: columns of a wider result and sums with a residual have the type of the operands or f32");
   if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
   const DType result = h.c.t.dtype;
   if (h.bias && h.bias.dtype != result) convert(ctx, h.bias, bias_.take(result, h.bias.shape));
@@ -238,7 +240,8 @@ void only_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};
   const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
-  for (std::int64_t i = 0; !g.c.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
+  if (g.residual) copy(ctx, {.y = g.c, .x = g.residual});
+  for (std::int64_t i = 0; !g.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
   if (g.bias) add_bias(ctx, g);
 }
 
