@@ -32,8 +32,8 @@ struct Fp8Matrix {
 /// Whether the file stores this weight in FP8.
 bool is_fp8(const SafetensorsReader& reader, const std::string& weight);
 /// Reads the matrix `weight` ("X.weight", or "X" for names without an ending), whose scales are X.weight_scale_inv or
-/// X.weight_scale. Throws an input error that names file and tensor if there are none, or not as many as there are
-/// blocks.
+/// X.weight_scale. Throws an input error that names file and tensor if there are none, or if their shape is not that of
+/// the grid of blocks.
 Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, const Fp8Config& config);
 
 /// Whether `name` is that of another tensor of an FP8 matrix than its codes ("X.weight_scale_inv", "X.input_scale").
