@@ -41,15 +41,16 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                                  .scale = rows8->scale,
                                  .bias = bias,
                                  .added = adapter});
-  ops::gemm(ctx, {.c = store(l.y),
-                  .a = f.x,
-                  .b = dense_weight(ctx, p, f.dense),
-                  .transpose_b = Transpose::yes,
-                  .bias = bias,
-                  .c_stride = f.y_stride,
-                  .residual = f.residual,
-                  .added = {adapter},
-                  .fp8 = forward_fp8(p)});
+  ops::Gemm g{.c = store(l.y),
+              .a = f.x,
+              .transpose_b = Transpose::yes,
+              .bias = bias,
+              .c_stride = f.y_stride,
+              .residual = f.residual,
+              .added = {adapter},
+              .fp8 = forward_fp8(p)};
+  set_weight(ctx, g, Joint(l), f.dense);
+  ops::gemm(ctx, g);
 }
 
 // Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.
@@ -90,13 +91,14 @@ std::vector<JointForward> joints_of(const ProjectionForward& f) {
 }
 
 void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joint) {
-  ops::gemm(ctx, {.c = store(joint.result()),
-                  .a = f.x,
-                  .b = joint.weight(ctx, f.dense),
-                  .transpose_b = Transpose::yes,
-                  .bias = joint.bias(),
-                  .c_stride = f.y_stride,
-                  .fp8 = forward_fp8(joint.first())});
+  ops::Gemm g{.c = store(joint.result()),
+              .a = f.x,
+              .transpose_b = Transpose::yes,
+              .bias = joint.bias(),
+              .c_stride = f.y_stride,
+              .fp8 = forward_fp8(joint.first())};
+  set_weight(ctx, g, joint, f.dense);
+  ops::gemm(ctx, g);
 }
 
 // y += the adapter's contribution.
@@ -132,6 +134,8 @@ void multiply_by_a(Ctx& ctx, const ProjectionForward& f, const Adapters& adapter
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
   if (const auto* rows = std::get_if<Rows8>(&w))
     ops::dequantize_rows8(ctx, {.y = y, .codes = rows->codes, .scale = rows->scale});
+  else if (const auto* fp8 = std::get_if<Fp8Weight>(&w))
+    ops::expand_fp8(ctx, {.y = y, .codes = fp8->codes, .scales = fp8->scales, .block = fp8->block});
   else
     ops::dequantize4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
 }
@@ -139,6 +143,7 @@ void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
 Shape shape_of(const Projection& p) {
   if (!p.quantized) return p.weight.shape;
   if (const auto* rows = std::get_if<Rows8>(&*p.quantized)) return rows->codes.shape;
+  if (const auto* fp8 = std::get_if<Fp8Weight>(&*p.quantized)) return fp8->codes.shape;
   return std::get<ops::Blocks4>(*p.quantized).shape;
 }
 

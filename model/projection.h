@@ -29,8 +29,14 @@ struct LoraWeights {
 struct Rows8 {
   ConstTensor codes, scale;
 };
-/// A frozen quantized weight. It is expanded for the duration of a GEMM, in memory from the caller.
-using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
+/// FP8: codes f8_e4m3 [out, in], and an f32 scale for each block of rows and columns (see ops::ExpandFp8).
+struct Fp8Weight {
+  ConstTensor codes, scales;
+  Shape block;
+};
+/// A frozen quantized weight. It is expanded for the duration of a GEMM, in memory from the caller, unless the GEMM
+/// reads its codes: those of few rows, and those in FP8 with one scale.
+using QuantizedWeight = std::variant<ops::Blocks4, Rows8, Fp8Weight>;
 /// Writes the dense weight to y [out, in], f32 or a 16-bit type.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
 

@@ -121,6 +121,12 @@ void Fp8Matrix::expand(std::int64_t first, Tensor to) const {
   }
 }
 
+std::vector<float> Fp8Matrix::scale_values() const {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < scales.numel(); ++i) values.push_back(scale_at(scales, i));
+  return values;
+}
+
 bool is_fp8(const SafetensorsReader& reader, const std::string& weight) {
   const auto found = reader.tensors().find(weight);
   return found != reader.tensors().end() && found->second.dtype == DType::f8_e4m3;

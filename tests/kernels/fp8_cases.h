@@ -152,4 +152,73 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
       }
 }
 
+/// Every code in rows of each width, with a scale per matrix, row or block, in f32 and rounded once.
+inline void expands_fp8(Ctx& ctx, DType d) {
+  struct Case {
+    Shape codes, block;
+  };
+  for (const auto& [shape, block] :
+       {Case{{5, 61}, {2, 3}}, {{64, 96}, {64, 96}}, {{40, 64}, {1, 64}}, {{40, 136}, {16, 32}}, {{33, 72}, {8, 8}}}) {
+    Array codes(DType::u8, shape);
+    for (std::int64_t i = 0; i < codes.size(); ++i) codes.host<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+    const std::int64_t across = (shape[1] + block[1] - 1) / block[1];
+    Array scales = random(DType::f32, {(shape[0] + block[0] - 1) / block[0], across}, 3), y(d, shape);
+    ConstTensor stored = codes;
+    stored.dtype = DType::f8_e4m3;
+    ops::expand_fp8(ctx, {.y = y, .codes = stored, .scales = scales, .block = block});
+    ctx.synchronize();
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      const auto scale = static_cast<float>(scales.get(i / shape[1] / block[0] * across + i % shape[1] / block[1]));
+      Array want(d, {1});
+      want.set(0, decode_fp8<E4m3>(static_cast<std::uint8_t>(i * 7)) * scale);
+      if (std::isnan(want.get(0)))
+        ASSERT_TRUE(std::isnan(y.get(i))) << i;
+      else
+        ASSERT_EQ(y.get(i), want.get(0)) << to_string(shape) << " in " << to_string(block) << " at " << i;
+    }
+  }
+}
+
+inline void transposes_fp8(Ctx& ctx) {
+  for (const Shape& shape : {Shape{16, 16}, {64, 64}, {16, 208}, {144, 80}}) {
+    Array x(DType::u8, shape), y(DType::u8, {shape[1], shape[0]});
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      x.host<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 31 + i / shape[1]);
+    Tensor from = x, to = y;
+    from.dtype = to.dtype = DType::f8_e4m3;
+    ops::transpose_fp8(ctx, {.y = to, .x = from});
+    ctx.synchronize();
+    const std::vector<std::byte> before = x.bytes(), after = y.bytes();
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(after[static_cast<std::size_t>(i % shape[1] * shape[0] + i / shape[1])],
+                before[static_cast<std::size_t>(i)])
+          << to_string(shape) << " at " << i;
+  }
+}
+
+/// A stored operand gives the bits of one that the GEMM encodes.
+inline void multiplies_stored_fp8(Ctx& ctx, DType d) {
+  constexpr std::int64_t kM = 19, kN = 32, kK = 48;
+  for (const DType type : {DType::f8_e4m3, DType::f8_e5m2}) {
+    Array a = random(d, {kM, kK}, 1), b = random(d, {kN, kK}, 2), residual = random(d, {kM, kN}, 3);
+    Array codes(DType::u8, {kN, kK}), scale(DType::f32, {1}), encoded(d, {kM, kN}), stored(d, {kM, kN});
+    Tensor of_b = codes;
+    of_b.dtype = DType::f8_e4m3;
+    ops::to_fp8(ctx, {.codes = of_b, .scale = scale, .x = b});
+    ops::Gemm g{.c = store(encoded),
+                .a = a,
+                .b = b,
+                .transpose_b = ops::Transpose::yes,
+                .residual = residual,
+                .fp8 = ops::Gemm::Fp8{type, DType::f8_e4m3}};
+    ops::gemm(ctx, g);
+    g.c = store(stored);
+    g.b = of_b;
+    g.fp8->b_scale = scale;
+    ops::gemm(ctx, g);
+    ctx.synchronize();
+    ASSERT_EQ(stored.values(), encoded.values()) << name_of(d);
+  }
+}
+
 }  // namespace qtrain::testing

@@ -113,16 +113,17 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
-/// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens.
+/// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens, except those
+/// that are stored in FP8.
 void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
   const std::int64_t depth = g.first().depth();
-  encoded_ =
-      fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b_.take(fp8_bytes(g.first().columns(), depth)));
+  std::byte* b = is_fp8(g.b.dtype) ? nullptr : b_.take(fp8_bytes(g.first().columns(), depth));
+  encoded_ = fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b);
   to_fp8(ctx, encoded_.a);
-  to_fp8(ctx, encoded_.b);
+  if (encoded_.b.x) to_fp8(ctx, encoded_.b);
   compute(ctx, {.c = g.c,
                 .a = encoded_.a.codes,
-                .b = encoded_.b.codes,
+                .b = encoded_.b_codes,
                 .transpose_b = Transpose::yes,
                 .alpha = g.alpha,
                 .c_stride = g.c_stride,
@@ -156,7 +157,7 @@ void add_bias(Ctx& ctx, const Gemm& g) {
 void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
   GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   if (!plan.algorithm) return compute_apart(ctx, g);
-  if (is_fp8(g.a.dtype)) plan.set_scales(encoded_.a.scale, encoded_.b.scale);
+  if (is_fp8(g.a.dtype)) plan.set_scales(encoded_.a.scale, encoded_.b_scale);
   const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
@@ -179,7 +180,7 @@ void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
 std::unique_ptr<GemmPlan> GemmRunner::make_plan(const GemmKey& key, const Gemm& g) {
   auto plan = std::make_unique<GemmPlan>(library_, key);
   plan->add_bias(g.bias);
-  if (is_fp8(key.operands)) plan->set_scales(encoded_.a.scale, encoded_.b.scale);
+  if (is_fp8(key.operands)) plan->set_scales(encoded_.a.scale, encoded_.b_scale);
   return plan;
 }
 
