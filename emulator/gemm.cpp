@@ -33,7 +33,7 @@ class WidenedGemm {
  public:
   WidenedGemm(const Gemm& g, DType operands) : gemm_(g) {
     gemm_.a = widened(g.a, stretch(g.a, g.a_stride), operands, a_);
-    gemm_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
+    if (!is_fp8(g.b.dtype)) gemm_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
     if (g.bias) gemm_.bias = widened(g.bias, g.bias.numel(), g.bias.dtype, bias_);
     if (g.c.t.dtype == DType::f16) gemm_.c.t = {c_from(g), DType::f32, g.c.t.shape};
   }
@@ -83,7 +83,7 @@ struct Reserved {
     if (multiplies_in_fp8(g)) {
       const std::int64_t depth = g.first().depth();
       check(fp8_bytes(g.first().rows(), depth) <= memory->converted_a &&
-                fp8_bytes(g.first().columns(), depth) <= memory->converted_b,
+                (is_fp8(g.b.dtype) || fp8_bytes(g.first().columns(), depth) <= memory->converted_b),
             "a GEMM in FP8 encodes more than was reserved");
       return;
     }
@@ -104,7 +104,7 @@ struct Reserved {
 std::vector<std::byte> arguments_of(const Gemm& g) {
   const Gemm::Fp8 types = g.fp8.value_or(Gemm::Fp8{g.a.dtype, g.b.dtype});
   return emulation::bytes_of(g.c, g.a, g.b, g.transpose_a, g.transpose_b, g.alpha, g.bias, g.a_stride, g.b_stride,
-                             g.c_stride, g.added, types);
+                             g.c_stride, g.added, g.residual, types.a, types.b, types.b_scale);
 }
 
 }  // namespace
@@ -122,7 +122,8 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   reserved.check_operands(ctx.matmul(), g);
   reserved.choose(ctx.matmul(), g);
   const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
-  const auto run = [&ctx, g] {
+  const ConstTensor scale = g.fp8 ? g.fp8->b_scale : ConstTensor{};
+  const auto run = [&ctx, g, scale] {
     const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
       const std::size_t width = static_cast<std::size_t>(t.shape[1]) * size_of(t.dtype);
       const std::size_t step = static_cast<std::size_t>(row_step(t, stride)) * size_of(t.dtype);
@@ -135,6 +136,8 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     readable(g.b, g.b_stride, "gemm: the second operand");
     if (g.bias) emulation::check_readable(g.bias.data, g.bias.bytes(), "gemm: the bias");
     if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
+    if (g.residual) readable(g.residual, 0, "gemm: the residual");
+    if (scale) emulation::check_readable(scale.data, scale.bytes(), "gemm: the scale of an operand");
     each_row(g.c.t, g.c_stride,
              [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });
     Gemm host = g;
@@ -142,6 +145,11 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     host.b = on_host(g.b);
     host.bias = on_host(g.bias);
     host.c.t.device = {};
+    if (scale) host.fp8->b_scale = on_host(scale);
+    if (g.residual) {
+      std::copy_n(g.residual.data, g.residual.bytes(), g.c.t.data);
+      host = added_to_residual(host);
+    }
     WidenedGemm(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     each_row(g.c.t, g.c_stride, [&](const std::byte* p, std::size_t n) {
       emulation::mark(g.c.t.data + (p - g.c.t.data), n, emulation::State::initialized);
@@ -150,12 +158,13 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   const auto touched = [](ConstTensor t, std::int64_t stride) {
     return static_cast<std::size_t>(stretch(t, stride)) * size_of(t.dtype);
   };
-  emulation::enqueue(ctx.stream().handle(), {.run = run,
-                                             .name = "gemm",
-                                             .inputs = arguments_of(g),
-                                             .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
-                                                         emulation::reads(g.b.data, touched(g.b, g.b_stride)),
-                                                         emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});
+  std::vector<emulation::Touch> touches{emulation::reads(g.a.data, touched(g.a, g.a_stride)),
+                                        emulation::reads(g.b.data, touched(g.b, g.b_stride)),
+                                        emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))};
+  if (g.residual) touches.push_back(emulation::reads(g.residual.data, g.residual.bytes()));
+  if (scale) touches.push_back(emulation::reads(scale.data, scale.bytes()));
+  emulation::enqueue(ctx.stream().handle(),
+                     {.run = run, .name = "gemm", .inputs = arguments_of(g), .touches = std::move(touches)});
 }
 
 }  // namespace qtrain::ops

@@ -38,30 +38,40 @@ std::vector<Gemm> one_by_one(const Gemm& g) {
   return gemms;
 }
 
+Gemm added_to_residual(const Gemm& g) {
+  Gemm sum = g;
+  sum.residual = {};
+  sum.c = accumulate(g.c.t);
+  return sum;
+}
+
 bool multiplies_in_fp8(const Gemm& g) {
   const bool aligned = g.c.t.shape[1] % kFp8Row == 0 && g.c_stride % kFp8Row == 0 &&
                        reinterpret_cast<std::uintptr_t>(g.c.t.data) % kFp8Row == 0;
-  return g.fp8 && !g.bias && aligned && g.first().depth() > 0 && g.a.dtype != DType::f64;
+  const bool stored_well =
+      !is_fp8(g.b.dtype) || (g.fp8 && g.fp8->b_scale && g.fp8->b == g.b.dtype && g.transpose_b == Transpose::yes &&
+                             g.b.shape[1] % kFp8Row == 0 && g.b_stride == 0);
+  return g.fp8 && !g.bias && aligned && stored_well && g.first().depth() > 0 && g.a.dtype != DType::f64;
 }
 
 Fp8Factors fp8_factors(const Gemm& g, std::byte* a, std::byte* b) {
   // The library reads both along the inner dimension.
   const std::int64_t row = fp8_row(g.first().depth());
+  const bool stored = is_fp8(g.b.dtype);
   const Tensor a_codes{a, g.fp8->a, {g.first().rows(), row}, g.a.device};
   const Tensor b_codes{b, g.fp8->b, {g.first().columns(), row}, g.b.device};
   const auto scale_after = [](const Tensor& codes) {
     return Tensor{codes.data + codes.bytes(), DType::f32, {1}, codes.device};
   };
-  return {.a = {.codes = a_codes,
-                .scale = scale_after(a_codes),
-                .x = g.a,
-                .transpose = g.transpose_a,
-                .x_stride = g.a_stride},
-          .b = {.codes = b_codes,
-                .scale = scale_after(b_codes),
-                .x = g.b,
-                .transpose = g.transpose_b == Transpose::yes ? Transpose::no : Transpose::yes,
-                .x_stride = g.b_stride}};
+  const ToFp8 first{
+      .codes = a_codes, .scale = scale_after(a_codes), .x = g.a, .transpose = g.transpose_a, .x_stride = g.a_stride};
+  if (stored) return {.a = first, .b = {}, .b_codes = g.b, .b_scale = g.fp8->b_scale};
+  const ToFp8 second{.codes = b_codes,
+                     .scale = scale_after(b_codes),
+                     .x = g.b,
+                     .transpose = g.transpose_b == Transpose::yes ? Transpose::no : Transpose::yes,
+                     .x_stride = g.b_stride};
+  return {.a = first, .b = second, .b_codes = b_codes, .b_scale = second.scale};
 }
 
 void gemm(Ctx& ctx, const Gemm& g) {
@@ -71,6 +81,11 @@ void gemm(Ctx& ctx, const Gemm& g) {
   for (const Factors& f : g.added)
     if (f.present()) check_factors(f, g);
   check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
+  if (g.residual)
+    check(g.residual.shape == g.c.t.shape && g.residual.dtype == g.c.t.dtype && g.residual.data != g.c.t.data &&
+              !g.c.adds() && g.c_stride == 0,
+          "gemm: a residual has the shape and type of a result that is stored");
+  check(!is_fp8(g.b.dtype) || multiplies_in_fp8(g), "gemm: a stored operand in FP8 that cannot be multiplied");
   if (g.c.t.numel() == 0) return;
   if (ctx.device().kind == DeviceKind::cpu) {
     const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });

@@ -23,10 +23,10 @@ struct Factors {
   std::int64_t depth() const { return a.shape[transpose_a == Transpose::yes ? 0 : 1]; }
 };
 
-/// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N]. The operands are as in Factors. A and
-/// B: all f64, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result depends
-/// only on shapes and values, never on the number of threads; on a CPU a row of C has the same bits for any number of
-/// rows. Multiplies in ctx.matmul(); on a CPU where bf16 GEMMs are not faster (see kernels/cpu/isa.h),
+/// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N] + residual [M, N]. The operands are as
+/// in Factors. A and B: all f64, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The
+/// result depends only on shapes and values, never on the number of threads; on a CPU a row of C has the same bits for
+/// any number of rows. Multiplies in ctx.matmul(); on a CPU where bf16 GEMMs are not faster (see kernels/cpu/isa.h),
 /// MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives zeros (plus bias).
 struct Gemm {
   Sink c;
@@ -35,16 +35,22 @@ struct Gemm {
   double alpha = 1;
   ConstTensor bias = {};
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  /// Added before the sum is rounded, if C is stored without a stride; of its type, and not the same memory.
+  ConstTensor residual = {};
   /// Further GEMMs added into the same result: one pass over C instead of several.
   std::array<Factors, 3> added = {};
   /// The types in which A and B are encoded, to multiply them in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
-  /// them. The GEMMs in `added` are not affected.
+  /// them. With a b_scale, f32 [1], B is stored in its type: codes [N, K], whose values are multiplied by that scale.
+  /// The GEMMs in `added` are not affected.
   struct Fp8 {
     DType a, b;
+    ConstTensor b_scale = {};
   };
   std::optional<Fp8> fp8 = {};
 
   Factors first() const { return {a, b, transpose_a, transpose_b, a_stride, b_stride}; }
+  /// Whether the result is a sum with a matrix in memory.
+  bool adds() const { return c.adds() || residual; }
 };
 /// Elements between rows of a matrix, with a stride as in Factors.
 inline std::int64_t row_step(const ConstTensor& matrix, std::int64_t stride) {
@@ -59,6 +65,8 @@ inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
 Gemm added_to(Tensor c, const Factors& f, double alpha);
 /// The equivalent sequence of GEMMs without `added`, each adding to the result of the previous one.
 std::vector<Gemm> one_by_one(const Gemm& g);
+/// The GEMM that adds to its residual, which it expects in C.
+Gemm added_to_residual(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
 void run_cuda(Ctx&, const Gemm&);  ///< for a single GEMM
 

@@ -39,11 +39,11 @@ GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
           .transpose_a = g.transpose_a == ops::Transpose::yes,
           .transpose_b = g.transpose_b == ops::Transpose::yes,
           .bias = static_cast<bool>(g.bias),
-          .adds = g.c.adds(),
+          .adds = g.adds(),
           .tf32 = matmul == MatmulPrecision::tf32,
           .align_a = alignment_of(g.a.data),
           .align_b = alignment_of(g.b.data),
-          .align_c = alignment_of(g.c.t.data),
+          .align_c = std::min(alignment_of(g.c.t.data), alignment_of(g.residual.data)),
           .align_bias = alignment_of(g.bias.data)};
 }
 

@@ -83,12 +83,16 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
   return max;
 }
 
-// Reserves memory for operands in FP8: inputs and gradients [T, ...], weights, and transposed inputs and gradients for
-// the gradients of weights. Layers with joined results are one GEMM.
+// Reserves memory for operands in FP8: inputs and gradients [T, ...], weights that GEMMs do not read as they are
+// stored, and transposed inputs and gradients for the gradients of weights. Layers with joined results are one GEMM.
 void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
+  const auto& stored = model_.options().quantization ? model_.options().quantization->fp8 : std::nullopt;
+  const bool reads = stored && stored->has_one_scale() && !stored->of_files && choice_.dense_copies == KeepCopies::no;
+  bool quantized = false;
   const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
-    memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+    if (!reads || !quantized || n % ops::kFp8Row != 0 || k % ops::kFp8Row != 0)
+      memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
   };
   const auto layer_gemms = [&](std::int64_t in, std::int64_t out, bool trained) {
     for (const PlannedPass& p : passes_) {
@@ -103,16 +107,19 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
     for (const LinearGroup& group : model_.layers()[l].groups) {
       std::int64_t all = 0, in = 0;
-      bool any = false;
+      bool any = false, all_quantized = true;
       for (const LinearId id : group.layers) {
         const LinearParams& linear = model_.params().layers()[l][id];
         if (linear.kind == LinearKind::router) continue;
+        quantized = linear.quantized != nullptr;
+        all_quantized = all_quantized && quantized;
         const bool trained = linear.weight && linear.weight->trained();
         in = linear.shape()[1];
         layer_gemms(in, linear.shape()[0], trained);
         all += linear.shape()[0];
         any = any || trained;
       }
+      quantized = all_quantized;
       if (group.results != ResultLayout::apart) layer_gemms(in, all, any);
     }
 }

@@ -336,6 +336,20 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
   return how;
 }
 
+Fp8Storage fp8_of_folder(const ModelConfig& config, const fs::path& path) {
+  check(config.fp8.has_value(), "the folder is not in FP8");
+  if (config.fp8->block.rank == 2) return {.block = config.fp8->block, .of_files = true};
+  const SafetensorsReader reader(path);
+  for (const auto& [name, tensor] : reader.tensors())
+    if (is_fp8(reader, name)) {
+      const bool one = read_fp8(reader, name, *config.fp8).scales.numel() == 1;
+      return {.block = one ? Shape{0, 0} : Shape{1, 0}, .of_files = true};
+    }
+  fail(ErrorKind::input, {.cause = "config.json says that the weights are in FP8, but they are not",
+                          .place = path.string(),
+                          .remedy = "remove quantization_config from config.json if the weights are dense"});
+}
+
 std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::path& path) {
   Transformer& model = runner.model();
   const SafetensorsReader reader(path);
@@ -345,20 +359,18 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::p
   for (Param& p : model.weights().all())
     if (!model.params().is_quantized_part(p)) load_one(ctx, from, p, used);
   for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, from, s));
-  std::optional<HostContext> host;
-  if (!model.quantized().empty() && !serialized) host.emplace(ctx);
-  for (const QuantizedLinear& q : model.quantized()) {
-    used.push_back(name_in(reader, q.name()));
-    if (serialized) {
-      q.load(ctx, reader, used.back());
-      reader.release(reader.at(used.back()));
-      continue;
+  for (const QuantizedLinear& q : model.quantized()) used.push_back(name_in(reader, q.name()));
+  quantize_all(ctx, model.quantized(), [&](const QuantizedLinear& q, const GiveDense& give) {
+    const std::string name = name_in(reader, q.name());
+    if (serialized || (q.has_scales_of_files() && is_fp8(reader, name))) {
+      q.load(ctx, reader, name);
+      return reader.release(reader.at(name));
     }
     // quantize() checks values
-    const DenseWeight dense = read_dense(ctx, {reader, ReadValues::Kind::any, from.config}, used.back(), q.shape());
-    q.quantize(ctx, host->get(), dense.values(), fmt::format("{}: {}", reader.path().string(), used.back()));
+    const DenseWeight dense = read_dense(ctx, {reader, ReadValues::Kind::any, from.config}, name, q.shape());
+    give(dense.values(), fmt::format("{}: {}", reader.path().string(), name));
     dense.release();
-  }
+  });
   runner.values_changed();
   std::vector<std::string> names = unused(reader, std::move(used));
   if (!model.quantized().empty()) std::erase_if(names, is_quant_part);

@@ -40,6 +40,8 @@ void warn_of_ignored(Log& log, const std::filesystem::path& path, const std::vec
 /// for dense weights. Throws input errors that name the file for methods other than bitsandbytes, unsupported values
 /// and missing weights.
 std::optional<Quantization> quantization_of_folder(const ModelConfig& config, const std::filesystem::path& path);
+/// How a folder in FP8 stores its weights. Throws an input error if it has none.
+Fp8Storage fp8_of_folder(const ModelConfig& config, const std::filesystem::path& path);
 
 /// Writes the model as transformers' save_pretrained does: config.json (the source's, with the saved dtype),
 /// model*.safetensors in `dtype`, and generation_config.json copied from `source` if it has one. Throws

@@ -137,8 +137,9 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
   const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
   if (quantizes) {
-    QuantizedLinear& q = quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
-    q.set_continues(before && before->quantized);
+    const QuantizedLinear* previous = before ? before->quantized : nullptr;
+    QuantizedLinear& q = quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization, previous);
+    q.set_continues(previous != nullptr);
     p.quantized = &q;
     return p;
   }
@@ -184,9 +185,19 @@ void Parameters::declare_linear(const std::string& prefix, const Layer& layer, L
       declare_linear(prefix + spec.module, spec, l == group.front() ? nullptr : &p[*(std::ranges::find(group, l) - 1)]);
   linear.stream = streams_ + static_cast<std::uint64_t>(l);
   if (l != group.back()) return;
+  declare_scales(p, group);
   for (std::size_t i = 0; i < group.size(); ++i)
     declare_bias(p[group[i]], layer.spec(group[i]), i == 0 ? nullptr : &p[group[i - 1]]);
   if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
+}
+
+void Parameters::declare_scales(const LayerParams& p, std::span<const LinearId> group) {
+  const auto quantized = std::ranges::count_if(group, [&](LinearId l) { return p[l].quantized != nullptr; });
+  const QuantizedLinear* first = nullptr;
+  for (auto q = quantized_.end() - quantized; q != quantized_.end(); ++q) {
+    if (!q->shares_scale()) first = &*q;
+    q->declare_scales(weights_, *first);
+  }
 }
 
 void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
@@ -314,18 +325,17 @@ void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
 // Draws each matrix like a dense weight of its name and quantizes it, in host memory outside the memory plan: one
 // matrix at a time, as when they are read from files.
 void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
-  if (quantized_.empty()) return;
-  HostContext host(ctx);
-  for (const QuantizedLinear& q : quantized_) {
+  Ctx host({}, MatmulPrecision::storage, ctx.pool().size());
+  quantize_all(ctx, quantized_, [&](const QuantizedLinear& q, const GiveDense& give) {
     ParamStore one("a weight", {}, Placement::pinned);
     const Param& dense = one.declare({.name = q.name(),
                                       .shape = q.shape(),
                                       .dtype = DType::f32,
                                       .init = {Init::Kind::normal, options_.config.initializer_range}});
     one.allocate();
-    one.initialize(host.get(), seed);
-    q.quantize(ctx, host.get(), dense.value, q.name());
-  }
+    one.initialize(host, seed);
+    give(dense.value, q.name());
+  });
 }
 
 }  // namespace qtrain

@@ -92,6 +92,7 @@ class Parameters {
   LinearParams declare_linear(const std::string& module, const LinearSpec& spec, const LinearParams* before);
   void declare_linear(const std::string& prefix, const Layer& layer, LinearId l, LayerParams& p);
   ExpertsParams declare_experts(const std::string& prefix, const ExpertsSpec& spec);
+  void declare_scales(const LayerParams& p, std::span<const LinearId> group);
   void declare_layer(std::int64_t index, const Layer& layer);
   void declare_expert_factors(const std::string& prefix, const Layer& layer, LayerParams& p);
   void require_matches() const;

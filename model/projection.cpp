@@ -13,30 +13,44 @@ bool reads_codes(const Projection& p, std::int64_t rows) {
   return p.quantized && std::holds_alternative<ops::Blocks4>(*p.quantized) && rows <= ops::Gemm4::kFewRows;
 }
 
-// y = x W^T + bias + the adapter's contribution, if there is one. For few rows, the codes of W are used directly.
+// The result of a GEMM of few rows, which has no operand for a residual: y already contains it.
+Sink sum_with_residual(Ctx& ctx, const ProjectionForward& f, Tensor y) {
+  if (!f.residual) return store(y);
+  ops::copy(ctx, {.y = store(y), .x = f.residual});
+  return accumulate(y);
+}
+
+// y = x W^T + bias + the adapter's contribution, if there is one, + the residual, if there is one. For few rows, the
+// codes of W are used directly.
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
   const std::int64_t rows = f.x.shape[0];
   const auto* rows8 = p.quantized ? std::get_if<Rows8>(&*p.quantized) : nullptr;
   if (reads_codes(p, rows))
-    return ops::gemm4(ctx, {.c = store(l.y),
+    return ops::gemm4(ctx, {.c = sum_with_residual(ctx, f, l.y),
                             .a = f.x,
                             .w = std::get<ops::Blocks4>(*p.quantized),
                             .bias = bias,
                             .added = adapter,
                             .c_stride = f.y_stride});
   if (rows8 && f.y_stride == 0 && ops::GemmRows8::takes(ctx.device(), rows))
-    return ops::gemm_rows8(
-        ctx, {.c = store(l.y), .a = f.x, .codes = rows8->codes, .scale = rows8->scale, .bias = bias, .added = adapter});
-  ops::gemm(ctx, {.c = store(l.y),
-                  .a = f.x,
-                  .b = dense_weight(ctx, p, f.dense),
-                  .transpose_b = Transpose::yes,
-                  .bias = bias,
-                  .c_stride = f.y_stride,
-                  .added = {adapter},
-                  .fp8 = forward_fp8(p)});
+    return ops::gemm_rows8(ctx, {.c = sum_with_residual(ctx, f, l.y),
+                                 .a = f.x,
+                                 .codes = rows8->codes,
+                                 .scale = rows8->scale,
+                                 .bias = bias,
+                                 .added = adapter});
+  ops::Gemm g{.c = store(l.y),
+              .a = f.x,
+              .transpose_b = Transpose::yes,
+              .bias = bias,
+              .c_stride = f.y_stride,
+              .residual = f.residual,
+              .added = {adapter},
+              .fp8 = forward_fp8(p)};
+  set_weight(ctx, g, Joint(l), f.dense);
+  ops::gemm(ctx, g);
 }
 
 // Likewise for any adapter: with a magnitude, the sum is multiplied by m / norm before the bias is added.
@@ -77,13 +91,14 @@ std::vector<JointForward> joints_of(const ProjectionForward& f) {
 }
 
 void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joint) {
-  ops::gemm(ctx, {.c = store(joint.result()),
-                  .a = f.x,
-                  .b = joint.weight(ctx, f.dense),
-                  .transpose_b = Transpose::yes,
-                  .bias = joint.bias(),
-                  .c_stride = f.y_stride,
-                  .fp8 = forward_fp8(joint.first())});
+  ops::Gemm g{.c = store(joint.result()),
+              .a = f.x,
+              .transpose_b = Transpose::yes,
+              .bias = joint.bias(),
+              .c_stride = f.y_stride,
+              .fp8 = forward_fp8(joint.first())};
+  set_weight(ctx, g, joint, f.dense);
+  ops::gemm(ctx, g);
 }
 
 // y += the adapter's contribution.
@@ -102,11 +117,25 @@ void project_bases(Ctx& ctx, const ProjectionForward& f) {
       project_joint(ctx, f, joint);
 }
 
+// lora_x = scale * A x.
+void multiply_by_a(Ctx& ctx, const ProjectionForward& f, const Adapters& adapters, ConstTensor x) {
+  const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
+  for (const Stack& s : adapters.stacks())
+    ops::gemm(ctx, {.c = store(lora_x.columns(s.first, s.ranks())),
+                    .a = x,
+                    .b = s.a,
+                    .transpose_b = Transpose::yes,
+                    .alpha = s.scale,
+                    .c_stride = lora_x.stride()});
+}
+
 }  // namespace
 
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
   if (const auto* rows = std::get_if<Rows8>(&w))
     ops::dequantize_rows8(ctx, {.y = y, .codes = rows->codes, .scale = rows->scale});
+  else if (const auto* fp8 = std::get_if<Fp8Weight>(&w))
+    ops::expand_fp8(ctx, {.y = y, .codes = fp8->codes, .scales = fp8->scales, .block = fp8->block});
   else
     ops::dequantize4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
 }
@@ -114,6 +143,7 @@ void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
 Shape shape_of(const Projection& p) {
   if (!p.quantized) return p.weight.shape;
   if (const auto* rows = std::get_if<Rows8>(&*p.quantized)) return rows->codes.shape;
+  if (const auto* fp8 = std::get_if<Fp8Weight>(&*p.quantized)) return fp8->codes.shape;
   return std::get<ops::Blocks4>(*p.quantized).shape;
 }
 
@@ -134,19 +164,21 @@ std::int64_t projection_scratch(const ProjectionSizes& sizes, double dropout) {
   return sizes.tokens * (sizes.ranks + (dropout > 0 ? sizes.in : 0) + sizes.decomposed);
 }
 
+void project_to_ranks(Ctx& ctx, const ProjectionForward& f) {
+  const Adapters adapters(f.layers);
+  if (adapters.empty()) return;
+  const ConstTensor x = AdapterInput(adapters, f.dropout_seed, f.scratch).of(ctx, f.x);
+  multiply_by_a(ctx, f, adapters, x);
+}
+
 void project(Ctx& ctx, const ProjectionForward& f) {
+  check(!f.residual || (f.layers.size() == 1 && !f.layers.front().layer.lora.decomposed()),
+        "a residual is added to one layer without a magnitude");
   const Adapters adapters(f.layers);
   if (adapters.empty()) return project_bases(ctx, f);
   const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
   const AdapterInput input(adapters, f.dropout_seed, f.scratch);
-  const ConstTensor x = input.of(ctx, f.x);
-  for (const Stack& s : adapters.stacks())
-    ops::gemm(ctx, {.c = store(lora_x.columns(s.first, s.ranks())),
-                    .a = x,
-                    .b = s.a,
-                    .transpose_b = Transpose::yes,
-                    .alpha = s.scale,
-                    .c_stride = lora_x.stride()});
+  multiply_by_a(ctx, f, adapters, input.of(ctx, f.x));
   std::int64_t first = 0;
   for (const JointForward& joint : joints_of(f)) {
     if (!joint.is_one()) project_joint(ctx, f, joint);

@@ -29,8 +29,14 @@ struct LoraWeights {
 struct Rows8 {
   ConstTensor codes, scale;
 };
-/// A frozen quantized weight. It is expanded for the duration of a GEMM, in memory from the caller.
-using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
+/// FP8: codes f8_e4m3 [out, in], and an f32 scale for each block of rows and columns (see ops::ExpandFp8).
+struct Fp8Weight {
+  ConstTensor codes, scales;
+  Shape block;
+};
+/// A frozen quantized weight. It is expanded for the duration of a GEMM, in memory from the caller, unless the GEMM
+/// reads its codes: those of few rows, and those in FP8 with one scale.
+using QuantizedWeight = std::variant<ops::Blocks4, Rows8, Fp8Weight>;
 /// Writes the dense weight to y [out, in], f32 or a 16-bit type.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
 
@@ -59,6 +65,7 @@ struct ProjectionForward {
   Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< for quantized weights: out * in elements, or those of all layers together with a y_stride
+  ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude
 };
 struct ProjectionBackward {
   struct Layer {
@@ -76,6 +83,8 @@ struct ProjectionBackward {
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.
 void project(Ctx& ctx, const ProjectionForward& f);
+/// Computes only lora_x; the layers' y may be empty.
+void project_to_ranks(Ctx& ctx, const ProjectionForward& f);
 /// Computes dx and every wanted weight gradient. Layers whose dy are such columns, and whose weights and gradients are
 /// contiguous, are one GEMM for dx and one for the gradients of their weights.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);

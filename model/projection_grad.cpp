@@ -89,11 +89,8 @@ class AdaptersGrad {
     Sink dx = b_.dx;
     for (const JointGrad& joint : joints_) {
       const ConstTensor dy = joint.is_one() && !input_.drops() ? inner_grad(joint.layers().front()) : joint.result();
-      ops::Gemm g{.c = dx,
-                  .a = dy,
-                  .b = joint.weight(ctx_, b_.dense),
-                  .a_stride = b_.dy_stride,
-                  .fp8 = backward_fp8(joint.first())};
+      ops::Gemm g{.c = dx, .a = dy, .a_stride = b_.dy_stride, .fp8 = backward_fp8(joint.first())};
+      set_weight(ctx_, g, joint, b_.dense);
       if (&joint == &joints_.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
       dx = accumulate(dx.t);
@@ -126,11 +123,9 @@ class AdaptersGrad {
 void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGrad>& joints) {
   Sink dx = b.dx;
   for (const JointGrad& joint : joints) {
-    ops::gemm(ctx, {.c = dx,
-                    .a = joint.result(),
-                    .b = joint.weight(ctx, b.dense),
-                    .a_stride = b.dy_stride,
-                    .fp8 = backward_fp8(joint.first())});
+    ops::Gemm g{.c = dx, .a = joint.result(), .a_stride = b.dy_stride, .fp8 = backward_fp8(joint.first())};
+    set_weight(ctx, g, joint, b.dense);
+    ops::gemm(ctx, g);
     dx = accumulate(dx.t);
   }
 }

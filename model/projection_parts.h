@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
+#include "kernels/fp8.h"
 #include "kernels/gemm.h"
 #include "kernels/magnitude.h"
 #include "model/projection.h"
@@ -41,7 +42,8 @@ class Joint {
         first_(&l),
         weight_(l.layer.weight),
         bias_(kAddsBias ? l.layer.bias : ConstTensor{}),
-        dweight_(l.layer.dweight) {}
+        dweight_(l.layer.dweight),
+        fp8_(fp8_with_one_scale(l.layer)) {}
 
   auto result() const { return result_; }
   ConstTensor bias() const { return bias_; }
@@ -49,6 +51,8 @@ class Joint {
   std::span<const Layer> layers() const { return {first_, count_}; }
   bool is_one() const { return count_ == 1; }
   const Projection& first() const { return first_->layer; }
+  /// The joint weight if it is stored in FP8, contiguously and with one scale.
+  const std::optional<Fp8Weight>& fp8() const { return fp8_; }
 
   ConstTensor weight(Ctx& ctx, Tensor memory) const {
     if (is_one()) return dense_weight(ctx, first_->layer, memory);
@@ -74,6 +78,7 @@ class Joint {
     if (dweight_.mode != p.dweight.mode) return false;
     if (dweight_.wanted() && !are_contiguous(dweight_.t, p.dweight.t)) return false;
     ++count_;
+    add_to_fp8(fp8_with_one_scale(p));
     result_.shape.dims[1] += next.shape[1];
     if (!p.quantized) weight_.shape.dims[0] += p.weight.shape[0];
     if (bias_) bias_.shape.dims[0] += p.bias.shape[0];
@@ -84,12 +89,46 @@ class Joint {
  private:
   static constexpr bool kAddsBias = std::is_same_v<Layer, ProjectionForward::Layer>;
 
+  static std::optional<Fp8Weight> fp8_with_one_scale(const Projection& p) {
+    const auto* stored = p.quantized ? std::get_if<Fp8Weight>(&*p.quantized) : nullptr;
+    return stored && stored->scales.numel() == 1 ? std::optional(*stored) : std::nullopt;
+  }
+  void add_to_fp8(const std::optional<Fp8Weight>& next) {
+    const bool continues =
+        fp8_ && next && next->scales.data == fp8_->scales.data && are_contiguous(fp8_->codes, next->codes);
+    if (!continues) return fp8_.reset();
+    fp8_->codes.shape.dims[0] += next->codes.shape[0];
+  }
+
   decltype(result_of(std::declval<const Layer&>())) result_;
   const Layer* first_;
   std::size_t count_ = 1;
   ConstTensor weight_, bias_;
   Sink dweight_;
+  std::optional<Fp8Weight> fp8_;
 };
+
+/// Sets B of a GEMM with the joint weight: W as it is stored if the GEMM is in FP8 and can read that (transposed codes
+/// are written to `memory`), else dense.
+template <class Layer>
+void set_weight(Ctx& ctx, ops::Gemm& g, const Joint<Layer>& joint, Tensor memory) {
+  if (g.fp8 && joint.fp8()) {
+    const ConstTensor codes = joint.fp8()->codes;
+    const bool turns = g.transpose_b == ops::Transpose::no;
+    const Tensor turned{memory.data, codes.dtype, {codes.shape[1], codes.shape[0]}, memory.device};
+    ops::Gemm stored = g;
+    stored.b = turns ? turned : codes;
+    stored.transpose_b = ops::Transpose::yes;
+    stored.fp8->b_scale = joint.fp8()->scales;
+    if (ops::multiplies_in_fp8(stored)) {
+      check(!turns || turned.bytes() <= memory.bytes(), "no memory for a transposed weight");
+      if (turns) ops::transpose_fp8(ctx, {.y = turned, .x = codes});
+      g = stored;
+      return;
+    }
+  }
+  g.b = joint.weight(ctx, memory);
+}
 
 /// Groups layers whose results have the given stride into GEMMs. Without a stride, each layer has its own.
 template <class Layer>

@@ -10,6 +10,7 @@
 
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "quant/fp8.h"
 
 namespace qtrain {
 namespace {
@@ -87,12 +88,21 @@ QuantizedRows quantize_rows(Ctx& host, ConstTensor dense, const std::string& pla
 }  // namespace
 
 std::string Quantization::describe() const {
+  if (fp8) return "fp8";
   if (bnb.bits == BnbConfig::Bits::eight) return "int8";
   return describe4(bnb.quant_type, blocksize, bnb.double_quant ? std::optional(nested_blocksize) : std::nullopt);
 }
 
-QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shape, const Quantization& how)
+QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shape, const Quantization& how,
+                                 const QuantizedLinear* before)
     : name_(std::move(name)), shape_(shape), how_(how) {
+  if (how.fp8) {
+    ParamSpec codes{.name = name_, .shape = shape, .dtype = DType::f8_e4m3, .init = {}};
+    codes.continues = before && before->codes_->spec.shape.numel() % kShardAlign == 0;
+    codes_ = &store.declare(std::move(codes));
+    shares_scale_ = before && how.fp8->has_one_scale() && !how.fp8->of_files;
+    return;
+  }
   const auto part = [&](const std::string& of, DType dtype, Shape extents) {
     return &store.declare({.name = of, .shape = extents, .dtype = dtype, .init = {}});
   };
@@ -112,6 +122,19 @@ QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shap
   offset_ = part(name_ + ".nested_offset", DType::f32, {1});
 }
 
+void QuantizedLinear::declare_scales(ParamStore& store, const QuantizedLinear& first) {
+  if (!how_.fp8) return;
+  if (shares_scale_) {
+    scales_ = first.scales_;
+    return;
+  }
+  const Shape block = how_.fp8->block_of(shape_);
+  scales_ = &store.declare({.name = name_ + "_scale",
+                            .shape = {(shape_[0] + block[0] - 1) / block[0], (shape_[1] + block[1] - 1) / block[1]},
+                            .dtype = DType::f32,
+                            .init = {}});
+}
+
 bool QuantizedLinear::owns(const Param& p) const {
   for (const Param* part : {codes_, scales_, map_, nested_absmax_, nested_map_, offset_})
     if (part == &p) return true;
@@ -120,19 +143,20 @@ bool QuantizedLinear::owns(const Param& p) const {
 
 std::size_t QuantizedLinear::state_bytes() const {
   std::size_t bytes = 0;
-  for (const Param* part : {scales_, map_, nested_absmax_, nested_map_, offset_})
+  for (const Param* part : {shares_scale_ ? nullptr : scales_, map_, nested_absmax_, nested_map_, offset_})
     if (part) bytes += part->kept.value.bytes();
   return bytes;
 }
 
 std::int64_t QuantizedLinear::part_elements() const {
   std::int64_t n = 0;
-  for (const Param* part : {codes_, scales_, map_, nested_absmax_, nested_map_, offset_})
+  for (const Param* part : {codes_, shares_scale_ ? nullptr : scales_, map_, nested_absmax_, nested_map_, offset_})
     if (part) n += part->value.numel();
   return n;
 }
 
 QuantizedWeight QuantizedLinear::weight() const {
+  if (how_.fp8) return Fp8Weight{.codes = codes_->value, .scales = scales_->value, .block = how_.fp8->block_of(shape_)};
   if (how_.bnb.bits == BnbConfig::Bits::eight) return Rows8{.codes = codes_->value, .scale = scales_->value};
   ops::Blocks4 blocks{.codes = codes_->value,
                       .absmax = scales_->value,
@@ -178,7 +202,23 @@ void QuantizedLinear::load8(Ctx& ctx, const Matrix8& m, const std::string& place
   send(ctx, *scales_, m.scale);
 }
 
+void QuantizedLinear::load_fp8(Ctx& ctx, const SafetensorsReader& reader, const std::string& name) const {
+  const Shape block = how_.fp8->block_of(shape_);
+  const bool in_blocks = how_.fp8->block[1] > 0;
+  const Fp8Matrix m = read_fp8(reader, name, {.block = in_blocks ? how_.fp8->block : Shape{}});
+  if (!(m.codes.shape == shape_) || !(m.block == block))
+    fail(ErrorKind::input,
+         {.cause = fmt::format("is {} in blocks of {}, but {} in blocks of {} is expected", to_string(m.codes.shape),
+                               to_string(m.block), to_string(shape_), to_string(block)),
+          .place = fmt::format("{}: {}", reader.path().string(), name),
+          .remedy = "all matrices of a folder must be quantized the way config.json says"});
+  send(ctx, *codes_, m.codes);
+  const std::vector<float> scales = m.scale_values();
+  send(ctx, *scales_, view_of(std::span(scales), scales_->spec.shape));
+}
+
 void QuantizedLinear::load(Ctx& ctx, const SafetensorsReader& reader, const std::string& name) const {
+  if (how_.fp8) return load_fp8(ctx, reader, name);
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   const bool eight = how_.bnb.bits == BnbConfig::Bits::eight;
   if (eight ? !has_matrix8(reader, name) : !has_matrix4(reader, name))
@@ -191,19 +231,48 @@ void QuantizedLinear::load(Ctx& ctx, const SafetensorsReader& reader, const std:
     load4(ctx, read_matrix4(reader, name), place);
 }
 
-void QuantizedLinear::quantize(Ctx& ctx, Ctx& host, ConstTensor dense, const std::string& place) const {
+void QuantizedLinear::quantize(Ctx& ctx, Ctx& host, const Source& source) const {
   std::vector<std::byte> memory;
-  const ConstTensor from = rounded(host, dense, how_.source, memory);
+  const ConstTensor from = rounded(host, source.dense, how_.source, memory);
+  if (how_.fp8) {
+    const QuantizedFp8 q = quantize_fp8(from, how_.fp8->block_of(shape_), source.largest, source.place);
+    send(ctx, *codes_, {reinterpret_cast<const std::byte*>(q.codes.data()), DType::f8_e4m3, shape_, {}});
+    return send(ctx, *scales_, view_of(std::span(q.scales), scales_->spec.shape));
+  }
   if (how_.bnb.bits == BnbConfig::Bits::eight) {
-    const QuantizedRows rows = quantize_rows(host, from, place);
+    const QuantizedRows rows = quantize_rows(host, from, source.place);
     send(ctx, *codes_, {reinterpret_cast<const std::byte*>(rows.codes.data()), DType::i8, shape_, {}});
     return send(ctx, *scales_, view_of(std::span<const float>(rows.scale), {shape_[0]}));
   }
   const Quantized4 q = quantize_matrix(
       host, from,
       {.type = how_.bnb.quant_type, .blocksize = static_cast<int>(how_.blocksize), .nested = how_.bnb.double_quant},
-      place);
-  load4(ctx, q.view(), place);
+      source.place);
+  load4(ctx, q.view(), source.place);
+}
+
+float QuantizedLinear::largest_of(Ctx& host, const Source& source) const {
+  std::vector<std::byte> memory;
+  return largest_magnitude(rounded(host, source.dense, how_.source, memory), source.place);
+}
+
+void quantize_all(Ctx& ctx, const std::deque<QuantizedLinear>& matrices,
+                  const std::function<void(const QuantizedLinear&, const GiveDense&)>& read) {
+  if (matrices.empty()) return;
+  HostContext host(ctx);
+  for (std::size_t begin = 0; begin < matrices.size();) {
+    std::size_t end = begin + 1;
+    while (end < matrices.size() && matrices[end].shares_scale()) ++end;
+    std::optional<float> largest;
+    for (std::size_t i = begin; end - begin > 1 && i < end; ++i)
+      read(matrices[i], [&](ConstTensor dense, const std::string& place) {
+        largest = std::max(largest.value_or(0), matrices[i].largest_of(host.get(), {dense, place}));
+      });
+    for (; begin < end; ++begin)
+      read(matrices[begin], [&](ConstTensor dense, const std::string& place) {
+        matrices[begin].quantize(ctx, host.get(), {dense, place, largest});
+      });
+  }
 }
 
 }  // namespace qtrain

@@ -70,10 +70,12 @@ RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeig
   }
   std::reverse(plan.rerun.begin(), plan.rerun.end());
   plan.saved = (needed - drop) | input;
+  plan.unread = layer.all() - missing;
   return plan;
 }
 
 void run_backward(const Layer& layer, const RecomputePlan& plan, LayerRun& run) {
+  run.unread = plan.unread;
   for (const int i : plan.rerun) layer.stages[static_cast<std::size_t>(i)]->forward(run);
   for (std::size_t i = layer.stages.size(); i-- > 0;) layer.stages[i]->backward(run);
 }

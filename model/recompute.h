@@ -56,6 +56,7 @@ struct RecomputeChoice {
 struct RecomputePlan {
   TensorSet saved;         ///< tensors that have their own memory in every layer
   std::vector<int> rerun;  ///< stages to rerun before the backward pass, in order
+  TensorSet unread;        ///< of what they write: tensors that neither they nor the backward pass read
 };
 
 /// Derives in one reverse sweep what is saved and which stages rerun if the tensors in `drop` are recomputed. `weights`

@@ -33,6 +33,8 @@ struct TransformerOptions {
     if (join == JoinProjections::never || (lora && lora->dora)) return false;
     return join == JoinProjections::always || device.kind == DeviceKind::cuda;
   }
+  /// Whether GEMMs read weights that are stored in FP8.
+  bool multiplies_stored_fp8() const { return fp8 && quantization && quantization->fp8; }
   /// The dtype of norms, biases, adapters and statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }
 };

@@ -36,7 +36,7 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
     const ComputePlan compute = plan_compute_on_gpu(choice);
     require_kernels(*gpu);
     require_precision(compute.matmul, gpu->name, gpu->major);
-    require_features(config.training, {.name = gpu->name, .major = gpu->major, .minor = gpu->minor});
+    require_features(config, GpuFeatures{.name = gpu->name, .major = gpu->major, .minor = gpu->minor});
     return {compute, target_gpu(gpu->name, gpu->major, usable_memory(*gpu))};
   }
   if (choice.device == "cuda" && !cuda_problem().empty())
@@ -109,7 +109,7 @@ bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision mat
   try {
     require_kernels(gpu);
     require_precision(matmul, gpu.name, gpu.major);
-    require_features(config.training, {.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
+    require_features(config, GpuFeatures{.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
     return true;
   } catch (const Error&) {  // its message is meant for a run on that GPU
     return false;

@@ -388,7 +388,8 @@ void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
     if (keeps) run.choice = with.choice;
   };
   choose(run.operand_copies, &ExecutionChoice::operand_copies, run.target.converts);
-  choose(run.dense_copies, &ExecutionChoice::dense_copies, !run.model.quantized().empty());
+  choose(run.dense_copies, &ExecutionChoice::dense_copies,
+         !run.model.quantized().empty() && !run.model.options().multiplies_stored_fp8());
 }
 
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {

@@ -33,6 +33,8 @@ std::vector<Saving> savings_of(const PlanQuestion& q) {
           {quant.load_in_4bit, "load_in_4bit", false,
            "saves memory but costs time, because each GEMM dequantizes its weights"},
           {quant.load_in_8bit, "load_in_8bit", false,
+           "saves memory but costs time, because each GEMM dequantizes its weights"},
+          {quant.load_in_fp8 && !(t.fp8 && on_gpu), "load_in_fp8", false,
            "saves memory but costs time, because each GEMM dequantizes its weights"}};
 }
 

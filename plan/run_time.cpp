@@ -28,7 +28,18 @@ bool expands_weights(const PlannedRun& run) {
   return !run.model.quantized().empty() && run.choice.dense_copies == KeepCopies::no;
 }
 
-constexpr double kCodeBytes = 0.5625;  ///< of a quantized weight, with its scale
+// Of a quantized weight, with its scale.
+double code_bytes(const PlannedRun& run) {
+  const Quantization& how = *run.model.options().quantization;
+  return how.fp8 || how.bnb.bits == BnbConfig::Bits::eight ? 1 : 0.5625;
+}
+
+// Per weight that is not dense, in one pass: it is expanded, or, if GEMMs read it in FP8, transposed in every other
+// pass.
+double expansion_bytes(const PlannedRun& run, double element) {
+  if (!expands_weights(run)) return 0;
+  return run.model.options().multiplies_stored_fp8() ? 1 : code_bytes(run) + element;
+}
 
 /// The kernels of a block that are no GEMMs, in one pass over a micro-batch.
 struct KernelsOfBlock {
@@ -37,11 +48,12 @@ struct KernelsOfBlock {
   double forward_launches = 0, backward_launches = 0;
 };
 // As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
-// the gate and residual sums. A linear layer has one GEMM in the forward pass and one per gradient, an adapter six
-// more.
+// the gate and, unless GEMMs add them, residual sums. A linear layer has one GEMM in the forward pass and one per
+// gradient, an adapter six more.
 KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const ModelConfig& c = run.model.config();
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
+  const double sums = c.joins_projections && c.residual_scale == 1 ? 0 : 2;
   const bool normed = c.qk_norm != QkNorm::none, frozen = run.model.options().base == Update::frozen;
   const auto bytes = [&](const ElementBytes& of) {
     return element / 2 *
@@ -58,8 +70,8 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const double weights = static_cast<double>(run.model.params().linear_elements()) / static_cast<double>(c.layers);
   return {.forward_bytes = bytes(forward_bytes(normed)),
           .backward_bytes = bytes(backward_bytes(normed)),
-          .weight_bytes = expands_weights(run) ? weights * (kCodeBytes + element) : 0,
-          .forward_launches = 7 + linears + 2 * adapted + expanded,
+          .weight_bytes = weights * expansion_bytes(run, element),
+          .forward_launches = 5 + sums + linears + 2 * adapted + expanded,
           .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded};
 }
 
@@ -68,7 +80,7 @@ constexpr double kHeadLaunches = 12;
 // Each pass writes and reads a dense copy of quantized weights, unless a copy is kept.
 double weight_bytes(const PlannedRun& run, double element) {
   const auto weights = static_cast<double>(run.model.params().linear_elements() + run.model.params().expert_elements());
-  return weights * (expands_weights(run) ? kCodeBytes + 2 * element : element);
+  return weights * (expands_weights(run) ? code_bytes(run) + 2 * element : element);
 }
 
 }  // namespace

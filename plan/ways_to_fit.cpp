@@ -67,7 +67,7 @@ void add_states(const PlanQuestion& q, std::vector<Option>& out) {
 }
 
 void add_weights(const Config& config, std::vector<Option>& out) {
-  const bool coded = config.quant.load_in_4bit || config.quant.load_in_8bit;
+  const bool coded = config.quant.load_in_4bit || config.quant.load_in_8bit || config.quant.load_in_fp8;
   const bool adapts = config.lora.use_peft || config.model.adapter_name_or_path;
   const KeyChange codes{"load_in_4bit", true};
   if (adapts && !coded)

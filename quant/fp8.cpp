@@ -57,6 +57,13 @@ void expand_rows(const Fp8Matrix& m, std::int64_t first, Tensor to) {
     }
 }
 
+/// Whether scales have the shape of a grid of blocks. Scales of whole rows may be a vector, and a single one may have
+/// any rank.
+bool has_shape(const ConstTensor& scales, const Shape& grid) {
+  if (scales.shape == grid || (grid.numel() == 1 && scales.numel() == 1)) return true;
+  return grid[1] == 1 && scales.shape == Shape{grid[0]};
+}
+
 /// A block size [rows, columns], from a list of two positive integers; rank 0 if it is absent.
 Shape block_of(const Json& from, const char* key, const std::string& file) {
   const auto found = from.find(key);
@@ -114,6 +121,12 @@ void Fp8Matrix::expand(std::int64_t first, Tensor to) const {
   }
 }
 
+std::vector<float> Fp8Matrix::scale_values() const {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < scales.numel(); ++i) values.push_back(scale_at(scales, i));
+  return values;
+}
+
 bool is_fp8(const SafetensorsReader& reader, const std::string& weight) {
   const auto found = reader.tensors().find(weight);
   return found != reader.tensors().end() && found->second.dtype == DType::f8_e4m3;
@@ -137,10 +150,10 @@ Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, c
   if (!number && m.scales.dtype != DType::u8) refuse(fmt::format("has scales of type {}", name_of(m.scales.dtype)));
   const std::int64_t rows = m.codes.shape[0], columns = m.codes.shape[1], count = m.scales.numel();
   if (m.block.rank == 0) m.block = count == 1 ? Shape{rows, columns} : Shape{1, columns};
-  if (count != rounded_up(rows, m.block[0]) * rounded_up(columns, m.block[1]))
+  const Shape grid{rounded_up(rows, m.block[0]), rounded_up(columns, m.block[1])};
+  if (!has_shape(m.scales, grid))
     refuse(fmt::format("has {} scales, but {} in blocks of {} needs {}", to_string(m.scales.shape),
-                       to_string(m.codes.shape), to_string(m.block),
-                       rounded_up(rows, m.block[0]) * rounded_up(columns, m.block[1])));
+                       to_string(m.codes.shape), to_string(m.block), to_string(grid)));
   return m;
 }
 

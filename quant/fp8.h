@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/formats/json.h"
 #include "core/formats/safetensors.h"
@@ -28,12 +29,26 @@ struct Fp8Matrix {
   /// Writes rows `first`, `first` + 1, ... to `to` [rows, K] in f32, bf16 or f16: the f32 products of numbers and
   /// scales, rounded once.
   void expand(std::int64_t first, Tensor to) const;
+  /// All scales in f32.
+  std::vector<float> scale_values() const;
 };
+/// FP8 codes of a dense matrix, and their scales, one for each block.
+struct QuantizedFp8 {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+};
+/// The largest magnitude of a matrix in f32, bf16 or f16. Throws an input error that names `place` for values that are
+/// not finite.
+float largest_magnitude(ConstTensor dense, const std::string& place);
+/// Encodes a matrix [N, K] in f32, bf16 or f16: the scale of a block is its largest magnitude divided by 448, as for
+/// the operands of GEMMs (kernels/fp8.h). A given `largest` replaces those of all blocks. Throws as above.
+QuantizedFp8 quantize_fp8(ConstTensor dense, const Shape& block, std::optional<float> largest,
+                          const std::string& place);
 /// Whether the file stores this weight in FP8.
 bool is_fp8(const SafetensorsReader& reader, const std::string& weight);
 /// Reads the matrix `weight` ("X.weight", or "X" for names without an ending), whose scales are X.weight_scale_inv or
-/// X.weight_scale. Throws an input error that names file and tensor if there are none, or not as many as there are
-/// blocks.
+/// X.weight_scale. Throws an input error that names file and tensor if there are none, or if their shape is not that of
+/// the grid of blocks.
 Fp8Matrix read_fp8(const SafetensorsReader& reader, const std::string& weight, const Fp8Config& config);
 
 /// Whether `name` is that of another tensor of an FP8 matrix than its codes ("X.weight_scale_inv", "X.input_scale").

@@ -133,9 +133,10 @@ class Model:
 
     @property
     def gemms(self):
-        """Inputs and outputs of the GEMMs; layers with the same input share one."""
+        """Inputs and outputs of the GEMMs; layers with the same input share one. The third number is the bytes of an
+        element of y: that of o and down is a sum with the residual stream, which the GEMM also reads."""
         d, q, kv, f = self.width, self.heads * self.head, self.groups * self.head, self.inner
-        return [(d, q + 2 * kv), (q, d), (d, 2 * f), (f, d)]
+        return [(d, q + 2 * kv, 2), (q, d, 4), (d, 2 * f, 2), (f, d, 4)]
 
     @property
     def weights(self):
@@ -177,7 +178,6 @@ def element_work(m, tokens, trained):
     norms = 2 * m.layers + 1
     works = [Work("rms_norm", "rms_norm/32x512", "", d, norms),
              Work("rms_norm_grad", "rms_norm_grad/32x512", "rms_norm", d, norms),
-             Work("add", "add/32x512", "", d, 2 * m.layers),
              Work("swiglu", "packed_glu/32x1536", "", f, m.layers),
              Work("swiglu_grad", "packed_glu_grad/32x1536", "", f, m.layers),
              Work("cross_entropy", ce, "", tokens * m.vocabulary / (2 * 75968), 1, None, "cross-entropy")]
@@ -190,12 +190,12 @@ def element_work(m, tokens, trained):
 
 def update_work(weights, coded):
     times, group = weights / 65536, "update"
-    works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group),
-             Work("copy to 16 bits", "copy/65536", "", 1.5 * times, 1, None, group)]
+    works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group)]
     if coded:
-        moved = weights * (3 * 4 + 2 * 2 + 4 * 4 / 256)  # without the tables of codes, which stay in caches
+        # With the 16-bit copy of the weights, and without the tables of codes, which stay in caches.
+        moved = weights * (3 * 4 + 2 * 2 + 4 * 4 / 256 + 2)
         return works + [Work("adamw_8bit", "adamw_8bit/65536", "", times, 1, moved, group)]
-    return works + [Work("adamw", "adamw/65536", "", times, 1, None, group)]
+    return works + [Work("adamw", "adamw_with_copy/65536", "", times, 1, None, group)]
 
 
 def gemm_seconds(gpu, m, n, k, element=2):
@@ -210,8 +210,8 @@ def gemm_seconds(gpu, m, n, k, element=2):
 
 def gemm_time(gpu, m, tokens, trained):
     sums = 0
-    for i, o in m.gemms:
-        each = gemm_seconds(gpu, tokens, o, i) + gemm_seconds(gpu, tokens, i, o)
+    for i, o, element in m.gemms:
+        each = gemm_seconds(gpu, tokens, o, i, element) + gemm_seconds(gpu, tokens, i, o)
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
@@ -239,13 +239,14 @@ def step(gpu, table, m, case):
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
     ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
-    launches = m.layers * 30 + 15
+    launches = m.layers * 28 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
             ms["update"] += work.launches * time_of(gpu, table, work)
-        ms["update"] += 4 * m.weights / (gpu.bandwidth * gpu.shares["copy"])  # zeros for the next gradients
+        # The first micro-batch stores gradients, but that of an embedding without a tied head adds to zeros.
+        ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
-        launches = m.layers * 64 + 11
+        launches = m.layers * 62 + 11
         ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):

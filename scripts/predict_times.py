@@ -197,7 +197,7 @@ def bytes_of(table, case, kernel, elements):
 def elements_of_plan(table):
     heads, plain, width, gate = 32 * 24 * 128, 40 * 12 * 64, 32 * 512, 32 * 1536
     rope = "rope_40x9x64_keys3 bfloat16"
-    rows = {"forward": (2 * bytes_of(table, "rms_norm/32x512", "", width) + 2 * bytes_of(table, "add/32x512", "", width),
+    rows = {"forward": (2 * bytes_of(table, "rms_norm/32x512", "", width),
                         bytes_of(table, "qk_norm_rope/32x(16+8)x128", "", heads), bytes_of(table, rope, "rope_heads<", plain),
                         bytes_of(table, "swiglu/32x1536", "", gate)),
             "backward": (2 * bytes_of(table, "rms_norm_grad/32x512", "rms_norm", width),

@@ -46,23 +46,28 @@ void multiply_in_fp8(Ctx& ctx, const Gemm& g) {
   std::vector<std::byte> a(fp8_bytes(g.first().rows(), depth)), b(fp8_bytes(g.first().columns(), depth));
   const Fp8Factors f = fp8_factors(g, a.data(), b.data());
   run_cpu(ctx, f.a);
-  run_cpu(ctx, f.b);
-  const std::vector<Bf16> a_values = fp8_values(f.a.codes), b_values = fp8_values(f.b.codes);
+  if (f.b.x) run_cpu(ctx, f.b);
+  const std::vector<Bf16> a_values = fp8_values(f.a.codes), b_values = fp8_values(f.b_codes);
   std::vector<Gemm> gemms = one_by_one(g);
   Gemm& first = gemms.front();
   first.fp8 = {};
   first.a = view_of(std::span(a_values), f.a.codes.shape);
-  first.b = view_of(std::span(b_values), f.b.codes.shape);
+  first.b = view_of(std::span(b_values), f.b_codes.shape);
   first.transpose_a = Transpose::no;
   first.transpose_b = Transpose::yes;
   first.a_stride = first.b_stride = 0;
-  first.alpha = g.alpha * *f.a.scale.as<float>() * *f.b.scale.as<float>();
+  first.alpha = g.alpha * *f.a.scale.as<float>() * *f.b_scale.as<float>();
   for (const Gemm& gemm : gemms) run_cpu(ctx, gemm);
 }
 
 }  // namespace
 
 void run_cpu(Ctx& ctx, const Gemm& g) {
+  if (g.residual) {
+    check(g.c.t.data != nullptr, "tensor has no storage");
+    std::copy_n(g.residual.data, g.residual.bytes(), g.c.t.data);
+    return run_cpu(ctx, added_to_residual(g));
+  }
   if (g.a.dtype == DType::f64) return multiply_doubles(ctx, g);
   if (multiplies_in_fp8(g)) return multiply_in_fp8(ctx, g);
   for (const Gemm& gemm : one_by_one(g))

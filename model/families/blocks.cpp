@@ -35,7 +35,7 @@ VectorId attention_sinks(LayerBuilder& b) {
 
 }  // namespace
 
-TensorId self_attention(LayerBuilder& b, TensorId x) {
+TensorId self_attention(LayerBuilder& b, TensorId x, std::optional<TensorId> residual) {
   const ModelConfig& c = b.config();
   const LayerAttention& here = c.attention[static_cast<std::size_t>(b.index())];
   const std::int64_t hidden = b.width(x);
@@ -66,7 +66,7 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
                                              .scale = c.score_scale(),
                                              .softcap = c.attention_softcap,
                                              .sinks = sinks});
-    return stages::linear(b, y, {wo}).front();
+    return residual ? stages::linear_add(b, {y, wo}, *residual) : stages::linear(b, y, {wo}).front();
   };
   if (c.joins_projections && rotates && c.qk_norm != QkNorm::all_heads) {
     const stages::SplitHeads heads =
@@ -94,7 +94,7 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
   return attend(q, k, qkv[2]);
 }
 
-TensorId gated_mlp(LayerBuilder& b, TensorId x) {
+TensorId gated_mlp(LayerBuilder& b, TensorId x, std::optional<TensorId> residual) {
   const ModelConfig& c = b.config();
   const std::int64_t hidden = b.width(x), inner = c.intermediate_size;
   const LinearId wg =
@@ -103,12 +103,13 @@ TensorId gated_mlp(LayerBuilder& b, TensorId x) {
       b.linear({.module = "mlp.up_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_up"});
   const LinearId wd = b.linear(
       {.module = "mlp.down_proj", .out = c.hidden_size, .in = inner, .bias = bias(c.mlp_bias), .gguf = "ffn_down"});
-  if (c.joins_projections) {
-    const TensorId both = stages::joined_linear(b, x, {wg, wu}, "mlp.gate_up_proj");
-    return stages::linear(b, stages::packed_glu(b, {.x = both}), {wd}).front();
-  }
+  const auto down = [&](TensorId gated) {
+    return residual ? stages::linear_add(b, {gated, wd}, *residual) : stages::linear(b, gated, {wd}).front();
+  };
+  if (c.joins_projections)
+    return down(stages::packed_glu(b, {.x = stages::joined_linear(b, x, {wg, wu}, "mlp.gate_up_proj")}));
   const auto both = stages::linear(b, x, {wg, wu});
-  return stages::linear(b, stages::glu(b, both[0], both[1]), {wd}).front();
+  return down(stages::glu(b, both[0], both[1]));
 }
 
 TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
@@ -144,12 +145,10 @@ TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
 Layer pre_norm_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();
-  const TensorId attended =
-      self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}));
-  const TensorId mid = stages::add(b, x, attended);
+  const TensorId mid = self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}), x);
   const TensorId normed = stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"});
   const bool sparse = config.experts && config.experts->layers[static_cast<std::size_t>(index)];
-  return b.finish(stages::add(b, mid, sparse ? sparse_mlp(b, normed) : gated_mlp(b, normed)));
+  return b.finish(sparse ? stages::add(b, mid, sparse_mlp(b, normed)) : gated_mlp(b, normed, mid));
 }
 
 }  // namespace qtrain::blocks

@@ -51,9 +51,8 @@ TensorId gpt_oss_mlp(LayerBuilder& b, TensorId x) {
 Layer gpt_oss_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();
-  const TensorId attended =
-      blocks::self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}));
-  const TensorId mid = stages::add(b, x, attended);
+  const TensorId mid =
+      blocks::self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}), x);
   const TensorId fed =
       gpt_oss_mlp(b, stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "post_attention_norm"}));
   return b.finish(stages::add(b, mid, fed));

@@ -2,7 +2,6 @@
 
 #include "model/families/family.h"
 #include "model/rope_config.h"
-#include "model/stages/add.h"
 #include "model/stages/attention.h"
 #include "model/stages/glu.h"
 #include "model/stages/linear.h"
@@ -13,7 +12,7 @@ namespace qtrain {
 namespace {
 
 // Queries, keys and values are one linear layer, as are gate and up.
-TensorId phi3_attention(LayerBuilder& b, TensorId x) {
+TensorId phi3_attention(LayerBuilder& b, TensorId x, TensorId residual) {
   const ModelConfig& c = b.config();
   const LayerAttention& here = c.attention[static_cast<std::size_t>(b.index())];
   const LinearId qkv = b.linear({.module = "self_attn.qkv_proj",
@@ -33,26 +32,25 @@ TensorId phi3_attention(LayerBuilder& b, TensorId x) {
                                            .head_dim = c.head_dim,
                                            .window = here.window,
                                            .scale = c.score_scale()});
-  return stages::linear(b, y, {wo}).front();
+  return stages::linear_add(b, {y, wo}, residual);
 }
 
-TensorId phi3_mlp(LayerBuilder& b, TensorId x) {
+TensorId phi3_mlp(LayerBuilder& b, TensorId x, TensorId residual) {
   const ModelConfig& c = b.config();
   const LinearId both =
       b.linear({.module = "mlp.gate_up_proj", .out = 2 * c.intermediate_size, .in = c.hidden_size, .gguf = "ffn_up"});
   const LinearId down =
       b.linear({.module = "mlp.down_proj", .out = c.hidden_size, .in = c.intermediate_size, .gguf = "ffn_down"});
-  return stages::linear(b, stages::packed_glu(b, {.x = stages::linear(b, x, {both}).front()}), {down}).front();
+  const TensorId gated = stages::packed_glu(b, {.x = stages::linear(b, x, {both}).front()});
+  return stages::linear_add(b, {gated, down}, residual);
 }
 
 Layer phi3_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();
-  const TensorId attended =
-      phi3_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}));
-  const TensorId mid = stages::add(b, x, attended);
-  const TensorId fed = phi3_mlp(b, stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"}));
-  return b.finish(stages::add(b, mid, fed));
+  const TensorId mid = phi3_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}), x);
+  return b.finish(
+      phi3_mlp(b, stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"}), mid));
 }
 
 void read_phi3(const ConfigReader& r, ModelConfig& c) {

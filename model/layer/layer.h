@@ -181,9 +181,10 @@ struct LayerRun {
   const TokenContext& tokens;
   std::vector<Tensor>& s;
   std::vector<Tensor>& d;
-  Tensor scratch;     ///< for projections: see projection_scratch
-  Tensor dense;       ///< for the expansion of a quantized weight
-  TensorSet touched;  ///< gradients that already hold a value
+  Tensor scratch;         ///< for projections: see projection_scratch
+  Tensor dense;           ///< for the expansion of a quantized weight
+  TensorSet touched;      ///< gradients that already hold a value
+  TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }

@@ -1,8 +1,10 @@
 #include "model/stages/linear.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "model/projection_parts.h"
+#include "model/stages/add.h"
 
 namespace qtrain::stages {
 namespace {
@@ -14,16 +16,23 @@ struct LayerResult {
   std::int64_t first = 0, width = 0;
 };
 
+/// The tensors of a stage besides its results.
+struct LinearTensors {
+  TensorId x, lora;
+  std::optional<TensorId> residual = {};
+};
+
 class LinearStage final : public Stage {
  public:
   /// `stride`: elements per row of the tensor that all layers write to; 0 if each writes to its own.
-  LinearStage(TensorId x, std::vector<LayerResult> results, std::int64_t stride, TensorId lora)
-      : x_(x), results_(std::move(results)), stride_(stride), lora_(lora) {
-    name = "linear";
-    reads = {x};
-    writes = {lora};
+  LinearStage(LinearTensors t, std::vector<LayerResult> results, std::int64_t stride)
+      : x_(t.x), results_(std::move(results)), stride_(stride), lora_(t.lora), residual_(t.residual) {
+    name = t.residual ? "linear_add" : "linear";
+    reads = {t.x};
+    if (t.residual) reads.add(*t.residual);
+    writes = {t.lora};
     for (const LayerResult& r : results_) writes.add(r.tensor);
-    weight_reads = {x, lora};
+    weight_reads = {t.x, t.lora};
   }
   bool trains(const LayerWeights& w) const override {
     return std::ranges::any_of(results_, [&](const LayerResult& l) { return w[l.layer].trains(); });
@@ -35,7 +44,11 @@ class LinearStage final : public Stage {
                         .scratch = r.scratch,
                         .dropout_seed = r.tokens.dropout_seed,
                         .dense = r.dense};
+    const bool wanted = std::ranges::any_of(results_, [&](const LayerResult& l) { return !r.unread.has(l.tensor); });
     for (const LayerResult& l : results_) f.layers.push_back({r.w[l.layer], part(r.value(l.tensor), l)});
+    if (!wanted) return project_to_ranks(r.ctx, f);
+    if (residual_) f.residual = r.value(*residual_);
+    check(!residual_ || f.residual, "tensor has no storage");
     project(r.ctx, f);
   }
   void backward(LayerRun& r) const override {
@@ -59,6 +72,7 @@ class LinearStage final : public Stage {
   std::vector<LayerResult> results_;
   std::int64_t stride_;
   TensorId lora_;
+  std::optional<TensorId> residual_;
 };
 
 }  // namespace
@@ -71,8 +85,20 @@ std::vector<TensorId> linear(LayerBuilder& b, TensorId x, const std::vector<Line
     results.push_back({l, tensors.back()});
   }
   const TensorId lora = b.lora(layers, ResultLayout::apart);
-  b.stage(std::make_unique<LinearStage>(x, std::move(results), 0, lora));
+  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora}, std::move(results), 0));
   return tensors;
+}
+
+TensorId linear_add(LayerBuilder& b, const LinearOf& l, TensorId residual) {
+  if (!b.config().joins_projections || b.config().residual_scale != 1)
+    return add(b, residual, linear(b, l.x, {l.layer}).front());
+  const LinearSpec& spec = b.spec(l.layer);
+  const TensorId y = b.tensor({.name = spec.module + ".added", .shape = {kTokens, {.fixed = spec.out}}});
+  b.share_residual_gradient({residual, y});
+  const TensorId lora = b.lora({&l.layer, 1}, ResultLayout::apart);
+  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = l.x, .lora = lora, .residual = residual},
+                                        std::vector<LayerResult>{{l.layer, y}}, 0));
+  return y;
 }
 
 TensorId joined_linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>& layers, const std::string& name) {
@@ -86,7 +112,7 @@ TensorId joined_linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>&
     first += b.spec(l).out;
   }
   const TensorId lora = b.lora(layers, ResultLayout::joined);
-  b.stage(std::make_unique<LinearStage>(x, std::move(results), width, lora));
+  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora}, std::move(results), width));
   return y;
 }
 

@@ -18,5 +18,21 @@ TEST(GemmInFp8OnCuda, MultipliesTheCodes) {
   for (const DType d : {DType::f32, DType::bf16}) multiplies_fp8(ctx, d);
 }
 
+TEST(GemmInFp8OnCuda, ReadsAStoredOperand) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  for (const DType d : {DType::f32, DType::bf16}) multiplies_stored_fp8(ctx, d);
+}
+
+TEST(ExpandFp8OnCuda, MultipliesByTheScaleOfTheBlock) {
+  in_each_type_on_cuda(expands_fp8);
+}
+
+TEST(TransposeFp8OnCuda, MovesEveryCode) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  transposes_fp8(ctx);
+}
+
 }  // namespace
 }  // namespace qtrain::testing

@@ -249,11 +249,45 @@ TEST_F(CudaGemm, AddsToLargeGradients) {
   EXPECT_EQ(chosen(), sizes.size());
 }
 
+// 256 + 1 - 256 is 1, but 0 if the product is rounded to bfloat16 before the residual is added. Each GEMM runs twice,
+// as above, and has more rows than are autotuned without a trial.
+TEST_F(CudaGemm, RoundsTheSumWithAResidualOnce) {
+  constexpr std::int64_t kRows = 300, kColumns = 32;
+  for (const DType d : {DType::bf16, DType::f16, DType::f32}) {
+    Array a(d, {kRows, 2}), b(d, {kColumns, 2}), bias(d, {kColumns}), residual(d, {kRows, kColumns}),
+        left = random(d, {kRows, 3}, 1), right(d, {kColumns, 3});
+    for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, i % 2 == 0 ? 256 : 1);
+    for (std::int64_t i = 0; i < b.size(); ++i) b.set(i, 1);
+    for (std::int64_t i = 0; i < bias.size(); ++i) bias.set(i, static_cast<double>(i % 3));
+    for (std::int64_t i = 0; i < residual.size(); ++i) residual.set(i, -256);
+    for (std::int64_t i = 0; i < right.size(); ++i) right.set(i, 0);
+    const OnDevice device;
+    for (int run = 0; run < 2; ++run) {
+      Array c = random(d, {kRows, kColumns}, 2);
+      ops::gemm(ctx_, {.c = store(c),
+                       .a = a,
+                       .b = b,
+                       .transpose_b = yes,
+                       .bias = bias,
+                       .residual = residual,
+                       .added = {{{.a = left, .b = right, .transpose_b = yes}}}});
+      ctx_.synchronize();
+      for (std::int64_t i = 0; i < c.size(); ++i)
+        ASSERT_EQ(c.get(i), 1 + i % kColumns % 3) << name_of(d) << " at " << i;
+    }
+  }
+}
+
 TEST_F(CudaGemm, HasZerosAndABiasWithoutAnInnerDimension) {
   const Array a(DType::bf16, {6, 0}), b(DType::bf16, {9, 0});
   expect({.pairs = {{{{a}}, {{b}, yes}}}, .bias = Columns{random(DType::f32, {1, 9}, 1)}},
          {random(DType::f32, {6, 20}, 2), 3, 9}, "bias");
   expect({{{{{a}}, {{b}, yes}}}}, {random(DType::bf16, {6, 20}, 2), 3, 9}, "nothing");
+  Array c(DType::bf16, {6, 9}), residual = random(DType::bf16, {6, 9}, 3), no_rows = a, no_columns = b;
+  const OnDevice device;
+  ops::gemm(ctx_, {.c = store(c), .a = no_rows, .b = no_columns, .transpose_b = yes, .residual = residual});
+  ctx_.synchronize();
+  EXPECT_EQ(c.values(), residual.values());
 }
 
 }  // namespace

@@ -30,6 +30,29 @@ TEST_F(CudaFp8, LearnsAdaptersAsBfloat16Does) {
   expect_near_losses(lora({{"bf16", true}, {"max_steps", 8}, {"load_in_4bit", true}}));
 }
 
+// Frozen weights are encoded once instead of for each GEMM, and shared by all GEMMs: nothing else changes.
+TEST_F(CudaFp8, LearnsOnFrozenWeightsInFp8AsOnDenseOnes) {
+  Json c = lora({{"bf16", true}, {"max_steps", 3}, {"fp8", true}});
+  const std::string dense = trained(c);
+  const std::vector<double> expected = losses();
+  c["load_in_fp8"] = true;
+  EXPECT_TRUE(trained(c) == dense) << "the adapters differ";
+  EXPECT_EQ(losses(), expected);
+}
+
+// Any device runs the same config: without FP8 GEMMs, weights are expanded.
+TEST_F(CudaFp8, ExpandsFrozenWeightsForOtherGemms) {
+  Json c = lora({{"max_steps", 3}, {"load_in_fp8", true}});
+  trained(c);
+  const std::vector<double> gpu = losses();
+  c["device"] = "cpu";
+  trained(c);
+  const std::vector<double> cpu = losses();
+  ASSERT_EQ(gpu.size(), cpu.size());
+  // In float32 on both.
+  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 1e-4 * cpu[i]) << "step " << i + 1;
+}
+
 TEST_F(CudaFp8, HasNoEffectInFloat32) {
   const Outcome o = train_ok(folder_.path(), config({{"fp8", true}, {"max_steps", 1}}));
   EXPECT_THAT(o.err, ::testing::HasSubstr("fp8"));

@@ -86,11 +86,13 @@ TEST_F(EstimateOf, RefusesBfloat16OnACardWithoutIt) {
 }
 
 TEST_F(EstimateOf, RefusesFp8OnACardWithoutIt) {
-  const Json c = config({{"fp8", true}});
+  const Json c = config({{"fp8", true}, {"bf16", true}});
   const Outcome outcome = estimate(c, {"--no_data", "--gpu", "A100"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("set fp8=false"));
   for (const char* gpu : {"RTX 4090", "H100", "RTX 5090"}) EXPECT_EQ(estimate(c, {"--no_data", "--gpu", gpu}).code, 0);
+  const Json without = config({{"fp8", true}, {"bf16", false}});
+  EXPECT_EQ(estimate(without, {"--no_data", "--gpu", "A100"}).code, 0) << "no GEMM has 16 bits";
 }
 
 TEST_F(EstimateOf, RefusesMuonOnACardWithoutBfloat16) {

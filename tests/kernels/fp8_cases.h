@@ -120,12 +120,15 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
         Array a = random(d, {a_turned ? k : m, a_width + 8}, 1), b = random(d, {b_turned ? n : k, b_width}, 2);
         Array left = random(d, {m, r}, 3), right = random(d, {r, n}, 4);
         const std::vector<double> qa = rounded_to_fp8<E5m2>(a, a_width), qb = rounded_to_fp8<E4m3>(b, b_width);
-        for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate, Sink::Mode::accumulate}) {
-          Array c = random(DType::f32, {m, n}, 5);
-          std::vector<double> want = c.values();
+        using enum Sink::Mode;
+        for (const auto& [mode, has_residual] :
+             {std::pair(store, false), {accumulate, false}, {accumulate, false}, {store, true}}) {
+          Array c = random(DType::f32, {m, n}, 5), residual = random(DType::f32, {m, n}, 6);
+          std::vector<double> want = has_residual ? residual.values() : c.values();
           ops::Gemm g{.c = {c, mode}, .a = a, .b = b, .transpose_a = ta, .transpose_b = tb, .alpha = -0.5};
           g.a.shape = {a.shape()[0], a_width};
           g.a_stride = a.shape()[1];
+          if (has_residual) g.residual = residual;
           g.added[0] = {.a = left, .b = right};
           g.fp8 = {.a = DType::f8_e5m2, .b = DType::f8_e4m3};
           ASSERT_TRUE(ops::multiplies_in_fp8(g));
@@ -139,7 +142,7 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
                        qb[static_cast<std::size_t>(b_turned ? j * k + l : l * n + j)];
               for (std::int64_t l = 0; l < r; ++l) sum += left.get(i * r + l) * right.get(l * n + j);
               double& w = want[static_cast<std::size_t>(i * n + j)];
-              w = -0.5 * sum + (mode == Sink::Mode::accumulate ? w : 0);
+              w = -0.5 * sum + (mode == accumulate || has_residual ? w : 0);
             }
           // Sums of up to 40 products of about 1 in f32.
           for (std::int64_t i = 0; i < c.size(); ++i)
@@ -147,6 +150,75 @@ inline void multiplies_fp8(Ctx& ctx, DType d) {
                 << m << "x" << n << "x" << k << " " << a_turned << b_turned << " " << name_of(d) << " at " << i;
         }
       }
+}
+
+/// Every code in rows of each width, with a scale per matrix, row or block, in f32 and rounded once.
+inline void expands_fp8(Ctx& ctx, DType d) {
+  struct Case {
+    Shape codes, block;
+  };
+  for (const auto& [shape, block] :
+       {Case{{5, 61}, {2, 3}}, {{64, 96}, {64, 96}}, {{40, 64}, {1, 64}}, {{40, 136}, {16, 32}}, {{33, 72}, {8, 8}}}) {
+    Array codes(DType::u8, shape);
+    for (std::int64_t i = 0; i < codes.size(); ++i) codes.host<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+    const std::int64_t across = (shape[1] + block[1] - 1) / block[1];
+    Array scales = random(DType::f32, {(shape[0] + block[0] - 1) / block[0], across}, 3), y(d, shape);
+    ConstTensor stored = codes;
+    stored.dtype = DType::f8_e4m3;
+    ops::expand_fp8(ctx, {.y = y, .codes = stored, .scales = scales, .block = block});
+    ctx.synchronize();
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      const auto scale = static_cast<float>(scales.get(i / shape[1] / block[0] * across + i % shape[1] / block[1]));
+      Array want(d, {1});
+      want.set(0, decode_fp8<E4m3>(static_cast<std::uint8_t>(i * 7)) * scale);
+      if (std::isnan(want.get(0)))
+        ASSERT_TRUE(std::isnan(y.get(i))) << i;
+      else
+        ASSERT_EQ(y.get(i), want.get(0)) << to_string(shape) << " in " << to_string(block) << " at " << i;
+    }
+  }
+}
+
+inline void transposes_fp8(Ctx& ctx) {
+  for (const Shape& shape : {Shape{16, 16}, {64, 64}, {16, 208}, {144, 80}}) {
+    Array x(DType::u8, shape), y(DType::u8, {shape[1], shape[0]});
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      x.host<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 31 + i / shape[1]);
+    Tensor from = x, to = y;
+    from.dtype = to.dtype = DType::f8_e4m3;
+    ops::transpose_fp8(ctx, {.y = to, .x = from});
+    ctx.synchronize();
+    const std::vector<std::byte> before = x.bytes(), after = y.bytes();
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(after[static_cast<std::size_t>(i % shape[1] * shape[0] + i / shape[1])],
+                before[static_cast<std::size_t>(i)])
+          << to_string(shape) << " at " << i;
+  }
+}
+
+/// A stored operand gives the bits of one that the GEMM encodes.
+inline void multiplies_stored_fp8(Ctx& ctx, DType d) {
+  constexpr std::int64_t kM = 19, kN = 32, kK = 48;
+  for (const DType type : {DType::f8_e4m3, DType::f8_e5m2}) {
+    Array a = random(d, {kM, kK}, 1), b = random(d, {kN, kK}, 2), residual = random(d, {kM, kN}, 3);
+    Array codes(DType::u8, {kN, kK}), scale(DType::f32, {1}), encoded(d, {kM, kN}), stored(d, {kM, kN});
+    Tensor of_b = codes;
+    of_b.dtype = DType::f8_e4m3;
+    ops::to_fp8(ctx, {.codes = of_b, .scale = scale, .x = b});
+    ops::Gemm g{.c = store(encoded),
+                .a = a,
+                .b = b,
+                .transpose_b = ops::Transpose::yes,
+                .residual = residual,
+                .fp8 = ops::Gemm::Fp8{type, DType::f8_e4m3}};
+    ops::gemm(ctx, g);
+    g.c = store(stored);
+    g.b = of_b;
+    g.fp8->b_scale = scale;
+    ops::gemm(ctx, g);
+    ctx.synchronize();
+    ASSERT_EQ(stored.values(), encoded.values()) << name_of(d);
+  }
 }
 
 }  // namespace qtrain::testing

@@ -1,5 +1,8 @@
 #include "tests/kernels/fp8_cases.h"
 
+#include <gmock/gmock.h>
+
+#include "tests/errors.h"
 #include "tests/kernels/each_type.h"
 
 namespace qtrain::testing {
@@ -48,6 +51,30 @@ TEST(ToFp8, HasAScaleForEveryMatrix) {
 
 TEST(GemmInFp8, MultipliesTheCodes) {
   in_each_type({DType::f32, DType::bf16}, multiplies_fp8);
+}
+
+TEST(ExpandFp8, MultipliesByTheScaleOfTheBlock) {
+  in_each_type({DType::f32, DType::bf16, DType::f16}, expands_fp8);
+}
+
+TEST(TransposeFp8, MovesEveryCode) {
+  Ctx ctx;
+  transposes_fp8(ctx);
+}
+
+TEST(GemmInFp8, ReadsAStoredOperand) {
+  in_each_type({DType::f32, DType::bf16}, multiplies_stored_fp8);
+}
+
+TEST(GemmInFp8, RefusesAStoredOperandThatItCannotRead) {
+  Ctx ctx;
+  Array a = random(DType::f32, {4, 24}, 1), codes(DType::u8, {16, 24}), scale(DType::f32, {1}), c(DType::f32, {4, 16});
+  ConstTensor b = codes;
+  b.dtype = DType::f8_e4m3;
+  ops::Gemm g{.c = store(c), .a = a, .b = b, .transpose_b = ops::Transpose::yes};
+  EXPECT_THAT(test::error_of([&] { ops::gemm(ctx, g); }).what(), ::testing::HasSubstr("stored operand")) << "plain";
+  g.fp8 = {.a = DType::f8_e4m3, .b = DType::f8_e4m3, .b_scale = scale};
+  EXPECT_FALSE(ops::multiplies_in_fp8(g)) << "rows of 24 codes";
 }
 
 TEST(GemmInFp8, NeedsRowsOfWholeVectors) {

@@ -203,6 +203,19 @@ TEST_P(GemmIsa, SumsOfGemmsGoToColumnsOfAWiderMatrix) {
     }
 }
 
+// 256 + 1 - 256 is 1, but 0 if the product is rounded to bfloat16 before the residual is added.
+TEST_P(GemmIsa, RoundsTheSumWithAResidualOnce) {
+  for (const DType d : {DType::f32, DType::bf16})
+    for (const std::int64_t rows : {3, 40}) {
+      Array a(d, {rows, 2}), b(d, {16, 2}), c(d, {rows, 16}), residual(d, {rows, 16});
+      for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, i % 2 == 0 ? 256 : 1);
+      for (std::int64_t i = 0; i < b.size(); ++i) b.set(i, 1);
+      for (std::int64_t i = 0; i < residual.size(); ++i) residual.set(i, -256);
+      ops::gemm(ctx_, {.c = store(c), .a = a, .b = b, .transpose_b = Transpose::yes, .residual = residual});
+      for (const double v : c.values()) ASSERT_EQ(v, 1) << name_of(d);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, GemmIsa, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
 
 TEST(Gemm, DoubleIsExactToDouble) {

@@ -86,6 +86,87 @@ TEST(Fp8Multiplication, IsThatOfOtherLayers) {
   EXPECT_NEAR(loss(true), loss(false), 0.1 * loss(false));
 }
 
+// Kept in FP8, every matrix has the numbers and scales of the file.
+TEST_P(LoadedFp8, IsKeptAsItIs) {
+  const fs::path folder = kFp8Folders / GetParam();
+  Quantization how{.fp8 = fp8_of_folder(load_model_config(folder), folder)};
+  how.source = DType::bf16;
+  const auto model = loaded(how);
+  const std::size_t dense = model->params().linear_elements() * sizeof(Bf16);
+  EXPECT_LT(model->params().quantization_bytes(), dense / 10);
+  std::size_t compared = 0;
+  for (const QuantizedLinear& q : model->quantized()) {
+    if (!expected_.contains(q.name())) continue;
+    ++compared;
+    const ConstTensor want = expected_.at(q.name());
+    std::vector<Bf16> got(static_cast<std::size_t>(want.numel()));
+    const Tensor all = view_of(std::span(got), want.shape);
+    q.expand(ctx_, all);
+    EXPECT_EQ(values_of(all), values_of(want)) << q.name();
+  }
+  EXPECT_EQ(compared, expected_.tensors().size());
+}
+
+/// A model with an adapter whose frozen weights are dense or stored in FP8, multiplied in FP8 or not. Its widths are
+/// multiples of 16.
+TransformerOptions stored_options(bool stored, bool fp8) {
+  TransformerOptions options = options_of({.name = "stored",
+                                           .config = {{"intermediate_size", 48},
+                                                      {"hidden_size", 32},
+                                                      {"head_dim", 16},
+                                                      {"num_attention_heads", 2},
+                                                      {"num_key_value_heads", 1}},
+                                           .lora = adapter_on({"all-linear"})});
+  options.activation_dtype = DType::f32;
+  options.join = JoinProjections::always;
+  options.fp8 = fp8;
+  if (stored) options.quantization = Quantization{.fp8 = Fp8Storage{}};
+  return options;
+}
+
+/// A step of a model that is drawn from a seed.
+Outcome learned(Ctx& ctx, const TransformerOptions& options) {
+  const Ragged batch(small_rows());
+  const auto model = planned_model(ctx, options, batch.size());
+  model->runner.initialize_weights(ctx, 3);
+  randomize(model->adapter(), 0.4);
+  model->runner.values_changed();
+  return train_step(ctx, *model, {batch}, {});
+}
+
+// Codes and scale are those that each GEMM would find itself, so the results have the same bits.
+TEST(StoredFp8, IsWhatGemmsEncode) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  EXPECT_TRUE(learned(ctx, stored_options(true, true)) == learned(ctx, stored_options(false, true)));
+}
+
+// Without GEMMs in FP8, weights are expanded: only their rounding differs from dense ones.
+TEST(StoredFp8, IsExpandedForOtherGemms) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Outcome stored = learned(ctx, stored_options(true, false)), dense = learned(ctx, stored_options(false, false));
+  EXPECT_NE(stored.loss_sum, dense.loss_sum);
+  EXPECT_NEAR(stored.loss_sum, dense.loss_sum, 0.02 * dense.loss_sum);
+  EXPECT_NE(stored.loss_sum, learned(ctx, stored_options(true, true)).loss_sum);
+}
+
+TEST(StoredFp8, SharesAScaleAmongJoinedLayers) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto model = planned_model(ctx, stored_options(true, true), batch.size());
+  model->runner.initialize_weights(ctx, 3);
+  const auto weight_of = [&](const std::string& name) {
+    for (const QuantizedLinear& q : model->quantized())
+      if (q.name() == "model.layers.0." + name + ".weight") return std::get<Fp8Weight>(q.weight());
+    throw std::invalid_argument(name);
+  };
+  const Fp8Weight q = weight_of("self_attn.q_proj"), k = weight_of("self_attn.k_proj"),
+                  v = weight_of("self_attn.v_proj"), o = weight_of("self_attn.o_proj");
+  EXPECT_EQ(q.scales.data, k.scales.data);
+  EXPECT_EQ(q.scales.data, v.scales.data);
+  EXPECT_NE(q.scales.data, o.scales.data);
+  EXPECT_TRUE(are_contiguous(q.codes, k.codes) && are_contiguous(k.codes, v.codes));
+}
+
 INSTANTIATE_TEST_SUITE_P(Folders, LoadedFp8, ::testing::Values("fp8_block", "fp8_row"));
 
 }  // namespace

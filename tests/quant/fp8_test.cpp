@@ -97,8 +97,12 @@ TEST_F(Fp8File, RefusesScalesThatDoNotFit) {
     EXPECT_THAT(e.what(), HasSubstr(why));
     EXPECT_THAT(e.text().place, HasSubstr("m.weight"));
   };
-  refused(reader<float>({8, 32}, {1, 2}, {2}), {}, "has [2] scales, but [8, 32] in blocks of [1, 32] needs 8");
-  refused(reader<float>({8, 32}, {1, 2}, {2, 1}), {.block = {4, 16}}, "needs 4");
+  refused(reader<float>({8, 32}, {1, 2}, {2}), {}, "has [2] scales, but [8, 32] in blocks of [1, 32] needs [8, 1]");
+  refused(reader<float>({8, 32}, {1, 2}, {2, 1}), {.block = {4, 16}}, "needs [2, 2]");
+  const std::vector<float> six{1, 2, 3, 4, 5, 6};
+  refused(reader(Shape{8, 32}, six, {2, 3}), {.block = {3, 20}}, "has [2, 3] scales");
+  refused(reader(Shape{8, 32}, six, {6}), {.block = {3, 20}}, "has [6] scales");
+  refused(reader<float>({2, 128}, {1, 2}, {1, 2}), {}, "has [1, 2] scales, but [2, 128] in blocks of [1, 128]");
   refused(reader<float>({8, 32}, {1}, {1}, "_scales"), {}, "no scale");
   refused(reader<float>({2, 4, 32}, {1}, {1}), {}, "must be an FP8 matrix");
   refused(reader<std::int32_t>({8, 32}, {1}, {1}), {}, "scales of type int32");

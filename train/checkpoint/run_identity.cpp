@@ -40,10 +40,11 @@ LoraSection section_of(const LoraConfig& lora, LoraSection s) {
 
 QuantSection section_of(const Quantization& how, QuantSection s) {
   const bool four = how.bnb.bits == BnbConfig::Bits::four;
-  s.load_in_4bit = four;
-  s.load_in_8bit = !four;
+  s.load_in_4bit = four && !how.fp8;
+  s.load_in_8bit = !four && !how.fp8;
+  s.load_in_fp8 = how.fp8.has_value();
   s.llm_int8_skip_modules = how.bnb.skip_modules;
-  if (!four) return s;
+  if (!s.load_in_4bit) return s;
   s.bnb_4bit_quant_type = how.bnb.quant_type == FourBit::nf4 ? "nf4" : "fp4";
   s.bnb_4bit_use_double_quant = how.bnb.double_quant;
   s.bnb_4bit_blocksize = how.blocksize;

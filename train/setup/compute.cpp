@@ -91,15 +91,17 @@ void require_precision(MatmulPrecision precision, std::string_view gpu, int majo
           .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
 }
 
-void require_features(const TrainingSection& training, const GpuFeatures& gpu) {
-  const OptimizerOptions optimizer = optimizer_options(training);
+void require_features(const Config& config, const GpuFeatures& gpu) {
+  const OptimizerOptions optimizer = optimizer_options(config.training);
+  const MatmulPrecision precision = cuda_precision(compute_choice(config));
+  const bool in_16_bits = precision == MatmulPrecision::bf16 || precision == MatmulPrecision::f16;
   if (multiplies_bf16(optimizer) && gpu.major < 8)
     fail(ErrorKind::usage,
          {.cause = fmt::format(
               "optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or higher; {} is older",
               optimizer.name, gpu.name),
           .remedy = "use another optimizer, such as adamw_torch"});
-  if (training.fp8 && gpu.major * 10 + gpu.minor < 89)
+  if (config.training.fp8 && in_16_bits && gpu.major * 10 + gpu.minor < 89)
     fail(ErrorKind::usage,
          {.cause = fmt::format("fp8 needs a GPU of compute capability 8.9 or higher; {} is older", gpu.name),
           .remedy = "set fp8=false"});
@@ -108,7 +110,7 @@ void require_features(const TrainingSection& training, const GpuFeatures& gpu) {
 void require_features(const Config& config, Device device) {
   if (device.kind == DeviceKind::cpu) return;
   const DeviceInfo gpu = cuda_info(device.index);
-  require_features(config.training, {.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
+  require_features(config, GpuFeatures{.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {

@@ -44,8 +44,8 @@ struct GpuFeatures {
   std::string_view name;
   int major = 0, minor = 0;
 };
-/// Likewise for the GEMMs of the optimizer and for FP8.
-void require_features(const TrainingSection& training, const GpuFeatures& gpu);
+/// Likewise for the GEMMs of the optimizer and for those in FP8, if the config has any.
+void require_features(const Config& config, const GpuFeatures& gpu);
 void require_features(const Config& config, Device device);
 /// What make_context would choose if this machine had a GPU.
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);

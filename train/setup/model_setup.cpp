@@ -43,12 +43,13 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
   std::optional<Quantization> how = request.quantization;
   if (how) how->source = setup.saved_dtype;
   if (config.quantization) {
-    if (how && how->bnb.bits != config.quantization->bits)
+    if (how && (how->fp8 || how->bnb.bits != config.quantization->bits))
       fail(ErrorKind::usage, {.cause = "the weights in the folder are quantized differently than the config asks for",
                               .place = setup.source.string(),
-                              .remedy = "remove load_in_4bit and load_in_8bit: the folder decides"});
+                              .remedy = "remove load_in_4bit, load_in_8bit and load_in_fp8: the folder decides"});
     how = setup.random_init ? Quantization{.bnb = *config.quantization} : quantization_of_folder(config, setup.source);
   }
+  if (how && how->fp8 && config.fp8 && !setup.random_init) how->fp8 = fp8_of_folder(config, setup.source);
   if (how && request.base == Update::trained)
     fail(ErrorKind::usage, {.cause = "quantized weights cannot be trained",
                             .place = setup.source.string(),
@@ -201,8 +202,9 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
 }
 
 std::optional<Quantization> quantization_asked(const QuantSection& section) {
-  if (!section.load_in_4bit && !section.load_in_8bit) return {};
+  if (!section.load_in_4bit && !section.load_in_8bit && !section.load_in_fp8) return {};
   Quantization how{.blocksize = section.bnb_4bit_blocksize};
+  if (section.load_in_fp8) how.fp8.emplace();
   how.bnb.bits = section.load_in_4bit ? BnbConfig::Bits::four : BnbConfig::Bits::eight;
   how.bnb.quant_type = section.bnb_4bit_quant_type == "nf4" ? FourBit::nf4 : FourBit::fp4;
   how.bnb.double_quant = section.bnb_4bit_use_double_quant;

@@ -68,7 +68,7 @@ inline ModelRequest training_request(const Config& config) {
 }
 /// Settings of a new adapter from PEFT's keys.
 LoraConfig lora_from(const LoraSection& section);
-/// The quantization requested by load_in_4bit, load_in_8bit and the bitsandbytes keys.
+/// The quantization requested by load_in_4bit, load_in_8bit, load_in_fp8 and the bitsandbytes keys.
 std::optional<Quantization> quantization_asked(const QuantSection& section);
 
 /// A warning for models without weights that start from random ones without random_init. Throws ErrorKind::input if

@@ -70,10 +70,11 @@ void GemmPlan::set_scales(ConstTensor a, ConstTensor b) {
 
 cublasStatus_t GemmPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, Workspace workspace,
                              cudaStream_t stream) {
-  const float alpha = static_cast<float>(g.alpha), beta = g.c.adds() ? 1.0f : 0.0f;
+  const float alpha = static_cast<float>(g.alpha), beta = g.adds() ? 1.0f : 0.0f;
+  const std::byte* sum = g.residual ? g.residual.data : g.c.t.data;
   add_bias(g.bias);
-  return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, g.c.t.data,
-                          result_, g.c.t.data, result_, &chosen, workspace.data, workspace.bytes, stream);
+  return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, sum, result_,
+                          g.c.t.data, result_, &chosen, workspace.data, workspace.bytes, stream);
 }
 
 std::vector<cublasLtMatmulAlgo_t> GemmPlan::candidates(std::size_t workspace_bytes) const {

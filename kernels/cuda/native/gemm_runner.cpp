@@ -113,19 +113,21 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
-/// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens.
+/// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens, except those
+/// that are stored in FP8.
 void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
   const std::int64_t depth = g.first().depth();
-  encoded_ =
-      fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b_.take(fp8_bytes(g.first().columns(), depth)));
+  std::byte* b = is_fp8(g.b.dtype) ? nullptr : b_.take(fp8_bytes(g.first().columns(), depth));
+  encoded_ = fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b);
   to_fp8(ctx, encoded_.a);
-  to_fp8(ctx, encoded_.b);
+  if (encoded_.b.x) to_fp8(ctx, encoded_.b);
   compute(ctx, {.c = g.c,
                 .a = encoded_.a.codes,
-                .b = encoded_.b.codes,
+                .b = encoded_.b_codes,
                 .transpose_b = Transpose::yes,
                 .alpha = g.alpha,
-                .c_stride = g.c_stride});
+                .c_stride = g.c_stride,
+                .residual = g.residual});
 }
 
 void GemmRunner::run(Ctx& ctx, const Gemm& g) {
@@ -133,7 +135,8 @@ void GemmRunner::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
   // The library writes the result of f32 GEMMs only in f32, and of 16-bit GEMMs in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
-  check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
+  check(written || (g.c_stride == 0 && !g.residual),
+        "gemm: columns of a wider result and sums with a residual have the type of the operands or f32");
   if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
   const DType result = h.c.t.dtype;
   if (h.bias && h.bias.dtype != result) convert(ctx, h.bias, bias_.take(result, h.bias.shape));
@@ -154,7 +157,7 @@ void add_bias(Ctx& ctx, const Gemm& g) {
 void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
   GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   if (!plan.algorithm) return compute_apart(ctx, g);
-  if (is_fp8(g.a.dtype)) plan.set_scales(encoded_.a.scale, encoded_.b.scale);
+  if (is_fp8(g.a.dtype)) plan.set_scales(encoded_.a.scale, encoded_.b_scale);
   const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
@@ -177,7 +180,7 @@ void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
 std::unique_ptr<GemmPlan> GemmRunner::make_plan(const GemmKey& key, const Gemm& g) {
   auto plan = std::make_unique<GemmPlan>(library_, key);
   plan->add_bias(g.bias);
-  if (is_fp8(key.operands)) plan->set_scales(encoded_.a.scale, encoded_.b.scale);
+  if (is_fp8(key.operands)) plan->set_scales(encoded_.a.scale, encoded_.b_scale);
   return plan;
 }
 
@@ -238,7 +241,8 @@ void only_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};
   const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
-  for (std::int64_t i = 0; !g.c.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
+  if (g.residual) copy(ctx, {.y = g.c, .x = g.residual});
+  for (std::int64_t i = 0; !g.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
   if (g.bias) add_bias(ctx, g);
 }
 
