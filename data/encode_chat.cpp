@@ -61,7 +61,7 @@ const ChatTemplate& RowEncoder::chat_template() const {
 
 /// Which tokens of a conversation belong to the assistant's turns; none if that cannot be determined.
 std::vector<bool> RowEncoder::said_in(const RenderInput& input) const {
-  const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input, 0);
+  const Rendered rendered = render_with_assistant_ranges(*tools_.chat_template, input);
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, Offsets::needed);
   if (rendered.unplaced.empty()) return tokens_in(encoding, to_last_character(rendered.generated, rendered.text));
   return std::vector<bool>(encoding.ids.size());
@@ -154,8 +154,9 @@ EncodedRow RowEncoder::encode_turns(const Sample& sample, const RenderInput& inp
   const bool answers_only = assistant_only_ || switches.all_others_off, by_turns = answers_only || switches.any_off,
              tagged = chat.has_generation_tags(&sample.tools);
   const std::size_t first = tagged ? 0 : first_learned(sample, messages);
-  const Rendered rendered = naming_numbers(
-      messages, [&] { return by_turns ? render_with_assistant_ranges(chat, input, first) : chat.render(input); });
+  const Rendered rendered = naming_numbers(messages, [&] {
+    return by_turns ? render_with_assistant_ranges(chat, input, {.first = first}) : chat.render(input);
+  });
   if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
   const Offsets offsets = by_turns || !response_.empty() ? Offsets::needed : Offsets::none;
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false}, offsets);

@@ -19,13 +19,14 @@ constexpr std::size_t kWorkPerMessage = 400, kMaxWork = 4'000'000'000;
 
 class TurnFinder {
  public:
-  TurnFinder(const ChatTemplate& chat_template, const RenderInput& input) : template_(chat_template), input_(input) {}
+  TurnFinder(const ChatTemplate& chat_template, const RenderInput& input, AssistantSearch search)
+      : template_(chat_template), input_(input), search_(search) {}
 
-  Rendered run(std::size_t first_message) {
+  Rendered run() {
     whole_ = template_.render(input_);
     whole_.generated.clear();
     const Json& messages = *input_.messages;
-    for (std::size_t i = first_message; i < messages.size(); ++i)
+    for (std::size_t i = search_.first; i < messages.size(); ++i)
       if (is_assistant(messages[i]) && !add_turn(i)) break;
     if (!whole_.unplaced.empty()) whole_.generated.clear();
     return std::move(whole_);
@@ -36,7 +37,7 @@ class TurnFinder {
   using Place = std::optional<std::size_t>;
 
   bool add_turn(std::size_t i) {
-    if (work_ > kMaxWork) return cannot(i, "the conversation has too many turns before it").has_value();
+    if (work_ > search_.max_work) return cannot(i, "the conversation has too many turns before it").has_value();
     const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
     if (!begin || !end) return false;
     const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
@@ -145,6 +146,7 @@ class TurnFinder {
 
   const ChatTemplate& template_;
   const RenderInput& input_;
+  AssistantSearch search_;
   Rendered whole_;
   std::size_t work_ = 0;              ///< of renderings so far, about as many as bytes
   bool begins_with_content_ = false;  ///< of the current turn, if its prompt does not locate it
@@ -152,8 +154,9 @@ class TurnFinder {
 
 }  // namespace
 
-Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input, std::size_t first) {
-  if (!chat_template.has_generation_tags(input.tools)) return TurnFinder(chat_template, input).run(first);
+Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input,
+                                      AssistantSearch search) {
+  if (!chat_template.has_generation_tags(input.tools)) return TurnFinder(chat_template, input, search).run();
   Rendered rendered = chat_template.render(input);
   if (!rendered.ranges_known)
     fail(ErrorKind::input,

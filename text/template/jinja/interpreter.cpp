@@ -24,8 +24,8 @@ class BufferGuard {
 
 }  // namespace
 
-TemplateRun::TemplateRun(const ParsedTemplate& parsed, std::time_t now)
-    : parsed_(parsed), state_(now), out_(&rendered_.text) {}
+TemplateRun::TemplateRun(const ParsedTemplate& parsed, std::time_t now, PyLimits limits)
+    : parsed_(parsed), state_(now, limits), out_(&rendered_.text) {}
 
 TemplateRun::~TemplateRun() {
   for (const ScopePtr& scope : captured_) scope->clear();

@@ -18,7 +18,7 @@ namespace qtrain {
 class TemplateRun {
  public:
   /// `now`: the time for strftime_now.
-  TemplateRun(const ParsedTemplate& parsed, std::time_t now);
+  TemplateRun(const ParsedTemplate& parsed, std::time_t now, PyLimits limits = {});
   ~TemplateRun();
   TemplateRun(const TemplateRun&) = delete;
   TemplateRun& operator=(const TemplateRun&) = delete;

@@ -44,7 +44,7 @@ class ScopeGuard {
 
 /// State shared by the parts of an interpreter during a rendering.
 struct TemplateState {
-  explicit TemplateState(std::time_t now) : globals(now) {}
+  explicit TemplateState(std::time_t now, PyLimits limits = {}) : work(limits), globals(now) {}
 
   PyWork work;
   ScopePtr scope = std::make_shared<TemplateScope>(nullptr);

@@ -3,8 +3,6 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxSteps = 10'000'000;
-constexpr std::size_t kMaxMade = std::size_t{1} << 29;   // total bytes created, most of them temporary
 constexpr std::size_t kReadsPerMade = 8;                 // bytes that can be read in the time of creating one
 constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // for one string, or a list times the size of an item
 constexpr int kMaxDepth = 900;
@@ -13,7 +11,7 @@ constexpr int kMaxDepth = 900;
 
 void PyWork::step(std::size_t count) {
   steps_ += count;
-  if (steps_ > kMaxSteps) py_fail("the template takes too many steps; it may never end");
+  if (steps_ > limits_.steps) py_fail("the template takes too many steps; it may never end");
 }
 
 void PyWork::require_fits(std::size_t size) {
@@ -24,12 +22,12 @@ void PyWork::make(std::size_t size) {
   require_fits(size);
   step();
   made_ += size;
-  if (made_ > kMaxMade) py_fail("the template creates too much text");
+  if (made_ > limits_.made) py_fail("the template creates too much text");
 }
 
 void PyWork::read(std::size_t size) {
   made_ += size / kReadsPerMade;
-  if (made_ > kMaxMade) py_fail("the template reads too much text");
+  if (made_ > limits_.made) py_fail("the template reads too much text");
 }
 
 void PyWork::enter() {

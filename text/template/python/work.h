@@ -7,10 +7,17 @@
 
 namespace qtrain {
 
+struct PyLimits {
+  std::size_t steps = 10'000'000;
+  std::size_t made = std::size_t{1} << 29;  ///< total bytes created, most of them temporary
+};
+
 /// Resource limits of a rendering. Every operation whose cost grows with its operands is charged here, so that a
 /// hostile template ends with an error. Throws ErrorKind::input.
 class PyWork {
  public:
+  explicit PyWork(PyLimits limits = {}) : limits_(limits) {}
+
   void step(std::size_t count = 1);
   /// Charges for bytes of a string or list about to be created.
   void make(std::size_t size);
@@ -33,6 +40,7 @@ class PyWork {
 
  private:
   void enter();
+  PyLimits limits_;
   std::size_t steps_ = 0, made_ = 0;
   int depth_ = 0;
 };
