@@ -75,8 +75,9 @@ function(qtrain_discover program)
     endforeach()
   endif()
   if(ARG_LONG)
+    # They wait for lost peers: other tests use the processors meanwhile if these do not come last.
     gtest_discover_tests(${program} TEST_FILTER "${long}-${slow}" TEST_LIST ${program}_long
-                         PROPERTIES LABELS ${ARG_LABEL}_long ${common})
+                         PROPERTIES LABELS ${ARG_LABEL}_long COST 5 ${common})
   endif()
   if(ARG_SLOW)
     gtest_discover_tests(${program} TEST_FILTER "${slow}" TEST_LIST ${program}_slow
