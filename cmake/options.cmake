@@ -13,9 +13,24 @@ if(CCACHE)
   # ccache looks entries up by the contents of the files read (depend mode). The preprocessed text of a precompiled
   # header does not contain comments, so a lookup by that text could return a header built from other files, whose
   # `#pragma once` g++ then does not recognize. The separate namespace excludes such entries.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=true CCACHE_NAMESPACE=depend
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  set(environment CCACHE_DEPEND=true CCACHE_NAMESPACE=depend CCACHE_SLOPPINESS=pch_defines,time_macros)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${environment} ${CCACHE})
+  # With paths relative to the build folder, objects of our libraries are found for another build folder, too. Those of
+  # kernels are not compiled so, because the harness names their source files in messages.
+  set(QTRAIN_LIBRARY_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${environment} ${CCACHE})
 endif()
+
+# qtrain_same_in_each_build(target): lets ccache find the objects of a target for the build of scripts/gpu_prebuild.sh
+# --quick after that of the preset emulated.
+function(qtrain_same_in_each_build target)
+  if(CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${QTRAIN_LIBRARY_LAUNCHER}")
+  endif()
+  # The build for a GPU has a shared library of ops, and all libraries share one precompiled header.
+  if(QTRAIN_OPS_LIBRARY OR QTRAIN_CUDA_MODE STREQUAL "emulated")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+endfunction()
 
 add_library(qtrain_flags INTERFACE)
 target_include_directories(qtrain_flags INTERFACE ${CMAKE_SOURCE_DIR})
@@ -66,9 +81,7 @@ function(qtrain_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
-  if(QTRAIN_OPS_LIBRARY)  # all libraries, so that they can share one precompiled header
-    set_target_properties(qtrain_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  endif()
+  qtrain_same_in_each_build(qtrain_${name})
   if(NOT name STREQUAL "kernels")  # kernel sources have their own flags
     set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
     set(headers core)

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Builds the programs that scripts/gpu_suite.sh runs on a machine with a GPU, and collects libraries it may lack.
-# Usage: scripts/gpu_prebuild.sh DIR [ARCHITECTURES]
+# Usage: scripts/gpu_prebuild.sh [--quick] DIR [ARCHITECTURES]
+#   --quick        compiles the code for the processor as the preset emulated does, so that ccache has most of it from
+#                  there, and keeps the PTX of each kernel in build/gpu-quick/ptx for scripts/ptx_tests.py. For a check
+#                  that all of it builds, not for measurements
 #   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 20 MB, or 40 MB together with the
 #                  tracked sources. Pass either to scripts/gpu_suite.sh --prebuilt
 #   ARCHITECTURES  as QTRAIN_CUDA_ARCHS (default: 90a-real, an H100 or H200)
@@ -8,13 +11,23 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+build=build/gpu
+ptx="$ROOT/build/gpu-quick/ptx"
+flags=(-DCMAKE_CUDA_FLAGS=-Xptxas=-v)
+if [ "${1:-}" = --quick ]; then
+  build=build/gpu-quick
+  flags=('-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG'  # as in CMakePresets.json
+    "-DCMAKE_CUDA_FLAGS=-Xptxas=-v --keep --keep-dir $ptx")
+  rm -rf "$ptx"
+  mkdir -p "$ptx"
+  shift
+fi
 case "${1:-}" in
-  "" | -*) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 2 ;;
+  "" | -*) sed -n '2,10s/^# //p' "${BASH_SOURCE[0]}" && exit 2 ;;
 esac
 mkdir -p "$1"
 target="$(cd "$1" && pwd)"
 architectures="${2:-90a-real}"
-build=build/gpu
 max_bundle=$((20 * 1000 * 1000))
 max_with_sources=$((40 * 1000 * 1000))
 jobs="${JOBS:-$(nproc)}"
@@ -22,12 +35,14 @@ jobs="${JOBS:-$(nproc)}"
 choose_compiler
 # Programs look for libraries in ../lib, as do the libraries themselves (hence DT_RPATH instead of DT_RUNPATH).
 run cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DQTRAIN_CUDA=native "-DQTRAIN_CUDA_ARCHS=$architectures" \
-  -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
+  "${flags[@]}" \
   -DQTRAIN_OPS_LIBRARY=ON -DQTRAIN_UNITY=ON '-DCMAKE_BUILD_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
   -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags
 # The compiler's report of each kernel's registers and spills goes into the log only.
 run cmake --build "$build" -j "$jobs" --target qtrain test_cuda test_e2e_cuda qtrain_ops |
   tee "$build/build.log" | grep --line-buffered -Ev '^ptxas info|bytes stack frame|^$'
+# The compiler keeps more than that, 12 MB for each source.
+[ ! -d "$ptx" ] || find "$ptx" -type f ! -name '*.ptx' -delete
 
 rm -rf "${target:?}/bin" "${target:?}/lib"
 mkdir -p "$target/bin" "$target/lib"

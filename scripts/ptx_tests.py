@@ -2,12 +2,13 @@
 """Runs the tests of CUDA kernels on code from nvcc: compiles the kernels of the program and of the tests to PTX, which the
 execution harness then executes instead of code from the C++ compiler (docs/kernels.md).
 
-    scripts/ptx_tests.py [--all] [--arch 90a] [--bin build/emulated/bin] [--folder build/ptx] [--jobs N]
+    scripts/ptx_tests.py [--all] [--arch 90a] [--bin build/emulated/bin] [--folder build/ptx] [--kept FOLDER] [--jobs N]
     scripts/ptx_tests.py --write_counts
 
 Needs nvcc and a build of the preset `emulated` with its tests, but no GPU. Exits with 1 if a test fails. Without --all,
 every op runs once in each type, and every instruction of kernels/cuda/native/target/ptx.cuh runs in all thread orders; the
-other tests take minutes. With --arch 75, only the ops that such GPUs support are run.
+other tests take minutes. With --kept, the PTX that a build for the same architecture has left (scripts/gpu_prebuild.sh
+--quick) is not compiled again, unless a source or header is newer. With --arch 75, only the ops that such GPUs support are run.
 
 --write_counts runs no tests. It writes what kernels execute to bench/baselines/cuda_counts.csv and docs/kernels/counts.md,
 and the times that follow from it (scripts/predict_times.py).
@@ -15,6 +16,7 @@ and the times that follow from it (scripts/predict_times.py).
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +39,22 @@ COUNTS = {"test_harness": "KernelCounts.DoNotGrowBeyondTheBaseline"}
 def sources_of(root, patterns=("kernels/cuda/*.cu", *TEST_SOURCES)):
     found = [path for pattern in patterns for path in root.glob(pattern)]
     return sorted(found, key=lambda path: -path.stat().st_size)
+
+
+def take_kept(folder, sources, kept, root=ROOT):
+    """Copies the PTX of sources from the folder `kept`, if it is newer than all code; returns the other sources."""
+    code = [path for top in ("kernels", "core", "emulator", "tests") for path in (root / top).rglob("*.*")
+            if path.suffix in (".cu", ".cuh", ".h")]
+    newest = max((path.stat().st_mtime for path in code), default=0)
+    left = []
+    for source in sources:
+        ptx = kept / f"{source.stem}.ptx"
+        if ptx.exists() and ptx.stat().st_mtime > newest:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ptx, folder)
+        else:
+            left.append(source)
+    return left
 
 
 def compile_to(folder, sources, arch, jobs, root=ROOT):
@@ -70,13 +88,19 @@ def main():
     parser.add_argument("--arch", default="90a")
     parser.add_argument("--bin", type=Path, default=ROOT / "build/emulated/bin")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/ptx")
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write_counts", action="store_true")
     args = parser.parse_args()
     folder = args.folder.resolve() / args.arch
     for left in folder.glob("*.ptx"):
         left.unlink()
-    if said := compile_to(folder, sources_of(ROOT), args.arch, args.jobs):
+    sources = sources_of(ROOT)
+    if args.kept:
+        left = take_kept(folder, sources, args.kept)
+        print(f"the PTX of {len(sources) - len(left)} of {len(sources)} sources is taken from {args.kept}")
+        sources = left
+    if said := compile_to(folder, sources, args.arch, args.jobs):
         sys.exit("\n".join(said))
     environment = dict(os.environ, QTRAIN_EMULATION=f"ptx={folder},capability={capability_of(args.arch)}")
     if args.write_counts:

@@ -204,12 +204,14 @@ fi
 # sizes on the CPU. Then checks every kernel as nvcc compiles it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
-  check "programs for a GPU" scripts/gpu_prebuild.sh build/prebuilt
+  prebuild=(--quick build/prebuilt-quick)
+  resources=(--arch 90a --build_log build/gpu-quick/build.log)
+  kept=(--kept build/gpu-quick/ptx)
+  [ "$full" = 0 ] || prebuild=(build/prebuilt) resources=() kept=()
+  check "programs for a GPU" scripts/gpu_prebuild.sh "${prebuild[@]}"
   check "GPU suite on the processor" scripts/gpu_suite.sh --dry-run --prebuilt build/emulated
-  resources=(--arch 90a --build_log build/gpu/build.log)
-  [ "$full" = 0 ] || resources=()
   check "kernel resources" scripts/kernel_resources.py --check ${resources[@]+"${resources[@]}"}
-  check "compiled kernels" scripts/ptx_tests.py
+  check "compiled kernels" scripts/ptx_tests.py ${kept[@]+"${kept[@]}"}
   if [ "$full" = 1 ]; then
     check "all tests of compiled kernels" scripts/ptx_tests.py --all
     for architecture in 75 80 120; do check "compiled kernels" scripts/ptx_tests.py --arch $architecture; done
