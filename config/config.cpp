@@ -134,7 +134,7 @@ namespace {
 // Names inside objects of a config are those of columns, layers and the like, not of secrets.
 Json written_value(std::string_view key, const Json& value) {
   if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
-  return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;
+  return urls_without_credentials(value);
 }
 
 }  // namespace
