@@ -9,6 +9,7 @@
 #include "config/dialect_table.h"
 #include "config/fields.h"
 #include "config/keys.h"
+#include "config/named_files.h"
 #include "config/reading.h"
 #include "config/settling.h"
 #include "core/secrets.h"
@@ -40,6 +41,9 @@ class Loading {
     if (!diagnostics().found_problems()) describe_start(dialect);
     return std::move(out_);
   }
+
+  /// Files that the config names and that `run` has read.
+  const std::vector<std::filesystem::path>& named_files() const { return draft_.named_files; }
 
  private:
   Diagnostics& diagnostics() { return out_.diagnostics; }
@@ -118,6 +122,13 @@ ResolvedConfig parse_config(std::string_view text, std::string_view name, const 
 
 ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& overrides) {
   return without_problems(read_config_document(file), overrides);
+}
+
+std::vector<std::filesystem::path> files_read_with_config(const std::filesystem::path& file,
+                                                          const Overrides& overrides) {
+  Loading loading(read_config_document(file));
+  (void)loading.run(overrides);
+  return loading.named_files();
 }
 
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
