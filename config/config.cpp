@@ -9,6 +9,7 @@
 #include "config/dialect_table.h"
 #include "config/fields.h"
 #include "config/keys.h"
+#include "config/named_files.h"
 #include "config/reading.h"
 #include "config/settling.h"
 #include "core/secrets.h"
@@ -40,6 +41,9 @@ class Loading {
     if (!diagnostics().found_problems()) describe_start(dialect);
     return std::move(out_);
   }
+
+  /// Files that the config names and that `run` has read.
+  const std::vector<std::filesystem::path>& named_files() const { return draft_.named_files; }
 
  private:
   Diagnostics& diagnostics() { return out_.diagnostics; }
@@ -120,6 +124,13 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
   return without_problems(read_config_document(file), overrides);
 }
 
+std::vector<std::filesystem::path> files_read_with_config(const std::filesystem::path& file,
+                                                          const Overrides& overrides) {
+  Loading loading(read_config_document(file));
+  (void)loading.run(overrides);
+  return loading.named_files();
+}
+
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
     ResolvedConfig config = Loading(read_config_document(file)).run(overrides);
@@ -134,7 +145,7 @@ namespace {
 // Names inside objects of a config are those of columns, layers and the like, not of secrets.
 Json written_value(std::string_view key, const Json& value) {
   if (is_secret_key(key)) return is_unset(value) ? value : Json(kRedacted);
-  return value.is_string() ? Json(without_credentials(value.get_ref<const std::string&>())) : value;
+  return urls_without_credentials(value);
 }
 
 }  // namespace

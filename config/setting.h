@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/remarks.h"
 #include "core/formats/json.h"
@@ -32,6 +33,7 @@ struct Draft {
   Settings settings = {};
   std::filesystem::path folder = {};  ///< folder of the config file
   std::string adapter_class = {};     ///< the class whose names the adapter keys have; the file decides first
+  std::vector<std::filesystem::path> named_files = {};  ///< what named_file found
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);
@@ -54,10 +56,13 @@ struct Draft {
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
   /// Finds a file that a config names: relative to the current folder, or next to the config. None if there is no such
   /// file.
-  std::optional<std::filesystem::path> named_file(const std::string& name) const {
+  std::optional<std::filesystem::path> named_file(const std::string& name) {
     std::error_code ignored;
-    for (const std::filesystem::path& path : {std::filesystem::path(name), folder / name})
-      if (std::filesystem::is_regular_file(path, ignored)) return path;
+    for (const std::filesystem::path& path : {std::filesystem::path(name), folder / name}) {
+      if (!std::filesystem::is_regular_file(path, ignored)) continue;
+      named_files.push_back(path);
+      return path;
+    }
     return {};
   }
 };

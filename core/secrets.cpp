@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <vector>
 
 namespace qtrain {
@@ -15,17 +16,32 @@ constexpr std::array<std::string_view, 17> kAnywhere{
     "password",      "passwords", "passwd", "passphrase", "secret",  "secrets", "credential", "credentials", "apikey",
     "authorization", "bearer",    "cookie", "cookies",    "headers", "webhook", "accesskey",  "privatekey"};
 /// Words that mark a name as secret only at its end.
-constexpr std::array<std::string_view, 7> kAtEnd{"pass", "pwd", "auth", "token", "dsn", "signature", "sig"};
+constexpr std::array<std::string_view, 19> kAtEnd{
+    "pass",  "pwd", "pw",  "auth", "oauth",    "token",    "dsn",      "signature", "sig", "pat",
+    "creds", "jwt", "sas", "otp",  "passcode", "userpass", "mnemonic", "dbpass",    "cred"};
+/// Endings of a word that mark a name as secret anywhere in it: "PGPASSWORD", "clientsecret".
+constexpr std::array<std::string_view, 7> kWordEndings{"password",    "passwords", "passwd", "passphrase",
+                                                       "credentials", "secret",    "apikey"};
+/// What comes before "token" in a word that names a secret: "hftoken".
+constexpr std::array<std::string_view, 16> kBeforeToken{"my",      "hf",     "hub",     "api", "access", "auth",
+                                                        "refresh", "bearer", "session", "git", "gh",     "gl",
+                                                        "github",  "gitlab", "wandb",   "id"};
+/// The last words of secret environment variables, which have no small letters: "KAGGLE_KEY".
+constexpr std::array<std::string_view, 3> kOfVariables{"key", "keys", "token"};
 /// Two consecutive words that mark a name as secret anywhere in it: "api_key", "access_key_id", "auth_tokens".
 struct Pair {
   std::string_view first, second;
 };
-constexpr std::array<Pair, 23> kPairs{
-    {{"api", "key"},        {"api", "keys"},       {"access", "key"},        {"access", "keys"}, {"private", "key"},
-     {"auth", "key"},       {"encryption", "key"}, {"account", "key"},       {"ssh", "key"},     {"signing", "key"},
-     {"wandb", "key"},      {"hf", "key"},         {"connection", "string"}, {"auth", "tokens"}, {"access", "tokens"},
-     {"api", "tokens"},     {"hub", "tokens"},     {"hf", "tokens"},         {"auth", "header"}, {"http", "header"},
-     {"request", "header"}, {"shared", "key"},     {"service", "key"}}};
+constexpr std::array<Pair, 36> kPairs{
+    {{"api", "key"},           {"api", "keys"},    {"access", "key"},       {"access", "keys"},
+     {"private", "key"},       {"auth", "key"},    {"encryption", "key"},   {"account", "key"},
+     {"ssh", "key"},           {"signing", "key"}, {"wandb", "key"},        {"hf", "key"},
+     {"connection", "string"}, {"auth", "tokens"}, {"access", "tokens"},    {"api", "tokens"},
+     {"hub", "tokens"},        {"hf", "tokens"},   {"auth", "header"},      {"http", "header"},
+     {"request", "header"},    {"shared", "key"},  {"service", "key"},      {"master", "key"},
+     {"license", "key"},       {"hmac", "key"},    {"tls", "key"},          {"ssl", "key"},
+     {"kaggle", "key"},        {"neptune", "key"}, {"comet", "key"},        {"openai", "key"},
+     {"anthropic", "key"},     {"root", "key"},    {"subscription", "key"}, {"refresh", "tokens"}}};
 /// Words before "token" that mean a token of a vocabulary.
 constexpr std::array<std::string_view, 34> kOfVocabulary{
     "pad",    "eos",     "bos", "unk",        "sep",    "cls",    "mask",     "image", "video",
@@ -38,19 +54,41 @@ bool has(const List& list, std::string_view word) {
   return std::ranges::find(list, word) != list.end();
 }
 
-/// Splits "hubToken", "HUB_TOKEN" and "hub-token" into "hub", "token".
+/// The same words before "token" also come before tokens of services: "slack_bot_token".
+constexpr std::array<std::string_view, 2> kOfServices{"bot", "user"};
+
+bool is_of(int (*kind)(int), char c) {
+  return kind(static_cast<unsigned char>(c)) != 0;
+}
+
+/// Splits "hubToken", "HUBToken", "HUB_TOKEN" and "hub-token2" into "hub", "token".
 Words words_of(std::string_view name) {
   Words words(1);
-  bool was_small = false;
-  for (const char c : name) {
-    const auto letter = static_cast<unsigned char>(c);
-    const bool is_large = std::isupper(letter) != 0;
-    if (std::isalnum(letter) == 0 || (is_large && was_small)) words.emplace_back();
-    if (std::isalnum(letter) != 0) words.back() += static_cast<char>(std::tolower(letter));
-    was_small = std::islower(letter) != 0 || std::isdigit(letter) != 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i], before = i > 0 ? name[i - 1] : '_', after = i + 1 < name.size() ? name[i + 1] : '_';
+    const bool begins = is_of(std::isupper, c) && (!is_of(std::isupper, before) || is_of(std::islower, after));
+    if (begins || !is_of(std::isalpha, c)) words.emplace_back();
+    if (is_of(std::isalpha, c)) words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   std::erase(words, "");
   return words;
+}
+
+bool is_variable(std::string_view name) {
+  return std::ranges::none_of(name, [](char c) { return is_of(std::islower, c); });
+}
+
+/// Whether a word that ends in "token" names a token of a service.
+bool is_glued_token(std::string_view word) {
+  constexpr std::string_view kToken = "token";
+  return word.ends_with(kToken) && has(kBeforeToken, word.substr(0, word.size() - kToken.size()));
+}
+
+/// Whether the last word, which is in kAtEnd, is about a token of a vocabulary.
+bool is_of_vocabulary(const Words& words) {
+  const std::size_t n = words.size();
+  if (n < 2 || words[n - 1] != "token" || !has(kOfVocabulary, words[n - 2])) return false;
+  return n == 2 || !has(kOfServices, words[n - 2]);
 }
 
 bool is_trivial(const Json& value) {
@@ -70,12 +108,31 @@ bool begins_scheme(std::string_view text, std::size_t colon) {
   return colon > 0 && std::isalnum(static_cast<unsigned char>(text[colon - 1])) != 0;
 }
 
-/// Redacts the values of secret names in a query, "name=value&...".
+/// Replaces %XX by the character.
+std::string decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    const char* digits = text.data() + i + 1;
+    const bool is_code =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, code, 16).ptr == digits + 2;
+    out += is_code ? static_cast<char>(code) : text[i];
+    if (is_code) i += 2;
+  }
+  return out;
+}
+
+bool is_secret_parameter(std::string_view name) {
+  const std::string plain = decoded(name);
+  return plain == "key" || is_secret_name(plain);
+}
+
+/// Redacts the values of secret names in a query or fragment, "name=value&...".
 std::string without_secrets(std::string_view query) {
   std::string out;
   while (!query.empty()) {
-    const std::size_t end = std::min(query.find_first_of("&;"), query.size()), equals = query.find('=');
-    const bool secret = equals < end && end > equals + 1 && is_secret_name(query.substr(0, equals));
+    const std::size_t end = std::min(query.find_first_of("&;#?"), query.size()), equals = query.find('=');
+    const bool secret = equals < end && end > equals + 1 && is_secret_parameter(query.substr(0, equals));
     out += secret ? std::string(query.substr(0, equals + 1)).append(kRedacted) : std::string(query.substr(0, end));
     if (end < query.size()) out += query[end];
     query.remove_prefix(std::min(end + 1, query.size()));
@@ -92,18 +149,38 @@ std::string url_rest(std::string_view rest) {
     out += kRedacted;
     rest.remove_prefix(at);
   }
-  const std::size_t query = std::min(rest.find('?'), rest.size());
+  const std::size_t query = std::min(rest.find_first_of("?#"), rest.size());
   out += rest.substr(0, std::min(query + 1, rest.size()));
   return query < rest.size() ? out + without_secrets(rest.substr(query + 1)) : out;
 }
 
-/// Redacts credentials in URLs, and the value of "NAME=value" or "Name: value" if the name is secret.
+/// Whether a word announces that the next one is secret: "--token", "Bearer".
+bool announces_secret(std::string_view word) {
+  if (word.starts_with('-')) return word.find('=') == word.npos && is_secret_name(word);
+  return word == "Bearer" || word == "bearer" || word == "Basic";
+}
+
+/// Redacts credentials in URLs, and the value of "NAME=value" or "Name: value" if the name is secret, also among other
+/// words, and what follows "--token".
 Json text_without_secrets(std::string_view text) {
   const std::size_t end = text.find_first_of("=: ");
-  if (end == std::string_view::npos || end + 1 >= text.size() || text[end] == ' ' ||
-      !is_secret_name(text.substr(0, end)))
-    return without_credentials(text);
-  return std::string(text.substr(0, end + 1)).append(kRedacted);
+  if (end != std::string_view::npos && end + 1 < text.size() && text[end] != ' ' && is_secret_name(text.substr(0, end)))
+    return std::string(text.substr(0, end + 1)).append(kRedacted);
+  std::string out;
+  bool announced = false;
+  while (!text.empty()) {
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\n"), text.size()),
+                      stop = std::min(text.find_first_of(" \t\n", begin), text.size());
+    const std::string_view word = text.substr(begin, stop - begin);
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const bool gives = equals + 1 < word.size() && is_secret_name(word.substr(0, equals));
+    out += text.substr(0, begin);
+    out += announced && !word.empty() ? kRedacted : gives ? word.substr(0, equals + 1) : word;
+    if (gives && !announced) out += kRedacted;
+    announced = announces_secret(word);
+    text.remove_prefix(stop);
+  }
+  return without_credentials(out);
 }
 
 /// The name that an object gives for its "value"; "value" if it gives none.
@@ -117,15 +194,18 @@ std::string name_within(const Json& object) {
 
 bool is_secret_name(std::string_view name) {
   const Words words = words_of(name);
+  if (words.empty()) return false;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool last = i + 1 == words.size();
     if (has(kAnywhere, words[i])) return true;
-    if (!last &&
-        std::ranges::any_of(kPairs, [&](const Pair& p) { return p.first == words[i] && p.second == words[i + 1]; }))
+    if (std::ranges::any_of(kWordEndings, [&](std::string_view ending) { return words[i].ends_with(ending); }))
       return true;
-    if (last && has(kAtEnd, words[i])) return i == 0 || words[i] != "token" || !has(kOfVocabulary, words[i - 1]);
+    const auto is_here = [&](const Pair& p) { return p.first == words[i] && p.second == words[i + 1]; };
+    if (i + 1 < words.size() && std::ranges::any_of(kPairs, is_here)) return true;
   }
-  return false;
+  const std::string& last = words.back();
+  if (is_glued_token(last)) return true;
+  if (is_variable(name) && words.size() > 1 && has(kOfVariables, last)) return true;
+  return has(kAtEnd, last) && !is_of_vocabulary(words);
 }
 
 Json redacted(std::string_view name, const Json& value) {
@@ -133,13 +213,25 @@ Json redacted(std::string_view name, const Json& value) {
   if (value.is_string()) return text_without_secrets(value.get_ref<const std::string&>());
   if (value.is_array()) {
     Json out = Json::array();
-    for (const Json& element : value) out.push_back(redacted("", element));
+    bool announced = false;
+    for (const Json& element : value) {
+      out.push_back(announced && element.is_string() ? Json(kRedacted) : redacted("", element));
+      announced = element.is_string() && announces_secret(element.get_ref<const std::string&>());
+    }
     return out;
   }
   if (!value.is_object()) return value;
   const std::string variable = name_within(value);
   Json out = Json::object();
   for (const auto& [key, member] : value.items()) out[key] = redacted(key == "value" ? variable : key, member);
+  return out;
+}
+
+Json urls_without_credentials(const Json& value) {
+  if (value.is_string()) return without_credentials(value.get_ref<const std::string&>());
+  Json out = value;
+  if (value.is_structured())
+    for (Json& part : out) part = urls_without_credentials(part);
   return out;
 }
 

@@ -20,5 +20,7 @@ Json redacted(std::string_view name, const Json& value);
 
 /// The text with kRedacted in place of users, passwords and the values of secret query parameters in URLs.
 std::string without_credentials(std::string_view text);
+/// The same for all texts in a value.
+Json urls_without_credentials(const Json& value);
 
 }  // namespace qtrain

@@ -162,7 +162,7 @@ class WandbRun final : public Tracker {
         ProtoMessage().message(kVersion, ProtoMessage().text(kProducer, "qtrain " + std::string(qtrain::kVersion))));
     ProtoMessage config;
     for (const auto& [key, value] : tracked.config.items())
-      config.message(kUpdate, ProtoMessage().text(kKey, key).text(kValueJson, value.dump()));
+      config.message(kUpdate, ProtoMessage().text(kKey, key).text(kValueJson, dump_json(value)));
     ProtoMessage run;
     run.text(run::kId, id_);
     if (const std::string entity = from_environment("WANDB_ENTITY", ""); !entity.empty())

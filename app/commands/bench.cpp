@@ -115,7 +115,11 @@ int run_bench(const Arguments& args) {
             {"results", Json::array()}};
   const auto file = args.text("json");
   if (file) require_free_file(args, *file);
-  const auto write = [&] { write_file(*file, dump_json(json, 2) + "\n"); };
+  std::filesystem::path place = file.value_or("");
+  const auto write = [&] {
+    place = place_now(args, place);
+    write_file(place, dump_json(json, 2) + "\n");
+  };
   const bool once = file && output_place(*file).mode == WriteMode::in_place;
   const auto report = [&](const Result& r) {  // written after each case, so that a stopped run keeps its results
     args.log().result(line_of(r, limits));

@@ -9,6 +9,7 @@
 #include "app/cli/answer_columns.h"
 #include "app/cli/line_editor.h"
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/sampling_flags.h"
 #include "core/os/append.h"
 #include "core/os/file.h"
@@ -18,6 +19,7 @@
 #include "core/utf8.h"
 #include "data/source/raw_rows.h"
 #include "text/tokenizer/tokenizer.h"
+#include "train/checkpoint/foreign_results.h"
 #include "train/setup/compute.h"
 #include "train/setup/text_folder.h"
 
@@ -83,13 +85,15 @@ class ChatSession {
     Answerer& answerer;
     AnswerOptions options;
     std::int64_t room;
-    std::string name = {};  ///< printed before each answer; empty if there is only one model
+    std::string name = {};                   ///< printed before each answer; empty if there is only one model
+    std::vector<fs::path> model_files = {};  ///< to which no conversation is saved
   };
   ChatSession(Parts parts, Log& log)
       : answerer_(parts.answerer),
         options_(std::move(parts.options)),
         room_(parts.room),
         name_(std::move(parts.name)),
+        model_files_(std::move(parts.model_files)),
         log_(log) {}
 
   void set_system(const std::string& text) {
@@ -112,6 +116,7 @@ class ChatSession {
   AnswerOptions options_;
   std::int64_t room_;
   std::string name_;
+  std::vector<fs::path> model_files_;
   Log& log_;
   Json messages_ = Json::array();
   std::string system_;
@@ -170,15 +175,31 @@ std::string ChatSession::why_cut(const Answer& given, std::int64_t most) const {
                      tokens, room_);
 }
 
-// Whether a row can be appended to the file.
+// Whether a row can be appended to the file: not to a document that only begins like one.
 bool is_file_of_rows(const std::string& file) {
   std::error_code absent;
-  return !fs::is_regular_file(file, absent) || fs::file_size(file, absent) == 0 || std::ifstream(file).peek() == '{';
+  if (!fs::is_regular_file(file, absent) || fs::file_size(file, absent) == 0) return true;
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return json_in(line).is_object();
+}
+
+// Whether a program would read the file to load one of the models.
+bool is_of_a_model(const std::string& file, const std::vector<fs::path>& model_files) {
+  try {
+    require_outside(file, model_files);
+    return false;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+    return true;
+  }
 }
 
 // Appends the conversation to the file as a training row.
 void ChatSession::save(const std::string& file) const {
   if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
+  if (is_of_a_model(file, model_files_)) return log_.error("{}: is a file of the model; give another name", file);
   if (!is_file_of_rows(file)) return log_.error("{}: is not a file of JSON rows; give another name", file);
   const std::string row = dump_json({{"messages", messages_}}) + "\n";
   try {
@@ -221,6 +242,12 @@ constexpr ChatCommand kCommands[] = {
     {"/save", "FILE.jsonl", "append the conversation to a file as a training row",
      [](ChatSessions& sessions, const std::string& file) { sessions.back().save(file); }},
 };
+
+std::vector<fs::path> files_of_models(const AnswerModelRequest& request) {
+  std::vector<fs::path> files = files_of_model(request.model);
+  for (const fs::path& file : files_of_model(request.adapter.value_or(""))) files.push_back(file);
+  return files;
+}
 
 std::string chat_help() {
   std::string out = fmt::format("  {:<18} {}\n", "/help", "show this help");
@@ -279,10 +306,12 @@ int run_chat(const Arguments& args) {
   if (base)
     sessions.emplace_back(ChatSession::Parts{.answerer = *base, .options = options, .room = room, .name = "base"},
                           args.log());
-  sessions.emplace_back(
-      ChatSession::Parts{
-          .answerer = answerer, .options = std::move(options), .room = room, .name = base ? "adapter" : ""},
-      args.log());
+  sessions.emplace_back(ChatSession::Parts{.answerer = answerer,
+                                           .options = std::move(options),
+                                           .room = room,
+                                           .name = base ? "adapter" : "",
+                                           .model_files = files_of_models(request)},
+                        args.log());
   for (ChatSession& s : sessions) s.set_system(args.text("system").value_or(""));
   LineEditor lines(args.log(), state_file("chat_history"));
   args.log().info("Type a message. /help lists the commands, Ctrl-D quits.");

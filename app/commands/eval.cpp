@@ -141,7 +141,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
 }
 
 std::vector<std::filesystem::path> files_eval_reads(const Arguments& args, const Config& config) {
-  std::vector<std::filesystem::path> files = files_of_config(args.operand(0), config);
+  std::vector<std::filesystem::path> files = files_of_config(args, config);
   for (const auto& more : {files_of_run(config.training.output_dir), files_of_model(args.text("adapter").value_or(""))})
     files.insert(files.end(), more.begin(), more.end());
   return files;

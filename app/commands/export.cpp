@@ -63,7 +63,8 @@ GgufExportReport export_requested(Ctx& ctx, const Arguments& args, const GgufExp
                               .adapter = adapters.front(),
                               .output = options.output,
                               .type = options.type.value_or(GgufType::f32),
-                              .log = options.log});
+                              .log = options.log,
+                              .name_now = options.name_now});
 }
 
 }  // namespace
@@ -71,6 +72,7 @@ GgufExportReport export_requested(Ctx& ctx, const Arguments& args, const GgufExp
 int run_export(const Arguments& args) {
   GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.log = &args.log();
+  options.name_now = [&args](const fs::path& file) { return place_now(args, file); };
   std::vector<fs::path> inputs{options.model};
   for (const std::string& adapter : args.all("adapter")) inputs.emplace_back(adapter);
   require_free_file(args, options.output, inputs);
@@ -86,8 +88,8 @@ int run_export(const Arguments& args) {
   }
   const std::string what =
       args.has("adapter") && !args.has("merge") ? args.all("adapter").front() : options.model.string();
-  args.give({.text = fmt::format("exported {} to {}, with tensors {}", what, options.output.string(), tensors),
-             .json = {{"output", options.output.string()}, {"tensors", by_type}, {"notes", report.notes}}});
+  args.give({.text = fmt::format("exported {} to {}, with tensors {}", what, report.file.string(), tensors),
+             .json = {{"output", report.file.string()}, {"tensors", by_type}, {"notes", report.notes}}});
   return 0;
 }
 

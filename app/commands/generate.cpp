@@ -48,7 +48,10 @@ PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
 
 std::vector<std::filesystem::path> files_generate_reads(const Arguments& args) {
   std::vector<std::filesystem::path> files;
-  if (const auto input = args.text("input")) files.emplace_back(*input);
+  if (const auto input = args.text("input")) {
+    files = {*input};
+    append_listed(files, [&] { return resolve_data_files({*input}, Split::evaluation); });
+  }
   for (const char* model : {"model", "adapter"})
     for (const auto& file : files_of_model(args.text(model).value_or(""))) files.push_back(file);
   return files;

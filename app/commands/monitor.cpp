@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
@@ -170,7 +171,9 @@ namespace qtrain {
 
 /// `qtrain monitor`: watches the machine and a run on it. A stop request ends it normally, like --duration.
 int run_monitor(const Arguments& args) {
-  if (const auto file = args.text("json")) require_free_file(args, *file);
+  const auto run = args.text("run");
+  if (const auto file = args.text("json"))
+    require_free_file(args, *file, run ? files_of_run(*run) : std::vector<std::filesystem::path>());
   const monitor::Host host;
   monitor::Watch watch(args, host, monitor::options_of(args, host));
   set_stop_answer("");

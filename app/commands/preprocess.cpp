@@ -36,7 +36,7 @@ int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   tell_remarks(config, args.log());
   const Config& c = config.value;
-  if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args.operand(0), c));
+  if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args, c));
   args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())
     fail(ErrorKind::usage,

@@ -1,6 +1,7 @@
 #include "app/commands/read_files.h"
 
 #include "app/reproduction/sealed_run.h"
+#include "config/named_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
@@ -15,15 +16,6 @@ using Paths = std::vector<fs::path>;
 
 void append(Paths& all, const Paths& more) {
   all.insert(all.end(), more.begin(), more.end());
-}
-
-// Leaves out files that cannot be listed.
-template <class List>
-void append_listed(Paths& all, const List& list) {
-  try {
-    append(all, list());
-  } catch (const Error&) {
-  }
 }
 
 Paths files_of_rows(const DataSection& data, Split split) {
@@ -52,8 +44,14 @@ Paths files_of_run(const fs::path& output) {
   return files;
 }
 
-Paths files_of_config(const std::string& file, const Config& config) {
-  Paths files{file};
+Paths files_of_config(const Arguments& args, const Config& config) {
+  return files_of_config({.file = args.operand(0), .overrides = args.overrides()}, config);
+}
+
+Paths files_of_config(const ConfigSource& source, const Config& config) {
+  Paths files{source.file};
+  append_listed(files, [&] { return files_read_with_config(source.file, source.overrides); });
+  files.insert(files.end(), config.training.sample_prompts.begin(), config.training.sample_prompts.end());
   for (const Split split : {Split::train, Split::evaluation})
     append_listed(files, [&] { return files_of_rows(config.data, split); });
   append(files, files_of_model(config.model.model_name_or_path));

@@ -66,6 +66,7 @@ const std::vector<OwnFile>& own_files() {
       {"preprocess", Mark::row, {"input_ids", "labels", "position_ids"}, is_dump},
       {"tune", Mark::document, {"_written_by"}, is_tuned},
       {"bench", Mark::document, {"version", "device", "dtype", "filter", "results"}},
+      {"bench", Mark::document, {"version", "case", "device", "micro_batches", "attributed_ms", "kernels"}},
       {"monitor", Mark::document, {"samples"}, is_monitored},
       {"verify", Mark::document, {"_type", "subject", "predicateType", "predicate"}, is_statement},
       {"export", Mark::gguf}};
@@ -104,9 +105,9 @@ bool is_free_file(const Arguments& args, const fs::path& file) {
   std::error_code absent;
   const auto bytes = fs::file_size(file, absent);
   if (absent || bytes == 0 || args.has("overwrite")) return true;
-  const auto own = std::ranges::find(own_files(), args.command().name, &OwnFile::command);
-  check(own != own_files().end(), "own_files() has no entry for this command");
-  return is_own(*own, file);
+  const auto is_of_command = [&](const OwnFile& own) { return own.command == args.command().name; };
+  check(std::ranges::any_of(own_files(), is_of_command), "own_files() has no entry for this command");
+  return std::ranges::any_of(own_files(), [&](const OwnFile& own) { return is_of_command(own) && is_own(own, file); });
 }
 
 // Checks the folder before the work begins, not after.

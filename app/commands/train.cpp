@@ -134,6 +134,13 @@ RankSettings settings_of(const RankPlace& place, const Config& config, const Dev
   return settings;
 }
 
+// Refuses outputs that would replace what the run reads. Another launcher has not checked that for its ranks.
+void require_kept_inputs(const Arguments& args, const ResolvedConfig& config) {
+  const std::vector<fs::path> inputs = files_of_config(args, config.value);
+  if (const auto file = args.text("events")) require_outside(*file, inputs);
+  require_inputs_stay(config.value.training.output_dir, inputs);
+}
+
 // Prints messages about ranks that cannot connect, once on each machine, even if its ranks are otherwise silent.
 std::function<void(const std::string&)> connection_messages(const RankPlace& place, Log& log) {
   if (place.rank == 0) return [&log](const std::string& text) { log.warn("{}", text); };
@@ -176,9 +183,7 @@ int run_train(const Arguments& args) {
   }
   require_supported(config, {.ranks = place ? std::optional(place->size) : std::nullopt});
   if (!place) require_gpus(config.value);
-  if (const auto file = args.text("events"); file && !place)
-    require_outside(*file, files_of_config(args.operand(0), config.value));
-  if (!place) require_inputs_stay(config.value.training.output_dir, files_of_config(args.operand(0), config.value));
+  if (!place || place->launcher != "qtrain") require_kept_inputs(args, config);
   if (launches) return launch_run(config.value, args.log());
   if (const auto file = args.text("events"); file && (!place || place->rank == 0))
     args.log().set_events(std::make_unique<EventStream>(*file));

@@ -197,7 +197,7 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 int run_tune(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const TuneOptions options = options_of(args);
-  std::vector<fs::path> read = files_of_config(args.operand(0), config.value);
+  std::vector<fs::path> read = files_of_config(args, config.value);
   std::erase(read, fs::path(args.operand(0)));  // --overwrite may replace the config by the result
   require_free_file(args, output_of(args), read);
   remark_on_device(config);

@@ -205,7 +205,7 @@ class Validation {
  private:
   std::string check_output() const {
     try_output(config_.value.training.output_dir);
-    require_inputs_stay(config_.value.training.output_dir, files_of_config(args_.operand(0), config_.value));
+    require_inputs_stay(config_.value.training.output_dir, files_of_config(args_, config_.value));
     require_no_foreign_results(config_.value.training.output_dir);
     return {};
   }

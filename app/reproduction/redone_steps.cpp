@@ -110,8 +110,14 @@ std::string invented_member(const Json& recorded, const Json& now) {
   return "";
 }
 
+/// A repeated stretch, of which the last start that recorded its config may have done nothing.
+struct Repeated {
+  const RunDocument& document;
+  bool by_last_start;
+};
+
 // Compares what the new start recorded (device, rows, files and their hashes) with what the run recorded.
-std::string run_difference(const RecordedRun& run, const RunDocument& document, const Verification& v) {
+std::string run_difference(const RecordedRun& run, const Repeated& repeated) {
   constexpr std::array kKeys{"device",
                              "device_kind",
                              "ranks",
@@ -123,12 +129,14 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
                              "evaluation_data",
                              "training_data_sha256",
                              "evaluation_data_sha256"};
-  constexpr std::array kOfLastStart{"max_steps", "ranks"};
+  constexpr std::array kOfLastStart{"max_steps", "ranks", "evaluation_data", "evaluation_data_sha256"};
+  const RunDocument& document = repeated.document;
   const fs::path again = document.json["output_dir"].get<std::string>();
   const Json all_then = read_json(run.output / kResolvedConfig), all_now = read_json(again / kResolvedConfig);
   const Json now = all_now.value("run", Json::object());
   for (const char* key : kKeys) {
-    if (v.resumed_later && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end()) continue;
+    if (!repeated.by_last_start && std::ranges::find(kOfLastStart, std::string_view(key)) != kOfLastStart.end())
+      continue;
     if (const std::string was = dump_json(run.run.value(key, Json())), is = dump_json(now.value(key, Json()));
         was != is)
       return fmt::format("{} says that {} is {}, but repeating the steps gives {}", kResolvedConfig, key, was, is);
@@ -139,9 +147,12 @@ std::string run_difference(const RecordedRun& run, const RunDocument& document, 
                          with_former_files(now.value(key, Json::object()), document.renames));
     if (!difference.empty()) return fmt::format("{}: run.{}.{}", kResolvedConfig, key, difference);
   }
-  if (run.version == kVersion)  // another version may have recorded more
+  if (run.version == kVersion) {  // another version may have recorded more or less
     for (const std::string& name : {invented_member(all_then, all_now), invented_member(run.run, now)})
       if (!name.empty()) return fmt::format("{} says {}, which no run records", kResolvedConfig, name);
+    for (const std::string& name : {invented_member(all_now, all_then), invented_member(now, run.run)})
+      if (!name.empty()) return fmt::format("{} does not say {}, which every run records", kResolvedConfig, name);
+  }
   if (run.noted("program_sha256") == own_program_hash() && run.version != kVersion)
     return fmt::format("{} says that the version is {}, but the program with the recorded hash has version {}",
                        kResolvedConfig, run.version, kVersion);
@@ -160,8 +171,9 @@ std::string rows_difference(const RecordedRun& run, const fs::path& again, const
 }
 
 /// Compares the states that repeating a stretch gave with the sealed ones.
-void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocument& document, Verification& v) {
+void compare_ends(const RecordedRun& run, const Stretch& stretch, const Repeated& repeated, Verification& v) {
   const auto [from, to] = stretch.steps;
+  const RunDocument& document = repeated.document;
   const fs::path output = document.json["output_dir"].get<std::string>();
   for (const SealedState& sealed : stretch.ends) {
     const bool result = sealed.folder == run.output;
@@ -174,10 +186,9 @@ void compare_ends(const RecordedRun& run, const Stretch& stretch, const RunDocum
     ComparedState compared = compare(
         {.sealed = sealed.folder, .again = again, .renames = document.renames, .is_pending = sealed.is_pending()});
     std::vector<std::string>& found = compared.differences;
-    if (result) {
-      v.result = std::move(compared.sha256);
-      if (const std::string problem = run_difference(run, document, v); !problem.empty()) found.push_back(problem);
-    }
+    if (result) v.result = std::move(compared.sha256);
+    if (&sealed == &stretch.ends.back() && stretch.shows_records)
+      if (const std::string problem = run_difference(run, repeated); !problem.empty()) found.push_back(problem);
     if (std::ranges::any_of(found, is_about_rows))
       found.emplace_back(
           "if the run was stopped within these steps and resumed with other values, give the earlier values with "
@@ -197,6 +208,16 @@ std::string config_problem(const RecordedRun& run, const fs::path& file, const R
     return fmt::format("cannot be repeated, because the config in {} is invalid: {}", kResolvedConfig, e.text().cause);
   }
   return "";
+}
+
+// Whether the start that wrote resolved_config.json may have repeated this stretch: a later one would have had other
+// values, ranks or checkpoints.
+bool is_by_last_start(const RecordedRun& run, const Stretch& stretch, const Verification& v) {
+  if (v.resumed_later) return false;
+  return std::ranges::all_of(stretch.ends, [&](const SealedState& s) {
+    return s.folder == run.output || !s.state ||
+           (keys_at_checkpoint(run, s.identity()).empty() && ranks_at_checkpoint(run, s.identity()) == run.ranks);
+  });
 }
 
 // Returns false, after adding a finding, if the steps cannot be repeated.
@@ -235,7 +256,7 @@ void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOpti
     if (start.until < stretch.steps.to)
       v.earlier.push_back({.until = start.until, .values = options.earlier.at(start.until), .ranks = changes.ranks});
   }
-  compare_ends(run, stretch, document, v);
+  compare_ends(run, stretch, {.document = document, .by_last_start = is_by_last_start(run, stretch, v)}, v);
   v.redone.push_back(stretch.steps);
   std::error_code ignored;
   fs::remove_all(changes.output, ignored);
@@ -260,8 +281,10 @@ std::size_t put_required_first(const RecordedRun& run, std::vector<Stretch>& str
   const auto result = std::ranges::find_if(stretches, [&](const Stretch& s) { return leads_to_result(run, s); });
   if (result == stretches.end()) {
     std::iter_swap(stretches.begin(), std::prev(stretches.end()));
+    stretches.front().shows_records = true;
     return 1;
   }
+  result->shows_records = true;
   const std::string best = checkpoint_of_weights(run);
   const auto others = std::stable_partition(stretches.begin(), stretches.end(), [&](const Stretch& s) {
     return leads_to_result(run, s) ||
@@ -276,7 +299,10 @@ std::vector<Stretch> stretches_between(const std::vector<SealedState>& states) {
   std::vector<Stretch> stretches;
   for (const SealedState& s : states) {
     if (stretches.empty() || stretches.back().steps.to != s.step)
-      stretches.push_back({.from = {}, .steps = {.from = 0, .to = s.step}, .ends = {}});
+      stretches.push_back({.from = {},
+                           .steps = {.from = 0, .to = s.step},
+                           .ends = {},
+                           .before = stretches.empty() ? 0 : stretches.back().steps.to});
     stretches.back().ends.push_back(s);
   }
   for (Stretch& stretch : stretches)
@@ -301,7 +327,7 @@ void redo_some(const RecordedRun& run, std::vector<Stretch> stretches, const Ver
     const Stretch& s = stretches[i];
     options.log.info("repeating steps {} to {}", s.steps.from + 1, s.steps.to);
     redo(run, s, options, scratch.path(), v);
-    if (i >= required) left -= s.steps.to - s.steps.from;
+    if (i >= required) left -= s.steps.to - s.before;
   }
 }
 

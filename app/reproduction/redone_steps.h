@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -12,6 +13,8 @@ struct Stretch {
   std::filesystem::path from;
   RedoneSteps steps;
   std::vector<SealedState> ends;
+  std::int64_t before = 0;     ///< the step of the state before it; earlier steps are also those of other stretches
+  bool shows_records = false;  ///< whether resolved_config.json describes it
 };
 
 /// The stretches between the states, which are sorted by step. No run resumes from a checkpoint without optimizer

@@ -79,11 +79,18 @@ std::string unsealed_files_problem(const fs::path& folder) {
                      others.size() == 1 ? "it" : "them");
 }
 
+// Whether a document has the form in which this program writes it.
+bool has_our_format(const fs::path& file) {
+  return read_text(file) == dump_json(read_json(file), 2) + "\n";
+}
+
 SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
   const Beside beside = folder == run.output ? Beside::anything : Beside::notes;
   SealedState s{.step = check_manifest(folder, ManifestCheck::hashes_unless_stopped, beside), .folder = folder};
   if (const std::string others = unsealed_files_problem(folder); !others.empty())
     fail(ErrorKind::input, {.cause = others});
+  if (!has_our_format(folder / kManifest))
+    fail(ErrorKind::input, {.cause = fmt::format("{} is not formatted as this program writes it", kManifest)});
   if (folder == run.output) return s;
   const fs::path file = folder / kTrainingState;
   s.state = read_json(file);
@@ -93,6 +100,8 @@ SealedState sealed_state(const RecordedRun& run, const fs::path& folder) {
 
 // Checks the config of the run that wrote the result in the folder; a run that went on since then has another config.
 void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  if (!has_our_format(run.output / kResolvedConfig))
+    v.add(kResolvedConfig, "is not formatted as this program writes it");
   const auto result = std::ranges::find(states, run.output, &SealedState::folder);
   if (result == states.end()) return;
   v.resumed_later = states.back().step > result->step;

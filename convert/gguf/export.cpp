@@ -296,7 +296,7 @@ GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
   weights.check_all_taken();
   for (const auto& s : sources) ++report.tensors[s.type];
   StoppableJob job(options.log, {.unit = "exporting", .total = bytes_of(sources), .counted = false});
-  write_gguf(options.output, metadata, watched(std::move(sources), job));
+  report.file = write_gguf({options.output, options.name_now}, metadata, watched(std::move(sources), job));
   return report;
 }
 

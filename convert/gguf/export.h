@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,10 +19,13 @@ struct GgufExportOptions {
   std::optional<GgufType> type = {};
   std::filesystem::path name = {};  ///< folder that gives general.name its value; default: `model`
   Log* log = nullptr;               ///< shows the progress, may be null
+  /// The name that the finished file gets (SlowResult). By default that of `output`.
+  std::function<std::filesystem::path(const std::filesystem::path& file)> name_now = {};
 };
 
 struct GgufExportReport {
   std::map<GgufType, std::int64_t> tensors;  ///< number of tensors by type
+  std::filesystem::path file = {};           ///< where the result is
   std::vector<std::string> notes;            ///< what the file cannot express, or what readers do differently
 };
 

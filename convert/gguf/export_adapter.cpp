@@ -178,7 +178,7 @@ GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options) {
   GgufExportReport report;
   for (const auto& t : tensors) ++report.tensors[t.type];
   StoppableJob job(options.log, {.unit = "exporting", .total = bytes_of(tensors), .counted = false});
-  write_gguf(options.output, file.metadata(), watched(std::move(tensors), job));
+  report.file = write_gguf({options.output, options.name_now}, file.metadata(), watched(std::move(tensors), job));
   return report;
 }
 

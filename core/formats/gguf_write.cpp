@@ -106,11 +106,11 @@ void GgufMetadata::put_numbers(const std::string& key, std::span<const float> va
   put_all(bytes_, values);
 }
 
-void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
-                std::span<const GgufTensorSource> tensors) {
+std::filesystem::path write_gguf(const SlowResult& result, const GgufMetadata& metadata,
+                                 std::span<const GgufTensorSource> tensors) {
   const std::string header = header_of(metadata, tensors);
   constexpr std::byte kPadding[kGgufAlignment]{};
-  write_result(file, [&](const auto& append) {
+  return write_result(result, [&](const auto& append) {
     append(std::as_bytes(std::span(header)));
     for (const auto& tensor : tensors) {
       std::uint64_t written = 0;

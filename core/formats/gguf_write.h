@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/formats/gguf.h"
+#include "core/os/slow_result.h"
 
 namespace qtrain {
 
@@ -45,8 +46,8 @@ struct GgufTensorSource {
 
 /// Writes a GGUF file of version 3, as gguf-py lays it out: tensors in the order given, each padded to 32 bytes. The
 /// file is complete or absent. Errors: ErrorKind::disk; internal if a tensor produces the wrong number of bytes for its
-/// shape and type.
-void write_gguf(const std::filesystem::path& file, const GgufMetadata& metadata,
-                std::span<const GgufTensorSource> tensors);
+/// shape and type. Returns where the file is.
+std::filesystem::path write_gguf(const SlowResult& result, const GgufMetadata& metadata,
+                                 std::span<const GgufTensorSource> tensors);
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/os/file.h"
 #include "core/os/output_place.h"
 #include "core/os/pending.h"
+#include "core/os/slow_result.h"
 #include "core/os/stop.h"
 
 namespace qtrain {
@@ -22,6 +24,8 @@ void sync_and_close(Descriptor& out, const fs::path& file) {
   if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // not retried: the kernel may have dropped the pages
   if (const int error = out.close()) fail_write(file, "close", error);
 }
+
+using NameNow = std::function<fs::path(const fs::path& file)>;
 
 fs::path parent_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -49,15 +53,18 @@ class PendingFile {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   }
 
-  /// Calls `before` right before the rename.
-  void commit(void (*before)()) {
+  /// Asks `name_now` for the name, if it is given, and calls `before`, right before the rename. Returns the name.
+  const fs::path& commit(void (*before)(), const NameNow& name_now) {
     flush();
     keep_mode();
     sync_and_close(out_, target_);
+    if (name_now) target_ = name_now(target_);
+    require_regular();
     if (before != nullptr) before();
     if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
     committed_ = true;
     sync_folder(parent_of(target_));
+    return target_;
   }
 
  private:
@@ -75,13 +82,19 @@ class PendingFile {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
-  /// Keeps the permissions of the file that is replaced. Fails if it has become something other than a regular file.
-  void keep_mode() {
+  /// The mode of the file that is replaced, if there is one. Fails if it has become something other than a regular
+  /// file.
+  std::optional<mode_t> require_regular() const {
     struct stat before {};
-    if (::lstat(target_.c_str(), &before) != 0) return;
+    if (::lstat(target_.c_str(), &before) != 0) return {};
     if (!S_ISREG(before.st_mode))
       fail(ErrorKind::disk, {.cause = "is no longer a regular file", .place = target_.string()});
-    [[maybe_unused]] const int failed = ::fchmod(out_.get(), before.st_mode & 0777);  // on a file system without modes
+    return before.st_mode;
+  }
+  void keep_mode() {
+    const std::optional<mode_t> mode = require_regular();
+    if (!mode) return;
+    [[maybe_unused]] const int failed = ::fchmod(out_.get(), *mode & 0777);  // on a file system without modes
   }
 
   fs::path target_, pending_;
@@ -97,16 +110,24 @@ void write_with(Out& out, const Produce& produce) {
   produce([&](std::span<const std::byte> bytes) { out.append(bytes); });
 }
 
-void write_through(const fs::path& file, const Produce& produce, void (*before_commit)()) {
+/// What to do right before a file gets its name.
+struct BeforeCommit {
+  void (*call)() = nullptr;
+  NameNow name_now = {};
+};
+
+fs::path write_through(const fs::path& file, const Produce& produce, const BeforeCommit& before) {
   const OutputPlace place = output_place(file);
   if (place.mode == WriteMode::in_place) {
     DirectFile out(place.file);
     write_with(out, produce);
-    return out.close();
+    out.close();
+    return file;
   }
   PendingFile pending(place.file);
   write_with(pending, produce);
-  pending.commit(before_commit);
+  const fs::path name = pending.commit(before.call, before.name_now);
+  return name == place.file ? file : name;
 }
 
 void append_all(std::string_view contents, const std::function<void(std::span<const std::byte>)>& append) {
@@ -116,7 +137,7 @@ void append_all(std::string_view contents, const std::function<void(std::span<co
 }  // namespace
 
 void write_file(const fs::path& file, const Produce& produce) {
-  write_through(file, produce, nullptr);
+  write_through(file, produce, {});
 }
 
 void write_file(const fs::path& file, std::string_view contents) {
@@ -124,7 +145,11 @@ void write_file(const fs::path& file, std::string_view contents) {
 }
 
 void write_result(const fs::path& file, const Produce& produce) {
-  write_through(file, produce, finish_or_stop);
+  write_through(file, produce, {.call = finish_or_stop});
+}
+
+fs::path write_result(const SlowResult& result, const Produce& produce) {
+  return write_through(result.file, produce, {.call = finish_or_stop, .name_now = result.name_now});
 }
 
 void write_result(const fs::path& file, std::string_view contents) {

@@ -19,8 +19,12 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnding = ".tmp";
 constexpr const char* kLock = ".lock";  // in a pending folder
 
+// File systems allow names of 255 bytes, so the longest ones have to leave room for the process id and the ending.
 std::string beginning_of(const fs::path& name) {
-  return fmt::format(".{}.", name.string());
+  constexpr std::size_t kLongest = 230, kEnd = 40;
+  std::string text = name.string();
+  if (text.size() > kLongest) text.erase(kLongest - kEnd, text.size() - kLongest);
+  return fmt::format(".{}.", text);
 }
 
 // The process id in a pending name that starts with `beginning`; 0 if it is a different name.
@@ -64,6 +68,13 @@ Descriptor lock_pending_folder(const fs::path& folder) {
 void unlock_pending_folder(const fs::path& folder, Descriptor& lock) {
   ::unlink((folder / kLock).c_str());
   lock.close();
+}
+
+bool is_abandoned(const fs::path& pending) {
+  const std::string name = pending.filename().string();
+  const std::size_t before = name.size() < kEnding.size() ? 0 : name.rfind('.', name.size() - kEnding.size() - 1);
+  const pid_t process = before == name.npos ? 0 : process_of(name, name.substr(0, before + 1));
+  return process > 0 && is_gone(process) && !is_locked(pending);
 }
 
 void remove_abandoned(const fs::path& folder, const fs::path& name) {

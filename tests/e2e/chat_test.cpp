@@ -156,6 +156,7 @@ TEST_F(Chat, SavesARowOfItsOwnAndOnlyToRows) {
                {row + "\n", {row, "{\"messages\": [{"}},
                {row, {row, "{\"messages\": [{"}},
                {"mine", {"mine"}},
+               {"{\n  \"mine\": 1\n}\n", {"{", "  \"mine\": 1", "}"}},
                {other, {other}}};
   for (const auto& c : cases) {
     const fs::path file = folder_ / "rows.jsonl";
@@ -170,6 +171,17 @@ TEST_F(Chat, SavesARowOfItsOwnAndOnlyToRows) {
     }
     EXPECT_EQ(lines, c.after.size()) << c.before;
     EXPECT_EQ(outcome.err.find("is not a file of JSON rows") != outcome.err.npos, bytes_of(file) == c.before);
+  }
+}
+
+TEST_F(Chat, SavesToNoFileOfItsModel) {
+  const std::string folder = model(64);
+  for (const std::string name : {"tokenizer.json", "tokenizer_config.json", "config.json"}) {
+    const fs::path file = fs::path(folder) / name;
+    const std::string before = dump_json(read_json(file)) + "\n";  // in one line, as a row is
+    write_file(file, before);
+    EXPECT_THAT(piped(folder, "hello\n/save " + file.string() + "\n").err, HasSubstr("is a file of the model"));
+    EXPECT_EQ(bytes_of(file), before);
   }
 }
 

@@ -138,7 +138,7 @@ TEST_F(HostileNames, OfTensorsAndMetadata) {
   metadata.put_text("general.architecture", kHostile);
   metadata.put_text("general.name", kHostile);
   metadata.put_text(kHostile, kHostile);
-  write_gguf(gguf, metadata, {});
+  write_gguf({gguf}, metadata, {});
   const std::string file = config(run_with("model_name_or_path", model.string()));
   expect_all_harmless({{"inspect", model, "--tensors"},
                        {"inspect", model / "model.safetensors", "--tensors"},

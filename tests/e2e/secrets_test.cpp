@@ -22,7 +22,11 @@ struct Key {
 const std::vector<Key>& keys() {
   static const std::vector<Key> kKeys{{"hub_token", kSecret},
                                       {"push_to_hub_token", kSecret},
-                                      {"env", {{"WANDB_API_KEY", kSecret}}},
+                                      {"env",
+                                       {{"WANDB_API_KEY", kSecret},
+                                        {"TELEGRAM_BOT_TOKEN", kSecret},
+                                        {"PGPASSWORD", kSecret},
+                                        {"ARGS", std::string("--token ") + kSecret}}},
                                       {"hub_model_id", std::string("https://me:") + kSecret + "@hub.example/m"},
                                       {"run_name", std::string("https://") + kSecret + "@hub.example/m"},
                                       {"trackio_space_id", {{"headers", {{"X", kSecret}}}}}};
@@ -104,6 +108,32 @@ TEST_F(Secrets, OfTheCommandLineAreNeitherSaidNorWritten) {
                        tuned}});
   expect_kept(bytes_of(tuned), "tune");
   expect_kept(all_files_below(folder_ / "out"), "output_dir");
+}
+
+// Of URLs inside of lists and objects, too, in keys with an effect.
+TEST_F(Secrets, OfNestedUrlsAreNeitherSaidNorWritten) {
+  const std::string url = std::string("https://me:") + kSecret + "@hub.example/rows.jsonl";
+  for (const Json& keys : std::vector<Json>{{{"dataset_name", {url}}},
+                                            {{"eval_dataset_name", {url}}},
+                                            {{"dataset_name", nullptr}, {"dataset_mixture", {{{"path", url}}}}},
+                                            {{"report_to", {url}}},
+                                            {{"column_mapping", {{"prompt", "{question} " + url}}}}}) {
+    Json c = tiny_run(folder_ / "out");
+    c.update(keys);
+    write_file(file(), dump_json(c));
+    for (const char* form : {"--quiet", "--json"}) {
+      const Outcome outcome = qtrain({.words = {"config", file(), form}});
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      expect_kept(outcome.out + outcome.err, dump_json(keys));
+    }
+  }
+  Json c = tiny_run(folder_ / "out");
+  c.update({{"max_steps", 1}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  c.update({{"llm_int8_skip_modules", {url}}, {"report_to", {"wandb", "mlflow"}}});
+  train_ok(folder_.path(), c);
+  expect_kept(all_files_below(folder_ / "out"), "output_dir");
+  EXPECT_EQ(qtrain({.words = {"verify", (folder_ / "out").string()}}).code, 0);
+  qtrain_ok({.words = {file()}});
 }
 
 TEST_F(Secrets, AreNotInMessagesAboutMistakes) {

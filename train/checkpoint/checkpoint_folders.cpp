@@ -12,7 +12,9 @@
 #include "core/formats/safetensors.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
+#include "core/os/pending.h"
 #include "core/utf8.h"
+#include "train/checkpoint/foreign_results.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -97,6 +99,12 @@ void write_sealed(const SealedFolder& what, const fs::path& folder) {
     fs::remove_all(folder, ignored);
     throw;
   }
+}
+
+// Whether a killed run left the file under its temporary name. Other programs may be writing files of theirs.
+bool is_abandoned_file_of_run(const fs::path& file) {
+  const fs::path name = file.filename();
+  return is_pending_file(name) && is_file_of_run(name.stem().stem().string().substr(1)) && is_abandoned(file);
 }
 
 // Moves the files of a sealed folder into `target`, the manifest last. Files that an interrupted move already placed
@@ -255,7 +263,7 @@ void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(output, error)) {
     const fs::path name = entry.path().filename();
-    if (is_leftover(name) || is_pending_file(name)) leftovers.push_back(entry.path());
+    if (is_leftover(name) || is_abandoned_file_of_run(entry.path())) leftovers.push_back(entry.path());
   }
   std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" before ".removed", because it is newer
   for (const fs::path& leftover : leftovers) {

@@ -41,15 +41,9 @@ std::string text_if_any(const Read& read) {
 constexpr const char* kTemplates = "additional_chat_templates";
 constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};  // of weight files
 
-// Whether a run writes or removes a file of this name in its output directory.
-bool is_file_of_run(const std::string& name) {
-  constexpr std::array<std::string_view, 20> kNames{
-      kManifest,         kResolvedConfig,         kTrainResults,         kTrainerState, kMetrics,
-      "messages.jsonl",  "samples.jsonl",         "report.html",         "config.json", "generation_config.json",
-      "tokenizer.json",  "tokenizer_config.json", "adapter_config.json", "merges.txt",  "special_tokens_map.json",
-      "tokenizer.model", "added_tokens.json",     "chat_template.jinja", "vocab.json",  "chat_template.json"};
-  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("trace-rank-") ||
-         name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+// Whether a run may replace, rename or remove a folder of this name in its output directory.
+bool is_folder_of_run(const fs::path& name) {
+  return name == kTemplates || is_leftover(name) || step_of_checkpoint(name) >= 0;
 }
 
 bool is_filled_folder(const fs::path& folder) {
@@ -145,6 +139,12 @@ bool is_in(const fs::path& path, const fs::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }
 
+/// Whether two paths lead to one file, as hard links do.
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code absent;
+  return fs::equivalent(a, b, absent) && !absent;
+}
+
 }  // namespace
 
 std::string gguf_writer(const fs::path& file) {
@@ -152,6 +152,16 @@ std::string gguf_writer(const fs::path& file) {
     const GgufFile gguf(file);
     return gguf.find(kGgufWrittenBy) ? gguf.text(kGgufWrittenBy) : "";
   });
+}
+
+bool is_file_of_run(const std::string& name) {
+  constexpr std::array<std::string_view, 20> kNames{
+      kManifest,         kResolvedConfig,         kTrainResults,         kTrainerState, kMetrics,
+      "messages.jsonl",  "samples.jsonl",         "report.html",         "config.json", "generation_config.json",
+      "tokenizer.json",  "tokenizer_config.json", "adapter_config.json", "merges.txt",  "special_tokens_map.json",
+      "tokenizer.model", "added_tokens.json",     "chat_template.jinja", "vocab.json",  "chat_template.json"};
+  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("trace-rank-") ||
+         name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
 void mark_result(const fs::path& folder, const std::string& command) {
@@ -213,14 +223,22 @@ void require_no_foreign_results(const fs::path& output) {
 
 void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& inputs) {
   std::error_code unreadable;
-  std::set<fs::path> replaced;
-  for (fs::directory_iterator it(output, unreadable), end; !unreadable && it != end; it.increment(unreadable))
-    if (is_file_of_run(it->path().filename())) replaced.insert(real_path(it->path()));
+  std::set<fs::path> replaced, folders;
+  for (fs::directory_iterator it(output, unreadable), end; !unreadable && it != end; it.increment(unreadable)) {
+    const fs::path name = it->path().filename();
+    if (is_file_of_run(name)) replaced.insert(real_path(it->path()));
+    if (is_folder_of_run(name)) folders.insert(real_path(it->path()));
+  }
   for (const fs::path& input : inputs) {
-    if (!fs::exists(input, unreadable) || !replaced.contains(real_path(input))) continue;
-    fail(ErrorKind::usage, {.cause = "is an input of the run, and would be overwritten by an output of the same name",
-                            .place = input.string(),
-                            .remedy = "choose another output_dir"});
+    if (!fs::exists(input, unreadable)) continue;
+    const fs::path real = real_path(input);
+    const bool inside = std::ranges::any_of(folders, [&](const fs::path& folder) { return is_in(real, folder); });
+    if (!inside && !replaced.contains(real)) continue;
+    fail(ErrorKind::usage,
+         {.cause = inside ? "is an input of the run, and is in a folder of output_dir that a run replaces or removes"
+                          : "is an input of the run, and would be overwritten by an output of the same name",
+          .place = input.string(),
+          .remedy = inside ? "choose another output_dir, or move the input" : "choose another output_dir"});
   }
 }
 
@@ -228,8 +246,8 @@ void require_outside(const fs::path& output, const std::vector<fs::path>& inputs
   const fs::path real = real_path(output);
   std::error_code unreadable;
   for (const fs::path& input : inputs)
-    if (fs::exists(input, unreadable) && is_in(real, real_path(input))) {
-      const bool same = real == real_path(input);
+    if (fs::exists(input, unreadable) && (is_in(real, real_path(input)) || is_same_file(real, input))) {
+      const bool same = !is_in(real, real_path(input)) || real == real_path(input);
       fail(ErrorKind::usage,
            {.cause = same ? "the output is an input of the command"
                           : fmt::format("the output is inside an input of the command: {}", input.string()),

@@ -20,6 +20,8 @@ std::string result_writer(const std::filesystem::path& folder);
 /// Whether a folder contains nothing but leftovers of interruptions, or a result of `command`.
 bool is_free_for(const std::string& command, const std::filesystem::path& folder);
 
+/// Whether a run writes or removes a file of this name in its output directory.
+bool is_file_of_run(const std::string& name);
 /// Whether an output directory contains weights that no run wrote.
 bool has_foreign_weights(const std::filesystem::path& output);
 /// Throws ErrorKind::usage in that case, and also if the output directory contains other files that a run would replace

@@ -99,8 +99,9 @@ bool decides_result(std::string_view key) {
 /// Config values that affect the result and differ from those of the run.
 std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedConfig& config) {
   std::vector<std::string> out;
-  const Json values = values_json(config.value);
-  for (const auto& [key, is] : values.items()) {
+  const Json values = resolved_json(config)["values"];
+  for (const auto& [key, resolved] : values.items()) {
+    const Json& is = resolved["value"];
     const auto was = run.value(key);
     if (!was || !decides_result(key) || run.had_no_effect(key) || config.diagnostics.ignores(key)) continue;
     // The evaluation rows come from elsewhere.

@@ -52,6 +52,7 @@ PendingModel::PendingModel(const fs::path& target, std::string command)
     : target_(model_place(target)), command_(std::move(command)) {
   std::error_code error;
   replaces_ = fs::exists(target_, error);
+  was_free_ = !replaces_ || is_free_for(command_, target_);
   for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());
   folder_ = pending_name(replaces_ ? target_ / target_.filename() : target_);
   fs::create_directories(folder_.parent_path(), error);
@@ -72,12 +73,21 @@ PendingModel::~PendingModel() {
 void PendingModel::commit(CommitAs as) {
   unlock_pending_folder(folder_, lock_);
   mark_result(folder_, command_);
+  require_free();
   if (as == CommitAs::result) finish_or_stop();
   try {
     replaces_ ? move_into_target() : rename_synced(folder_, target_);
   } catch (const fs::filesystem_error& e) {
     fail(ErrorKind::disk, {.cause = e.code().message(), .place = (e.path2().empty() ? target_ : e.path2()).string()});
   }
+}
+
+// What was not there at the beginning is not replaced.
+void PendingModel::require_free() const {
+  if (!was_free_ || !path_exists(target_) || (is_folder(target_) && is_free_for(command_, target_))) return;
+  fail(ErrorKind::usage, {.cause = "another program has written to it in the meantime, so nothing was written",
+                          .place = target_.string(),
+                          .remedy = "choose another folder, or replace it with --overwrite"});
 }
 
 void PendingModel::move_into_target() const {

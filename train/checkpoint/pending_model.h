@@ -29,15 +29,17 @@ class PendingModel {
   /// The folder to write to.
   const std::filesystem::path& folder() const { return folder_; }
   /// Renames the folder to its final name. In an existing folder, files of the same names are replaced, config.json
-  /// last, and its other weight files are removed if this model has weights; other files stay.
+  /// last, and its other weight files are removed if this model has weights; other files stay. Throws ErrorKind::usage
+  /// if the folder was empty, missing or an earlier result of the command, and no longer is.
   void commit(CommitAs as = CommitAs::result);
 
  private:
+  void require_free() const;
   void move_into_target() const;
 
   std::filesystem::path target_, folder_;
   std::string command_;
-  bool replaces_;
+  bool replaces_, was_free_;
   Descriptor lock_;
 };
 

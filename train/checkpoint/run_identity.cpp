@@ -10,6 +10,7 @@
 
 #include "config/fields.h"
 #include "core/formats/safetensors.h"
+#include "core/secrets.h"
 #include "optim/arguments.h"
 
 namespace qtrain {
@@ -74,7 +75,7 @@ Json compared_keys(const Config& config) {
   Json keys = Json::object();
   const Json values = values_json(config);
   for (const auto& [key, value] : values.items())
-    if (on_resume(key) != OnResume::silent) keys[key] = value;
+    if (on_resume(key) != OnResume::silent) keys[key] = urls_without_credentials(value);
   return keys;
 }
 

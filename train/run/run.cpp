@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "core/formats/json.h"
@@ -44,21 +46,24 @@ Schedule schedule_of(const TrainingSection& t, const StepPlan& plan) {
 
 // What the leading rank found; it cleans up the directory first.
 ResumeFrom shared_resume(const RunContext& run, const OutputFolder& output, const std::string& resume) {
-  Json found = Json::object();
+  constexpr char kEnd = '\0';  // no path contains it, and JSON could not hold paths that are not UTF-8
+  std::string found;
   if (run.leads()) {
     const ResumeFrom from = output.resume_from(resume);
-    found = {{"named", from.named}, {"checkpoints", Json::array()}};
-    for (const fs::path& checkpoint : from.checkpoints) found["checkpoints"].push_back(checkpoint.string());
+    found = from.named ? "named" : "found";
+    for (const fs::path& checkpoint : from.checkpoints) found += kEnd + checkpoint.string();
   }
-  found = Json::parse(broadcast_text(run.ctx, run.ranks, found.dump()));
-  ResumeFrom from{.named = found["named"]};
-  for (const Json& checkpoint : found["checkpoints"]) from.checkpoints.emplace_back(checkpoint.get<std::string>());
+  std::istringstream parts(broadcast_text(run.ctx, run.ranks, found));
+  std::string part;
+  std::getline(parts, part, kEnd);
+  ResumeFrom from{.named = part == "named"};
+  while (std::getline(parts, part, kEnd)) from.checkpoints.emplace_back(part);
   return from;
 }
 
 // Ranks with different rows or weights would go unnoticed, since their gradients add up all the same.
 void require_same_run(const RunContext& run, const Json& identity) {
-  const std::vector<std::string> all = gather_texts(run.ctx, run.ranks, identity.dump());
+  const std::vector<std::string> all = gather_texts(run.ctx, run.ranks, dump_json(identity));
   const Json first = Json::parse(all[0]);
   for (std::size_t r = 1; r < all.size(); ++r) {
     const Json difference = Json::diff(first, Json::parse(all[r]));

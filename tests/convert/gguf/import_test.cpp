@@ -152,7 +152,7 @@ std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<Sc
   metadata.put_text("tokenizer.ggml.model", "llama");
   metadata.put_texts("tokenizer.ggml.tokens", tokens);
   metadata.put_numbers("tokenizer.ggml.scores", scores);
-  write_gguf(folder / "pieces.gguf", metadata, {});
+  write_gguf({folder / "pieces.gguf"}, metadata, {});
   return folder / "pieces.gguf";
 }
 

@@ -43,7 +43,7 @@ TEST(GgufWrite, WritesTheBytesOfTheReference) {
                                               counting<F16>("a.vector", GgufType::f16, {5}, 0),
                                               counting<float>("a.cube", GgufType::f32, {2, 3, 4}, 0)};
   TempFolder folder;
-  write_gguf(folder / "written.gguf", metadata, tensors);
+  write_gguf({folder / "written.gguf"}, metadata, tensors);
   EXPECT_EQ(read_text(folder / "written.gguf"), read_text(QTRAIN_SOURCE_DIR "/tests/core/goldens/written.gguf"));
   EXPECT_EQ(GgufFile(folder / "written.gguf").tensor("a.cube").shape, (std::vector<std::int64_t>{2, 3, 4}));
 }
@@ -58,7 +58,7 @@ TEST(GgufWrite, MistakesOfTheCallerLeaveNoFile) {
     auto tensor = counting<float>("x", GgufType::f32, {2, 3}, 0);
     tensor.shape = shape;
     tensor.type = type;
-    EXPECT_EQ(error_of([&] { write_gguf(folder / "x.gguf", {}, std::vector{tensor}); }).kind(), ErrorKind::internal);
+    EXPECT_EQ(error_of([&] { write_gguf({folder / "x.gguf"}, {}, std::vector{tensor}); }).kind(), ErrorKind::internal);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }

@@ -1,5 +1,6 @@
 // What interrupted saves and removals leave behind in an output directory.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -75,6 +76,19 @@ TEST_F(Leftovers, AreCheckpointsAgainWhereTheOnlyOnes) {
   clear();
   EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-8"));
   EXPECT_EQ(kept(), "newer");
+}
+
+// Temporary files of other programs, and of commands that are still writing, are none.
+TEST_F(Leftovers, OfOneFileAreThoseOfAKilledRun) {
+  constexpr int kNobody = 4'194'304;  // above the largest process id
+  const std::string gone = "." + std::to_string(kNobody) + ".tmp", here = "." + std::to_string(::getppid()) + ".tmp";
+  for (const std::string& name :
+       {".metrics.jsonl" + gone, ".mine" + gone, ".metrics.jsonl" + here, std::string(".x.tmp")})
+    write_file(folder_ / name, "x");
+  std::vector<std::string> stay{".mine" + gone, ".metrics.jsonl" + here, ".x.tmp"};
+  std::ranges::sort(stay);
+  clear();
+  EXPECT_EQ(names(), stay);
 }
 
 TEST_F(Leftovers, GoWhereNotWhole) {

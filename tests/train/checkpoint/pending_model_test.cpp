@@ -97,6 +97,24 @@ TEST_F(PendingModels, LeaveOtherFilesAndRemoveOtherWeights) {
                                               "out/model.safetensors", "out/notes.txt"));
 }
 
+// The folder was empty or missing, or an earlier result of the command, when the work began.
+TEST_F(PendingModels, DoNotReplaceWhatHasComeMeanwhile) {
+  for (const char* before : {"missing", "empty", "own"}) {
+    SCOPED_TRACE(before);
+    fs::remove_all(target_);
+    if (before == std::string("empty")) fs::create_directory(target_);
+    if (before == std::string("own")) make("first");
+    {
+      PendingModel model(target_, "qtrain merge");
+      write_model(model.folder(), "ours");
+      fs::create_directories(target_);
+      write_file(target_ / "model.safetensors", "of another program");
+      EXPECT_EQ(testing::error_of([&] { model.commit(); }).kind(), ErrorKind::usage);
+    }
+    EXPECT_EQ(read_text(target_ / "model.safetensors"), "of another program");
+  }
+}
+
 TEST_F(PendingModels, VanishWithoutACommit) {
   { write_model(PendingModel(target_, "qtrain merge").folder(), "x"); }
   EXPECT_TRUE(names().empty());
