@@ -12,12 +12,14 @@
 #include "core/log.h"
 #include "core/os/descriptor.h"
 #include "core/os/paths.h"
+#include "core/os/shrunk_file.h"
 #include "core/os/stop.h"
 #include "core/sha256.h"
 
 int main(int argc, char** argv) try {
   if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);
   qtrain::install_stop_handlers();
+  qtrain::install_shrunk_file_handler();
   const auto log = std::make_shared<qtrain::Log>();
   try {
     const std::vector<std::string> words(argv + 1, argv + (argc > 0 ? argc : 1));

@@ -22,7 +22,8 @@ using Clock = Doorkeeper::Clock;
 
 constexpr std::chrono::seconds kHandshake{10};      // time for a handshake
 constexpr std::chrono::seconds kNoDescriptors{10};  // time for descriptors to become free
-constexpr milliseconds kRetryInterval{20};
+constexpr milliseconds kRetryInterval{20}, kIdleInterval{1000};
+constexpr milliseconds kHurriedHandshake{1000};  // while descriptors are missing
 constexpr std::size_t kVisitors = 256, kFewVisitors = 8;
 constexpr std::size_t kRounds = 16;  // rounds of accepting in which all places can be taken
 constexpr int kReported = 3;         // strangers, so that a thousand attempts do not fill the log
@@ -76,7 +77,7 @@ void Doorkeeper::wait(Clock::time_point end) {
     end = std::min(end, v.leaves);
   }
   if (misses_since_)
-    end = std::min(end, Clock::now() + kRetryInterval);
+    end = std::min(end, Clock::now() + (all_are_here() ? kIdleInterval : kRetryInterval));
   else
     for (const Descriptor& s : listener_.sockets()) waited.push_back({s.get(), POLLIN, 0});
   constexpr long long kLongest = 60'000;
@@ -106,13 +107,16 @@ void Doorkeeper::accept_from(const Descriptor& socket) {
   }
 }
 
-// Frees the descriptors of visitors that have sent nothing. If none become free for a while, the run ends.
+// Frees the descriptors of visitors that have sent nothing, and soon those of others. If none become free for a while,
+// the run ends, unless it needs nobody else: accept also fails if nobody is waiting, and a stranger must not end a run.
 void Doorkeeper::miss_descriptor(int error) {
   const auto now = Clock::now();
   if (!misses_since_) misses_since_ = now;
-  for (Visitor& v : visitors_)
+  for (Visitor& v : visitors_) {
     if (!v.has_spoken) turn_away(v, "no file descriptor was left for it");
-  if (now - *misses_since_ < kNoDescriptors) return;
+    v.leaves = std::min(v.leaves, now + kHurriedHandshake);
+  }
+  if (now - *misses_since_ < kNoDescriptors || all_are_here()) return;
   fail(ErrorKind::usage,
        {.cause = fmt::format("no file descriptor is left for ranks that connect ({}; the limit is {})",
                              std::strerror(error), max_descriptors()),

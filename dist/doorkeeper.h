@@ -22,6 +22,9 @@ class Doorkeeper {
     Handshake::Options handshake;
     /// Receives messages about the first strangers.
     std::function<void(const std::string&)> say = {};
+    /// Whether all peers have come. From then on, a lack of file descriptors is no error. Called by the thread of
+    /// `next`.
+    std::function<bool()> all_are_here = {};
   };
   /// Throws as Listener does.
   explicit Doorkeeper(const Options& options);
@@ -33,7 +36,7 @@ class Doorkeeper {
     std::uint32_t number;  ///< as announced by the peer
   };
   /// The next authenticated peer; nothing at `end` or once closed. Throws ErrorKind::usage if the process has been out
-  /// of file descriptors for a while.
+  /// of file descriptors for a while and peers are missing.
   std::optional<Guest> next(Clock::time_point end);
   /// Ends current and later calls of `next`. Thread-safe.
   void close();
@@ -51,6 +54,7 @@ class Doorkeeper {
   void take_in();
   void accept_from(const Descriptor& socket);
   void miss_descriptor(int error);
+  bool all_are_here() const { return options_.all_are_here && options_.all_are_here(); }
   void make_room();
   std::optional<Guest> receive(Visitor& visitor);
   bool send(const Visitor& visitor, const std::string& text) const;

@@ -213,6 +213,7 @@ LaunchEnd launch_ranks(const Launch& launch, Log& log) {
   Meeting meeting{.at = at,
                   .secret = alone ? RankSecret::random() : shared_secret(),
                   .attempt = launch.attempt,
+                  .ranks = launch.nodes * launch.ranks,
                   .say = [&log](const std::string& text) { log.warn("{}", text); }};
   std::optional<StoreServer> server;
   if (launch.node == 0) server.emplace(meeting);

@@ -47,6 +47,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
   const Meeting meeting{.at = place->store,
                         .secret = options.secret ? *options.secret : shared_secret(),
                         .attempt = place->attempt,
+                        .ranks = place->size,
                         .say = options.say};
   if (place->serves_store) server_.emplace(meeting);
   store_.emplace(meeting, options.timeout);

@@ -39,7 +39,10 @@ std::optional<int> number_in(std::string_view text) {
 }  // namespace
 
 StoreServer::StoreServer(const Meeting& meeting)
-    : door_({.at = meeting.at, .handshake = {.secret = meeting.secret, .purpose = kPurpose}, .say = meeting.say}),
+    : door_({.at = meeting.at,
+             .handshake = {.secret = meeting.secret, .purpose = kPurpose},
+             .say = meeting.say,
+             .all_are_here = [this, ranks = meeting.ranks] { return ranks > 0 && arrived_ >= ranks; }}),
       values_{{kAttemptKey, std::to_string(meeting.attempt)}},
       acceptor_([this] { accept_all(); }) {}
 
@@ -132,7 +135,7 @@ bool StoreServer::set(Client& client, StoreRequest request) {
   const std::lock_guard lock(mutex_);
   const std::string& key = request.key;
   if (key.starts_with(kStays) && !values_.contains(key))
-    client.stays = key;
+    client.stays = key, ++arrived_;
   else if (key.starts_with(kStays))
     request.value = kTakenBack;
   forget_before(key);

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -22,6 +23,7 @@ struct Meeting {
   Endpoint at;
   RankSecret secret = RankSecret::random();
   int attempt = 0;  ///< how often the run was started before
+  int ranks = 0;    ///< number of ranks that meet; 0: unknown
   /// Receives messages about what the processes wait for and who was turned away.
   std::function<void(const std::string&)> say = {};
 
@@ -69,6 +71,7 @@ class StoreServer {
   std::optional<Error> failure_;
   bool ending_ = false;
   std::list<Client> clients_;
+  std::atomic<int> arrived_ = 0;  ///< number of ranks that have promised to stay, and need no other connection
   std::thread acceptor_;
 };
 

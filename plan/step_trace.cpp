@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "core/formats/json_view.h"
 #include "core/os/paths.h"
@@ -119,11 +121,21 @@ std::vector<RankTrace> read_ranks(const fs::path& folder) {
                           .remedy = "give the output_dir of a run with profile=true and nproc above 1"});
 }
 
-std::vector<TracedUpdate> updates_of(const RankTrace& rank) {
+/// The spans of a lane that begin in a step. Steps do not overlap, so that all of them together take linear time.
+std::span<const TracedSpan> spans_of(const std::vector<TracedSpan>& lane, const TracedUpdate& u) {
+  const auto first = std::ranges::lower_bound(lane, u.begin, {}, &TracedSpan::begin);
+  return {first, std::ranges::upper_bound(first, lane.end(), u.end, {}, &TracedSpan::begin)};
+}
+
+std::vector<TracedUpdate> updates_of(const RankTrace& rank, const fs::path& folder) {
   std::vector<TracedUpdate> updates;
   std::optional<double> last;
   for (const TracedSpan& s : rank.host) {
     if (s.name != "update") continue;
+    if (last && s.end <= *last)
+      fail(ErrorKind::input, {.cause = "in a timeline, an update ends before the previous one or with it",
+                              .place = folder.string(),
+                              .remedy = "run again with profile=true"});
     if (last) updates.push_back({*last, s.end});
     last = s.end;
   }
@@ -131,14 +143,15 @@ std::vector<TracedUpdate> updates_of(const RankTrace& rank) {
 }
 
 bool does_more(const RankTrace& rank, const TracedUpdate& u) {
-  return std::ranges::any_of(
-      rank.host, [&](const TracedSpan& s) { return u.holds(s) && (s.name == "save" || s.name == "evaluate"); });
+  return std::ranges::any_of(spans_of(rank.host, u), [&](const TracedSpan& s) {
+    return u.holds(s) && (s.name == "save" || s.name == "evaluate");
+  });
 }
 
 // By rank, the steps in which all ranks only train.
-std::vector<std::vector<TracedUpdate>> plain_updates(const std::vector<RankTrace>& ranks) {
+std::vector<std::vector<TracedUpdate>> plain_updates(const std::vector<RankTrace>& ranks, const fs::path& folder) {
   std::vector<std::vector<TracedUpdate>> all, plain(ranks.size());
-  for (const RankTrace& rank : ranks) all.push_back(updates_of(rank));
+  for (const RankTrace& rank : ranks) all.push_back(updates_of(rank, folder));
   const auto fewest = std::ranges::min(all, {}, &std::vector<TracedUpdate>::size).size();
   for (std::size_t i = 0; i < fewest; ++i) {
     bool more = false;
@@ -166,10 +179,11 @@ void leave_out_waiting(std::vector<RankTrace>& ranks, const fs::path& folder) {
       own.begin = begin;
     }
   }
+  for (RankTrace& rank : ranks) std::ranges::stable_sort(rank.exchanges, {}, &TracedSpan::begin);
 }
 
 // Seconds of a step that spans of the lane cover; spans may be nested.
-double covered(const std::vector<TracedSpan>& lane, const TracedUpdate& update) {
+double covered(std::span<const TracedSpan> lane, const TracedUpdate& update) {
   double sum = 0, until = update.begin;
   for (const TracedSpan& s : lane) {
     if (!update.holds(s) || s.end <= until) continue;
@@ -179,12 +193,30 @@ double covered(const std::vector<TracedSpan>& lane, const TracedUpdate& update) 
   return sum;
 }
 
-const TracedSpan& find_span(const RankTrace& rank, const TracedUpdate& update, std::string_view name) {
+const TracedSpan& find_span(std::span<const TracedSpan> lane, const TracedUpdate& update, std::string_view name) {
   const auto found = std::ranges::find_if(
-      rank.host, [&](const TracedSpan& s) { return s.name == name && s.end > update.begin && s.end <= update.end; });
-  check(found != rank.host.end(), "a step lacks an expected span");
+      lane, [&](const TracedSpan& s) { return s.name == name && s.end > update.begin && s.end <= update.end; });
+  if (found == lane.end())
+    fail(ErrorKind::input, {.cause = fmt::format("in a timeline, a step has no span \"{}\"", name),
+                            .remedy = "run again with profile=true"});
   return *found;
 }
+
+/// The spans of one name, to find out whether one of them covers another span.
+class Covers {
+ public:
+  Covers(const std::vector<TracedSpan>& lane, std::string_view name) {
+    for (const TracedSpan& s : lane)
+      if (s.name == name) ends_.emplace_back(s.begin, ends_.empty() ? s.end : std::max(s.end, ends_.back().second));
+  }
+  bool cover(const TracedSpan& s) const {
+    const auto behind = std::ranges::upper_bound(ends_, s.begin, {}, &std::pair<double, double>::first);
+    return behind != ends_.begin() && std::prev(behind)->second >= s.end;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> ends_;  ///< by begin, each with the last end so far
+};
 
 /// Number and total duration of spans.
 struct SpanSum {
@@ -192,7 +224,7 @@ struct SpanSum {
   double seconds = 0;
 };
 
-std::map<std::string, SpanSum> sum_spans(const std::vector<TracedSpan>& lane, const TracedUpdate& u) {
+std::map<std::string, SpanSum> sum_spans(std::span<const TracedSpan> lane, const TracedUpdate& u) {
   std::map<std::string, SpanSum> sums;
   for (const TracedSpan& s : lane)
     if (u.holds(s)) {
@@ -225,25 +257,36 @@ std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchang
 }  // namespace
 
 struct PartReader {
-  static StepTrace::Part read(const RankTrace& rank, const TracedUpdate& u) {
-    const TracedSpan &sums = find_span(rank, u, "add gradients"), &own = find_span(rank, u, "update");
+  static std::vector<StepTrace::Part> read(const RankTrace& rank, const std::vector<TracedUpdate>& updates) {
+    const Covers micro_batch_ends(rank.host, "add gradients of micro-batch");
+    std::vector<StepTrace::Part> parts;
+    for (const TracedUpdate& u : updates)
+      parts.push_back(read({spans_of(rank.host, u), spans_of(rank.exchanges, u), micro_batch_ends}, u));
+    return parts;
+  }
+
+ private:
+  /// The spans of a step.
+  struct StepSpans {
+    std::span<const TracedSpan> host, exchanges;
+    const Covers& micro_batch_ends;
+  };
+  static StepTrace::Part read(const StepSpans& step, const TracedUpdate& u) {
+    const TracedSpan &sums = find_span(step.host, u, "add gradients"), &own = find_span(step.host, u, "update");
     const auto sum_of = [&](const auto& wanted) {
       double sum = 0;
-      for (const TracedSpan& s : rank.exchanges)
+      for (const TracedSpan& s : step.exchanges)
         if (u.holds(s) && wanted(s)) sum += s.seconds();
       return sum;
     };
     double exchanging = 0;
-    for (const TracedSpan& s : rank.exchanges)
+    for (const TracedSpan& s : step.exchanges)
       if (s.is_in(own)) exchanging += s.waited + s.seconds();
-    const auto ends_micro_batch = [&](const TracedSpan& s) {
-      return std::ranges::any_of(
-          rank.host, [&](const TracedSpan& h) { return h.name == "add gradients of micro-batch" && s.is_in(h); });
-    };
-    return {.spans = means(rank.host, u),
-            .exchanges = means(rank.exchanges, u),
+    const auto ends_micro_batch = [&](const TracedSpan& s) { return step.micro_batch_ends.cover(s); };
+    return {.spans = means(step.host, u),
+            .exchanges = means(step.exchanges, u),
             .whole = u.seconds(),
-            .between = u.seconds() - covered(rank.host, u),
+            .between = u.seconds() - covered(step.host, u),
             .update = own.seconds() - exchanging,
             .step_sum = sum_of([&](const TracedSpan& s) { return s.is_in(sums) && !is_norm(s); }),
             .micro_batch_sum = sum_of(ends_micro_batch),
@@ -251,8 +294,7 @@ struct PartReader {
             .norm = sum_of([&](const TracedSpan& s) { return is_norm(s) && (s.is_in(sums) || s.is_in(own)); })};
   }
 
- private:
-  static std::map<std::string, StepTrace::Mean> means(const std::vector<TracedSpan>& lane, const TracedUpdate& u) {
+  static std::map<std::string, StepTrace::Mean> means(std::span<const TracedSpan> lane, const TracedUpdate& u) {
     std::map<std::string, StepTrace::Mean> all;
     for (const auto& [name, sum] : sum_spans(lane, u))
       all[name] = {sum.seconds / static_cast<double>(sum.count), sum.count};
@@ -263,17 +305,16 @@ struct PartReader {
 StepTrace StepTrace::read(const fs::path& folder) {
   std::vector<RankTrace> ranks = read_ranks(folder);
   leave_out_waiting(ranks, folder);
-  const std::vector<std::vector<TracedUpdate>> updates = plain_updates(ranks);
+  const std::vector<std::vector<TracedUpdate>> updates = plain_updates(ranks, folder);
   if (updates.front().empty())
     fail(ErrorKind::input, {.cause = "the timelines have no second step",
                             .place = folder.string(),
                             .remedy = "train more steps with profile=true, such as max_steps=20"});
   StepTrace t;
   t.folder_ = folder;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    t.parts_.emplace_back();
-    for (const TracedUpdate& u : updates[r]) t.parts_.back().push_back(PartReader::read(ranks[r], u));
-  }
+  reading(folder, [&] {
+    for (std::size_t r = 0; r < ranks.size(); ++r) t.parts_.push_back(PartReader::read(ranks[r], updates[r]));
+  });
   return t;
 }
 
@@ -290,11 +331,14 @@ double StepTrace::of(const std::map<std::string, Mean>& lane, const std::string&
   return found->second.seconds;
 }
 
-bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const {
-  const std::map<std::string, std::int64_t> expected = scheduled_calls(exchanges, shape);
+ExpectedStep::ExpectedStep(const StepExchanges& all, const StepShape& of)
+    : exchanges(all), shape(of), calls(scheduled_calls(all, of)) {}
+
+bool StepTrace::follows(const ExpectedStep& expected, std::int64_t update) const {
+  const auto& [exchanges, shape, calls] = expected;
   const bool whole = shape.stage == ZeroStage::none;
   const bool sends =
-      !expected.empty() || shape.order == ReductionOrder::micro_batches || shape.beside ||
+      !calls.empty() || shape.order == ReductionOrder::micro_batches || shape.beside ||
       std::ranges::any_of(exchanges.step, [](const ExchangeCall& c) { return c.what == Exchange::reduce; });
   for (int r = 0; r < ranks(); ++r) {
     const Part& p = part({r, update});
@@ -304,7 +348,7 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
     };
     if (count(p.spans, "backward of block 0") != shape.micro_batches) return false;
     if (count(p.spans, "wait for sums") > 0 ? !whole : whole && shape.beside) return false;
-    for (const auto& [name, n] : expected)
+    for (const auto& [name, n] : calls)
       if (count(p.exchanges, name) != n) return false;
     for (const auto& [name, mean] : p.exchanges)
       if (!sends && name.starts_with("all_to_all")) return false;
@@ -349,8 +393,9 @@ StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shap
 
 TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, const StepShape& shape) {
   std::vector<double> measured, predicted, norm, computing, waiting;
+  const ExpectedStep expected(exchanges, shape);
   for (std::int64_t u = 0; u < trace.updates(); ++u) {
-    if (!trace.follows(exchanges, shape, u)) continue;
+    if (!trace.follows(expected, u)) continue;
     std::vector<StepCosts> ranks;
     for (int r = 0; r < trace.ranks(); ++r) {
       ranks.push_back(trace.costs(exchanges, shape, {r, u}));

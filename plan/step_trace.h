@@ -9,6 +9,15 @@
 
 namespace qtrain {
 
+/// What the schedule expects of a step.
+struct ExpectedStep {
+  ExpectedStep(const StepExchanges& all, const StepShape& of);
+
+  const StepExchanges& exchanges;
+  const StepShape& shape;
+  std::map<std::string, std::int64_t> calls;  ///< how often a step runs each collective, by name
+};
+
 /// Times of optimizer steps from the timelines of a run's ranks (`profile`), in seconds. Leaves out the first step and
 /// steps that include a save or an evaluation.
 class StepTrace {
@@ -33,7 +42,7 @@ class StepTrace {
   [[noreturn]] void refuse(const std::string& cause) const;
   /// Whether all ranks did in this step what the schedule expects; the last step of an epoch may have fewer
   /// micro-batches.
-  bool follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const;
+  bool follows(const ExpectedStep& expected, std::int64_t update) const;
 
  private:
   /// Mean over the spans with one name.

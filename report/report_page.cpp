@@ -8,7 +8,11 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
+#include "core/formats/json_object.h"
 #include "core/os/paths.h"
 #include "core/version.h"
 
@@ -149,7 +153,9 @@ Json messages_json(const RunRecord& run, Budget& budget) {
   for (const RunRecord::Message& m : run.messages) add(m.level, m.text, m.step ? Json(*m.step) : Json());
   const auto warnings = run.resolved.find("warnings");
   if (warnings == run.resolved.end() || !warnings->is_array()) return rows;
-  for (const Json& warning : *warnings) {
+  constexpr std::size_t kMaxWarnings = 256;  // a run has a few; each is searched for in all messages
+  for (std::size_t i = 0; i < std::min(warnings->size(), kMaxWarnings); ++i) {
+    const Json& warning = (*warnings)[i];
     if (!warning.is_string()) continue;
     const auto text = warning.get<std::string>();
     if (std::ranges::none_of(run.messages, [&](const auto& m) { return m.text.find(text) != std::string::npos; }))
@@ -238,14 +244,24 @@ std::string fill(std::string_view page, const std::map<std::string_view, std::st
   }
 }
 
-const Json* value_of(const RunRecord& run, const std::string& key) {
-  const auto values = run.resolved.find("values");
-  if (values == run.resolved.end() || !values->is_object()) return nullptr;
-  const auto entry = values->find(key);
-  if (entry == values->end() || !entry->is_object()) return nullptr;
-  const auto value = entry->find("value");
-  return value == entry->end() ? nullptr : &*value;
-}
+/// The values of a config by key, in the order of the file and to look them up, since a hostile one has very many.
+struct ConfigValues {
+  explicit ConfigValues(const RunRecord& run) {
+    const auto values = run.resolved.find("values");
+    if (values == run.resolved.end() || !values->is_object()) return;
+    for (const auto& [key, entry] : values->get_ref<const Json::object_t&>()) {
+      keys.push_back(key);
+      const auto value = entry.is_object() ? entry.find("value") : entry.end();
+      by_key.emplace(key, entry.is_object() && value != entry.end() ? &*value : nullptr);
+    }
+  }
+  Json of(std::string_view key) const {
+    const auto at = by_key.find(key);
+    return at == by_key.end() || at->second == nullptr ? Json() : *at->second;
+  }
+  std::vector<std::string_view> keys;
+  std::unordered_map<std::string_view, const Json*> by_key;
+};
 
 /// The components of an absolute path.
 using Parts = std::vector<std::string>;
@@ -310,22 +326,19 @@ Json figures_of(const RunRecord& run) {
 }
 
 Json differences(const std::vector<RunRecord>& runs) {
-  Json differing = Json::object();
-  for (const RunRecord& run : runs) {
-    const auto values = run.resolved.find("values");
-    if (values == run.resolved.end() || !values->is_object()) continue;
-    for (const auto& [key, entry] : values->items()) {
-      if (key == "output_dir" || differing.contains(key)) continue;
+  std::vector<ConfigValues> all;
+  for (const RunRecord& run : runs) all.emplace_back(run);
+  JsonObject differing;
+  std::unordered_set<std::string_view> seen{"output_dir"};
+  for (const ConfigValues& values : all)
+    for (const std::string_view key : values.keys) {
+      if (!seen.insert(key).second) continue;
       Json row = Json::array();
-      for (const RunRecord& other : runs) {
-        const Json* value = value_of(other, key);
-        row.push_back(value ? *value : Json());
-      }
+      for (const ConfigValues& other : all) row.push_back(other.of(key));
       const auto same_as_first = [&](const Json& value) { return value == row[0]; };
-      if (!std::all_of(row.begin(), row.end(), same_as_first)) differing[key] = std::move(row);
+      if (!std::all_of(row.begin(), row.end(), same_as_first)) differing.add(std::string(key), std::move(row));
     }
-  }
-  return differing;
+  return differing.take();
 }
 
 std::vector<std::string> names_of(const std::vector<RunRecord>& runs) {

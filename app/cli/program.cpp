@@ -11,6 +11,7 @@
 #include "app/cli/help.h"
 #include "app/cli/near_path.h"
 #include "config/keys.h"
+#include "core/os/shrunk_file.h"
 #include "core/os/stop.h"
 #include "core/secrets.h"
 #include "core/version.h"
@@ -68,6 +69,7 @@ int run_command(const Command& command, std::span<const std::string> words, std:
 
 int run_program(std::span<const std::string> words, std::shared_ptr<Log> log) {
   if (asks_for_document(words)) log->set_result_form(ResultForm::document);
+  set_shrunk_file_document(asks_for_document(words));
   if (words.empty()) {
     log->info("{}\n", general_help());
     fail(ErrorKind::usage, {.cause = "nothing to do", .remedy = "give a config file or a command"});

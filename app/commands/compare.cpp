@@ -25,9 +25,11 @@ std::size_t columns_of(std::string_view text) {
 
 // Cuts a wider text at its beginning, with "..." in place of what is missing.
 std::string end_of(const std::string& text, std::size_t columns) {
-  if (columns_of(text) <= columns) return text;
+  constexpr std::size_t kMaxBytes = 4;  // of a character, which takes at least one column
+  if (text.size() <= kMaxBytes * columns && columns_of(text) <= columns) return text;
   constexpr std::string_view kMark = "...";
-  std::size_t begin = 0;
+  std::size_t begin = text.size() - std::min(text.size(), kMaxBytes * columns);
+  while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) ++begin;
   while (columns_of(std::string_view(text).substr(begin)) > columns - kMark.size()) next_code_point(text, begin);
   return std::string(kMark) + text.substr(begin);
 }
@@ -42,14 +44,13 @@ std::string cell(const Json& value) {
 
 // Aligns the table: each column is as wide as its widest cell.
 std::string lines_of(const Table& table) {
+  std::vector<std::size_t> widths(table.front().size());
+  for (const auto& row : table)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], columns_of(row[c]));
   std::string text;
   for (const auto& row : table) {
     std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      std::size_t width = 0;
-      for (const auto& other : table) width = std::max(width, columns_of(other[c]));
-      line += fmt::format("{:<{}}", row[c], width + 2);
-    }
+    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:<{}}", row[c], widths[c] + 2);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;

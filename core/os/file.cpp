@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/os/descriptor.h"
+#include "core/os/shrunk_file.h"
 
 namespace qtrain {
 namespace {
@@ -53,10 +54,13 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   void* base = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, in.get(), 0);
   if (base == MAP_FAILED) fail_read(file, errno);
   bytes_ = {static_cast<const std::byte*>(base), static_cast<std::size_t>(size)};
+  name_mapping(bytes_, file.string());
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget_mapping(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {

@@ -38,6 +38,10 @@ mode_t mode_of(const fs::path& file) {
 }  // namespace
 
 void fail_write(const fs::path& file, std::string_view action, int error) {
+  if (error == EFAULT)  // what is written is that of a mapped file
+    fail(ErrorKind::input, {.cause = "a file that is read for this one became shorter meanwhile, or its disk failed",
+                            .place = file.string(),
+                            .remedy = "run the same command again, and leave its files as they are meanwhile"});
   fail(ErrorKind::disk, {.cause = fmt::format("{} failed: {}", action, std::generic_category().message(error)),
                          .place = file.string(),
                          .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});

@@ -68,9 +68,7 @@ extern "C" void on_stop_signal(int signal) {
     if (answer_pipe >= 0 && (!late || late_text != nullptr))
       notify(answer_pipe, late ? kLate : signal == SIGINT ? kInterrupt : kSignal);
   } else if (is_second(signal)) {
-    if (erases) [[maybe_unused]]
-      const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
-    restore_terminal();
+    leave_terminal();
     _exit(kSecondInterrupt);
   }
   errno = error;
@@ -89,6 +87,12 @@ bool is_ignored(int signal) {
 }
 
 }  // namespace
+
+void leave_terminal() {
+  if (erases) [[maybe_unused]]
+    const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
+  restore_terminal();
+}
 
 void install_stop_handlers() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) handle(signal, on_stop_signal);

@@ -43,6 +43,10 @@ void set_stop_answer(const char* text, const char* on_interrupt = nullptr);
 /// Acts as if a signal had come, or had not.
 void set_stop_requested(bool asked);
 
+/// Erases a live line and restores the terminal's settings, before the process ends at once. May be called by signal
+/// handlers.
+void leave_terminal();
+
 /// During the life of this object, a stop ends the process immediately: for work that has nothing to save.
 class StopsAtOnce {
  public:

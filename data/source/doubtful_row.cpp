@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -117,6 +119,7 @@ std::optional<Json> value_of(std::string_view text, const std::string& place) {
 std::optional<Json> doubtful_row(std::string_view text, const std::string& place) {
   RowWalk walk(text);
   std::vector<std::pair<std::string, Json>> members;
+  std::unordered_map<std::string, std::size_t> places;  // of the members, since a row may have very many
   if (!walk.take('{')) return std::nullopt;
   while (!walk.take('}')) {
     if (!members.empty() && !walk.take(',')) return std::nullopt;
@@ -125,11 +128,10 @@ std::optional<Json> doubtful_row(std::string_view text, const std::string& place
     auto value = value_of(walk.value(), place);
     if (!value) return std::nullopt;
     const auto name = key->get<std::string>();
-    const auto known = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.first == name; });
-    if (known == members.end())
+    if (const auto [place, is_new] = places.emplace(name, members.size()); is_new)
       members.emplace_back(name, std::move(*value));
     else
-      known->second = doubt("the key is given twice");
+      members[place->second].second = doubt("the key is given twice");
   }
   walk.skip_blanks();
   if (!walk.at_end()) return std::nullopt;

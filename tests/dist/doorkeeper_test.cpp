@@ -208,6 +208,44 @@ int next_descriptor() {
   return fd.get();
 }
 
+/// Takes all descriptors but `free`.
+std::vector<Descriptor> take_descriptors(std::size_t free) {
+  std::vector<Descriptor> all;
+  for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) all.emplace_back(fd);
+  EXPECT_GE(all.size(), free);
+  all.resize(all.size() - std::min(free, all.size()));
+  return all;
+}
+
+// Strangers who have said something do not keep the last descriptors for as long as a handshake may take.
+TEST(ADoorkeeper, HurriesVisitorsWhileDescriptorsAreMissing) {
+  Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = {.secret = test::rank_secret()}});
+  std::vector<Socket> talking;
+  for (int i = 0; i < 2; ++i) say(talking.emplace_back(connect_to(door.port())), hello().substr(0, 16));
+  const FewFiles limit(static_cast<rlim_t>(next_descriptor()) + 8);
+  const std::vector<Descriptor> taken = take_descriptors(1);
+  EXPECT_FALSE(door.next(Doorkeeper::Clock::now() + milliseconds(3000)));
+  EXPECT_THAT(door.strangers(), HasSubstr("turned away"));
+}
+
+// Accepting also fails if nobody is waiting, so that strangers, or time, would end a run that has just enough of them.
+TEST(ADoorkeeper, NeedsNoDescriptorOnceAllRanksAreHere) {
+  Meeting meeting = test::free_meeting();
+  meeting.ranks = 2;
+  StoreServer server(meeting);
+  meeting.at.port = server.port();
+  Store first(meeting, kLong), second(meeting, kLong);
+  first.set("stays/0", "");
+  second.set("stays/1", "");
+  const FewFiles limit(static_cast<rlim_t>(next_descriptor()) + 16);
+  const std::vector<Descriptor> taken = take_descriptors(1);
+  const Socket stranger = connect_to(server.port());
+  std::this_thread::sleep_for(milliseconds(12'000));
+  EXPECT_FALSE(server.failure());
+  second.set("key", "value");
+  EXPECT_EQ(first.get("key", kLong), "value");
+}
+
 // If no descriptor becomes free, it reports that, and can still be ended.
 TEST(ADoorkeeper, TellsThatNoDescriptorIsLeft) {
   auto server = std::make_unique<StoreServer>(test::free_meeting());

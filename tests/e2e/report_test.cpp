@@ -57,6 +57,26 @@ TEST(Report, RefusesFoldersWithoutARun) {
   EXPECT_EQ(qtrain({.words = {"compare", folder.path().string()}}).code, 2);
 }
 
+// With time that grew with the square of both, this took hours.
+TEST(Report, ComparesConfigsOfVeryManyKeysAndLongValues) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_run(folder / "out"));
+  fs::copy(folder / "out", folder / "other", fs::copy_options::recursive);
+  const Json resolved = read_json(folder / "out/resolved_config.json");
+  for (const char* name : {"out", "other"}) {
+    std::string keys;
+    for (int i = 0; i < 30'000; ++i) keys += fmt::format(",\"k{}\":{{\"value\":\"{}\"}}", i, name);
+    Json changed = resolved;
+    changed["values"] =
+        parse_json(fmt::format("{{\"long\":{{\"value\":\"{}{}\"}}{}}}", std::string(1'000'000, 'x'), name, keys), name);
+    write_file(folder / name / "resolved_config.json", dump_json(changed));
+  }
+  const Outcome compared = qtrain_ok({.words = {"compare", (folder / "out").string(), (folder / "other").string(),
+                                                "--output", (folder / "c.html").string()}});
+  EXPECT_THAT(compared.out, HasSubstr("k29999"));
+  EXPECT_THAT(compared.out, HasSubstr("...xxx"));
+}
+
 TEST(Report, GoesToTheToolsThatAreNamed) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
+#include <tuple>
+#include <vector>
 
 #include "core/os/file.h"
 #include "tests/core/temp_folder.h"
@@ -157,6 +160,41 @@ TEST(StepTrace, LeavesOutUpdatesThatAreSaved) {
   EXPECT_NEAR(trace.measured({0, 1}), 0.1, 1e-9);
 }
 
+/// Two ranks with timelines of the same spans of the host, each with a name, a begin and an end.
+std::string refusal_of(const std::vector<std::tuple<std::string, double, double>>& spans) {
+  const TempFolder folder;
+  Timeline t;
+  for (const auto& [name, begin, end] : spans) t.add(kHost, name, {begin, end});
+  for (const int rank : {0, 1}) t.write(folder.path(), rank);
+  const Error e = test::error_of([&] { StepTrace::read(folder.path()); });
+  EXPECT_EQ(e.kind(), ErrorKind::input);
+  return e.text().cause;
+}
+
+TEST(StepTrace, RefusesTimelinesThatNoRunWrites) {
+  EXPECT_THAT(refusal_of({{"update", 0, 5}, {"update", 10, 15}}), HasSubstr("no span \"add gradients\""));
+  EXPECT_THAT(refusal_of({{"update", 0, 5}, {"update", 1, 5}}), HasSubstr("ends before the previous one"));
+  EXPECT_THAT(refusal_of({{"update", 0, 50}, {"update", 10, 15}}), HasSubstr("ends before the previous one"));
+}
+
+TEST(StepTrace, TakesTimeThatGrowsWithTheTimeline) {
+  constexpr int kUpdates = 40'000;
+  const TempFolder folder;
+  Timeline t;
+  for (int i = 0; i < kUpdates; ++i) {
+    t.add(kHost, "add gradients of micro-batch", {10.0 * i, 10.0 * i + 1});
+    t.add(kExchanging, kGradients, {10.0 * i, 10.0 * i + 1});
+    t.add(kHost, "add gradients", {10.0 * i + 1, 10.0 * i + 2});
+    t.add(kHost, "update", {10.0 * i + 2, 10.0 * i + 3});
+  }
+  for (const int rank : {0, 1}) t.write(folder.path(), rank);
+  const std::clock_t begin = std::clock();
+  const StepTrace trace = StepTrace::read(folder.path());
+  EXPECT_EQ(trace.updates(), kUpdates - 1);
+  EXPECT_THAT(test::error_of([&] { traced_run(trace, exchanges(), {}); }).text().cause, HasSubstr("no step matches"));
+  EXPECT_LT(std::clock() - begin, 8 * CLOCKS_PER_SEC);
+}
+
 TEST(StepTrace, SaysWhatIsMissing) {
   const TempFolder folder;
   const auto error = [&] { return test::error_of([&] { StepTrace::read(folder.path()); }).text(); };
@@ -176,7 +214,9 @@ TEST(StepTrace, SaysWhatIsMissing) {
   const Error e = test::error_of([&] { trace.costs(others, {}, {0, 0}); });
   EXPECT_THAT(e.text().cause, HasSubstr("all_gather of 33 float32"));
   EXPECT_EQ(e.kind(), ErrorKind::input);
-  EXPECT_TRUE(trace.follows(exchanges(), {.stage = ZeroStage::optimizer}, 0));
+  const StepExchanges own = exchanges();
+  const StepShape shape{.stage = ZeroStage::optimizer};
+  EXPECT_TRUE(trace.follows(ExpectedStep(own, shape), 0));
   for (const StepShape& shape : {StepShape{}, {.stage = ZeroStage::optimizer, .micro_batches = 2}}) {
     StepExchanges same = exchanges();
     if (shape.stage == ZeroStage::none) same.units.assign(2, {});

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <ctime>
+
 #include "core/os/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
@@ -224,6 +226,29 @@ TEST(Runs, DifferInKeys) {
                   {"output_dir", {{"value", "b"}}},
                   {"new", {{"value", true}}}}}};
   EXPECT_EQ(differences({a, b}), (Json{{"seed", {1, 2}}, {"new", {nullptr, true}}}));
+}
+
+TEST(Runs, OfVeryManyKeysAreComparedInLittleTime) {
+  std::vector<RunRecord> runs{{.folder = "a"}, {.folder = "b"}};
+  for (const int value : {0, 1}) {
+    std::string keys;
+    for (int i = 0; i < 60'000; ++i) keys += fmt::format("{}\"k{}\":{{\"value\":{}}}", i > 0 ? "," : "", i, value);
+    runs[static_cast<std::size_t>(value)].resolved = parse_json("{\"values\":{" + keys + "}}", "run");
+  }
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(differences(runs).size(), 60'000u);
+  EXPECT_LT(std::clock() - begin, 5 * CLOCKS_PER_SEC);
+}
+
+TEST(ReportPage, SearchesMessagesForAFewWarnings) {
+  RunRecord run{.folder = "a"};
+  for (int i = 0; i < 20'000; ++i) run.messages.push_back({.level = "warning", .text = std::string(100, 'm')});
+  Json warnings = Json::array();
+  for (int i = 0; i < 20'000; ++i) warnings.push_back(fmt::format("mmm{}", i));
+  run.resolved = {{"warnings", warnings}};
+  const std::clock_t begin = std::clock();
+  EXPECT_THAT(report_page({run}), HasSubstr("mmm7"));
+  EXPECT_LT(std::clock() - begin, 5 * CLOCKS_PER_SEC);
 }
 
 }  // namespace

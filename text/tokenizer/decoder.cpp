@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "text/find.h"
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/unicode.h"
 
@@ -129,7 +130,8 @@ class MetaspaceDecoder final : public Decoder {
     for (std::string& t : tokens) {
       std::string out;
       std::size_t last = 0;
-      for (std::size_t at = 0; (at = t.find(replacement_, at)) != std::string::npos; last = at += replacement_.size())
+      for (std::size_t at = 0; (at = find_text(t, replacement_, at)) != std::string::npos;
+           last = at += replacement_.size())
         out.append(t, last, at - last).append(space);
       t = out.append(t, last);
       space = " ";

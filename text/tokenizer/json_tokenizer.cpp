@@ -10,24 +10,49 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kMaxText = std::size_t{1} << 31;  // offsets are 32-bit
+constexpr std::size_t kMaxSteps = 128;                  // of a sequence, since each of them reads every text
+constexpr std::size_t kMaxFrame = 1024;                 // tokens around every text, and items of a template
 
 std::int32_t token_id(const JsonView& json) {
   return static_cast<std::int32_t>(json.integer({0, kMaxTokenId}));
 }
 
+// Counts the steps of nested sequences.
+std::size_t count_steps(const Json& step, const char* list) {
+  if (!step.is_object()) return 1;
+  const auto inner = step.find(list);
+  if (inner == step.end() || !inner->is_array()) return 1;
+  std::size_t count = 0;
+  for (const Json& one : *inner) count += count_steps(one, list);
+  return count;
+}
+
+/// The part of a tokenizer.json with this name, whose sequences have the member `list`.
+JsonView few_steps(const JsonView& json, const char* list) {
+  if (const std::size_t steps = count_steps(json.json(), list); steps > kMaxSteps)
+    json.refuse(fmt::format("has {} steps; up to {} are supported", steps, kMaxSteps));
+  return json;
+}
+
+void require_short(const JsonView& json, std::size_t frame) {
+  if (frame > kMaxFrame) json.refuse(fmt::format("adds more than {} tokens to every text", kMaxFrame));
+}
+
 SpecialFrame read_template(const JsonView& json) {
   SpecialFrame frame;
   bool seen = false;
-  json.at("single").each([&](const JsonView& item) {
+  const JsonView items = json.at("single");
+  require_short(json, items.size());
+  items.each([&](const JsonView& item) {
     if (item.find("Sequence")) {
       if (seen) item.refuse("a template that repeats the text is not supported");
       seen = true;
       return;
     }
     const std::string& name = item.at("SpecialToken").at("id").text();
-    json.at("special_tokens").at(name).at("ids").each([&](const JsonView& id) {
-      (seen ? frame.after : frame.before).push_back(token_id(id));
-    });
+    const JsonView ids = json.at("special_tokens").at(name).at("ids");
+    require_short(json, ids.size() + frame.before.size() + frame.after.size());
+    ids.each([&](const JsonView& id) { (seen ? frame.after : frame.before).push_back(token_id(id)); });
   });
   return frame;
 }
@@ -55,6 +80,7 @@ SpecialFrame make_special_frame(const JsonView& json) {
     const SpecialFrame one = make_special_frame(step);
     all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
     all.after.insert(all.after.end(), one.after.begin(), one.after.end());
+    require_short(json, all.before.size() + all.after.size());
   });
   return all;
 }
@@ -99,10 +125,10 @@ std::size_t total_size(const std::vector<AddedToken>& tokens) {
 
 JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra)
     : model_(make_token_model(json.at("model"), alphabet_for(json))),
-      normalizer_(make_normalizer(part(json, "normalizer"))),
-      pre_tokenizer_(make_pre_tokenizer(part(json, "pre_tokenizer"), alphabet_for(json))),
-      decoder_(make_decoder(part(json, "decoder"))),
-      frame_(make_special_frame(part(json, "post_processor"))),
+      normalizer_(make_normalizer(few_steps(part(json, "normalizer"), "normalizers"))),
+      pre_tokenizer_(make_pre_tokenizer(few_steps(part(json, "pre_tokenizer"), "pretokenizers"), alphabet_for(json))),
+      decoder_(make_decoder(few_steps(part(json, "decoder"), "decoders"))),
+      frame_(make_special_frame(few_steps(part(json, "post_processor"), "processors"))),
       added_ids_(listed.size()),
       added_growth_(total_size(listed) + total_size(extra)),
       size_(model_->end_id()),

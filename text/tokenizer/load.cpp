@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "core/formats/json_items.h"
 #include "core/os/paths.h"
@@ -36,7 +38,7 @@ std::optional<AddedToken> special_token(const JsonView& v) {
   return t.content.empty() ? std::nullopt : std::optional(t);
 }
 
-/// Values of two files by key, each with its file.
+/// Values of two files in the order of their first key, each with its file.
 using NamedValues = std::vector<std::pair<std::string, std::pair<JsonView, fs::path>>>;
 
 class SettingsReader {
@@ -67,7 +69,8 @@ class SettingsReader {
 
  private:
   NamedValues::iterator find(std::string_view key) {
-    return std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
+    const auto at = places_.find(std::string(key));
+    return at == places_.end() ? values_.end() : values_.begin() + static_cast<std::ptrdiff_t>(at->second);
   }
   void put_values(const JsonView& object, const fs::path& file) {
     for (const auto& [key, value] : object.object()) {
@@ -75,7 +78,7 @@ class SettingsReader {
       if (const auto at = find(key); at != values_.end())
         at->second = view;
       else
-        values_.emplace_back(key, view);
+        places_.emplace(key, values_.size()), values_.emplace_back(key, view);
     }
   }
   void add_value(NamedValues::const_iterator at, const std::string& name) {
@@ -103,6 +106,7 @@ class SettingsReader {
   void add_by_id(std::vector<AddedToken> tokens) {
     require_distinct_ids(tokens);
     std::stable_sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    for (const AddedToken& t : tokens) contents_.insert(t.content);
     s_.added.insert(s_.added.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end()));
   }
   void add_named(const std::string& name, const JsonView& value) {
@@ -121,15 +125,17 @@ class SettingsReader {
       });
   }
   void add_if_new(const AddedToken& token) {
-    const bool known =
-        std::any_of(s_.added.begin(), s_.added.end(), [&](const auto& t) { return t.content == token.content; });
-    if (!known) s_.added.push_back(token);
-    if (!known) s_.added.back().by_name = true;
+    if (!contents_.insert(token.content).second) return;
+    s_.added.push_back(token);
+    s_.added.back().by_name = true;
   }
 
   TokenizerSettings& s_;
   const fs::path file_;
   NamedValues values_;
+  // Files may have hundreds of thousands of keys and tokens, so none is searched for one by one.
+  std::unordered_map<std::string, std::size_t> places_ = {};  ///< of the keys in `values_`
+  std::unordered_set<std::string> contents_ = {};             ///< of the added tokens
 };
 
 std::unique_ptr<Tokenizer> build_json_tokenizer(const fs::path& file, const TokenizerSettings& settings) {

@@ -13,6 +13,9 @@ namespace qtrain {
 
 /// Upper bound of all ids, so that a damaged file cannot cause huge tables.
 constexpr std::int64_t kMaxTokenId = std::int64_t{1} << 24;
+/// The longest token of Unigram and of sentencepiece, in bytes. At every position, a text may be compared with all of
+/// it, so that the time to tokenize grows with the product of both.
+constexpr std::size_t kMaxUnigramToken = 1024;
 
 /// A token of a piece and the byte range of the piece that it covers.
 struct PieceToken {

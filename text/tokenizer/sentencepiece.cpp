@@ -1,5 +1,6 @@
 #include "text/tokenizer/sentencepiece.h"
 
+#include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
 #include <cmath>
@@ -33,6 +34,11 @@ class Fields {
     fail(ErrorKind::input, {.cause = "is not a sentencepiece model",
                             .place = file_.string(),
                             .remedy = "the file is damaged or of another kind: download it again"});
+  }
+  [[noreturn]] void refuse_length(std::size_t bytes) const {
+    fail(ErrorKind::input,
+         {.cause = fmt::format("a piece has {} bytes; up to {} are supported", bytes, kMaxUnigramToken),
+          .place = file_.string()});
   }
   bool next(Field& field) {
     if (rest_.empty()) return false;
@@ -76,6 +82,7 @@ Model::Entry read_piece(Fields fields) {
     if (f.number == 3) piece.kind = static_cast<Model::Kind>(f.value);
   }
   if (!std::isfinite(piece.score)) fields.refuse();
+  if (piece.text.size() > kMaxUnigramToken) fields.refuse_length(piece.text.size());
   return piece;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "text/find.h"
 #include "text/tokenizer/unicode.h"
 #include "text/tokenizer/unicode_tables.h"
 
@@ -244,7 +245,7 @@ Finder find_characters(bool (*matches)(char32_t), Grouping grouping) {
 Finder find_literal(std::string pattern) {
   return [pattern = std::move(pattern)](std::string_view text, const Regex::OnMatch& on_match) {
     if (pattern.empty()) return;
-    for (std::size_t at = 0; (at = text.find(pattern, at)) != std::string_view::npos; at += pattern.size())
+    for (std::size_t at = 0; (at = find_text(text, pattern, at)) != std::string_view::npos; at += pattern.size())
       on_match(at, at + pattern.size());
   };
 }

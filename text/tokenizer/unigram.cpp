@@ -14,6 +14,13 @@ namespace {
 
 constexpr double kUnknownPenalty = 10.0;
 
+// Every position of a text may be compared with the longest token.
+void require_short(std::string_view token) {
+  if (token.size() > kMaxUnigramToken)
+    refuse_model(
+        fmt::format("a token of Unigram has {} bytes; up to {} are supported", token.size(), kMaxUnigramToken));
+}
+
 std::vector<std::pair<std::string_view, std::int64_t>> unigram_entries(const Json& vocab) {
   if (!vocab.is_array()) refuse_model("\"vocab\" must be a list");
   std::vector<std::pair<std::string_view, std::int64_t>> entries;
@@ -21,6 +28,7 @@ std::vector<std::pair<std::string_view, std::int64_t>> unigram_entries(const Jso
   for (const Json& row : vocab) {
     if (!row.is_array() || row.size() != 2 || !row[0].is_string() || !row[1].is_number())
       refuse_model("an entry of \"vocab\" must be [token, score]");
+    require_short(row[0].get_ref<const std::string&>());
     entries.emplace_back(row[0].get_ref<const std::string&>(), static_cast<std::int64_t>(entries.size()));
   }
   return entries;

@@ -1,14 +1,17 @@
 // Rows of CSV, Arrow and Parquet files compared with those that datasets, pyarrow and pandas read
 // (make_source_goldens.py).
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <ctime>
 #include <tuple>
 
 #include "core/parallel.h"
 #include "data/listing.h"
 #include "data/row_shapes.h"
 #include "data/source/batched_rows.h"
+#include "data/source/doubtful_row.h"
 #include "data/source/mixture.h"
 #include "tests/data/support.h"
 
@@ -273,6 +276,17 @@ TEST_F(BrokenSources, ValuesThatAreNoJsonMatterOnlyToWhoReadsThem) {
   for (const char* broken : {R"({"text":"a","score":NaN)", R"({"text":"a","score":nan})", R"({"text":"a",,"b":NaN})",
                              R"({"text":"a","score":NaN} x)", R"({"text":"a","b":[1,2,NaN})", R"({"a":1,"b":tru})"})
     EXPECT_THAT(complaint("broken.jsonl", broken), HasSubstr("broken.jsonl:1")) << broken;
+}
+
+TEST_F(BrokenSources, RowsOfManyKeysTakeNoLongerIfOneIsGivenTwice) {
+  std::string row = R"({"text":"a")";
+  for (int i = 0; i < 100'000; ++i) row += fmt::format(",\"k{}\":0", i);
+  const std::string file = write("rows.jsonl", row + ",\"k7\":1}\n");
+  const std::clock_t begin = std::clock();
+  const Json read = RawRows({file}).parse(0);
+  EXPECT_EQ(read.at("text"), "a");
+  EXPECT_EQ(doubt_of(read.at("k7")), "the key is given twice");
+  EXPECT_LT(std::clock() - begin, 5 * CLOCKS_PER_SEC);
 }
 
 TEST_F(BrokenSources, TheFirstVersionOfFeatherIsNamed) {

@@ -58,6 +58,17 @@ TEST(Template, ExtraVariablesComeBeforeSpecialTokensButNotBeforeMessages) {
   EXPECT_EQ(t.render({.messages = &messages, .extra = &extra}).text, "mine 2 False");
 }
 
+// Each call of a macro binds all of its parameters.
+TEST(Template, CallsOfMacrosWithManyParametersAreCounted) {
+  std::string parameters = "a0";
+  for (int i = 1; i < 50'000; ++i) parameters += ", a" + std::to_string(i);
+  const std::clock_t start = std::clock();
+  EXPECT_THAT(
+      error_of("{% macro m(" + parameters + ") %}{% endmacro %}{% for i in range(3000) %}{{ m() }}{% endfor %}"),
+      HasSubstr("takes too many steps"));
+  EXPECT_LT(std::clock() - start, 8 * CLOCKS_PER_SEC);
+}
+
 // Clients of a server may name any number of variables.
 TEST(Template, ManyExtraVariablesTakeNoLongerThanTheirNumber) {
   std::string text = "{\"v\": 0";

@@ -169,9 +169,9 @@ void bind_parameters(TemplateState& state, const TemplateStmt& macro, const PyAr
   const std::string name = py_quote(macro.name);
   auto keywords = args.keywords;
   const std::size_t count = parts.parameters.size(), first_default = count - parts.defaults.size();
-  constexpr std::size_t kKeywordsPerStep = 16;
+  constexpr std::size_t kStepsPerParameter = 4, kKeywordsPerStep = 16;
   for (std::size_t i = 0; i < count; ++i) {
-    state.work.step(keywords.size() / kKeywordsPerStep);
+    state.work.step(kStepsPerParameter + keywords.size() / kKeywordsPerStep);
     const std::string& parameter = parts.parameters[i];
     std::optional<PyValue> value;
     if (i < args.positional.size())

@@ -1,8 +1,8 @@
 #include "text/template/python/text.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "text/find.h"
 #include "text/template/python/characters.h"
 
 namespace qtrain {
@@ -11,16 +11,10 @@ namespace {
 constexpr std::size_t kBytesOfPart = 32;
 constexpr std::size_t kShortWanted = 32;  // longest text for which trying every position is fast enough
 
-std::size_t find_linear(std::string_view text, std::string_view wanted, std::size_t from = 0) {
-  if (wanted.size() <= kShortWanted || from > text.size()) return text.find(wanted, from);
-  const void* found = ::memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
-  return found ? static_cast<std::size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
-}
-
-std::size_t rfind_linear(std::string_view text, std::string_view wanted) {
+std::size_t rfind_text(std::string_view text, std::string_view wanted) {
   if (wanted.size() <= kShortWanted) return text.rfind(wanted);
   const std::string turned(text.rbegin(), text.rend());
-  const std::size_t at = find_linear(turned, std::string(wanted.rbegin(), wanted.rend()));
+  const std::size_t at = find_text(turned, std::string(wanted.rbegin(), wanted.rend()));
   return at == std::string_view::npos ? at : text.size() - wanted.size() - at;
 }
 
@@ -35,7 +29,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   std::vector<std::string> parts;
   std::size_t start = 0;
   while (limit < 0 || static_cast<std::int64_t>(parts.size()) < limit) {
-    const std::size_t at = find_linear(text, separator, start);
+    const std::size_t at = find_text(text, separator, start);
     if (at == std::string_view::npos) break;
     add_part(parts, text.substr(start, at - start));
     start = at + separator.size();
@@ -82,20 +76,20 @@ bool is_line_end(char32_t c) {
 
 std::size_t py_find(PyWork& work, std::string_view text, std::string_view wanted) {
   work.read(text.size() + wanted.size());
-  return find_linear(text, wanted);
+  return find_text(text, wanted);
 }
 
 std::size_t py_rfind(PyWork& work, std::string_view text, std::string_view wanted) {
   work.read(text.size());
   if (wanted.size() > kShortWanted) work.make(text.size()), work.make(wanted.size());
-  return rfind_linear(text, wanted);
+  return rfind_text(text, wanted);
 }
 
 int py_count(PyWork& work, std::string_view text, std::string_view wanted) {
   work.read(text.size() + wanted.size());
   int found = 0;
-  for (std::size_t at = find_linear(text, wanted); at != std::string_view::npos;
-       at = find_linear(text, wanted, at + wanted.size()))
+  for (std::size_t at = find_text(text, wanted); at != std::string_view::npos;
+       at = find_text(text, wanted, at + wanted.size()))
     ++found;
   return found;
 }
@@ -184,7 +178,7 @@ std::string py_replace(PyWork& work, std::string_view text, std::string_view old
       if (pos == text.size()) break;
       next_code_point(text, pos);
     }
-    const std::size_t at = old.empty() ? pos : find_linear(text, old, start);
+    const std::size_t at = old.empty() ? pos : find_text(text, old, start);
     if (at == std::string_view::npos) break;
     out.append(text.substr(start, at - start)).append(fresh);
     start = at + old.size();
