@@ -97,6 +97,9 @@ void Block::finish(Fiber& self) {
   if (straggler >= 0)
     fault(*fibers_[static_cast<std::size_t>(straggler) * kWarpSize], "starts fewer products than its warpgroup",
           self.place);
+  if (alive_ == 0)
+    for (const std::string& what : {mbarriers_.unfinished(), registers_.unfinished()})
+      if (!what.empty()) fault(self, what, self.place);
   if (!barrier_.waiting.empty()) release();
   schedule(self);
 }
@@ -120,12 +123,15 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   reset_shared();
   clocks_.reset();
   barrier_ = {};
-  warpgroups_.reset(static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize);
+  const std::size_t warps = static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize;
+  warpgroups_.reset(warps);
+  mbarriers_.reset();
+  registers_.reset(warps);
   count_ = last_count_ = 0;
   faulted_ = false;
   while (static_cast<int>(fibers_.size()) < threads_)
     fibers_.push_back(make_fiber(host_thread_, static_cast<int>(fibers_.size())));
-  warps_.assign(static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize, {});
+  warps_.assign(warps, {});
   for (unsigned i = 0; i < static_cast<unsigned>(threads_); ++i) {
     Fiber& f = *fibers_[i];
     f.block = this;
@@ -134,7 +140,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
     f.lane = i % kWarpSize;
     f.warp = i / kWarpSize;
     f.state = FiberState::ready;
-    f.epoch = 1;
+    f.met = f.epoch = 1;
     f.copies.clear();
     f.copy_group = 0;
     ++f.proxy_fences;
@@ -171,7 +177,7 @@ std::string Block::states() const {
   for (int i = 0; i < threads_; ++i) {
     const Fiber& f = *fibers_[static_cast<std::size_t>(i)];
     std::string state = f.state == FiberState::ready ? "running" : "finished";
-    if (f.state == FiberState::in_exchange || f.state == FiberState::at_barrier)
+    if (f.state != FiberState::ready && f.state != FiberState::finished)
       state = "waiting in " + std::string(f.waits_in) + " at " + describe(f.place);
     groups[state].push_back(f.number);
   }
@@ -215,13 +221,14 @@ Fiber* Block::next() {
 
 void Block::schedule(Fiber& self) {
   Fiber* to = next();
+  while (!to && mbarriers_.land(*this)) to = next();
   if (to == &self) return;
   if (to) return switch_context(self, *to);
   if (alive_ > 0) {
     const auto stuck = std::find_if(fibers_.begin(), fibers_.begin() + threads_,
                                     [](const Fiber* f) { return f->state != FiberState::finished; });
-    fault(self.state == FiberState::finished ? **stuck : self, "deadlock: no thread of the block can run",
-          (*stuck)->place);
+    fault(self.state == FiberState::finished ? **stuck : self,
+          "deadlock: no thread of the block can run" + mbarriers_.lacking(), (*stuck)->place);
   }
   switch_context(self, host_);
 }
@@ -247,6 +254,13 @@ void Block::yield(Fiber& self) {
   if (&to != &self) switch_context(self, to);
 }
 
+void Block::pause(Fiber& self, const char* what, Place place) {
+  self.waits_in = what;
+  self.place = place;
+  suspend(self, FiberState::at_mbarrier);
+  schedule(self);
+}
+
 void Block::barrier(Fiber& self, Place place) {
   Barrier& b = barrier_;
   if (!b.waiting.empty() && !same(b.place, place))
@@ -270,7 +284,7 @@ void Block::release() {
           b.place);
   clocks_.meet();
   for (Fiber* f : b.waiting) {
-    f->epoch = clocks_.epoch(f->warp);
+    f->met = f->epoch = clocks_.epoch(f->warp);
     make_ready(*f);
   }
   last_count_ = std::exchange(count_, 0);
@@ -339,13 +353,19 @@ void Block::note_write(const Fiber& self, std::uintptr_t address, std::size_t by
   for (std::size_t i = at; i < at + (bytes + 1) / 2; ++i) writers_[i] = entry;
 }
 
+void Block::note_async_write(const void* p, std::size_t bytes) {
+  const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(p) - shared_);
+  std::fill_n(writers_.begin() + static_cast<std::ptrdiff_t>(first / 2), bytes / 2, 0);
+}
+
 void Block::require_async_fence(Fiber& self, const void* p, std::size_t bytes, Place place) {
   const auto first = static_cast<std::size_t>(static_cast<const std::byte*>(p) - shared_);
   for (std::size_t i = first / 2; i < (first + bytes) / 2; ++i) {
     const std::uint32_t entry = writers_[i], thread = entry & ((1u << kThreadBits) - 1);
+    if (thread >= static_cast<unsigned>(threads_)) continue;  // of an earlier, larger block
     if (entry == 0 || fibers_[thread]->proxy_fences << kThreadBits != (entry & ~((1u << kThreadBits) - 1))) continue;
     fault(self,
-          "reads shared memory at byte " + std::to_string(2 * i) + " with wgmma, which thread " +
+          "uses shared memory at byte " + std::to_string(2 * i) + " asynchronously, which thread " +
               std::to_string(thread) + " wrote without a fence.proxy.async after it",
           place);
   }
@@ -353,7 +373,19 @@ void Block::require_async_fence(Fiber& self, const void* p, std::size_t bytes, P
 
 void Block::join_lanes(unsigned warp, std::uint32_t mask) {
   const std::uint16_t epoch = clocks_.advance(warp);
-  for (std::uint32_t rest = mask; rest; rest &= rest - 1) fibers_[warp * kWarpSize + lowest(rest)]->epoch = epoch;
+  for (std::uint32_t rest = mask; rest; rest &= rest - 1) {
+    Fiber& f = *fibers_[warp * kWarpSize + lowest(rest)];
+    f.met = f.epoch = epoch;
+  }
+}
+
+std::uint16_t Block::start_epoch(Fiber& self) {
+  return std::exchange(self.epoch, clocks_.advance(self.warp));
+}
+
+void Block::release_to(Fiber& self, Clocks::View& view) {
+  clocks_.release({.thread = self.number, .met = self.met, .epoch = self.epoch}, view);
+  start_epoch(self);
 }
 
 }  // namespace qtrain::emulation

@@ -6,6 +6,7 @@
 #include "emulator/clocks.h"
 #include "emulator/fiber.h"
 #include "emulator/grid.h"
+#include "emulator/mbarrier.h"
 #include "emulator/warpgroup.h"
 
 namespace qtrain::emulation {
@@ -51,13 +52,25 @@ class Block {
   int count(Fiber& self, int predicate, Place place);
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
+  /// Suspends the calling thread until another resumes it; `what` is what it waits in.
+  void pause(Fiber& self, const char* what, Place place);
+  void resume(Fiber& fiber) { make_ready(fiber); }
   Warpgroups& warpgroups() { return warpgroups_; }
+  Mbarriers& mbarriers() { return mbarriers_; }
+  RegisterShares& registers() { return registers_; }
   /// Whether an asynchronous copy or product that starts now also completes now.
   bool copies_land_at_once();
   /// Records a write to shared memory by the thread.
   void note_write(const Fiber& self, std::uintptr_t address, std::size_t bytes);
+  /// Records a write to shared memory by an asynchronous copy.
+  void note_async_write(const void* p, std::size_t bytes);
   /// Faults if a thread that wrote these bytes of shared memory has not called fence.proxy.async since.
   void require_async_fence(Fiber& self, const void* p, std::size_t bytes, Place place);
+  /// Starts a new epoch of the calling thread; returns the one that ends.
+  std::uint16_t start_epoch(Fiber& self);
+  /// Adds what the thread has done, or knows to have happened, to what waiting threads will know.
+  void release_to(Fiber& self, Clocks::View& view);
+  void acquire(const Fiber& self, const Clocks::View& view) { clocks_.acquire(self.warp, view); }
   /// Called when all lanes of `mask` have met.
   void join_lanes(unsigned warp, std::uint32_t mask);
   [[noreturn]] void fault(Fiber& self, const std::string& what, Place place);
@@ -102,6 +115,8 @@ class Block {
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
   Warpgroups warpgroups_;
+  Mbarriers mbarriers_;
+  RegisterShares registers_;
   std::vector<std::uint32_t> writers_;  ///< per two bytes of shared memory: the last writer and its proxy_fences
   bool faulted_ = false;
   const void* fault_pc_ = nullptr;

@@ -26,7 +26,7 @@ enum class Timing : std::uint8_t { late, early, random };
 struct Settings {
   Order order = Order::forward;
   Timing streams = Timing::late;
-  Timing copies = Timing::late;  ///< cp.async and wgmma
+  Timing copies = Timing::late;  ///< cp.async, copies of boxes, and wgmma
   std::uint64_t seed = 1;
   int host_threads = 0;                             ///< number of threads that run blocks; 0: one per processor
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< device memory
@@ -64,8 +64,8 @@ inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
 inline constexpr bool kStates = !kAddressSanitizer && !kThreadSanitizer;
 
 /// `untouched` bytes are uninitialized if they are in an allocation, and invalid otherwise; `fenced` bytes are in a
-/// segment but in no tensor.
-enum class State : std::uint8_t { untouched, uninitialized, initialized, in_flight, fenced };
+/// segment but in no tensor; those of an `mbarrier` are only for its instructions.
+enum class State : std::uint8_t { untouched, uninitialized, initialized, in_flight, fenced, mbarrier };
 
 inline bool is_device_address(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) - kDeviceBase < kDeviceBytes;

@@ -13,7 +13,7 @@ struct Instruction;
 }
 class Block;
 
-enum class FiberState : std::uint8_t { ready, in_exchange, at_barrier, finished };
+enum class FiberState : std::uint8_t { ready, in_exchange, at_barrier, at_mbarrier, finished };
 
 /// An execution context that can be switched away from.
 struct Context {
@@ -44,7 +44,8 @@ struct Fiber : Context {
   unsigned restarts = 0;
   FiberState state = FiberState::ready;
   const void* pc = nullptr;  ///< program counter of the last access that compiler instrumentation reported
-  std::uint16_t epoch = 1;   ///< the warp's epoch when this thread last met others
+  std::uint16_t met = 1;     ///< the warp's epoch when this thread last met others
+  std::uint16_t epoch = 1;   ///< likewise, or that of its last arrival at a barrier in shared memory
 
   const char* waits_in = "";
   Place place;

@@ -52,7 +52,8 @@ bool races(const Fiber& self, const LastAccess& r, bool shared) {
   if (r.block != block.number()) return !shared;  // blocks use the shared memory one after another
   if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
   const unsigned warp = r.thread / kWarpSize;
-  return warp == self.warp ? r.epoch >= self.epoch : !block.clocks().saw(self.warp, warp, r.epoch);
+  return warp == self.warp ? r.epoch >= self.met && !block.clocks().saw_thread(warp, r.thread, r.epoch)
+                           : !block.clocks().saw(self.warp, r.thread, r.epoch);
 }
 
 [[noreturn]] void report_race(Fiber& self, std::uintptr_t address, AccessKind kind, const LastAccess& r, Place place) {
@@ -140,7 +141,8 @@ State settled(const State* s) {
   if (state == State::fenced)
     self.block->fault(self, "out of bounds: " + where + ", which is not part of any tensor", place);
   if (state == State::in_flight)
-    self.block->fault(self, "too early: " + where + ", which a cp.async copy is still writing", place);
+    self.block->fault(self, "too early: " + where + ", which a copy is still writing", place);
+  if (state == State::mbarrier) self.block->fault(self, where + ", which is part of an mbarrier", place);
   self.block->fault(self, "uninitialized: " + where + ", which nothing has been written to", place);
 }
 
@@ -237,6 +239,12 @@ void watch(const void* p, std::size_t bytes, AccessKind kind, Place place) {
   if constexpr (!kStates) return;
   const Stay stay;
   watch_access(stay.fiber(), reinterpret_cast<std::uintptr_t>(p), bytes, kind, place);
+}
+
+void watch_order(const void* p, std::size_t bytes, AccessKind kind, Place place) {
+  if constexpr (!kStates) return;
+  const Stay stay;
+  judge_races(stay.fiber(), reinterpret_cast<std::uintptr_t>(p), bytes, kind, place);
 }
 
 void check_shared(const void* p, std::size_t bytes, const char* what, Place place) {

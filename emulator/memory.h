@@ -32,6 +32,9 @@ void forget_accesses();
 /// Whether some of these bytes are allocated but uninitialized.
 bool lacks_value(const void* p, std::size_t bytes);
 
+/// Checks only that an access of the calling thread to device or shared memory is in order with those of others.
+void watch_order(const void* p, std::size_t bytes, AccessKind kind, Place place);
+
 /// Checks an access of the calling thread to any address.
 void watch_access(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place);
 

@@ -89,6 +89,11 @@ void add_traffic(Counts& counts, const std::array<LaneAccess, kLanes>& lanes) {
   };
   if (has(&LaneAccess::global_bytes)) add_global(counts, lanes);
   if (has(&LaneAccess::shared_bytes)) add_shared(counts, lanes);
+  for (const LaneAccess& lane : lanes) {  // rows of boxes are whole sectors, and take all banks
+    counts.global_bytes += lane.box_read;
+    counts.sectors += lane.box_read / kSectorBytes;
+    counts.wavefronts += lane.box_written / (kBanks * kWordBytes);
+  }
 }
 
 Counting*& Counting::place() {

@@ -58,6 +58,7 @@ struct LaneAccess {
   std::uint64_t global = 0;  ///< address
   std::uint32_t shared = 0;  ///< offset in the block's shared memory
   std::uint8_t global_bytes = 0, shared_bytes = 0;
+  std::uint32_t box_read = 0, box_written = 0;  ///< bytes that a copy of a box moves
 };
 /// Adds the traffic of one instruction of a warp: all accesses are aligned to their size and have the same size.
 void add_traffic(Counts& counts, const std::array<LaneAccess, 32>& lanes);

@@ -13,7 +13,7 @@ enum class Kind : std::uint8_t {
   shared_store,
   local,       ///< loads and stores of local memory: arrays that are not in registers
   atomic,      ///< in global or shared memory
-  async_copy,  ///< cp.async, from global to shared memory
+  async_copy,  ///< cp.async, also of boxes, from global to shared memory
   load_matrix,
   mma,
   float_arithmetic,  ///< also comparisons, minimum and maximum
@@ -23,12 +23,12 @@ enum class Kind : std::uint8_t {
   move,     ///< between registers, and loads of parameters; the assembler removes most of them
   branch,   ///< also returns
   shuffle,  ///< shuffles and votes
-  barrier   ///< barriers of a block or warp, and waits for asynchronous copies
+  barrier   ///< barriers of a block or warp or in shared memory, and waits for asynchronous copies
 };
 inline constexpr std::size_t kKinds = 17;
 
 /// The memory whose traffic is counted.
-enum class Memory : std::uint8_t { none, global, shared, global_to_shared };
+enum class Memory : std::uint8_t { none, global, shared, global_to_shared, box };
 
 struct Traits {
   Kind kind;

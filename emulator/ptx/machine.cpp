@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "emulator/ptx/executions.h"
+
 namespace qtrain::emulation::ptx {
 namespace {
 
@@ -89,6 +91,11 @@ LaneAccess Machine::access_of(const Instruction& i) const {
               .shared = shared,
               .global_bytes = operand<std::uint8_t>(i, i.operand_count - 1u),
               .shared_bytes = operand<std::uint8_t>(i, 2)};
+    case Memory::box: {
+      const BoxCopy copy = box_of(*this, i);
+      return {.box_read = static_cast<std::uint32_t>(copy.bytes_read()),
+              .box_written = static_cast<std::uint32_t>(copy.bytes())};
+    }
   }
   return {};
 }
@@ -143,6 +150,10 @@ std::byte* Machine::local(std::uint64_t at, std::size_t bytes, const Instruction
 std::byte* Machine::parameter(std::uint64_t at, std::size_t bytes, const Instruction& i) const {
   require_within(call_.parameters.size(), at, bytes, i);
   return const_cast<std::byte*>(call_.parameters.data()) + at;
+}
+
+const std::byte* Machine::tensor_map(std::uint64_t address, const Instruction& i) const {
+  return parameter(address - reinterpret_cast<std::uint64_t>(call_.parameters.data()), sizeof(TensorMap), i);
 }
 
 }  // namespace qtrain::emulation::ptx

@@ -54,6 +54,8 @@ class Machine {
   /// Pointers into local memory and the parameters; faults if the bytes are out of range.
   std::byte* local(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
   std::byte* parameter(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
+  /// A tensor map among the parameters, from its generic address.
+  const std::byte* tensor_map(std::uint64_t address, const Instruction& i) const;
   Fiber& fiber() const { return fiber_; }
   [[noreturn]] void fault(const std::string& what, const Instruction& i) const {
     fiber_.block->fault(fiber_, what, i.place);

@@ -64,7 +64,8 @@ std::size_t bytes_of_type(std::string_view type, const Tokens& tokens) {
 bool has_result(std::string_view mnemonic) {
   return !std::ranges::any_of(
       std::to_array<std::string_view>({"st.", "bar.sync", "bar.warp.", "cp.async.", "bra", "ret", "exit", "trap",
-                                       "nanosleep.", "wgmma.", "fence."}),
+                                       "nanosleep.", "wgmma.", "fence.", "mbarrier.init.", "mbarrier.inval.",
+                                       "mbarrier.arrive.", "setmaxnreg."}),
       [&](std::string_view beginning) { return mnemonic.starts_with(beginning); });
 }
 
@@ -80,7 +81,7 @@ class FunctionParser {
       : tokens_(tokens), names_(function_), symbols_(std::move(symbols)), lines_(lines) {
     function_.name = tokens_.take();
     parameters();
-    while (tokens_.peek() != "{") tokens_.take();  // launch bounds such as the maximum number of threads per block
+    launch_bounds();
     tokens_.take();
     body();
     if (!function_.lists.empty()) function_.in_products.resize(function_.registers.size());
@@ -115,6 +116,19 @@ class FunctionParser {
       function_.parameter_bytes = offset + bytes;
       tokens_.take_if(",");
     }
+  }
+
+  // ".maxntid 384, 1, 1" and ".minnctapersm 1" limit the registers of a thread; others do not matter here.
+  void launch_bounds() {
+    std::int64_t threads = 0, blocks = 1;
+    while (tokens_.peek() != "{") {
+      const std::string_view word = tokens_.take();
+      if (word == ".maxntid") threads = tokens_.number();
+      if (word == ".minnctapersm") blocks = tokens_.number();
+    }
+    constexpr std::int64_t kRegisters = 65536, kUnit = 8, kMost = 255;
+    if (threads > 0)
+      function_.thread_registers = static_cast<int>(std::min(kMost, kRegisters / (threads * blocks)) / kUnit * kUnit);
   }
 
   void body() {
@@ -183,6 +197,7 @@ class FunctionParser {
       branches_.emplace_back(function_.code.size(), tokens_.take());
     } else if (tokens_.peek() != ";") {
       if (mnemonic.starts_with("wgmma.mma_async.")) accumulators(i);
+      if (tokens_.take_if("_")) tokens_.expect(",");  // a result that is not wanted
       bool result = has_result(mnemonic);
       do {
         operand(i, result);
@@ -219,7 +234,7 @@ class FunctionParser {
   // Arithmetic on undefined values is allowed as long as the result is unused: compilers compute both sides of a
   // selection.
   void find_execution(Instruction& i, const std::string& mnemonic) const {
-    for (const Executions* all : {&arithmetic(), &memory_access(), &cooperation(), &products()})
+    for (const Executions* all : {&arithmetic(), &memory_access(), &cooperation(), &products(), &mbarriers()})
       if (const auto known = all->find(mnemonic); known != all->end()) {
         i.execute = known->second;
         i.strict = all != &arithmetic();
@@ -245,6 +260,7 @@ class FunctionParser {
     else
       append(i, register_of(name), false);
     if (tokens_.take_if("+")) i.offset += tokens_.number();
+    if (tokens_.take_if(",")) operand(i, false);  // the coordinates in a tensor
     tokens_.expect("]");
   }
   Register value() {

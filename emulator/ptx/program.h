@@ -63,6 +63,7 @@ struct Function {
   std::string name;  ///< mangled
   std::vector<Parameter> parameters;
   std::size_t parameter_bytes = 0, local_bytes = 0;
+  int thread_registers = 0;            ///< as many as the launch bounds allow; 0 without bounds
   std::vector<std::string> registers;  ///< register names
   std::vector<std::pair<Register, std::uint64_t>> constants;
   std::vector<std::pair<Register, Special>> specials;

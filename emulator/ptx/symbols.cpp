@@ -60,7 +60,11 @@ std::string plain_name(const std::string& mangled) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> plain(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 ? plain.get() : mangled;
+  std::string name = status == 0 ? plain.get() : mangled;
+  constexpr std::string_view kOfDriver = "CUtensorMap_st", kOfHarness = "qtrain::emulation::TensorMap";
+  for (std::size_t at = name.find(kOfDriver); at != name.npos; at = name.find(kOfDriver, at))
+    name.replace(at, kOfDriver.size(), kOfHarness);
+  return name;
 }
 
 std::string short_name(const std::string& mangled) {

@@ -15,7 +15,7 @@ class Symbols {
   std::map<const void*, std::string> names_;
 };
 
-/// Demangled, without the compiler's names for unnamed namespaces.
+/// Demangled, without the compiler's names for unnamed namespaces, and with the harness's name of tensor maps.
 std::string plain_name(const std::string& mangled);
 /// "attention_delta<8, Bf16>": without parameters and the namespaces of this program, as in
 /// kernels/cuda/kernel_resources.csv.

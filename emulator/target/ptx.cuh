@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <target/wgmma.cuh>
+#include <target/mbarrier.cuh>
 
 #include "emulator/thread.h"
 
@@ -50,9 +50,5 @@ inline float exp2(float x) {
 }
 
 inline void opaque(int&) {}
-
-inline std::uint32_t shared_address(const void* p) {
-  return emulation::shared_offset(p);
-}
 
 }  // namespace qtrain::ptx

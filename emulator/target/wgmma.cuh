@@ -11,6 +11,10 @@ namespace qtrain::ptx {
 
 using emulation::Place;
 
+inline std::uint32_t shared_address(const void* p) {
+  return emulation::shared_offset(p);
+}
+
 enum class Major : std::uint8_t { k, mn };
 enum class Sum : std::uint8_t { starts, adds };
 

@@ -4,7 +4,8 @@
 #include "kernels/cuda/reduce.cuh"
 
 /// Shared by the attention kernels. The implementations are in separate files: attention_plain.cu for any head size,
-/// dtype and GPU; attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu for sm_90a.
+/// dtype and GPU; attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu and
+/// attention_forward_tma.cu for sm_90a.
 namespace qtrain::ops {
 
 inline constexpr int kMaxHead = 256;
@@ -128,6 +129,7 @@ struct GradientTensors {
 void attention_plain(Ctx& ctx, const Attention& a);
 void attention_mma(Ctx& ctx, const Attention& a);
 void attention_wgmma(Ctx& ctx, const Attention& a);
+void attention_tma(Ctx& ctx, const Attention& a);
 /// Computes the gradients of one pass.
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);

@@ -1,29 +1,25 @@
 #include "kernels/cuda/attention_softmax.cuh"
 #include "kernels/cuda/attention_wgmma.cuh"
 
-/// y = softmax(scale q k^T) v on the tensor cores of sm_90a, for heads of 64 and 128 elements. Each block processes 128
+/// y = softmax(scale q k^T) v on the tensor cores of sm_90a, for heads of 64 elements. Each block processes 128
 /// queries of one head, 64 in each of two warpgroups, and loops over tiles of keys. While the weights of one tile are
 /// computed, the tensor cores multiply those of the previous tile by its values, and the next tile is copied.
 namespace qtrain::ops {
 namespace {
 
-/// Keys per tile: as many as fit with two blocks per multiprocessor for narrow heads, and in registers for wide ones.
-template <int Width>
-inline constexpr int kKeysOf = Width == 64 ? 64 : 128;
-template <int Width>
-inline constexpr int kBlocksOf = Width == 64 ? 2 : 1;
+/// Keys per tile: as many as fit with two blocks per multiprocessor.
+inline constexpr int kKeys = 64, kBlocks = 2;
 
 template <class T, int Width>
 struct GroupsShared {
   SwizzledTile<T, kBlockRows, Width> q;
-  SwizzledTile<T, kKeysOf<Width>, Width> k[2], v[2];
+  SwizzledTile<T, kKeys, Width> k[2], v[2];
   int begin[kBlockRows];  ///< first key per query
 };
 
 template <class T, int Width>
-__global__ void __launch_bounds__(kBlockThreads, kBlocksOf<Width>)
+__global__ void __launch_bounds__(kBlockThreads, kBlocks)
     attention_warpgroups(AttentionBatch n, AttentionTensors<T> x) {
-  constexpr int kKeys = kKeysOf<Width>;
   auto& s = shared_memory<GroupsShared<T, Width>>();
   // The last tiles see the most keys, so they start first.
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
@@ -115,9 +111,9 @@ void attention_wgmma(Ctx& ctx, const Attention& a) {
            batch, tensors_of<T>(a));
   };
   if (a.q.dtype == DType::bf16)
-    batch.width == 64 ? run.operator()<Bf16, 64>() : run.operator()<Bf16, 128>();
+    run.operator()<Bf16, 64>();
   else
-    batch.width == 64 ? run.operator()<F16, 64>() : run.operator()<F16, 128>();
+    run.operator()<F16, 64>();
 }
 
 }  // namespace qtrain::ops

@@ -27,6 +27,7 @@ std::vector<Planted> planted_in_blocks();
 std::vector<Planted> planted_in_memory();
 std::vector<Planted> planted_in_tiles();
 std::vector<Planted> planted_in_warpgroups();
+std::vector<Planted> planted_in_mbarriers();
 std::vector<Planted> planted_in_streams();
 
 using Floats = OnGpu<float>;

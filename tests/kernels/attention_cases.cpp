@@ -101,6 +101,7 @@ std::vector<OpCase> attention_cases() {
            // Several tiles for the kernels of sm_90a, whose warpgroups take 64 queries each.
            {.name = "warpgroups", .cu = {0, 3, 270, 300}, .Hq = 2, .Hkv = 1, .D = 64, .window = 200},
            {.name = "warpgroups_wide_heads", .cu = {0, 30, 330}, .Hq = 2, .Hkv = 1, .D = 128, .sinks = true},
+           {.name = "warpgroups_wide_window", .cu = {0, 30, 330}, .Hq = 2, .Hkv = 2, .D = 128, .window = 170},
            // Tiles of keys start with the document: their last key is the one after the first query of a tile.
            {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));

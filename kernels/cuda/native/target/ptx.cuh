@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <target/wgmma.cuh>
+#include <target/mbarrier.cuh>
 
 /// For instructions of sm_80 and later. Kernels that use them also compile for older GPUs, but must not be launched
 /// there.
@@ -12,10 +12,6 @@
 /// Every PTX instruction that kernels use. All lanes of a warp must call these together, except for cp_async. Fragments
 /// are laid out as in the PTX manual, "Matrix Fragments for mma".
 namespace qtrain::ptx {
-
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
 
 /// d = a b + c, a [16, 16] row major, b [16, 8] column major, c and d [16, 8] in f32.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

@@ -42,6 +42,10 @@
 
 namespace qtrain::ptx {
 
+__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
 /// Which index of B [16, N] is contiguous in shared memory: k, which is summed over, or n, its columns.
 enum class Major : std::uint8_t { k, mn };
 /// Whether a product is added to the accumulators or replaces them.

@@ -1,0 +1,53 @@
+#pragma once
+#include <target/tensor_map.h>
+
+#include "kernels/cuda/attention_wgmma.cuh"
+
+/// Tiles that one thread copies for the others: boxes of tensors, which the copying unit stores in the 128-byte swizzle
+/// of wgmma. A block has a warpgroup for that thread after the two that multiply.
+namespace qtrain::ops {
+
+inline constexpr int kTmaThreads = kBlockThreads + kWarpgroupThreads, kBlockWarps = kBlockThreads / kWarp;
+
+/// Passes a tile from the thread that fills it to the warps that read it, and back. Uses are counted from 0.
+struct Gate {
+  ptx::Mbarrier full, empty;
+
+  __device__ __forceinline__ void open() {
+    ptx::init(full, 1);
+    ptx::init(empty, kBlockWarps);
+  }
+  /// Waits until the tile has been filled for this use.
+  __device__ __forceinline__ void wait(int use) { ptx::wait(full, use % 2); }
+  /// Called by each warp that has read the tile.
+  __device__ __forceinline__ void release() {
+    __syncwarp();
+    if (lane_id() == 0) ptx::arrive(empty);
+  }
+};
+
+/// Starts filling a tile with the rows of a head from `row` on, once the previous use is over. Rows beyond the last
+/// become zero.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, Gate& gate, int use,
+                                     const target::TensorMap& map, int head, int row) {
+  ptx::wait(gate.empty, (use + 1) % 2);
+  ptx::arrive_and_expect(gate.full, sizeof tile.v);
+#pragma unroll
+  for (int b = 0; b < tile.kBlocks; ++b) ptx::copy_box(tile.v[b], map, {b * kSwizzledWidth, head, row}, gate.full);
+}
+
+struct TokenShape {
+  std::int64_t tokens;
+  int heads, width;
+};
+/// For boxes of `rows` tokens of a tensor [tokens, heads, width] of 16-bit elements.
+inline target::TensorMap map_of(const void* data, const TokenShape& shape, int rows) {
+  const std::int64_t token_bytes = std::int64_t{shape.heads} * shape.width * 2;
+  return target::tensor_map_of({.data = data,
+                                .extents = {shape.width, shape.heads, shape.tokens},
+                                .strides = {shape.width * 2, token_bytes},
+                                .box = {kSwizzledWidth, 1, rows}});
+}
+
+}  // namespace qtrain::ops
