@@ -36,13 +36,10 @@ using Places = std::map<std::string, std::string>;
 
 // The types of fields.yaml in C++; every other name is an enumeration of types.h.
 std::string cpp_type(const std::string& type) {
-  static const std::map<std::string, std::string> all{{"bool", "bool"},
-                                                      {"integer", "std::int64_t"},
-                                                      {"number", "double"},
-                                                      {"text", "std::string"},
-                                                      {"texts", "std::vector<std::string>"},
-                                                      {"object", "Json"},
-                                                      {"objects", "std::vector<Json>"}};
+  static const std::map<std::string, std::string> all{
+      {"bool", "bool"},        {"integer", "std::int64_t"},           {"number", "double"},
+      {"text", "std::string"}, {"texts", "std::vector<std::string>"}, {"integers", "std::vector<std::int64_t>"},
+      {"object", "Json"},      {"objects", "std::vector<Json>"}};
   const auto at = all.find(type);
   return at == all.end() ? type : at->second;
 }

@@ -49,6 +49,12 @@ bool read(const Json& j, std::vector<std::string>& out) {
   out = list.get<std::vector<std::string>>();
   return true;
 }
+bool read(const Json& j, std::vector<std::int64_t>& out) {
+  out.clear();
+  for (const Json& e : j.is_array() ? j : Json::array({j}))
+    if (!read(e, out.emplace_back())) return false;
+  return true;
+}
 bool read(const Json& j, Recompute& out) {
   if (j.is_boolean()) out.policy = j.get<bool>() ? "block" : "none";
   if (!j.is_string()) return j.is_boolean();

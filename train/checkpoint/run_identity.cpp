@@ -29,6 +29,9 @@ LoraSection section_of(const LoraConfig& lora, LoraSection s) {
   s.lora_alpha = lora.alpha;
   s.lora_dropout = lora.dropout;
   s.lora_target_modules = lora.targets;
+  s.exclude_modules = lora.exclude_pattern.empty() ? lora.exclude_modules : std::vector{lora.exclude_pattern};
+  s.layers_to_transform = lora.layers_to_transform;
+  s.layers_pattern = lora.layers_pattern;
   s.rank_pattern = s.alpha_pattern = Json::object();
   for (const auto& [module, rank] : lora.rank_pattern) s.rank_pattern[module] = rank;
   for (const auto& [module, alpha] : lora.alpha_pattern) s.alpha_pattern[module] = alpha;

@@ -52,26 +52,52 @@ std::vector<std::string> adapted_names(const LoraConfig& lora, const ModelConfig
 class NameCheck {
  public:
   NameCheck(const LoraConfig& lora, const ModelConfig& model)
-      : lora_(lora), modules_(adaptable_modules(model)), adapted_(adapted_names(lora, model)) {}
+      : lora_(lora), layers_(model.layers), modules_(adaptable_modules(model)), adapted_(adapted_names(lora, model)) {}
 
   void run() {
     const bool pattern = lora_.targets.size() == 1 && is_module_pattern(lora_.targets.front());
     if (!pattern)
       for (const std::string& name : lora_.targets)
         if (!means_layer(name)) complain("lora_target_modules", name, "layer of the model");
+    check_exclusions();
+    if (pattern && !lora_.layers_to_transform.empty())
+      problems_.push_back(
+          "layers_to_transform cannot be combined with a regular expression in lora_target_modules, as in PEFT");
+    for (const std::int64_t layer : lora_.layers_to_transform)
+      if (layer < 0 || layer >= layers_)
+        problems_.push_back(
+            fmt::format("layers_to_transform: there is no layer {}; the model's are 0 to {}", layer, layers_ - 1));
     for (const auto& [pattern, rank] : lora_.rank_pattern)
       if (!matches_target(pattern)) complain("rank_pattern", pattern, "layer with an adapter");
     for (const auto& [pattern, alpha] : lora_.alpha_pattern)
       if (!matches_target(pattern)) complain("alpha_pattern", pattern, "layer with an adapter");
     if (problems_.empty()) return;
     fail(ErrorKind::usage, {.cause = fmt::format("{}", fmt::join(problems_, "; ")),
-                            .remedy = "correct or remove the name: it would have no effect"});
+                            .remedy = "correct or remove what would have no effect"});
   }
 
  private:
   // Whether an entry of the list matches a layer, including one that is trained in full.
   bool means_layer(const std::string& name) const {
     return std::ranges::any_of(modules_, [&](const std::string& module) { return means_module(name, module); });
+  }
+
+  // Each entry must leave out a layer that would otherwise be adapted.
+  void check_exclusions() {
+    LoraConfig all = lora_;
+    all.exclude_modules.clear();
+    all.exclude_pattern.clear();
+    const auto leaves_out = [&](LoraConfig some) {
+      return std::ranges::any_of(modules_,
+                                 [&](const std::string& m) { return is_target(all, m) && !is_target(some, m); });
+    };
+    std::vector<std::string> names = lora_.exclude_modules;
+    if (!lora_.exclude_pattern.empty()) names.push_back(lora_.exclude_pattern);
+    for (const std::string& name : names) {
+      LoraConfig some = all;
+      (lora_.exclude_pattern.empty() ? some.exclude_modules.emplace_back() : some.exclude_pattern) = name;
+      if (!leaves_out(some)) complain("exclude_modules", name, "layer of lora_target_modules");
+    }
   }
 
   // Whether a pattern would change the rank of any target.
@@ -81,10 +107,10 @@ class NameCheck {
   }
 
   std::string hint_for(const char* key, const std::string& name) const {
-    if (std::string_view(key) == "lora_target_modules" && is_module_pattern(name))
+    const bool of_model = std::string_view(key).ends_with("_modules");
+    if (of_model && is_module_pattern(name) && name != lora_.exclude_pattern)
       return " (a list contains names; give a regular expression as a single string)";
-    const std::string_view near =
-        nearest(name, name_ends(std::string_view(key) == "lora_target_modules" ? modules_ : adapted_));
+    const std::string_view near = nearest(name, name_ends(of_model ? modules_ : adapted_));
     return near.empty() || near == name ? "" : fmt::format(" (did you mean \"{}\"?)", near);
   }
 
@@ -94,6 +120,7 @@ class NameCheck {
   }
 
   const LoraConfig& lora_;
+  std::int64_t layers_;
   std::vector<std::string> modules_, adapted_;
   std::vector<std::string> problems_;
 };
@@ -130,16 +157,18 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter,
   const LoraConfig asked = for_model(lora_from(config.value.lora), model);
   LoraConfig named = lora_from(config.value.lora);
   if (!config.given("lora_target_modules")) named.targets = adapter.targets;
-  if (config.given("lora_target_modules") || config.given("rank_pattern") || config.given("alpha_pattern"))
+  const char* naming[] = {"lora_target_modules", "exclude_modules", "layers_to_transform", "rank_pattern",
+                          "alpha_pattern"};
+  if (std::ranges::any_of(naming, [&](const char* key) { return config.given(key); }))
     require_adapter_names(named, model);
   const auto require = [&](const char* key, bool same) {
     if (config.given(key) && !same)
       fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" disagrees with the adapter in adapter_name_or_path", key),
                               .remedy = "remove the key, or start a new adapter"});
   };
-  const auto require_on_layers = [&](const char* key, auto LoraConfig::*setting) {
+  const auto require_on_layers = [&](const char* key, auto LoraConfig::*... settings) {
     LoraConfig changed = adapter;
-    changed.*setting = asked.*setting;
+    ((changed.*settings = asked.*settings), ...);
     require(key, same_on_layers(changed, adapter, model));
   };
   require("lora_r", asked.r == adapter.r);
@@ -150,6 +179,9 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter,
   require("lora_modules_to_save", std::ranges::is_permutation(asked.modules_to_save, adapter.modules_to_save));
   require("lora_target_modules", std::ranges::is_permutation(asked.target_parameters, adapter.target_parameters));
   require_on_layers("lora_target_modules", &LoraConfig::targets);
+  require_on_layers("exclude_modules", &LoraConfig::exclude_modules, &LoraConfig::exclude_pattern);
+  require_on_layers("layers_to_transform", &LoraConfig::layers_to_transform, &LoraConfig::layers_pattern);
+  require_on_layers("layers_pattern", &LoraConfig::layers_to_transform, &LoraConfig::layers_pattern);
   require_on_layers("rank_pattern", &LoraConfig::rank_pattern);
   require_on_layers("alpha_pattern", &LoraConfig::alpha_pattern);
 }

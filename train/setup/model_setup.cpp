@@ -143,6 +143,14 @@ LoraConfig lora_from(const LoraSection& s) {
   LoraConfig lora{
       .r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora, .dora = s.use_dora};
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  if (s.exclude_modules.size() == 1 && is_module_pattern(s.exclude_modules.front()))
+    lora.exclude_pattern = s.exclude_modules.front();
+  else
+    lora.exclude_modules = s.exclude_modules;
+  lora.layers_to_transform = s.layers_to_transform;
+  lora.layers_pattern = s.layers_pattern;
+  std::erase(lora.exclude_modules, "");
+  std::erase(lora.layers_pattern, "");
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
   // Values that rules.yaml rejects are skipped here, so that further problems can be found.

@@ -54,6 +54,48 @@ TEST(AdapterSetup, AllLinearLayersBesideOthersInAList) {
   EXPECT_EQ(std::ssize(adapted), 7 * setup.model->config().layers + 1);
 }
 
+// The layers that get_peft_model of PEFT 0.21 adapts in this model with the same keys.
+TEST(AdapterSetup, ExclusionsAndNumbersOfLayersChooseAsInPeft) {
+  const auto adapted = [](Json keys) {
+    keys.update({{"lora_modules_to_save", Json::array()}});
+    ModelSetup setup;
+    std::set<std::string> names;
+    const std::string before = "base_model.model.model.layers.";
+    for (const Param& p : adapter_of(setup, keys).all())
+      if (const auto end = p.spec.name.find(".lora_A."); end != std::string::npos)
+        names.insert(p.spec.name.substr(before.size(), end - before.size()));
+    return names;
+  };
+  const std::set<std::string> q{"0.self_attn.q_proj", "1.self_attn.q_proj"}, q1{"1.self_attn.q_proj"};
+  const Json q_and_o{"q_proj", "o_proj"};
+  EXPECT_EQ(adapted({{"lora_target_modules", q_and_o}, {"exclude_modules", "o_proj"}}), q);
+  EXPECT_EQ(adapted({{"lora_target_modules", q_and_o}, {"exclude_modules", {"o_proj", "layers.0.self_attn.q_proj"}}}),
+            q1);
+  EXPECT_EQ(adapted({{"lora_target_modules", "all-linear"}, {"exclude_modules", R"(.*(mlp|self_attn\.[kvo]).*)"}}), q);
+  EXPECT_EQ(adapted({{"lora_target_modules", "q_proj"}, {"layers_to_transform", 1}}), q1);
+  EXPECT_EQ(adapted({{"lora_target_modules", "q_proj"}, {"layers_to_transform", {0, 1}}, {"layers_pattern", "layers"}}),
+            q);
+  EXPECT_EQ(adapted({{"target_modules", q_and_o}, {"layers_to_transform", {1}}, {"exclude_modules", {"o_proj"}}}), q1);
+  EXPECT_EQ(adapted({{"lora_target_modules", "q_proj"}, {"layers_to_transform", nullptr}, {"exclude_modules", ""}}), q);
+}
+
+TEST(AdapterSetup, ExclusionsAndLayersWithoutEffectAreErrors) {
+  const std::pair<Json, const char*> cases[] = {
+      {{{"exclude_modules", {"o_proj"}}}, "exclude_modules: \"o_proj\" matches no layer of lora_target_modules"},
+      {{{"exclude_modules", {"q_porj"}}}, "did you mean \"q_proj\""},
+      {{{"exclude_modules", ".*o_proj"}}, "exclude_modules: \".*o_proj\""},
+      {{{"layers_to_transform", {0, 2}}}, "there is no layer 2; the model's are 0 to 1"},
+      {{{"layers_to_transform", -1}}, "there is no layer -1"},
+      {{{"layers_to_transform", {0}}, {"lora_target_modules", ".*q_proj"}},
+       "regular expression in lora_target_modules"},
+  };
+  for (const auto& [keys, text] : cases) {
+    ModelSetup setup;
+    const std::string error = test::error_of(ErrorKind::usage, [&] { adapter_of(setup, keys); });
+    EXPECT_NE(error.find(text), std::string::npos) << error;
+  }
+}
+
 // PEFT matches patterns against "...mlp.experts.gate_up_proj" and "...mlp.gate.weight".
 TEST(AdapterSetup, PatternsOfExpertsGoByTheNamesOfParameters) {
   const auto on_experts = [](const Json& patterns) {
