@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kMbarrierBytes = 8;
 constexpr unsigned kMaxArrivals = (1u << 20) - 1, kMaxBytes = (1u << 20) - 1;
-constexpr int kLeastRegisters = 24, kMostRegisters = 256, kRegisterUnit = 8, kGroupWarps = 4;
+constexpr int kMinRegisters = 24, kMaxRegisters = 256, kRegisterUnit = 8, kGroupWarps = 4;
 constexpr int kRegistersOfBlock = 65536;
 
 std::string barrier_name(std::uint32_t at) {
@@ -182,10 +182,10 @@ void RegisterShares::change(Block& block, unsigned warp, const RegisterChange& c
   const int warps = static_cast<int>(changes_.size());
   RegisterChange c = change;
   if (c.launched == 0)
-    c.launched = std::min(kMostRegisters - 1, kRegistersOfBlock / (warps * kWarpSize) / kRegisterUnit * kRegisterUnit);
+    c.launched = std::min(kMaxRegisters - 1, kRegistersOfBlock / (warps * kWarpSize) / kRegisterUnit * kRegisterUnit);
   std::vector<RegisterChange>& mine = changes_[warp];
   const int before = mine.empty() ? c.launched : mine.back().count;
-  if (c.count < kLeastRegisters || c.count > kMostRegisters || c.count % kRegisterUnit != 0)
+  if (c.count < kMinRegisters || c.count > kMaxRegisters || c.count % kRegisterUnit != 0)
     block.fault(self, "asks for " + std::to_string(c.count) + " registers, not a multiple of 8 between 24 and 256",
                 place);
   if (c.raises ? c.count < before : c.count > before)

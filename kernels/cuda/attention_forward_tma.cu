@@ -17,7 +17,7 @@ template <class T, int Width>
 struct TmaShared {
   SwizzledTile<T, kBlockRows, Width> q;
   SwizzledTile<T, kTileKeys, Width> k[2], v[2];
-  Gate q_gate, k_gate[2], v_gate[2];
+  TileGate q_gate, k_gate[2], v_gate[2];
   int begin[kBlockRows];  ///< first key per query
 };
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   fragments_of<T>(p, scores);
   for (key += kTileKeys; key < b.end; key += kTileKeys) {
     const int last = tile++;
-    Gate &k_gate = s.k_gate[tile % 2], &v_gate = s.v_gate[last % 2];
+    TileGate &k_gate = s.k_gate[tile % 2], &v_gate = s.v_gate[last % 2];
     k_gate.wait(tile / 2);
     v_gate.wait(last / 2);
     ptx::wgmma_settle(scores[0]);

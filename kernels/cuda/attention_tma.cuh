@@ -10,7 +10,7 @@ namespace qtrain::ops {
 inline constexpr int kTmaThreads = kBlockThreads + kWarpgroupThreads, kBlockWarps = kBlockThreads / kWarp;
 
 /// Passes a tile from the thread that fills it to the warps that read it, and back. Uses are counted from 0.
-struct Gate {
+struct TileGate {
   ptx::Mbarrier full, empty;
 
   __device__ __forceinline__ void open() {
@@ -29,7 +29,7 @@ struct Gate {
 /// Starts filling a tile with the rows of a head from `row` on, once the previous use is over. Rows beyond the last
 /// become zero.
 template <class T, int Rows, int Width>
-__device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, Gate& gate, int use,
+__device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, TileGate& gate, int use,
                                      const target::TensorMap& map, int head, int row) {
   ptx::wait(gate.empty, (use + 1) % 2);
   ptx::arrive_and_expect(gate.full, sizeof tile.v);

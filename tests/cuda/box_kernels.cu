@@ -11,10 +11,10 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr int kRowElements = 64, kMostRows = 256, kThreads = 64;
+constexpr int kRowElements = 64, kMaxRows = 256, kThreads = 64;
 
 struct alignas(1024) BoxMemory {
-  std::uint16_t elements[kMostRows * kRowElements];
+  std::uint16_t elements[kMaxRows * kRowElements];
   ptx::Mbarrier full;
 };
 struct Start {

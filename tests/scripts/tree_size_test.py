@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST = 10_000_000  # bytes
+MOST = 10 * 1024 * 1024  # bytes
 
 
 def sizes_of(root):
