@@ -65,7 +65,8 @@ struct ProjectionForward {
   Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< for quantized weights: out * in elements, or those of all layers together with a y_stride
-  ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude
+  ConstTensor residual = {};   ///< [T, out]: added to y, for one layer without a magnitude
+  ConstTensor x_largest = {};  ///< for GEMMs in FP8, if known: the largest magnitude of each row of x
 };
 struct ProjectionBackward {
   struct Layer {
@@ -79,6 +80,7 @@ struct ProjectionBackward {
   Tensor scratch;
   ConstTensor dropout_seed = {};
   Tensor dense = {};
+  ConstTensor dy_largest = {};  ///< as x_largest, of the matrix that has all dy
 };
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.

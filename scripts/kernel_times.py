@@ -188,6 +188,29 @@ def element_work(m, tokens, trained):
     return works
 
 
+def fp8_work(m, tokens, stored):
+    """What encodes the operands of GEMMs in FP8: x and dy, and W and its transpose, unless W is stored in FP8 and only has
+    to be transposed. The kernels that write the x of q, k, v, gate, up and down, and the dy of gate and up, find the
+    largest magnitudes; other operands are searched first."""
+    size, works = 128 * 256, []
+
+    def encode(op, elements, case, kernels):
+        return [Work(op, case, kernel, elements / size, m.layers) for kernel in kernels]
+
+    search, write = "fp8_largest_parts", "fp8_encode"
+    found_x, found_dy = (True, False, True, True), (False, False, True, False)
+    for (i, o, _), has_x, has_dy in zip(m.gemms, found_x, found_dy):
+        works += encode("to_fp8, x", tokens * i, "to_fp8/128x256", [write] if has_x else [search, write])
+        works += encode("to_fp8, dy", tokens * o, "to_fp8/128x256", [write] if has_dy else [search, write])
+        if stored:
+            # As many instructions as for encoding, which are not the limit.
+            works.append(Work("transpose_fp8", "to_fp8/128x256", "fp8_encode", i * o / size, m.layers, 2 * i * o))
+        else:
+            works += encode("to_fp8, W", i * o, "to_fp8/128x256", [search, write])
+            works += encode("to_fp8, W transposed", i * o, "to_fp8/128x256 transposed", [search, write])
+    return works
+
+
 def update_work(weights, coded):
     times, group = weights / 65536, "update"
     works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group)]
@@ -198,20 +221,22 @@ def update_work(weights, coded):
     return works + [Work("adamw", "adamw_with_copy/65536", "", times, 1, None, group)]
 
 
-def gemm_seconds(gpu, m, n, k, element=2):
-    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split."""
-    rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
+def gemm_seconds(gpu, m, n, k, element=2, operand=2):
+    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split. `element` and
+    `operand`: bytes of C and of the operands; those of one byte are multiplied at twice the rate."""
+    rate, tile = 2 / operand * gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
     tiles = ceil(m / 128) * ceil(n / 256)
     best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
                for split in (1, 2, 4, 8, 16) if split == 1 or tiles * split <= 2 * gpu.processors)
-    moved = 2 * (m * k + n * k) + element * m * n
+    moved = operand * (m * k + n * k) + element * m * n
     return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
 
 
-def gemm_time(gpu, m, tokens, trained):
+def gemm_time(gpu, m, tokens, trained, operand=2):
+    """`operand`: bytes of the operands in blocks, except for the gradients of weights."""
     sums = 0
     for i, o, element in m.gemms:
-        each = gemm_seconds(gpu, tokens, o, i, element) + gemm_seconds(gpu, tokens, i, o)
+        each = gemm_seconds(gpu, tokens, o, i, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
@@ -238,7 +263,10 @@ def step(gpu, table, m, case):
     ms = dict.fromkeys(GROUPS, 0.0)
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
+    fp8 = fp8_work(m, tokens, case["config"].get("load_in_fp8", False)) if case["config"].get("fp8") else []
+    for work in fp8:
+        ms[work.group] += micro * work.launches * time_of(gpu, table, work)
+    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2)
     launches = m.layers * 28 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
@@ -251,5 +279,8 @@ def step(gpu, table, m, case):
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):
             ms["update"] += work.launches * time_of(gpu, table, work)
+    # Before an operand is encoded, a small kernel computes its scale.
+    launches += sum(work.launches * (2 if work.op != "transpose_fp8" and work.kernel == "fp8_encode" else 1)
+                    for work in fp8)
     ms["gaps"] = micro * launches * gpu.shares["gap_seconds"]
     return {group: 1e3 * value for group, value in ms.items()}
