@@ -90,7 +90,20 @@ Case adamw_with_copy() {
           }};
 }
 
-/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+Tensor in_fp8(Tensor codes) {
+  codes.dtype = DType::f8_e4m3;
+  return codes;
+}
+void transpose_codes(Ctx& ctx, std::span<const Argument> a) {
+  ops::transpose_fp8(ctx, {.y = in_fp8(a[0].tensor), .x = in_fp8(a[1].tensor)});
+}
+void expand_codes(Ctx& ctx, std::span<const Argument> a) {
+  const Tensor codes = in_fp8(a[1].tensor);
+  ops::expand_fp8(
+      ctx, {.y = a[0].tensor, .codes = codes, .scales = a[2].tensor.reshaped({1, 1}), .block = codes.shape});
+}
+
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed; and stored codes of a weight.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
@@ -105,8 +118,14 @@ std::vector<Case> fp8_operands() {
   return {{.name = "to_fp8/128x256",
            .operands = {codes({kRows, kWidth}), scale, x},
            .prepare = [=] { return encode(DType::f8_e4m3, ops::Transpose::no); }},
-          {.name = "to_fp8/128x256 transposed", .operands = {codes({kWidth, kRows}), scale, x}, .prepare = [=] {
-             return encode(DType::f8_e5m2, ops::Transpose::yes);
+          {.name = "to_fp8/128x256 transposed",
+           .operands = {codes({kWidth, kRows}), scale, x},
+           .prepare = [=] { return encode(DType::f8_e5m2, ops::Transpose::yes); }},
+          {.name = "transpose_fp8/128x256",
+           .operands = {codes({kWidth, kRows}), codes({kRows, kWidth})},
+           .prepare = [] { return transpose_codes; }},
+          {.name = "expand_fp8/128x256", .operands = {x, codes({kRows, kWidth}), scale}, .prepare = [] {
+             return expand_codes;
            }}};
 }
 
