@@ -98,7 +98,6 @@ void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
       if (x.dq.data) attention_dq_wgmma(ctx, batch, x);
       return;
     }
-    if (x.sums.data) return attention_grad_mma(ctx, batch, x);
     if (units == Units::mma) {
       if (x.dk.data || x.dv.data) attention_dkdv_mma(ctx, batch, x);
       if (x.dq.data) attention_dq_mma(ctx, batch, x);
@@ -161,13 +160,17 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
       const std::size_t rows = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(heads),
                         flags = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(heads);
       auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1) * 4));
-      if (passes.one_kernel) {
-        int* done = reinterpret_cast<int*>(delta + rows);
-        x.sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
-      }
-      run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, x.sums, x.dq},
+      int* done = reinterpret_cast<int*>(delta + rows);
+      OrderedSums sums;
+      if (passes.one_kernel) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
+      run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},
                 packable<T>(batch.width, x.dy, x.y));
       x.delta = delta;
+      if constexpr (sizeof(T) == 2)
+        if (passes.one_kernel) {
+          attention_grad_mma(ctx, batch, SummedGradients<T>{x, sums});
+          continue;
+        }
       run_pass(ctx, batch, x);
     }
   });

@@ -135,7 +135,11 @@ struct GradientTensors {
   const T *dy, *y, *q, *k, *v;
   const float *lse, *delta;
   int first_group, pass_groups;
-  OrderedSums sums = {};
+};
+/// Apart from the others, whose kernels take more instructions if their parameters are larger.
+template <class T>
+struct SummedGradients : GradientTensors<T> {
+  OrderedSums sums;
 };
 
 void attention_plain(Ctx& ctx, const Attention& a);
@@ -146,7 +150,7 @@ void attention_tma(Ctx& ctx, const Attention& a);
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
 template <class T>
-void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
+void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x);
 template <class T>
 void attention_dkdv_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
 template <class T>

@@ -44,7 +44,7 @@ struct Shared {
 template <class T, int Width>
 struct Walk {
   const AttentionBatch& n;
-  const GradientTensors<T>& x;
+  const SummedGradients<T>& x;
   Shared<T, Width>& s;
 
   __device__ __forceinline__ int query(const At& at) const { return n.queries.begin + at.tile * kQueries; }
@@ -148,7 +148,7 @@ __device__ __forceinline__ void put_fragments(Tile<T, Rows, Width>& to, const st
 }
 
 template <class T, int Width>
-__global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n, GradientTensors<T> x) {
+__global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n, SummedGradients<T> x) {
   using Sizes = Shape<Width>;
   constexpr int kStep = Sizes::kStep, kM = Sizes::kM, kN = Sizes::kN;
   auto& s = shared_memory<Shared<T, Width>>();
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
 }  // namespace
 
 template <class T>
-void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
+void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x) {
   const auto blocks = static_cast<unsigned>(ceil_div(batch.tokens, kKeys) * x.pass_groups);
   const auto run = [&]<int Width>() {
     launch(ctx, "attention_grad", attention_grad_tile<T, Width>, {blocks, kThreads, sizeof(Shared<T, Width>)}, batch,
@@ -279,7 +279,7 @@ void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTen
   else
     run.template operator()<128>();
 }
-template void attention_grad_mma(Ctx&, const AttentionBatch&, const GradientTensors<Bf16>&);
-template void attention_grad_mma(Ctx&, const AttentionBatch&, const GradientTensors<F16>&);
+template void attention_grad_mma(Ctx&, const AttentionBatch&, const SummedGradients<Bf16>&);
+template void attention_grad_mma(Ctx&, const AttentionBatch&, const SummedGradients<F16>&);
 
 }  // namespace qtrain::ops
