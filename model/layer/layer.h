@@ -187,6 +187,8 @@ struct LayerRun {
   TensorSet touched;      ///< gradients that already hold a value
   TensorSet found = {};   ///< in the adjoint: gradients of largest magnitudes that were found
   TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
+  /// In a backward pass: the largest gradient that the layer no longer needs, which may be overwritten.
+  Tensor idle = {};
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
   /// The same for a tensor that a stage may do without: an internal error if it is declared and has no storage.

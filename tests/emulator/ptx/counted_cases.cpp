@@ -136,9 +136,13 @@ std::vector<Case> attention_of(std::int64_t width) {
   const Operand q = half({kTokens, 2, width}), k = half({kTokens, 1, width}), cu = places({0, 130, kTokens});
   const Operand lse{{2, kTokens}, DType::f32, Contents::positive};
   const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const Operand memory{{static_cast<std::int64_t>(ops::attention_sum_bytes(kTokens, width) / 2)}, DType::f32};
   return {{.name = "attention", .operands = {q, lse, q, k, k, cu}, .prepare = bench::op("attention", {scale})},
           {.name = "attention_grad",
            .operands = {q, k, k, q, q, q, k, k, lse, cu},
+           .prepare = bench::op("attention_grad", {scale})},
+          {.name = "attention_grad with memory",
+           .operands = {q, k, k, q, q, q, k, k, lse, cu, memory},
            .prepare = bench::op("attention_grad", {scale})}};
 }
 
