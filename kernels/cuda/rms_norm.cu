@@ -1,5 +1,7 @@
 #include "kernels/rms_norm.h"
 
+#include <numeric>
+
 #include "kernels/cuda/column_parts.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_weight.cuh"
@@ -16,6 +18,7 @@ struct Forward {
   const float* weight;
   int width;
   float eps, weight_offset;
+  int y_step;  // elements between rows of y
 };
 
 /// One block per row.
@@ -38,7 +41,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
     Pack<T, N> out;
 #pragma unroll
     for (int j = 0; j < N; ++j) out.v[j] = from_float<T>(v[slot][j] * inv * w[j]);
-    store_pack<N>(a.y + begin + column, out);
+    store_pack<N>(a.y + std::int64_t{blockIdx.x} * a.y_step + column, out);
   });
 }
 
@@ -114,12 +117,13 @@ void forward(Ctx& ctx, const RmsNorm& a) {
                         .weight = a.weight.as<float>(),
                         .width = static_cast<int>(C),
                         .eps = static_cast<float>(a.eps),
-                        .weight_offset = added_to_weights(a.weight_offset)};
+                        .weight_offset = added_to_weights(a.weight_offset),
+                        .y_step = static_cast<int>(a.y_stride == 0 ? C : a.y_stride)};
   const auto run = [&]<int N>() {
     launch(ctx, "rms_norm", rms_norm_rows<T, N>,
            {static_cast<unsigned>(a.x.shape.rows()), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
   };
-  dispatch_packs<T>(packable<T>(C, args.y, args.x, args.weight), run);
+  dispatch_packs<T>(packable<T>(std::gcd(C, args.y_step), args.y, args.x, args.weight), run);
 }
 
 template <class T>

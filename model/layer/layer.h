@@ -185,9 +185,13 @@ struct LayerRun {
   Tensor dense;           ///< for the expansion of a quantized weight
   TensorSet touched;      ///< gradients that already hold a value
   TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
+  std::span<const std::int64_t> strides = {};  ///< by TensorId; empty if all tensors are contiguous
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }
+  /// Elements between rows of a tensor, if they are not contiguous; otherwise 0. Only stages that have the tensor in
+  /// `spaced` get such a tensor.
+  std::int64_t stride(TensorId t) const { return strides.empty() ? 0 : strides[static_cast<std::size_t>(t)]; }
   /// The first contribution to a gradient overwrites it, later ones add: fan-out needs no special case.
   Sink grad(TensorId t) {
     const bool adds = touched.has(t);
@@ -208,6 +212,7 @@ class Stage {
 
   std::string_view name;
   TensorSet reads, writes, adjoint_reads, weight_reads;
+  TensorSet spaced;  ///< those whose rows need not be contiguous: see LayerRun::stride
 
   /// Whether any weight of the stage wants a gradient.
   virtual bool trains(const LayerWeights&) const { return false; }
@@ -222,6 +227,7 @@ enum class ResultLayout : std::uint8_t { apart, joined };
 struct LinearGroup {
   std::vector<LinearId> layers;
   ResultLayout results = ResultLayout::apart;
+  TensorId x;     ///< the input
   TensorId lora;  ///< A x of all adapters [T, ranks]
 };
 

@@ -16,6 +16,7 @@ class NormStage final : public Stage {
     reads = {t.x};
     writes = {t.y, t.inv_rms};
     adjoint_reads = {t.x, t.inv_rms};
+    spaced = {t.y};
   }
   bool trains(const LayerWeights& w) const override { return w[weight_].grad.wanted(); }
   void forward(LayerRun& r) const override {
@@ -24,7 +25,8 @@ class NormStage final : public Stage {
                           .x = r.value(t_.x),
                           .weight = r.w[weight_].weight,
                           .eps = eps_,
-                          .weight_offset = offset_});
+                          .weight_offset = offset_,
+                          .y_stride = r.stride(t_.y)});
   }
   void backward(LayerRun& r) const override {
     ops::rms_norm_grad(r.ctx, {.dx = r.grad(t_.x),
