@@ -122,6 +122,9 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   if (random_ == 0) random_ = 1;
   reset_shared();
   clocks_.reset();
+  released_ = {.block = static_cast<std::uint32_t>(number)};
+  acquired_.reset();
+  wait_ = {};
   barrier_ = {};
   const std::size_t warps = static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize;
   warpgroups_.reset(warps);
@@ -242,6 +245,11 @@ void Block::suspend(Fiber& fiber, FiberState state) {
   warps_[fiber.warp].ready &= ~(1u << fiber.lane);
 }
 
+unsigned Block::count_wait(const int* p, int value) {
+  if (wait_.value != p || wait_.last != value) wait_ = {p, value, 0};
+  return ++wait_.times;
+}
+
 void Block::yield(Fiber& self) {
   const int step = order_ == Order::reverse ? threads_ - 1 : 1;
   int i = order_ == Order::random ? static_cast<int>(random() % static_cast<unsigned>(threads_))
@@ -283,6 +291,9 @@ void Block::release() {
               std::to_string(threads_),
           b.place);
   clocks_.meet();
+  for (unsigned w = 0; w < released_.epochs.size(); ++w)
+    released_.epochs[w] = static_cast<std::uint16_t>(clocks_.epoch(w) - 1);
+  acquired_.pass_barrier();
   for (Fiber* f : b.waiting) {
     f->met = f->epoch = clocks_.epoch(f->warp);
     make_ready(*f);

@@ -7,6 +7,7 @@
 #include "emulator/fiber.h"
 #include "emulator/grid.h"
 #include "emulator/mbarrier.h"
+#include "emulator/releases.h"
 #include "emulator/warpgroup.h"
 
 namespace qtrain::emulation {
@@ -24,6 +25,7 @@ struct Launch {
   Extents extents;
   std::uint32_t serial;  ///< never 0
   std::vector<NamedTouch> beside = {};
+  Releases* releases = nullptr;
 };
 
 /// An exchange in which all lanes of a warp must take part.
@@ -71,6 +73,11 @@ class Block {
   /// Adds what the thread has done, or knows to have happened, to what waiting threads will know.
   void release_to(Fiber& self, Clocks::View& view);
   void acquire(const Fiber& self, const Clocks::View& view) { clocks_.acquire(self.warp, view); }
+  /// What the block did before its last barrier.
+  const Released& released() const { return released_; }
+  Acquired& acquired() { return acquired_; }
+  /// Counts how often the block has loaded a value in turn that does not change.
+  unsigned count_wait(const int* p, int value);
   /// Called when all lanes of `mask` have met.
   void join_lanes(unsigned warp, std::uint32_t mask);
   [[noreturn]] void fault(Fiber& self, const std::string& what, Place place);
@@ -114,6 +121,13 @@ class Block {
   Barrier barrier_;
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
+  Released released_;
+  Acquired acquired_;
+  struct {
+    const int* value = nullptr;
+    int last = 0;
+    unsigned times = 0;
+  } wait_;
   Warpgroups warpgroups_;
   Mbarriers mbarriers_;
   RegisterShares registers_;

@@ -104,7 +104,7 @@ struct Reserved {
 std::vector<std::byte> arguments_of(const Gemm& g) {
   const Gemm::Fp8 types = g.fp8.value_or(Gemm::Fp8{g.a.dtype, g.b.dtype});
   return emulation::bytes_of(g.c, g.a, g.b, g.transpose_a, g.transpose_b, g.alpha, g.bias, g.a_stride, g.b_stride,
-                             g.c_stride, g.added, g.residual, types.a, types.b, types.b_scale);
+                             g.c_stride, g.added, g.residual, types.a, types.b, types.b_scale, types.a_largest);
 }
 
 }  // namespace
@@ -123,7 +123,8 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   reserved.choose(ctx.matmul(), g);
   const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   const ConstTensor scale = g.fp8 ? g.fp8->b_scale : ConstTensor{};
-  const auto run = [&ctx, g, scale] {
+  const ConstTensor largest = g.fp8 ? g.fp8->a_largest : ConstTensor{};
+  const auto run = [&ctx, g, scale, largest] {
     const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
       const std::size_t width = static_cast<std::size_t>(t.shape[1]) * size_of(t.dtype);
       const std::size_t step = static_cast<std::size_t>(row_step(t, stride)) * size_of(t.dtype);
@@ -138,6 +139,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
     if (g.residual) readable(g.residual, 0, "gemm: the residual");
     if (scale) emulation::check_readable(scale.data, scale.bytes(), "gemm: the scale of an operand");
+    if (largest) emulation::check_readable(largest.data, largest.bytes(), "gemm: the largest magnitudes of an operand");
     each_row(g.c.t, g.c_stride,
              [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });
     Gemm host = g;
@@ -146,6 +148,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     host.bias = on_host(g.bias);
     host.c.t.device = {};
     if (scale) host.fp8->b_scale = on_host(scale);
+    if (largest) host.fp8->a_largest = on_host(largest);
     if (g.residual) {
       std::copy_n(g.residual.data, g.residual.bytes(), g.c.t.data);
       host = added_to_residual(host);
@@ -162,7 +165,8 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
                                         emulation::reads(g.b.data, touched(g.b, g.b_stride)),
                                         emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))};
   if (g.residual) touches.push_back(emulation::reads(g.residual.data, g.residual.bytes()));
-  if (scale) touches.push_back(emulation::reads(scale.data, scale.bytes()));
+  for (const ConstTensor& t : {scale, largest})
+    if (t) touches.push_back(emulation::reads(t.data, t.bytes()));
   emulation::enqueue(ctx.stream().handle(),
                      {.run = run, .name = "gemm", .inputs = arguments_of(g), .touches = std::move(touches)});
 }

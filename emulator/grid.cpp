@@ -30,7 +30,12 @@ class Workers {
 
   void run(const Kernel& kernel, const Extents& extents) {
     adapt();
-    const Launch launch{.kernel = kernel, .extents = extents, .serial = next_serial(), .beside = touches_beside()};
+    Releases releases;
+    const Launch launch{.kernel = kernel,
+                        .extents = extents,
+                        .serial = next_serial(),
+                        .beside = touches_beside(),
+                        .releases = &releases};
     const std::int64_t count = std::int64_t{extents.blocks.x} * extents.blocks.y * extents.blocks.z;
     const std::vector<std::uint32_t> shuffled =
         settings().order == Order::random ? shuffle(count) : std::vector<std::uint32_t>{};
@@ -43,6 +48,7 @@ class Workers {
         blocks_[static_cast<std::size_t>(worker)]->run(launch, static_cast<std::uint64_t>(number));
       } catch (const Error&) {
         failed = true;
+        releases.stop();
         throw;
       }
     });

@@ -47,9 +47,10 @@ const char* verb(AccessKind kind) {
 
 /// Whether the recorded access and a current one of `self` may happen concurrently.
 bool races(const Fiber& self, const LastAccess& r, bool shared) {
-  const Block& block = *self.block;
+  Block& block = *self.block;
   if (r.serial != block.launch().serial) return false;
-  if (r.block != block.number()) return !shared;  // blocks use the shared memory one after another
+  if (r.block != block.number())  // blocks use the shared memory one after another
+    return !shared && !block.acquired().covers(self.number, r.block, r.thread / kWarpSize, r.epoch);
   if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
   const unsigned warp = r.thread / kWarpSize;
   return warp == self.warp ? r.epoch >= self.met && !block.clocks().saw_thread(warp, r.thread, r.epoch)

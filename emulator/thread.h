@@ -126,5 +126,8 @@ template <class T>
 T atomic(T* p, AtomicOp op, T value, Place place);
 template <class T>
 T compare_and_swap(T* p, T expected, T desired, Place place);
+/// st.release and ld.acquire, with which blocks of a launch wait for each other.
+void store_release(int* p, int value, Place place);
+int load_acquire(const int* p, Place place);
 
 }  // namespace qtrain::emulation

@@ -25,7 +25,9 @@ struct Attention {
 /// Gradients of Attention, with the same window, scale and softcap: a capped score's gradient is multiplied by 1 -
 /// tanh^2. Sinks enter through y and lse. Deterministic: each output element has one writer and a fixed order of
 /// summation. If the queries are a subset of the tokens, dk and dv get the contributions of these queries only; rows
-/// that no query sees may be left unwritten.
+/// that no query sees may be left unwritten. `memory` (optional, of any type) is overwritten. GPUs without wgmma
+/// compute five matrix products instead of seven if it has attention_sum_bytes for the query heads of a key head; with
+/// more, for more heads at a time.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;
@@ -33,7 +35,13 @@ struct AttentionGrad {
   double scale;
   double softcap = 0;
   std::int64_t first_query = 0;
+  Tensor memory = {};
 };
+/// Bytes for the sums of a query head's dq, for the `memory` of AttentionGrad.
+inline std::size_t attention_sum_bytes(std::int64_t queries, std::int64_t width) {
+  const std::int64_t columns = width <= 64 ? 64 : width <= 96 ? 96 : 128;
+  return static_cast<std::size_t>((queries + 63) / 64 * 64 * columns) * sizeof(float);
+}
 /// The gradient of the sinks: dsinks[h] (+)= -sum over t of exp(sinks[h] - lse[h, t]) * (dy[t, h] . y[t, h]), with y
 /// and lse of an Attention that had them. dsinks in lse's type.
 struct AttentionSinkGrad {

@@ -15,6 +15,9 @@ struct ToFp8 {
   ConstTensor x;
   Transpose transpose = Transpose::no;
   std::int64_t x_stride = 0;
+  /// f32 [n], if known: parts whose largest number is the largest magnitude of x, such as those of its rows, so that x
+  /// is read only once.
+  ConstTensor largest = {};
 };
 void run_cpu(Ctx&, const ToFp8&);
 void run_cuda(Ctx&, const ToFp8&);

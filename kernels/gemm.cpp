@@ -63,8 +63,12 @@ Fp8Factors fp8_factors(const Gemm& g, std::byte* a, std::byte* b) {
   const auto scale_after = [](const Tensor& codes) {
     return Tensor{codes.data + codes.bytes(), DType::f32, {1}, codes.device};
   };
-  const ToFp8 first{
-      .codes = a_codes, .scale = scale_after(a_codes), .x = g.a, .transpose = g.transpose_a, .x_stride = g.a_stride};
+  const ToFp8 first{.codes = a_codes,
+                    .scale = scale_after(a_codes),
+                    .x = g.a,
+                    .transpose = g.transpose_a,
+                    .x_stride = g.a_stride,
+                    .largest = g.fp8->a_largest};
   if (stored) return {.a = first, .b = {}, .b_codes = g.b, .b_scale = g.fp8->b_scale};
   const ToFp8 second{.codes = b_codes,
                      .scale = scale_after(b_codes),

@@ -41,10 +41,11 @@ struct Gemm {
   std::array<Factors, 3> added = {};
   /// The types in which A and B are encoded, to multiply them in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
   /// them. With a b_scale, f32 [1], B is stored in its type: codes [N, K], whose values are multiplied by that scale.
-  /// The GEMMs in `added` are not affected.
+  /// a_largest: see ToFp8::largest. The GEMMs in `added` are not affected.
   struct Fp8 {
     DType a, b;
     ConstTensor b_scale = {};
+    ConstTensor a_largest = {};
   };
   std::optional<Fp8> fp8 = {};
 

@@ -28,21 +28,25 @@ struct GluGrad {
   ConstTensor dy, gate, up;
   Activation activation = Activation::silu;
 };
-/// Glu with gate and up in one tensor: y [T, F], x [T, 2 F]. Pairs use silu, a limit > 0 and alpha:
+/// Glu with gate and up in one tensor: y [T, F], x [T, 2 F]. Pairs use silu, a limit > 0 and alpha. `largest` f32 [T],
+/// if given: the largest magnitude of each row of y, or NaN if there is one, for a GEMM in FP8 (kernels/fp8.h).
 struct PackedGlu {
   Tensor y;
   ConstTensor x;
   GluOrder order = GluOrder::halves;
   Activation activation = Activation::silu;
   double alpha = 1, limit = 0;
+  Tensor largest = {};
 };
-/// dx [T, 2 F] as x. Clamped values have no gradient; values exactly at the limit have one. dx may be x.
+/// dx [T, 2 F] as x. Clamped values have no gradient; values exactly at the limit have one. dx may be x. `largest`, if
+/// given: that of each row of a dx that is stored.
 struct PackedGluGrad {
   Sink dx;
   ConstTensor dy, x;
   GluOrder order = GluOrder::halves;
   Activation activation = Activation::silu;
   double alpha = 1, limit = 0;
+  Tensor largest = {};
 };
 void run_cpu(Ctx&, const Glu&);
 void run_cuda(Ctx&, const Glu&);
@@ -65,6 +69,7 @@ template <class Op>
 void check_packed_glu(const Op& a, const Shape& y, const Shape& x) {
   check(y.numel() * 2 == x.numel() && x[-1] == 2 * y[-1], "packed_glu: x is [T, 2 F] and y [T, F]");
   const bool limited = a.limit > 0 && a.activation == Activation::silu;
+  check(!a.largest || a.largest.numel() == y.rows(), "packed_glu: another number of largest magnitudes");
   check(a.order == GluOrder::pairs ? limited : a.limit == 0, "packed_glu: pairs have silu and a limit, halves none");
 }
 inline void packed_glu(Ctx& ctx, const PackedGlu& a) {
@@ -74,6 +79,7 @@ inline void packed_glu(Ctx& ctx, const PackedGlu& a) {
 inline void packed_glu_grad(Ctx& ctx, const PackedGluGrad& a) {
   if (!a.dx.wanted()) return;
   check(a.dx.t.numel() == a.x.numel(), "packed_glu_grad: shapes differ");
+  check(!a.largest || !a.dx.adds(), "packed_glu_grad: the largest magnitudes of what is stored");
   check_packed_glu(a, a.dy.shape, a.x.shape);
   dispatch(ctx, a);
 }

@@ -78,6 +78,7 @@ struct ProjectionForward {
   std::int64_t x_stride = 0;  ///< elements between rows of x, if A x is computed in the columns after it; otherwise 0
   Tensor after_x = {};        ///< [T, R], those columns; lora_x, if it is not empty, gets a copy
   ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude or an x_stride
+  ConstTensor x_largest = {};  ///< for GEMMs in FP8, if known: the largest magnitude of each row of x
 };
 struct ProjectionBackward {
   struct Layer {
@@ -93,6 +94,7 @@ struct ProjectionBackward {
   Tensor dense = {};
   /// As in ProjectionForward; lora_x is then [T, R] with rows that are lora_stride elements apart.
   std::int64_t x_stride = 0, lora_stride = 0;
+  ConstTensor dy_largest = {};  ///< as x_largest, of the matrix that has all dy
 };
 
 /// Layers whose y are neighboring columns of one matrix, and whose weights and biases are contiguous, are one GEMM.

@@ -10,6 +10,11 @@ namespace {
 using ops::Transpose;
 using JointGrad = Joint<ProjectionBackward::Layer>;
 
+// The largest magnitudes of the dy of a GEMM: those of all dy, if it has them all.
+ConstTensor largest_of(const ProjectionBackward& b, const std::vector<JointGrad>& joints) {
+  return joints.size() == 1 ? b.dy_largest : ConstTensor{};
+}
+
 // Gradients of layers that read the same input, some of which have adapters.
 class AdaptersGrad {
  public:
@@ -95,7 +100,8 @@ class AdaptersGrad {
     Sink dx = b_.dx;
     for (const JointGrad& joint : joints_) {
       const ConstTensor dy = joint.is_one() && !input_.drops() ? inner_grad(joint.layers().front()) : joint.result();
-      ops::Gemm g{.c = dx, .a = dy, .a_stride = b_.dy_stride, .fp8 = backward_fp8(joint.first())};
+      ops::Gemm g{
+          .c = dx, .a = dy, .a_stride = b_.dy_stride, .fp8 = backward_fp8(joint.first(), largest_of(b_, joints_))};
       set_weight(ctx_, g, joint, b_.dense);
       if (&joint == &joints_.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
@@ -129,7 +135,10 @@ class AdaptersGrad {
 void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGrad>& joints) {
   Sink dx = b.dx;
   for (const JointGrad& joint : joints) {
-    ops::Gemm g{.c = dx, .a = joint.result(), .a_stride = b.dy_stride, .fp8 = backward_fp8(joint.first())};
+    ops::Gemm g{.c = dx,
+                .a = joint.result(),
+                .a_stride = b.dy_stride,
+                .fp8 = backward_fp8(joint.first(), largest_of(b, joints))};
     set_weight(ctx, g, joint, b.dense);
     ops::gemm(ctx, g);
     dx = accumulate(dx.t);
@@ -148,7 +157,7 @@ void project_grad(Ctx& ctx, const ProjectionBackward& b) {
                     .transpose_a = Transpose::yes,
                     .a_stride = b.dy_stride,
                     .b_stride = b.x_stride,
-                    .fp8 = backward_fp8(joint.first())});
+                    .fp8 = backward_fp8(joint.first(), largest_of(b, joints))});
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();
   if (b.dx.wanted()) input_grad(ctx, b, joints);

@@ -251,14 +251,15 @@ struct DroppedAdapter {
   const AdapterInput& input;
 };
 
-/// The types of FP8 operands: weights and activations have more digits, gradients more range.
-inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p) {
+/// The types of FP8 operands: weights and activations have more digits, gradients more range. `largest`: the largest
+/// magnitudes of A, if they are known.
+inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p, ConstTensor largest) {
   if (!p.fp8) return {};
-  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3};
+  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3, .a_largest = largest};
 }
-inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p) {
+inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p, ConstTensor largest) {
   if (!p.fp8) return {};
-  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3};
+  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3, .a_largest = largest};
 }
 
 /// y = or += m / norm * x.

@@ -77,7 +77,16 @@ RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeig
 void run_backward(const Layer& layer, const RecomputePlan& plan, LayerRun& run) {
   run.unread = plan.unread;
   for (const int i : plan.rerun) layer.stages[static_cast<std::size_t>(i)]->forward(run);
-  for (std::size_t i = layer.stages.size(); i-- > 0;) layer.stages[i]->backward(run);
+  for (std::size_t i = layer.stages.size(); i-- > 0;) {
+    layer.stages[i]->backward(run);
+    // The gradients of what a stage writes are not needed after its own.
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+      const auto id = static_cast<TensorId>(t);
+      const bool ends = layer.stages[i]->writes.has(id) && !layer.residual.has(id) && id != layer.output;
+      if (ends && layer.tensors[t].gradient == HasGradient::yes && run.gradient(id).bytes() > run.idle.bytes())
+        run.idle = run.gradient(id);
+    }
+  }
 }
 
 }  // namespace qtrain

@@ -28,7 +28,7 @@ bool expands_weights(const PlannedRun& run) {
   return !run.model.quantized().empty() && run.choice.dense_copies == KeepCopies::no;
 }
 
-// Bytes of a quantized weight with its scale.
+// The bytes of a quantized weight, with its scale.
 double code_bytes(const PlannedRun& run) {
   const Quantization& how = *run.model.options().quantization;
   return how.fp8 || how.bnb.bits == BnbConfig::Bits::eight ? 1 : 0.5625;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/formats/json_object.h"
+#include "core/keyed_hash.h"
 #include "core/os/paths.h"
 #include "core/version.h"
 
@@ -260,7 +261,7 @@ struct ConfigValues {
     return at == by_key.end() || at->second == nullptr ? Json() : *at->second;
   }
   std::vector<std::string_view> keys;
-  std::unordered_map<std::string_view, const Json*> by_key;
+  std::unordered_map<std::string_view, const Json*, KeyedHash> by_key;
 };
 
 /// The components of an absolute path.
@@ -329,7 +330,7 @@ Json differences(const std::vector<RunRecord>& runs) {
   std::vector<ConfigValues> all;
   for (const RunRecord& run : runs) all.emplace_back(run);
   JsonObject differing;
-  std::unordered_set<std::string_view> seen{"output_dir"};
+  std::unordered_set<std::string_view, KeyedHash> seen{"output_dir"};
   for (const ConfigValues& values : all)
     for (const std::string_view key : values.keys) {
       if (!seen.insert(key).second) continue;

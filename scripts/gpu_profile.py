@@ -31,6 +31,7 @@ SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "ComputeWorkloadAnalysis",
 KERNELS = {
     "attention": ("attention_(tile|warpgroups)", "attention/hd128/4096"),
     "attention_delta": ("attention_delta", "attention_grad/hd128/4096"),
+    "attention_grad": ("attention_grad_tile", "attention_grad/hd128/4096"),
     "attention_dkdv": ("attention_dkdv_(tile|warpgroups)", "attention_grad/hd128/4096"),
     "attention_dq": ("attention_dq_(tile|warpgroups)", "attention_grad/hd128/4096"),
     "rope": ("rope_heads", "qk_norm_rope/"),

@@ -87,14 +87,17 @@ class Work:
     alone: bool = False  # whether it is one block, on one multiprocessor
     lengths: float = 0  # attention: length of rows as a multiple of the 128 tokens that were counted
     products: int = 0  # attention: GEMMs per tile
+    warpgroups: bool = None  # attention: whether the kernel is that of GPUs with wgmma, or of those without; None: both
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
 
     def rows(self, table, gpu=None):
         """The counts by kernel, of the kernels that this GPU uses if the op has several."""
-        case = self.case
-        if self.lengths and not (gpu and gpu.warpgroups):
+        case, has_warpgroups = self.case, bool(gpu and gpu.warpgroups)
+        if self.warpgroups not in (None, has_warpgroups):
+            return {}
+        if self.lengths and not has_warpgroups:
             case += " sm_80"
         found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
         if not found:
@@ -152,12 +155,17 @@ def model_of(config, name):
 def attention_work(m, tokens):
     share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
+    sums = 2 * 2 * of_q  # of dq in f32, written and read
     grad, back = "attention_grad/hd128/128", "attention backward"
     return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
                  lengths=n, products=2),
             Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
-            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4),
-            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3)]
+            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4,
+                 warpgroups=True),
+            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3,
+                 warpgroups=True),
+            Work("attention_grad", grad, "attention_grad", share, m.layers, 3 * of_q + 4 * of_kv + sums, back, lengths=n,
+                 warpgroups=False)]
 
 
 def rope_work(m, tokens):
@@ -188,6 +196,29 @@ def element_work(m, tokens, trained):
     return works
 
 
+def fp8_work(m, tokens, stored):
+    """What encodes the operands of GEMMs in FP8: x and dy, and W and its transpose, unless W is stored in FP8 and only has
+    to be transposed. The kernels that write the x of q, k, v, gate, up and down, and the dy of gate and up, find the
+    largest magnitudes; other operands are searched first."""
+    size, works = 128 * 256, []
+
+    def encode(op, elements, case, kernels):
+        return [Work(op, case, kernel, elements / size, m.layers) for kernel in kernels]
+
+    search, write = "fp8_largest_parts", "fp8_encode"
+    found_x, found_dy = (True, False, True, True), (False, False, True, False)
+    for (i, o, _), has_x, has_dy in zip(m.gemms, found_x, found_dy):
+        works += encode("to_fp8, x", tokens * i, "to_fp8/128x256", [write] if has_x else [search, write])
+        works += encode("to_fp8, dy", tokens * o, "to_fp8/128x256", [write] if has_dy else [search, write])
+        if stored:
+            # As many instructions as for encoding, which are not the limit.
+            works.append(Work("transpose_fp8", "to_fp8/128x256", "fp8_encode", i * o / size, m.layers, 2 * i * o))
+        else:
+            works += encode("to_fp8, W", i * o, "to_fp8/128x256", [search, write])
+            works += encode("to_fp8, W transposed", i * o, "to_fp8/128x256 transposed", [search, write])
+    return works
+
+
 def update_work(weights, coded):
     times, group = weights / 65536, "update"
     works = [Work("sum_squares", "sum_squares/65536", "sum_parts", times, 1, None, group)]
@@ -198,37 +229,40 @@ def update_work(weights, coded):
     return works + [Work("adamw", "adamw_with_copy/65536", "", times, 1, None, group)]
 
 
-def gemm_seconds(gpu, m, n, k, element=2):
-    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split."""
-    rate, tile = gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
+def gemm_seconds(gpu, m, n, k, element=2, operand=2):
+    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split. `element` and
+    `operand`: bytes of C and of the operands; those of one byte are multiplied at twice the rate."""
+    rate, tile = 2 / operand * gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
     tiles = ceil(m / 128) * ceil(n / 256)
     best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
                for split in (1, 2, 4, 8, 16) if split == 1 or tiles * split <= 2 * gpu.processors)
-    moved = 2 * (m * k + n * k) + element * m * n
+    moved = operand * (m * k + n * k) + element * m * n
     return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
 
 
-def joined_ranks(m, tokens):
-    """Ranks of the adapters in each of the model's GEMMs: of q, k, v and of gate and up, if there are many tokens."""
-    return [RANK * layers if tokens >= 2 * i else 0 for (i, _, _), layers in zip(m.gemms, (3, 0, 2, 0))]
+def joined_ranks(m, tokens, operand):
+    """Ranks of the adapters in each of the model's GEMMs: of q, k, v and of gate and up, if there are many tokens and the
+    GEMMs are not in FP8."""
+    return [RANK * layers if operand == 2 and tokens >= 2 * i else 0 for (i, _, _), layers in zip(m.gemms, (3, 0, 2, 0))]
 
 
-def gemm_time(gpu, m, tokens, trained):
+def gemm_time(gpu, m, tokens, trained, operand=2):
+    """`operand`: bytes of the operands in blocks, except for the gradients of weights."""
     sums = 0
-    for (i, o, element), ranks in zip(m.gemms, joined_ranks(m, tokens)):
+    for (i, o, element), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
         summed = i + (0 if trained else ranks)
-        each = gemm_seconds(gpu, tokens, o, summed, element) + gemm_seconds(gpu, tokens, i, o)
+        each = gemm_seconds(gpu, tokens, o, summed, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
 
-def adapter_time(gpu, m, tokens):
+def adapter_time(gpu, m, tokens, operand):
     """GEMMs with few columns read x twice, dx and y once and dy twice, and write dx and y, in 16 bits. Adapters of layers
     whose input is a norm's result are in the layers' GEMMs if there are many tokens: y is not read and written again, but
     the weights are copied (docs/kernels/gemm.md)."""
     moved = copied = 0
-    for (i, o, _), ranks in zip(m.gemms, joined_ranks(m, tokens)):
+    for (i, o, _), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
         moved += 2 * tokens * (4 * i + (2 if ranks else 4) * o) * m.layers
         copied += 4 * i * o * m.layers if ranks else 0
     return moved / (gpu.bandwidth * gpu.shares["skinny"]) + copied / (gpu.bandwidth * gpu.shares["copy"])
@@ -249,7 +283,10 @@ def step(gpu, table, m, case):
     ms = dict.fromkeys(GROUPS, 0.0)
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained)
+    fp8 = fp8_work(m, tokens, case["config"].get("load_in_fp8", False)) if case["config"].get("fp8") else []
+    for work in fp8:
+        ms[work.group] += micro * work.launches * time_of(gpu, table, work)
+    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2)
     launches = m.layers * 28 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
@@ -258,9 +295,12 @@ def step(gpu, table, m, case):
         ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
         launches = m.layers * 59 + 11
-        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
+        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens, 1 if fp8 else 2)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):
             ms["update"] += work.launches * time_of(gpu, table, work)
+    # Before an operand is encoded, a small kernel computes its scale.
+    launches += sum(work.launches * (2 if work.op != "transpose_fp8" and work.kernel == "fp8_encode" else 1)
+                    for work in fp8)
     ms["gaps"] = micro * launches * gpu.shares["gap_seconds"]
     return {group: 1e3 * value for group, value in ms.items()}

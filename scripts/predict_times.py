@@ -69,7 +69,9 @@ def step_rows(gpu, table, document):
     for case, ms in columns.values():
         m = model_of(document["models"][case["model"]], case["model"])
         tokens, trained = case["batch"] * LENGTH, "use_peft" not in case["config"]
-        flops = (6 if trained else 4) * (m.weights - (0 if m.tied else m.vocabulary * m.width)) * tokens
+        inner = m.weights - m.vocabulary * m.width * (1 if m.tied else 2)
+        inner *= 0.5 if "fp8" in case["config"] else 1  # at twice the rate
+        flops = (6 if trained else 4) * (inner + m.vocabulary * m.width) * tokens
         floors.append(tokens / (flops / (gpu.flops * gpu.shares["gemm"])))
     rows.append(["floor: GEMMs alone, at their highest rate", *(f"{f:,.0f}" for f in floors)])
     return ["ms of an update", *columns], rows

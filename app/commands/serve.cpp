@@ -29,6 +29,20 @@ std::int64_t positive(const Arguments& args, const char* flag, std::int64_t othe
   return value;
 }
 
+// Counts of things that are kept in memory.
+std::int64_t count(const Arguments& args, const char* flag, std::int64_t otherwise) {
+  constexpr std::int64_t kMaxCount = 1 << 20;
+  const std::int64_t value = positive(args, flag, otherwise);
+  if (value > kMaxCount) fail(ErrorKind::usage, {.cause = fmt::format("--{} must be at most {}", flag, kMaxCount)});
+  return value;
+}
+
+// Whether a header can end with the token: other blanks at its ends are not part of a value.
+bool can_be_sent(const std::string& token) {
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  return std::ranges::none_of(token, is_control) && !token.starts_with(' ') && !token.ends_with(' ');
+}
+
 std::string token_of(const Arguments& args) {
   if (args.has("token") && args.has("token_file"))
     fail(ErrorKind::usage, {.cause = "give either --token or --token_file, not both"});
@@ -40,6 +54,9 @@ std::string token_of(const Arguments& args) {
   }
   if ((args.has("token") || args.has("token_file")) && token.empty())
     fail(ErrorKind::usage, {.cause = "the token is empty"});
+  if (!can_be_sent(token))
+    fail(ErrorKind::usage, {.cause = "the token has a control character, or a blank at its beginning or end",
+                            .remedy = "no client could send it: choose another one"});
   return token;
 }
 
@@ -85,7 +102,7 @@ BatchLimits batch_limits(const Arguments& args, const ServedModels& models) {
   CacheRequest request{.context = given("max_context"),
                        .tokens = given("cache_tokens"),
                        .usual = std::min(longest, kMaxContext),
-                       .sequences = positive(args, "max_batch", BatchLimits{}.sequences)};
+                       .sequences = count(args, "max_batch", BatchLimits{}.sequences)};
   if (request.context) request.context = std::min(longest, *request.context);
   BatchLimits limits{.sequences = request.sequences, .context = request.context.value_or(request.usual)};
   const CacheSize size = cache_size(request, memory_for_cache(models, limits));
@@ -132,7 +149,7 @@ int run(const Arguments& args) {
   const ServiceOptions given = service_options(args);
   const std::int64_t port = args.integer("port").value_or(kDefaultPort);
   if (port < 0 || port > kMaxPort) fail(ErrorKind::usage, {.cause = "--port must be a number from 0 to 65535"});
-  http::Server server({.connections = positive(args, "max_connections", http::Limits{}.connections)});
+  http::Server server({.connections = count(args, "max_connections", http::Limits{}.connections)});
   const int bound = bind(server, given.host, static_cast<int>(port));
 
   const AnswerModelRequest base = base_request(args);
@@ -144,7 +161,7 @@ int run(const Arguments& args) {
   const BatchLimits limits = batch_limits(args, models);
   models.load(ctx, limits, args.log());
   ContinuousBatch batch(ctx, models.runners(), limits);
-  Engine engine(batch, positive(args, "max_queue", 64), args.log());
+  Engine engine(batch, count(args, "max_queue", 64), args.log());
   ServiceOptions options = given;
   options.requests.context = limits.context;
   Service service(engine, models, options, args.log());

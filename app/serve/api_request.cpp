@@ -73,6 +73,8 @@ bool is_of(Key kind, Endpoint endpoint) {
   return kind != (endpoint == Endpoint::chat ? Key::completions : Key::chat);
 }
 
+constexpr std::size_t kMaxKey = 64;  // bytes of a key that errors repeat
+
 void require_known(const Json& body, Endpoint endpoint) {
   std::vector<std::string_view> names;
   for (const KnownKey& k : kKeys)
@@ -82,7 +84,7 @@ void require_known(const Json& body, Endpoint endpoint) {
       const std::string_view near = nearest(name, names);
       refuse({.message = fmt::format("there is no key {}{}", show(name),
                                      near.empty() ? "" : fmt::format(": did you mean \"{}\"?", near)),
-              .param = name});
+              .param = name.size() <= kMaxKey ? name : ""});
     }
     const auto key = std::ranges::find(kKeys, name, &KnownKey::name);
     if (key->kind == Key::unsupported && !is_unset(value) && !(name == "best_of" && value == 1))
@@ -244,6 +246,28 @@ void read_arguments(Json& message, const std::string& place) {
   }
 }
 
+[[noreturn]] void refuse_length(const std::string& has, const RequestLimits& limits, Endpoint endpoint) {
+  refuse({.message = fmt::format("the prompt has {}, but prompt and answer together can have only {} tokens: shorten "
+                                 "it, or start the server with a larger --max_context if the model supports that",
+                                 has, limits.context),
+          .param = endpoint == Endpoint::chat ? "messages" : "prompt",
+          .code = "context_length_exceeded"});
+}
+
+// Refuses a prompt that is certainly too long before tokenizing it, which would take much longer.
+void require_short(const std::string& prompt, const ServedModel& model, const RequestLimits& limits,
+                   Endpoint endpoint) {
+  if (prompt.size() / model.token_bytes >= static_cast<std::size_t>(limits.context))
+    refuse_length(counted(static_cast<std::int64_t>(prompt.size()), "byte"), limits, endpoint);
+}
+
+// A message or tool is at least one token, so more of them than the context has room for are refused before they are
+// rendered, which would take much longer.
+void require_few(const Json* list, const char* key, const RequestLimits& limits) {
+  if (!list || list->size() < static_cast<std::size_t>(limits.context)) return;
+  refuse_length(counted(static_cast<std::int64_t>(list->size()), key), limits, Endpoint::chat);
+}
+
 Json read_messages(const Body& body) {
   const Json* messages = body.find("messages");
   if (!messages || !messages->is_array() || messages->empty())
@@ -268,23 +292,10 @@ Json read_tools(const Body& body) {
     refuse({.message = "\"tool_choice\" must be \"auto\" or \"none\": the model cannot be forced to call a tool",
             .param = "tool_choice"});
   if (!tools || (choice && *choice == "none")) return {};
-  if (!tools->is_array()) refuse({.message = "\"tools\" must be a list", .param = "tools"});
+  const auto is_object = [](const Json& tool) { return tool.is_object(); };
+  if (!tools->is_array() || !std::ranges::all_of(*tools, is_object))
+    refuse({.message = "\"tools\" must be a list of objects", .param = "tools"});
   return tools->empty() ? Json() : *tools;
-}
-
-[[noreturn]] void refuse_length(const std::string& has, const RequestLimits& limits, Endpoint endpoint) {
-  refuse({.message = fmt::format("the prompt has {}, but prompt and answer together can have only {} tokens: shorten "
-                                 "it, or start the server with a larger --max_context if the model supports that",
-                                 has, limits.context),
-          .param = endpoint == Endpoint::chat ? "messages" : "prompt",
-          .code = "context_length_exceeded"});
-}
-
-// Refuses a prompt that is certainly too long before tokenizing it, which would take much longer.
-void require_short(const std::string& prompt, const ServedModel& model, const RequestLimits& limits,
-                   Endpoint endpoint) {
-  if (prompt.size() / model.token_bytes >= static_cast<std::size_t>(limits.context))
-    refuse_length(counted(static_cast<std::int64_t>(prompt.size()), "byte"), limits, endpoint);
 }
 
 // A model that does not see its tools would answer as if there were none.
@@ -311,6 +322,8 @@ void read_chat_prompt(const Body& body, const ServedModel& model, const RequestL
   const Json* extra = body.find("chat_template_kwargs");
   if (extra && !extra->is_object())
     refuse({.message = "\"chat_template_kwargs\" must be an object", .param = "chat_template_kwargs"});
+  require_few(body.find("messages"), "message", limits);
+  require_few(body.find("tools"), "tool", limits);
   ChatPrompt prompt{.messages = read_messages(body), .tools = read_tools(body), .extra = extra ? *extra : Json()};
   r.parses_tool_calls = model.parses_tool_calls && !prompt.tools.is_null();
   require_printed(model, prompt);

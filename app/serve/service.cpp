@@ -14,6 +14,7 @@
 #include "core/http/authority.h"
 #include "core/plural.h"
 #include "core/sha256.h"
+#include "core/utf8.h"
 #include "core/version.h"
 
 namespace qtrain {
@@ -28,6 +29,9 @@ using http::Request;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kClientCheck{100};  // how often to check that the client is still connected
+// Larger bodies are read a few at a time: one of 8 MiB can take a second, and 50 times its size in memory.
+constexpr std::size_t kLargeBody = std::size_t{256} << 10;
+constexpr int kLargeAtATime = 2;
 constexpr const char* kJsonType = "application/json";
 
 // Replaces what is not valid UTF-8, which a model may write.
@@ -127,7 +131,7 @@ struct LoggedAnswers {
   ~LoggedAnswers() {
     const std::int64_t tokens = answers.answer_tokens();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    log.info("{} {}: {} in the prompt, {} generated in {:.2f} s ({:.1f} tokens/s){}", id, model,
+    log.info("{} {}: {} in the prompt, {} generated in {:.2f} s ({:.1f} tokens/s){}", id, one_line(model),
              counted(answers.prompt_tokens(), "token"), counted(tokens, "token"), seconds,
              static_cast<double>(tokens) / std::max(seconds, 1e-9), answers.finished() ? "" : ", not finished");
   }
@@ -146,7 +150,8 @@ Service::Service(Engine& engine, const ServedModels& models, ServiceOptions opti
       options_(std::move(options)),
       log_(log),
       started_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-                   .count()) {}
+                   .count()),
+      large_(kLargeAtATime) {}
 
 // Without a token, any web page open in a browser on this machine could send requests.
 void Service::require_own_page(const Request& head) const {
@@ -251,10 +256,27 @@ bool Service::stream(LoggedAnswers& logged, const Request& request, const http::
   return connected && send("data: [DONE]\n\n");
 }
 
+ApiRequest Service::read(Endpoint endpoint, const Request& request) const {
+  const auto require_open = [&] {
+    if (engine_.closed()) throw ApiError(503, {.message = "the server is stopping"});
+  };
+  const auto check = [&] {
+    require_open();
+    if (request.is_gone()) throw ApiError(499, {.message = "the client did not wait"});
+  };
+  const auto read_now = [&] {
+    require_open();
+    ApiRequest read = read_request(endpoint, request.body, models_, options_.requests);
+    read.client = request.peer;
+    return read;
+  };
+  if (request.body.size() <= kLargeBody) return read_now();
+  const Turns::Turn turn = large_.wait(check, kClientCheck);
+  return read_now();
+}
+
 Reply Service::complete(Endpoint endpoint, const Request& request, const std::string& id) const {
-  ApiRequest read = read_request(endpoint, request.body, models_, options_.requests);
-  read.client = request.peer;
-  const auto logged = std::make_shared<LoggedAnswers>(log_, id, engine_, models_, std::move(read));
+  const auto logged = std::make_shared<LoggedAnswers>(log_, id, engine_, models_, read(endpoint, request));
   AnswersOfRequest& answers = logged->answers;
   if (answers.request().stream)
     return {.type = "text/event-stream",

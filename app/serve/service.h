@@ -6,6 +6,7 @@
 #include "app/serve/answers_of_request.h"
 #include "app/serve/api_error.h"
 #include "app/serve/engine.h"
+#include "app/serve/turns.h"
 #include "core/http/server.h"
 
 namespace qtrain::serve {
@@ -39,6 +40,7 @@ class Service final : public http::Handler {
   http::Reply show_model(std::string_view name) const;
   http::Reply show_health() const;
   http::Reply answer_at(const http::Request& request, const std::string& id) const;
+  ApiRequest read(Endpoint endpoint, const http::Request& request) const;
   http::Reply complete(Endpoint endpoint, const http::Request& request, const std::string& id) const;
   bool stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
 
@@ -47,6 +49,7 @@ class Service final : public http::Handler {
   ServiceOptions options_;
   Log& log_;
   std::int64_t started_;
+  mutable Turns large_;  ///< of requests with large bodies
 };
 
 /// Compares two strings in a time that does not depend on where they differ.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "bench/cases/cases.h"
+#include "kernels/attention.h"
 
 namespace qtrain::bench {
 namespace {
@@ -164,8 +165,9 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
                    .operands = {sinks, q, q, lse, sinks},
                    .prepare = op("attention_sink_grad"),
                    .bytes = 2 * bytes_of(q.shape, s.dtype)});
+  const Operand memory = f32({n.count * static_cast<std::int64_t>(ops::attention_sum_bytes(tokens, n.width) / 4)});
   cases.push_back({.name = "attention_grad/" + size,
-                   .operands = {q, k, k, q, q, q, k, k, lse, cu},
+                   .operands = {q, k, k, q, q, q, k, k, lse, cu, memory},
                    .prepare = op("attention_grad", {scale}),
                    .flops = 5 * gemm});
 }

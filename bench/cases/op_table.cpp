@@ -237,7 +237,8 @@ Rows attention_rows() {
                                  .v = a.tensor(7),
                                  .lse = a.tensor(8),
                                  .cu_seqlens = a.tensor(9),
-                                 .scale = a.number(0)});
+                                 .scale = a.number(0),
+                                 .memory = a.optional(10)});
        }},
   };
 }

@@ -9,6 +9,7 @@
 #include "convert/gguf/layout.h"
 #include "convert/gguf/pre_tokenizers.h"
 #include "core/formats/json.h"
+#include "core/keyed_hash.h"
 #include "core/os/paths.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece.h"
@@ -51,7 +52,7 @@ void fill_tokens(const VocabularySource& from, const std::vector<AddedToken>& ad
       v.notes.push_back(
           fmt::format("GGUF cannot express the lstrip, rstrip or single_word setting of \"{}\"", token.content));
   }
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view, KeyedHash> seen;
   for (const auto& text : v.tokens)
     if (!seen.insert(text).second)
       fail(ErrorKind::input, {.cause = fmt::format("token \"{}\" has two ids", text), .place = from.folder.string()});
@@ -153,10 +154,10 @@ bool space_prefix(const fs::path& file, const Json& json, GgufVocabulary& v) {
 /// sentencepiece has scores instead of merges: pieces are ordered as the merges create them. Both are equivalent if
 /// every split of a piece into two pieces is a merge and the merges that create a piece are consecutive.
 void fill_scores(const fs::path& file, const Json& json, GgufVocabulary& v) {
-  std::unordered_map<std::string, std::size_t> ids;
+  std::unordered_map<std::string, std::size_t, KeyedHash> ids;
   for (std::size_t i = 0; i < v.tokens.size(); ++i) ids.emplace(v.tokens[i], i);
   v.scores.assign(v.tokens.size(), 0);
-  std::unordered_map<std::size_t, std::size_t> cuts;  // merges that create a piece
+  std::unordered_map<std::size_t, std::size_t, KeyedHash> cuts;  // merges that create a piece
   std::size_t last = v.tokens.size();
   float score = 0;
   for (const Merge& m : merges_of(json["model"])) {

@@ -10,6 +10,7 @@
 
 #include "convert/gguf/import_model.h"
 #include "convert/gguf/pre_tokenizers.h"
+#include "core/keyed_hash.h"
 
 namespace qtrain {
 namespace {
@@ -20,7 +21,7 @@ enum class TokenType : std::int64_t { normal = 1, unknown = 2, control = 3, user
 struct Vocabulary {
   std::vector<std::string_view> tokens;
   std::vector<TokenType> types;
-  std::unordered_map<std::string_view, std::int64_t> ids;  ///< without unused tokens
+  std::unordered_map<std::string_view, std::int64_t, KeyedHash> ids;  ///< without unused tokens
 };
 
 Vocabulary read_vocabulary(const GgufFile& file) {

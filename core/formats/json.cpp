@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/formats/json_items.h"
+#include "core/keyed_hash.h"
 #include "core/os/file.h"
 #include "core/utf8.h"
 
@@ -35,6 +36,15 @@ std::string place_of(std::string_view name, Position at) {
   const bool has_line = at.line == 1 && colon != std::string_view::npos && colon + 1 < name.size() &&
                         name.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   return has_line ? fmt::format("{}:{}", name, at.column) : fmt::format("{}:{}:{}", name, at.line, at.column);
+}
+
+/// The beginning of a part of the file, which can have any size, for a message.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kMaxShown = 200;
+  if (text.size() <= kMaxShown) return std::string(text);
+  std::size_t end = kMaxShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
 }
 
 constexpr std::size_t kFewKeys = 12;  // up to which comparing all pairs beats a table
@@ -182,7 +192,7 @@ class Builder {
   void drop_duplicates(Frame& frame) const {
     const std::size_t count = frame.keys.size();
     if (count <= kFewKeys && all_differ(frame.keys)) return;
-    std::unordered_map<std::string_view, std::size_t> first;
+    std::unordered_map<std::string_view, std::size_t, KeyedHash> first;
     first.reserve(count);
     std::vector<std::size_t> kept;
     for (std::size_t i = 0; i < count; ++i) {
@@ -191,7 +201,8 @@ class Builder {
         kept.push_back(i);
       } else if (!rules_.duplicate_keys) {
         const auto line = position_of(text_, frame.offsets[entry->second]).line;
-        fail_at(frame.offsets[i], fmt::format("key \"{}\" is given twice (first on line {})", frame.keys[i], line));
+        fail_at(frame.offsets[i],
+                fmt::format("key \"{}\" is given twice (first on line {})", shortened(frame.keys[i]), line));
       } else {
         frame.values[entry->second] = std::move(frame.values[i]);
       }
@@ -224,7 +235,7 @@ class Builder {
       what.remove_prefix(colon + 2);
     else if (bracket != std::string_view::npos)
       what.remove_prefix(bracket + 2);
-    return "invalid JSON: " + std::string(what.substr(0, what.find("; last read: '\"")));  // a text may be a secret
+    return "invalid JSON: " + shortened(what.substr(0, what.find("; last read: '\"")));  // a text may be a secret
   }
 
   std::string_view text_, name_;

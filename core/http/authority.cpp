@@ -56,6 +56,18 @@ bool is_name_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
 }
 
+// Browsers say whose page made a request, also where they send no Origin: for images, scripts, and frames. A link that
+// leads here is allowed, because the page with the link cannot read the answer.
+bool is_from_another_page(const Request& request) {
+  const auto names_another = [](const Header& h) {
+    return h.name == "sec-fetch-site" && h.value != "same-origin" && h.value != "none";
+  };
+  const bool follows_link = (request.method == "GET" || request.method == "HEAD") &&
+                            request.header("sec-fetch-mode") == "navigate" &&
+                            request.header("sec-fetch-dest") == "document";
+  return std::ranges::any_of(request.headers, names_another) && !follows_link;
+}
+
 }  // namespace
 
 std::string host_of(std::string_view authority) {
@@ -98,7 +110,8 @@ void require_own_origin(const Request& request, const std::string& address) {
       throw Problem(403, "this server does not answer to the name " + host + ": use " + address +
                              (is_loopback(address) ? "" : " or the name of this machine"));
   }
-  if (request.has("origin") && !equal_without_case(origin, "http://" + std::string(authority)))
+  const bool other_origin = request.has("origin") && !equal_without_case(origin, "http://" + std::string(authority));
+  if (other_origin || is_from_another_page(request))
     throw Problem(403, "requests from pages of other origins are not allowed");
 }
 

@@ -17,8 +17,9 @@ bool is_loopback(const std::string& host);
 bool answers_to(const std::string& host, const std::string& address);
 
 /// Refuses requests from web pages of other origins, for a server without authentication: a `Host` that resolves to
-/// this machine without being its name (DNS rebinding), or an `Origin` that is not the server itself. Throws Problem
-/// 403, or 400 for an invalid host.
+/// this machine without being its name (DNS rebinding), an `Origin` that is not the server itself, or a
+/// `Sec-Fetch-Site` that names another site, unless the user follows a link. Throws Problem 403, or 400 for an invalid
+/// host.
 void require_own_origin(const Request& request, const std::string& address);
 
 }  // namespace qtrain::http

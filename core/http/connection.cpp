@@ -45,9 +45,17 @@ void Connection::answer_all() {
   close_gently();
 }
 
+// Waits a moment for the request, because the answer depends on its method.
 void Connection::turn_away() {
-  Request unread;
-  send_problem({503, "there are too many connections: try again later"}, unread);
+  constexpr std::chrono::milliseconds kPatience{100};
+  Request request;
+  stream_.read_until(Clock::now() + kPatience);
+  try {
+    reader_.read_head(request);
+  } catch (const std::runtime_error&) {  // it is refused anyway
+  } catch (const SourceEnded&) {
+  }
+  send_problem({503, "there are too many connections: try again later"}, request);
   close_gently();
 }
 
@@ -95,6 +103,7 @@ void Connection::receive_body(const Request& request) {
 
 // Returns what to do with the connection, which is closed if the client does not accept the whole reply.
 Connection::Then Connection::send(const Reply& reply, const Request& request, Then then) {
+  stream_.begin_answer();
   if (reply.stream && request.method != "HEAD") return send_stream(reply, request, then) ? then : Then::close;
   std::string text = head_of(reply, then == Then::close);
   text += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
+#include <cctype>
 #include <functional>
 #include <limits>
 
@@ -11,6 +12,8 @@ namespace {
 
 namespace beast = boost::beast;
 using Code = beast::error_code;
+
+constexpr std::ptrdiff_t kMaxSizeDigits = 16;  // of a chunk: those of 64 bits
 
 std::string text_of(beast::string_view text) {
   return {text.data(), text.size()};
@@ -39,7 +42,12 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
   void on_header_impl(Code&) { whole_head = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, Code&) {}
   std::size_t on_body_impl(beast::string_view piece, Code&) { return add(piece); }
+  // The extensions begin where the digits of the size end. Servers differ in how many zeros may precede a number.
   void on_chunk_header_impl(std::uint64_t, beast::string_view extensions, Code& code) {
+    const char* const end = extensions.data();
+    const char* digits = end;
+    while (digits != input_begin && std::isxdigit(static_cast<unsigned char>(digits[-1])) != 0) --digits;
+    if (end - digits > kMaxSizeDigits) code = beast::http::error::bad_chunk;
     if (!extensions.empty()) code = beast::http::error::bad_chunk_extension;
   }
   std::size_t on_chunk_body_impl(std::uint64_t, beast::string_view piece, Code&) { return add(piece); }
@@ -60,7 +68,7 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
   }
 
   Request& request;
-  const char* input_end = nullptr;  // end of the bytes that are being parsed
+  const char *input_begin = nullptr, *input_end = nullptr;  // the bytes that are being parsed
   bool whole_head = false;
 };
 // NOLINTEND(modernize-use-override)
@@ -75,6 +83,7 @@ MessageParser::~MessageParser() = default;
 
 std::size_t MessageParser::put(std::string_view bytes) {
   Code code;
+  impl_->input_begin = bytes.data();
   impl_->input_end = bytes.data() + bytes.size();
   const std::size_t taken = impl_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), code);
   if (!code || code == beast::http::error::need_more) return taken;

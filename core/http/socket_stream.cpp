@@ -15,7 +15,7 @@ using Clock = SocketStream::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kCheckInterval{100};  // how often to check whether the server is ending
-constexpr std::size_t kMinRate = 64;         // bytes per millisecond that a client must accept
+constexpr double kMinRate = 64;              // bytes per millisecond that a client must accept
 
 }  // namespace
 
@@ -59,7 +59,9 @@ ssize_t SocketStream::read(char* data, std::size_t size) {
 }
 
 bool SocketStream::write(std::string_view bytes) {
-  const auto end = Clock::now() + write_time_ + milliseconds(bytes.size() / kMinRate);
+  const auto begin = Clock::now();
+  const auto most = patience_ + Milliseconds(static_cast<double>(bytes.size()) / kMinRate);
+  const auto end = begin + std::chrono::ceil<Clock::duration>(most);
   while (!bytes.empty()) {
     if (!is_ready(Direction::out, end)) return false;
     const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -67,6 +69,8 @@ bool SocketStream::write(std::string_view bytes) {
     if (n <= 0) return false;
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
+  // What a client lost with one piece, it lacks for the next ones.
+  patience_ = std::min<Milliseconds>(write_time_, most - (Clock::now() - begin));
   return true;
 }
 

@@ -13,6 +13,7 @@ namespace qtrain::http {
 class SocketStream final : public Source {
  public:
   using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::duration<double, std::milli>;
 
   SocketStream(int socket, std::chrono::milliseconds write_time, const std::atomic<bool>& ending)
       : socket_(socket), write_time_(write_time), ending_(ending) {}
@@ -25,6 +26,8 @@ class SocketStream final : public Source {
   bool wait() { return is_ready(Direction::in, end_); }
   ssize_t read(char* data, std::size_t size) override;
 
+  /// Begins an answer, for all of which a client that reads too slowly gets `write_time` more.
+  void begin_answer() { patience_ = write_time_; }
   /// Writes all bytes. Returns false if the client is too slow or gone.
   bool write(std::string_view bytes);
 
@@ -34,6 +37,7 @@ class SocketStream final : public Source {
 
   int socket_;
   std::chrono::milliseconds write_time_;
+  Milliseconds patience_ = write_time_;  ///< what is left of it in this answer
   const std::atomic<bool>& ending_;
   Clock::time_point end_ = Clock::time_point::max();
   bool timed_out_ = false;

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/formats/json_object.h"
+#include "core/keyed_hash.h"
 
 namespace qtrain {
 namespace {
@@ -119,7 +120,7 @@ std::optional<Json> value_of(std::string_view text, const std::string& place) {
 std::optional<Json> doubtful_row(std::string_view text, const std::string& place) {
   RowWalk walk(text);
   std::vector<std::pair<std::string, Json>> members;
-  std::unordered_map<std::string, std::size_t> places;  // of the members, since a row may have very many
+  std::unordered_map<std::string, std::size_t, KeyedHash> places;  // of the members, since a row may have very many
   if (!walk.take('{')) return std::nullopt;
   while (!walk.take('}')) {
     if (!members.empty() && !walk.take(',')) return std::nullopt;

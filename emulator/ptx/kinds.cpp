@@ -17,6 +17,8 @@ struct Beginning {
 constexpr std::array kBeginnings = std::to_array<Beginning>({
     {"ld.global.", Kind::global_load, Memory::global},
     {"st.global.", Kind::global_store, Memory::global},
+    {"ld.acquire.gpu.global.", Kind::global_load, Memory::global},
+    {"st.release.gpu.global.", Kind::global_store, Memory::global},
     {"ld.shared.", Kind::shared_load, Memory::shared},
     {"st.shared.", Kind::shared_store, Memory::shared},
     {"ld.local.", Kind::local},

@@ -70,6 +70,15 @@ void compare_and_swap(Machine& m, const Instruction& i) {
   m.set(i.results[0], emulation::compare_and_swap(p, m.operand<T>(i, 1), m.operand<T>(i, 2), i.place));
 }
 
+void load_acquired(Machine& m, const Instruction& i) {
+  const auto* p = reinterpret_cast<const int*>(address_of<Space::global>(m, i, sizeof(int)));
+  m.set(i.results[0], static_cast<std::int64_t>(load_acquire(p, i.place)));
+}
+void store_released(Machine& m, const Instruction& i) {
+  auto* p = reinterpret_cast<int*>(address_of<Space::global>(m, i, sizeof(int)));
+  store_release(p, m.operand<int>(i, 1), i.place);
+}
+
 template <bool Zeros>
 void copy_to_shared(Machine& m, const Instruction& i) {
   const auto bytes = m.operand<std::uint32_t>(i, 2);
@@ -139,6 +148,8 @@ Executions made() {
       {"cp.async.ca.shared.global", copy},
       {"cp.async.commit_group", [](Machine&, const Instruction&) { commit_copies(); }},
       {"cp.async.wait_group", [](Machine& m, const Instruction& i) { wait_copies(m.operand<int>(i, 0)); }},
+      {"ld.acquire.gpu.global.s32", load_acquired},
+      {"st.release.gpu.global.s32", store_released},
       {"cvta.shared.u64", shared_to_generic},
       {"cvta.to.shared.u64", generic_to_shared},
   };

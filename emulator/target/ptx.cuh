@@ -45,6 +45,13 @@ void cp_async_wait() {
   emulation::wait_copies(Pending);
 }
 
+inline void store_release(int* p, int value, Place place = Place::current()) {
+  emulation::store_release(p, value, place);
+}
+inline int load_acquire(const int* p, Place place = Place::current()) {
+  return emulation::load_acquire(p, place);
+}
+
 inline float exp2(float x) {
   return std::exp2(x);
 }

@@ -17,6 +17,9 @@ float fp8_scale(float amax, float largest) {
 template <class T>
 float largest_magnitude(const ToFp8& a) {
   float amax = 0;
+  for (const float part : a.largest ? a.largest.span<float>() : std::span<const float>{})
+    if (part > amax || std::isnan(part)) amax = part;
+  if (a.largest) return amax;
   for (std::int64_t row = 0; row < a.x.shape[0]; ++row)
     for (std::int64_t column = 0; column < a.x.shape[1]; ++column) {
       const float size = std::abs(static_cast<float>(a.x.as<T>()[row * row_step(a.x, a.x_stride) + column]));

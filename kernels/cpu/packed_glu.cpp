@@ -1,4 +1,5 @@
 #include "kernels/cpu/glu_gate.h"
+#include "kernels/cpu/row_largest.h"
 
 namespace qtrain::ops {
 namespace {
@@ -125,14 +126,14 @@ void backward(Ctx& ctx, const PackedGluGrad& a) {
 
 void run_cpu(Ctx& ctx, const PackedGlu& a) {
   dispatch_float(a.y.dtype, [&]<class T>() {
-    if (a.order == GluOrder::halves) return forward<T, GluOrder::halves>(ctx, a);
-    forward<T, GluOrder::pairs>(ctx, a);
+    a.order == GluOrder::halves ? forward<T, GluOrder::halves>(ctx, a) : forward<T, GluOrder::pairs>(ctx, a);
+    find_row_largest<T>(ctx, a.largest, a.y);
   });
 }
 void run_cpu(Ctx& ctx, const PackedGluGrad& a) {
   dispatch_float(a.dy.dtype, [&]<class T>() {
-    if (a.order == GluOrder::halves) return backward<T, GluOrder::halves>(ctx, a);
-    backward<T, GluOrder::pairs>(ctx, a);
+    a.order == GluOrder::halves ? backward<T, GluOrder::halves>(ctx, a) : backward<T, GluOrder::pairs>(ctx, a);
+    find_row_largest<T>(ctx, a.largest, a.dx.t);
   });
 }
 

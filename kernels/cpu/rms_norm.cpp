@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/rms_row.h"
+#include "kernels/cpu/row_largest.h"
 
 namespace qtrain::ops {
 namespace {
@@ -22,6 +23,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
       normalize<T>(y + r * step, x + r * C, weight.data(), {.inv_rms = inv_rms[r], .n = C});
     }
   });
+  find_row_largest<T>(ctx, a.largest, a.y);
 }
 
 template <class T>

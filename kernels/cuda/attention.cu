@@ -2,6 +2,8 @@
 
 #include <target/warpgroups.h>
 
+#include <climits>
+
 /// Selects the kernels, and computes what all gradients need first.
 namespace qtrain::ops {
 namespace {
@@ -27,13 +29,16 @@ Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
   return best == Units::wgmma && !for_warpgroups ? Units::mma : best;
 }
 
-/// delta[head, t] = dy . y of a query and head, with 8 lanes each.
+/// delta[head, t] = dy . y of a query and head, with 8 lanes each. Also prepares the sums of dq: no block has added to
+/// them, and queries outside all segments have a gradient of zero.
 template <class T>
 struct Delta {
   float* delta;
   const T *dy, *y;
   AttentionBatch batch;
   int first_head, pass_heads;
+  OrderedSums sums;
+  Target<T> dq;
 };
 constexpr int kDeltaThreads = 256, kRowLanes = 8;
 
@@ -42,13 +47,19 @@ __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
   const std::int64_t row = (std::int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kRowLanes;
   const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
   const int head = static_cast<int>(row % a.pass_heads), lane = static_cast<int>(threadIdx.x) % kRowLanes;
+  const int thread = static_cast<int>(blockIdx.x) * kDeltaThreads + static_cast<int>(threadIdx.x);
+  if (a.sums.data && thread < a.pass_heads * a.sums.tiles) a.sums.done[thread] = 0;
+  if (a.sums.data && thread == 0) *a.sums.next = 0;
   float sum = 0;
   if (t < a.batch.queries.end) {
+    const bool outside = a.sums.data && t >= a.batch.cu[a.batch.segments];
     const std::int64_t at = a.batch.query(t, a.first_head + head);
     for (int d = lane * N; d < a.batch.width; d += kRowLanes * N) {
       const Pack<T, N> dy = load_pack<N>(a.dy + at + d), y = load_pack<N>(a.y + at + d);
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += to_float(dy.v[i]) * to_float(y.v[i]);
+      constexpr float kZeros[N] = {};
+      if (outside) a.dq.put_pack(at + d, kZeros);
     }
   }
 #pragma unroll
@@ -96,6 +107,29 @@ void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
   attention_grad_plain(ctx, batch, x);
 }
 
+/// Key heads per pass, as far as scratch memory has room for delta and `memory` for the sums of dq.
+struct Passes {
+  int groups;
+  bool one_kernel;  ///< whether dq, dk and dv are computed together
+};
+template <class T>
+Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, const GradientTensors<T>& x) {
+  const auto share = static_cast<std::size_t>(batch.heads / batch.groups);
+  const std::size_t rows = static_cast<std::size_t>(batch.rows()) * share * 4, scratch = Ctx::kScratchBytes - 256;
+  const auto of = [&](std::size_t memory, std::size_t bytes) {
+    return static_cast<int>(std::min<std::size_t>(memory / std::max<std::size_t>(bytes, 1), INT_MAX));
+  };
+  const int most = of(scratch, rows);
+  check(most > 0, "attention: scratch memory is too small for the sums of all tokens of a batch");
+  if (!a.memory || !x.dq.data || !x.dk.data || !x.dv.data || batch.softcap > 0 || batch.width > 128 ||
+      units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data) != Units::mma)
+    return {most, false};
+  const std::size_t flags = share * ceil_div(static_cast<std::size_t>(batch.rows()), std::size_t{kSumQueries}) * 4;
+  const int groups =
+      std::min(of(scratch, rows + flags), of(a.memory.bytes(), share * attention_sum_bytes(batch.rows(), batch.width)));
+  return groups > 0 ? Passes{groups, true} : Passes{most, false};
+}
+
 }  // namespace
 
 void run_cuda(Ctx& ctx, const Attention& a) {
@@ -116,18 +150,27 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
   if (!a.dq.wanted() && !a.dk.wanted() && !a.dv.wanted()) return;
   const AttentionBatch batch = batch_of(a);
   const int share = batch.heads / batch.groups;
-  const std::size_t group_bytes = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(share) * 4;
-  const int max = static_cast<int>(Ctx::kScratchBytes / std::max<std::size_t>(group_bytes, 1));
-  check(max > 0, "attention: scratch memory is too small for the sums of all tokens of a batch");
   dispatch_storage(a.q.dtype, [&]<class T>() {
     GradientTensors<T> x = tensors_of<T>(a);
-    for (int group = 0; group < batch.groups; group += max) {
+    const Passes passes = passes_of(ctx, a, batch, x);
+    for (int group = 0; group < batch.groups; group += passes.groups) {
       x.first_group = group;
-      x.pass_groups = std::min(max, batch.groups - group);
-      auto* delta = reinterpret_cast<float*>(ctx.scratch(group_bytes * static_cast<std::size_t>(x.pass_groups)));
-      run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, x.pass_groups * share},
+      x.pass_groups = std::min(passes.groups, batch.groups - group);
+      const int heads = x.pass_groups * share, tiles = passes.one_kernel ? ceil_div(batch.rows(), kSumQueries) : 0;
+      const std::size_t rows = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(heads),
+                        flags = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(heads);
+      auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1) * 4));
+      int* done = reinterpret_cast<int*>(delta + rows);
+      OrderedSums sums;
+      if (passes.one_kernel) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
+      run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},
                 packable<T>(batch.width, x.dy, x.y));
       x.delta = delta;
+      if constexpr (sizeof(T) == 2)
+        if (passes.one_kernel) {
+          attention_grad_mma(ctx, batch, SummedGradients<T>{x, sums});
+          continue;
+        }
       run_pass(ctx, batch, x);
     }
   });

@@ -117,6 +117,17 @@ struct RowEnd {
   __device__ __forceinline__ float lse() const { return max + logf(sum); }
 };
 
+/// Queries in a tile of dq that several blocks add to.
+inline constexpr int kSumQueries = 64;
+/// Sums of tiles of dq in the order in which blocks begin, which is that of `next`. All arrays have the heads of a
+/// pass.
+struct OrderedSums {
+  float* data = nullptr;  ///< [heads, tiles, kSumQueries, width of tiles]; null: another kernel computes dq
+  int* done = nullptr;    ///< [heads, tiles]: 1 + the number of the block that has added last, or 0
+  int* next = nullptr;    ///< number of the next block
+  int tiles = 0;
+};
+
 /// delta [heads of the pass, queries] is in scratch memory, which is limited to 16 MiB: more heads take several passes.
 template <class T>
 struct GradientTensors {
@@ -124,6 +135,11 @@ struct GradientTensors {
   const T *dy, *y, *q, *k, *v;
   const float *lse, *delta;
   int first_group, pass_groups;
+};
+/// Apart from the others, whose kernels take more instructions if their parameters are larger.
+template <class T>
+struct SummedGradients : GradientTensors<T> {
+  OrderedSums sums;
 };
 
 void attention_plain(Ctx& ctx, const Attention& a);
@@ -133,6 +149,8 @@ void attention_tma(Ctx& ctx, const Attention& a);
 /// Computes the gradients of one pass.
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
+template <class T>
+void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x);
 template <class T>
 void attention_dkdv_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
 template <class T>

@@ -1,22 +1,25 @@
 #include "kernels/cuda/attention_softmax.cuh"
 
 /// y = softmax(scale q k^T) v over the keys that each query sees. Each block processes a tile of queries of one head
-/// and loops over tiles of keys. Values are copied while scores are computed, and the next keys while values are
+/// and loops over tiles of keys. The next keys and values are copied during a whole step or, where that would leave
+/// room for one block less per multiprocessor, values while scores are computed, and the next keys while values are
 /// accumulated.
 namespace qtrain::ops {
 namespace {
 
-/// Fragments of 16 queries per warp, and keys per tile: as many as fit in registers.
+/// Fragments of 16 queries per warp, and keys per tile: as many as fit in registers, and in shared memory twice per
+/// multiprocessor if that has 100 KiB. Stages: tiles of keys and of values in shared memory.
 template <int Width>
 struct Shape {
-  static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width == 96 || Width == 128 ? 32 : 64;
+  static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width == 128 ? 32 : 64;
+  static constexpr int kStages = Width <= 64 ? 2 : 1;
   static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
 };
 
 template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q;
-  Tile<T, Shape<Width>::kKeys, Width> k, v;
+  Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
   int begin[Shape<Width>::kQueries];  ///< first key per query
   int first, head;                    ///< the block's position, kept in shared memory to save registers
 };
@@ -37,7 +40,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   const TokenSpan segment = n.segment(first);
   int key = n.first_key(first, segment);
   copy_rows(s.q, q, first);
-  copy_rows(s.k, k, key);
+  copy_rows(s.k[0], k, key);
+  if constexpr (Sizes::kStages == 2) copy_rows(s.v[0], v, key);
   ptx::cp_async_commit();
 
   RowSoftmax<kM, kKeys> state{};
@@ -53,17 +57,27 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   const int warp_first = first + row, warp_begin = s.begin[row + 16 * kM - 1];
   const float scale = n.score_scale<S>() * kLog2e;
 
-  for (; key < end; key += kKeys) {
+  for (int stage = 0; key < end; key += kKeys, stage = Sizes::kStages - 1 - stage) {
+    // Whether some query of the warp sees some key of the tile.
+    const bool sees = key < warp_first + 16 * kM && key + kKeys > s.begin[row];
     ptx::cp_async_wait<0>();
     __syncthreads();
-    copy_rows(s.v, v, key);
+    if constexpr (Sizes::kStages == 1) {
+      copy_rows(s.v[0], v, key);
+    } else if (key + kKeys < end) {
+      copy_rows(s.k[1 - stage], k, key + kKeys);
+      copy_rows(s.v[1 - stage], v, key + kKeys);
+    }
     ptx::cp_async_commit();
     float scores[kM][kKeys / 8][4] = {};
-    multiply_rows(scores, s.q, row, s.k);
-    ptx::cp_async_wait<0>();
-    __syncthreads();
-    if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
-    ptx::cp_async_commit();
+    if (sees) multiply_rows(scores, s.q, row, s.k[stage]);
+    if constexpr (Sizes::kStages == 1) {
+      ptx::cp_async_wait<0>();
+      __syncthreads();
+      if (key + kKeys < end) copy_rows(s.k[0], k, key + kKeys);
+      ptx::cp_async_commit();
+    }
+    if (!sees) continue;
     if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
     if (key + kKeys - 1 > warp_first || key < warp_begin) mask_keys(scores, begin, first + row + lane_id() / 4, key);
     float fade[kM][2];
@@ -74,7 +88,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     state.weigh(scores, scale);
     std::uint32_t p[kM][kKeys / 16][4];
     fragments_of<T>(p, scores);
-    multiply(out, p, s.v);
+    multiply(out, p, s.v[stage]);
   }
   ptx::cp_async_wait<0>();
 

@@ -45,10 +45,11 @@ struct HeadRows {
   int end, width;
 };
 
-/// Starts copying rows `first`, `first` + 1, ... to a tile. Rows and elements out of range become zero.
-template <class T, int Rows, int Width>
+/// Starts copying rows `first`, `first` + 1, ... to a tile, with all threads of a block. Rows and elements out of range
+/// become zero.
+template <int Threads = kAttentionThreads, class T, int Rows, int Width>
 __device__ __forceinline__ void copy_rows(Tile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
-  constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = kAttentionThreads / kAcross;
+  constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = Threads / kAcross;
   static_assert(Rows % kStep == 0);
   const int across = static_cast<int>(threadIdx.x % kAcross);
   int row0 = static_cast<int>(threadIdx.x / kAcross);
@@ -81,10 +82,10 @@ __device__ __forceinline__ void mma_pair(float (&left)[4], float (&right)[4], co
   mma<T>(right, a, b1);
 }
 
-/// c += A B^T, with the rows of A starting at `row` and the first 8 N rows of B.
+/// c += A B^T, with the rows of A starting at `row` and 8 N rows of B from `row_b` on.
 template <class T, int M, int N, int RowsA, int RowsB, int Width>
 __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T, RowsA, Width>& a, int row,
-                                              const Tile<T, RowsB, Width>& b) {
+                                              const Tile<T, RowsB, Width>& b, int row_b = 0) {
   const int lane = lane_id();
   const T* shared = &shared_memory<T>();
   int at_a = static_cast<int>(a.v - shared) + a.offset(row + lane % 16, lane / 16);
@@ -99,17 +100,17 @@ __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T,
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       std::uint32_t fb[4];
-      ptx::ldmatrix(fb, shared + b.moved(at_b, 2 * k) + 8 * j * Width);
+      ptx::ldmatrix(fb, shared + b.moved(at_b, 2 * k) + (row_b + 8 * j) * Width);
 #pragma unroll
       for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], fa[i], fb);
     }
   }
 }
 
-/// c += P B, with P in fragments (see fragments_of) and B of 16 K rows.
+/// c += P B, with P in fragments (see fragments_of) and 16 K rows of B from `row_b` on.
 template <class T, int M, int K, int N, int Rows, int Width>
 __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_t (&p)[M][K][4],
-                                         const Tile<T, Rows, Width>& b) {
+                                         const Tile<T, Rows, Width>& b, int row_b = 0) {
   const T* shared = &shared_memory<T>();
   int at_b = static_cast<int>(b.v - shared) + b.offset(lane_id() % 16, lane_id() / 16);
   ptx::opaque(at_b);
@@ -118,7 +119,7 @@ __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       std::uint32_t fb[4];
-      ptx::ldmatrix_transposed(fb, shared + b.moved(at_b, j) + 16 * k * Width);
+      ptx::ldmatrix_transposed(fb, shared + b.moved(at_b, j) + (row_b + 16 * k) * Width);
 #pragma unroll
       for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], p[i][k], fb);
     }

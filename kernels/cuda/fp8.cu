@@ -8,7 +8,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr unsigned kFp8Threads = 256;
+constexpr unsigned kFp8Threads = 256, kScaleThreads = 1024;
 
 /// A floating-point matrix whose rows are `step` elements apart.
 template <class T>
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kFp8Threads) fp8_largest_parts(float* parts, F
 }
 
 /// One block computes the scale from the largest of the parts.
-__global__ void __launch_bounds__(kFp8Threads)
+__global__ void __launch_bounds__(kScaleThreads)
     fp8_scale_of(float* scale, const float* parts, int count, float largest) {
   auto& partials = shared_memory<BlockPartials<float>>();
   float amax = 0;
@@ -126,12 +126,17 @@ template <class T>
 void find_scale(Ctx& ctx, const ToFp8& a, const Fp8Source<T>& x, float largest) {
   constexpr std::int64_t kMaxParts = 1024, kOfThread = 4;
   constexpr std::size_t kShared = sizeof(BlockPartials<float>);
+  const auto find_from = [&](const float* parts, std::int64_t count) {
+    const unsigned threads = count > kMaxParts ? kScaleThreads : kFp8Threads;
+    launch(ctx, "to_fp8", fp8_scale_of, {1, threads, kShared}, a.scale.as<float>(), parts, count, largest);
+  };
+  if (a.largest) return find_from(a.largest.as<float>(), a.largest.numel());
   dispatch_packs<T>(packable<T>(x.width | x.step, x.data), [&]<int N>() {
     const std::int64_t packs = x.rows * ceil_div(x.width, std::int64_t{N});
     const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(packs, kFp8Threads * kOfThread), 1, kMaxParts);
     auto* parts = reinterpret_cast<float*>(ctx.scratch(static_cast<std::size_t>(blocks) * sizeof(float)));
     launch(ctx, "to_fp8", fp8_largest_parts<N, T>, {static_cast<unsigned>(blocks), kFp8Threads, kShared}, parts, x);
-    launch(ctx, "to_fp8", fp8_scale_of, {1, kFp8Threads, kShared}, a.scale.as<float>(), parts, blocks, largest);
+    find_from(parts, blocks);
   });
 }
 

@@ -1,10 +1,42 @@
 #include "kernels/cuda/glu_gate.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace qtrain::ops {
 namespace {
 
 /// Halves with an activation, or clamped pairs.
 enum class Form : std::uint8_t { silu, gelu_tanh, clamped };
+
+constexpr unsigned kGluRowThreads = 256;
+
+/// The largest magnitude of values that are stored as T.
+template <class T, int N>
+__device__ __forceinline__ float largest_of(const float (&v)[N]) {
+  float most = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) most = Larger{}(most, fabsf(v[j]));
+  return to_float(from_float<T>(most));
+}
+
+/// A block calls body.largest_at for a row of `width` elements of y, and writes the row's largest magnitude.
+template <int N, class Body>
+__global__ void __launch_bounds__(kGluRowThreads) glu_rows(float* largest, std::int64_t width, Body body) {
+  auto& partials = shared_memory<BlockPartials<float>>();
+  const std::int64_t begin = std::int64_t{blockIdx.x} * width;
+  float most = 0;
+  for (std::int64_t column = std::int64_t{threadIdx.x} * N; column < width; column += std::int64_t{blockDim.x} * N)
+    most = Larger{}(most, body.template largest_at<N>(begin + column));
+  most = block_reduce(most, partials, Larger{}, 0.0f);
+  if (threadIdx.x == 0) largest[blockIdx.x] = most;
+}
+
+/// Runs a body on the elements of y: by rows if their largest magnitudes are wanted.
+template <int N, class Body>
+void launch_glu(Ctx& ctx, const char* name, const Shape& y, const Tensor& largest, const Body& body) {
+  if (!largest) return launch_elements<N>(ctx, name, y.numel(), body);
+  launch(ctx, name, glu_rows<N, Body>, {static_cast<unsigned>(y.rows()), kGluRowThreads, sizeof(BlockPartials<float>)},
+         largest.as<float>(), y[-1], body);
+}
 
 /// Locations in x [T, 2 F] of the gates and ups of N elements of y [T, F] in one row, starting at element i.
 template <Form K>
@@ -62,6 +94,11 @@ struct Forward {
 
   template <int N>
   __device__ void at(std::int64_t i) const {
+    largest_at<N>(i);
+  }
+  /// The same; returns the largest magnitude of what it writes.
+  template <int N>
+  __device__ __forceinline__ float largest_at(std::int64_t i) const {
     float g[N], u[N];
     places.load(g, u, x, i);
 #pragma unroll
@@ -74,6 +111,7 @@ struct Forward {
       }
     }
     Target<T>{y}.template put_pack<N>(i, u);
+    return largest_of<T>(u);
   }
 };
 
@@ -86,6 +124,11 @@ struct Backward {
 
   template <int N>
   __device__ void at(std::int64_t i) const {
+    largest_at<N>(i);
+  }
+  /// As above.
+  template <int N>
+  __device__ __forceinline__ float largest_at(std::int64_t i) const {
     float d[N], g[N], u[N];
     load_floats(d, dy + i);
     places.load(g, u, x, i);
@@ -104,6 +147,7 @@ struct Backward {
       }
     }
     places.put(dx, g, u, i);
+    return Larger{}(largest_of<T>(g), largest_of<T>(u));
   }
 };
 
@@ -127,7 +171,7 @@ void run_cuda(Ctx& ctx, const PackedGlu& a) {
     dispatch_form(a, [&]<Form K>() {
       const Forward<T, K> body{.y = a.y.as<T>(), .x = a.x.as<T>(), .places = {a.y.shape[-1]}, .clamp = clamp_of(a)};
       dispatch_packs<T>(packable<T>(a.y.shape[-1], body.y, body.x),
-                        [&]<int N>() { launch_elements<N>(ctx, "packed_glu", a.y.numel(), body); });
+                        [&]<int N>() { launch_glu<N>(ctx, "packed_glu", a.y.shape, a.largest, body); });
     });
   });
 }
@@ -140,7 +184,7 @@ void run_cuda(Ctx& ctx, const PackedGluGrad& a) {
                                 .places = {a.dy.shape[-1]},
                                 .clamp = clamp_of(a)};
       dispatch_packs<T>(packable<T>(a.dy.shape[-1], body.dx.data, body.dy, body.x),
-                        [&]<int N>() { launch_elements<N>(ctx, "packed_glu_grad", a.dy.numel(), body); });
+                        [&]<int N>() { launch_glu<N>(ctx, "packed_glu_grad", a.dy.shape, a.largest, body); });
     });
   });
 }

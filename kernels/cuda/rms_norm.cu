@@ -19,10 +19,11 @@ struct Forward {
   int width;
   float eps, weight_offset;
   int y_step;  // elements between rows of y
+  float* largest;
 };
 
-/// One block per row.
-template <class T, int N>
+/// One block per row, which also finds its largest magnitude if that is wanted (kLargest).
+template <class T, int N, bool kLargest>
 __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   auto& partials = shared_memory<BlockPartials<float>>();
   const std::int64_t begin = std::int64_t{blockIdx.x} * a.width;
@@ -35,14 +36,22 @@ __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   });
   const float inv = rsqrtf(block_sum(squares, partials) / static_cast<float>(a.width) + a.eps);
   if (threadIdx.x == 0) a.inv_rms[blockIdx.x] = inv;
+  float most = 0;
   for_packs<N>(a.width, [&](int slot, int column) {
     float w[N];
     load_weights(w, a.weight + column, a.weight_offset);
     Pack<T, N> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j) out.v[j] = from_float<T>(v[slot][j] * inv * w[j]);
+    for (int j = 0; j < N; ++j) {
+      out.v[j] = from_float<T>(v[slot][j] * inv * w[j]);
+      if constexpr (kLargest) most = Larger{}(most, fabsf(to_float(out.v[j])));
+    }
     store_pack<N>(a.y + std::int64_t{blockIdx.x} * a.y_step + column, out);
   });
+  if constexpr (kLargest) {
+    most = block_reduce(most, partials, Larger{}, 0.0f);
+    if (threadIdx.x == 0) a.largest[blockIdx.x] = most;
+  }
 }
 
 template <class T>
@@ -118,9 +127,10 @@ void forward(Ctx& ctx, const RmsNorm& a) {
                         .width = static_cast<int>(C),
                         .eps = static_cast<float>(a.eps),
                         .weight_offset = added_to_weights(a.weight_offset),
-                        .y_step = static_cast<int>(a.y_stride == 0 ? C : a.y_stride)};
+                        .y_step = static_cast<int>(a.y_stride == 0 ? C : a.y_stride),
+                        .largest = a.largest ? a.largest.as<float>() : nullptr};
   const auto run = [&]<int N>() {
-    launch(ctx, "rms_norm", rms_norm_rows<T, N>,
+    launch(ctx, "rms_norm", args.largest ? rms_norm_rows<T, N, true> : rms_norm_rows<T, N, false>,
            {static_cast<unsigned>(a.x.shape.rows()), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
   };
   dispatch_packs<T>(packable<T>(std::gcd(C, args.y_step), args.y, args.x, args.weight), run);

@@ -38,6 +38,21 @@ TensorId LayerBuilder::tensor(TensorSpec spec) {
   return static_cast<TensorId>(layer_.tensors.size() - 1);
 }
 
+std::optional<TensorId> LayerBuilder::declare_largest(TensorId t, HasGradient gradient) {
+  if (!config_.finds_largest) return {};
+  TensorSpec spec{
+      .name = name(t) + ".largest", .shape = {shape(t).front()}, .precision = Precision::full, .gradient = gradient};
+  spec.selective = layer_.spec(t).selective;
+  const TensorId largest = tensor(std::move(spec));
+  largest_.emplace(t, largest);
+  return largest;
+}
+
+std::optional<TensorId> LayerBuilder::largest_of(TensorId t) const {
+  const auto found = largest_.find(t);
+  return found == largest_.end() ? std::nullopt : std::optional(found->second);
+}
+
 // Its width is the sum of the ranks, which the activation layout computes.
 TensorId LayerBuilder::lora(TensorId x, std::span<const LinearId> layers, ResultLayout results) {
   const TensorId t =

@@ -1,4 +1,6 @@
 #pragma once
+#include <map>
+#include <optional>
 #include <string>
 
 #include "model/layer/layer.h"
@@ -39,6 +41,11 @@ class LayerBuilder {
     layer_.tensors[static_cast<std::size_t>(t)].selective = Selective::recompute;
   }
 
+  /// Declares the largest magnitude of each row of `t`, which the stage that writes `t` finds if GEMMs are in FP8; a
+  /// gradient's are in the gradient of that tensor. Nothing if they are not.
+  std::optional<TensorId> declare_largest(TensorId t, HasGradient gradient = HasGradient::no);
+  std::optional<TensorId> largest_of(TensorId t) const;
+
   template <class S>
   void stage(std::unique_ptr<S> stage) {
     layer_.stages.push_back(std::move(stage));
@@ -52,6 +59,7 @@ class LayerBuilder {
   const ModelConfig& config_;
   std::int64_t index_;
   Layer layer_;
+  std::map<TensorId, TensorId> largest_;
 };
 
 /// Throws an internal error if a tensor has two writers or a stage reads a tensor that has not been written.

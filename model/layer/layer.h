@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -184,10 +185,18 @@ struct LayerRun {
   Tensor scratch;         ///< for projections: see projection_scratch
   Tensor dense;           ///< for the expansion of a quantized weight
   TensorSet touched;      ///< gradients that already hold a value
+  TensorSet found = {};   ///< in the adjoint: gradients of largest magnitudes that were found
   TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
   std::span<const std::int64_t> strides = {};  ///< by TensorId; empty if all tensors are contiguous
+  /// In a backward pass: the largest gradient that the layer no longer needs, which may be overwritten.
+  Tensor idle = {};
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
+  /// The same for a tensor that a stage may do without: an internal error if it is declared and has no storage.
+  Tensor value(const std::optional<TensorId>& t) const {
+    check(!t || value(*t), "tensor has no storage");
+    return t ? value(*t) : Tensor{};
+  }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }
   /// Elements between rows of a tensor, if they are not contiguous; otherwise 0. Only stages that have the tensor in
   /// `spaced` get such a tensor.

@@ -169,7 +169,8 @@ class AttentionStage final : public Stage {
                                   .window = o_.window,
                                   .scale = o_.scale,
                                   .softcap = o_.softcap,
-                                  .first_query = piece.first});
+                                  .first_query = piece.first,
+                                  .memory = r.idle});
   }
 
   // Gradients of keys and values come from all ranks' queries.

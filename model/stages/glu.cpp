@@ -34,10 +34,16 @@ class GluStage final : public Stage {
 
 class PackedGluStage final : public Stage {
  public:
-  PackedGluStage(const PackedGlu& o, TensorId y, ops::Activation activation) : o_(o), y_(y), activation_(activation) {
+  /// The largest magnitudes of y, and of the gradient of x, if they are wanted.
+  struct Largest {
+    std::optional<TensorId> y, dx;
+  };
+  PackedGluStage(const PackedGlu& o, TensorId y, Largest largest, ops::Activation activation)
+      : o_(o), y_(y), largest_(largest), activation_(activation) {
     name = "packed_glu";
     reads = {o.x};
     writes = {y};
+    if (largest.y) writes.add(*largest.y);
     adjoint_reads = {o.x};
   }
   void forward(LayerRun& r) const override {
@@ -46,21 +52,27 @@ class PackedGluStage final : public Stage {
                             .order = o_.order,
                             .activation = activation_,
                             .alpha = o_.alpha,
-                            .limit = o_.limit});
+                            .limit = o_.limit,
+                            .largest = r.value(largest_.y)});
   }
   void backward(LayerRun& r) const override {
-    ops::packed_glu_grad(r.ctx, {.dx = r.grad(o_.x),
+    const Sink dx = r.grad(o_.x);
+    const bool finds = largest_.dx && !dx.adds();
+    if (finds) r.found.add(*largest_.dx);
+    ops::packed_glu_grad(r.ctx, {.dx = dx,
                                  .dy = r.gradient(y_),
                                  .x = r.value(o_.x),
                                  .order = o_.order,
                                  .activation = activation_,
                                  .alpha = o_.alpha,
-                                 .limit = o_.limit});
+                                 .limit = o_.limit,
+                                 .largest = finds ? r.gradient(*largest_.dx) : Tensor{}});
   }
 
  private:
   PackedGlu o_;
   TensorId y_;
+  Largest largest_;
   ops::Activation activation_;
 };
 
@@ -76,7 +88,8 @@ TensorId packed_glu(LayerBuilder& b, const PackedGlu& g) {
   std::vector<Extent> shape = b.shape(g.x);
   shape.back().fixed /= 2;
   const TensorId y = b.tensor({.name = "glu", .shape = std::move(shape), .selective = Selective::recompute});
-  b.stage(std::make_unique<PackedGluStage>(g, y, b.config().activation));
+  const PackedGluStage::Largest largest{.y = b.declare_largest(y), .dx = b.largest_of(g.x)};
+  b.stage(std::make_unique<PackedGluStage>(g, y, largest, b.config().activation));
   return y;
 }
 

@@ -20,16 +20,19 @@ struct LayerResult {
 struct LinearTensors {
   TensorId x, lora;
   std::optional<TensorId> residual = {};
+  std::optional<TensorId> x_largest = {};  ///< the largest magnitudes of x
+  std::optional<TensorId> y_largest = {};  ///< their gradient: those of dy, if they were found
 };
 
 class LinearStage final : public Stage {
  public:
   /// `stride`: elements per row of the tensor that all layers write to; 0 if each writes to its own.
   LinearStage(LinearTensors t, std::vector<LayerResult> results, std::int64_t stride)
-      : x_(t.x), results_(std::move(results)), stride_(stride), lora_(t.lora), residual_(t.residual) {
+      : t_(t), results_(std::move(results)), stride_(stride) {
     name = t.residual ? "linear_add" : "linear";
     reads = {t.x};
-    if (t.residual) reads.add(*t.residual);
+    for (const auto& more : {t.residual, t.x_largest})
+      if (more) reads.add(*more);
     writes = {t.lora};
     for (const LayerResult& r : results_) writes.add(r.tensor);
     weight_reads = {t.x, t.lora};
@@ -40,34 +43,35 @@ class LinearStage final : public Stage {
   }
   void forward(LayerRun& r) const override {
     ProjectionForward f{.y_stride = stride_,
-                        .lora_x = r.value(lora_),
-                        .x = r.value(x_),
+                        .lora_x = r.value(t_.lora),
+                        .x = r.value(t_.x),
                         .scratch = r.scratch,
                         .dropout_seed = r.tokens.dropout_seed,
                         .dense = r.dense,
-                        .x_stride = r.stride(x_)};
+                        .x_stride = r.stride(t_.x)};
     if (f.x_stride != 0) f.after_x = after_x(r);
     const bool wanted = std::ranges::any_of(results_, [&](const LayerResult& l) { return !r.unread.has(l.tensor); });
     for (const LayerResult& l : results_) f.layers.push_back({r.w[l.layer], part(r.value(l.tensor), l)});
     if (!wanted) return project_to_ranks(r.ctx, f);
-    if (residual_) f.residual = r.value(*residual_);
-    check(!residual_ || f.residual, "tensor has no storage");
+    f.residual = r.value(t_.residual);
+    f.x_largest = r.value(t_.x_largest);
     project(r.ctx, f);
   }
   void backward(LayerRun& r) const override {
     ProjectionBackward g{.dy_stride = stride_,
-                         .dx = r.grad(x_),
-                         .x = r.value(x_),
-                         .lora_x = r.value(lora_),
+                         .dx = r.grad(t_.x),
+                         .x = r.value(t_.x),
+                         .lora_x = r.value(t_.lora),
                          .scratch = r.scratch,
                          .dropout_seed = r.tokens.dropout_seed,
                          .dense = r.dense,
-                         .x_stride = r.stride(x_)};
+                         .x_stride = r.stride(t_.x)};
     if (g.x_stride != 0) {
       g.lora_stride = g.lora_x.numel() == 0 ? g.x_stride : g.lora_x.shape[1];
       if (g.lora_x.numel() == 0) g.lora_x = after_x(r);
     }
     for (const LayerResult& l : results_) g.layers.push_back({r.w[l.layer], part(r.gradient(l.tensor), l)});
+    if (t_.y_largest && r.found.has(*t_.y_largest)) g.dy_largest = r.gradient(*t_.y_largest);
     project_grad(r.ctx, g);
   }
 
@@ -76,17 +80,15 @@ class LinearStage final : public Stage {
   Tensor after_x(LayerRun& r) const {
     std::int64_t ranks = 0;
     for (const LayerResult& l : results_) ranks += r.w[l.layer].lora.rank();
-    return columns_of(r.value(x_), r.value(x_).shape[1], ranks);
+    return columns_of(r.value(t_.x), r.value(t_.x).shape[1], ranks);
   }
   Tensor part(const Tensor& t, const LayerResult& l) const {
     return stride_ == 0 ? t : columns_of(t, l.first, l.width);
   }
 
-  TensorId x_;
+  LinearTensors t_;
   std::vector<LayerResult> results_;
   std::int64_t stride_;
-  TensorId lora_;
-  std::optional<TensorId> residual_;
 };
 
 }  // namespace
@@ -99,7 +101,8 @@ std::vector<TensorId> linear(LayerBuilder& b, TensorId x, const std::vector<Line
     results.push_back({l, tensors.back()});
   }
   const TensorId lora = b.lora(x, layers, ResultLayout::apart);
-  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora}, std::move(results), 0));
+  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora, .x_largest = b.largest_of(x)},
+                                        std::move(results), 0));
   return tensors;
 }
 
@@ -110,8 +113,9 @@ TensorId linear_add(LayerBuilder& b, const LinearOf& l, TensorId residual) {
   const TensorId y = b.tensor({.name = spec.module + ".added", .shape = {kTokens, {.fixed = spec.out}}});
   b.share_residual_gradient({residual, y});
   const TensorId lora = b.lora(l.x, {&l.layer, 1}, ResultLayout::apart);
-  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = l.x, .lora = lora, .residual = residual},
-                                        std::vector<LayerResult>{{l.layer, y}}, 0));
+  b.stage(std::make_unique<LinearStage>(
+      LinearTensors{.x = l.x, .lora = lora, .residual = residual, .x_largest = b.largest_of(l.x)},
+      std::vector<LayerResult>{{l.layer, y}}, 0));
   return y;
 }
 
@@ -126,7 +130,10 @@ TensorId joined_linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>&
     first += b.spec(l).out;
   }
   const TensorId lora = b.lora(x, layers, ResultLayout::joined);
-  b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora}, std::move(results), width));
+  b.stage(std::make_unique<LinearStage>(
+      LinearTensors{
+          .x = x, .lora = lora, .x_largest = b.largest_of(x), .y_largest = b.declare_largest(y, HasGradient::yes)},
+      std::move(results), width));
   return y;
 }
 

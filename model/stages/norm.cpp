@@ -9,12 +9,14 @@ class NormStage final : public Stage {
  public:
   struct Tensors {
     TensorId x, y, inv_rms;
+    std::optional<TensorId> largest;
   };
   NormStage(Tensors t, VectorId weight, const ModelConfig& c)
       : t_(t), weight_(weight), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
     name = "norm";
     reads = {t.x};
     writes = {t.y, t.inv_rms};
+    if (t.largest) writes.add(*t.largest);
     adjoint_reads = {t.x, t.inv_rms};
     spaced = {t.y};
   }
@@ -26,7 +28,8 @@ class NormStage final : public Stage {
                           .weight = r.w[weight_].weight,
                           .eps = eps_,
                           .weight_offset = offset_,
-                          .y_stride = r.stride(t_.y)});
+                          .y_stride = r.stride(t_.y),
+                          .largest = r.value(t_.largest)});
   }
   void backward(LayerRun& r) const override {
     ops::rms_norm_grad(r.ctx, {.dx = r.grad(t_.x),
@@ -56,7 +59,8 @@ TensorId norm(LayerBuilder& b, Norm n) {
       b.tensor({.name = n.name, .shape = {kTokens, {.fixed = width}}, .selective = Selective::recompute});
   const TensorId inv_rms = b.tensor(
       {.name = n.name + ".inv_rms", .shape = {kTokens}, .precision = Precision::full, .gradient = HasGradient::no});
-  b.stage(std::make_unique<NormStage>(NormStage::Tensors{n.x, y, inv_rms}, weight, b.config()));
+  const NormStage::Tensors tensors{.x = n.x, .y = y, .inv_rms = inv_rms, .largest = b.declare_largest(y)};
+  b.stage(std::make_unique<NormStage>(tensors, weight, b.config()));
   return y;
 }
 

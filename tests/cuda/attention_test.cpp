@@ -27,18 +27,30 @@ void replace(Array& a, std::int64_t first, std::int64_t end) {
 struct AttentionResults {
   Array y, dq, dk, dv;
 };
-/// Two documents, the second of which starts at `border`; 0: one document.
-AttentionResults attention_of(AttentionInputs in, std::int32_t border, std::int64_t window = 0) {
+/// Two documents, the second of which starts at `border`; 0: one document. Whether the gradients get memory for sums.
+struct Masked {
+  std::int32_t border = 0;
+  std::int64_t window = 0;
+  bool memory = false;
+};
+AttentionResults attention_of(AttentionInputs in, const Masked& n) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const Shape shape = in.q.shape();
   AttentionResults r{
       .y = {DType::bf16, shape}, .dq = {DType::bf16, shape}, .dk = {DType::bf16, shape}, .dv = {DType::bf16, shape}};
-  Array lse(DType::f32, {1, kTokens}), borders = border > 0 ? integers({0, border, kTokens}) : integers({0, kTokens});
+  Array memory(DType::f32, {static_cast<std::int64_t>(ops::attention_sum_bytes(kTokens, shape[2]) / 4)});
+  Array lse(DType::f32, {1, kTokens}),
+      borders = n.border > 0 ? integers({0, n.border, kTokens}) : integers({0, kTokens});
   const double scale = 0.125;
-  ops::attention(
-      ctx,
-      {.y = r.y, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .cu_seqlens = borders, .window = window, .scale = scale});
+  ops::attention(ctx, {.y = r.y,
+                       .lse = lse,
+                       .q = in.q,
+                       .k = in.k,
+                       .v = in.v,
+                       .cu_seqlens = borders,
+                       .window = n.window,
+                       .scale = scale});
   ops::attention_grad(ctx, {.dq = store(r.dq),
                             .dk = store(r.dk),
                             .dv = store(r.dv),
@@ -49,8 +61,9 @@ AttentionResults attention_of(AttentionInputs in, std::int32_t border, std::int6
                             .v = in.v,
                             .lse = lse,
                             .cu_seqlens = borders,
-                            .window = window,
-                            .scale = scale});
+                            .window = n.window,
+                            .scale = scale,
+                            .memory = n.memory ? memory.tensor() : Tensor{}});
   ctx.synchronize();
   for (const Array* a : {&r.y, &r.dq, &r.dk, &r.dv}) a->bytes();
   return r;
@@ -62,16 +75,18 @@ void expect_same_tokens(const Array& a, const Array& b, std::int64_t first, std:
     ASSERT_EQ(a.get(i), b.get(i)) << "token " << i / width << " of width " << width;
 }
 
-/// A head width, and a compute capability: 9.0 has kernels of its own.
+/// A head width, a compute capability (9.0 has kernels of its own), and whether there is memory for all gradients to be
+/// computed in one kernel.
 struct MaskedHeads {
   std::int64_t width;
   int capability;
+  bool memory = false;
 };
 class CausalMask : public ::testing::TestWithParam<MaskedHeads> {
  protected:
   static AttentionResults results(const AttentionInputs& in, std::int32_t border, std::int64_t window = 0) {
     AttentionResults r;
-    with_capability(GetParam().capability, [&] { r = attention_of(in, border, window); });
+    with_capability(GetParam().capability, [&] { r = attention_of(in, {border, window, GetParam().memory}); });
     return r;
   }
 };
@@ -268,9 +283,10 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask,
                          ::testing::Values(MaskedHeads{64, 80}, MaskedHeads{64, 90}, MaskedHeads{128, 80},
-                                           MaskedHeads{128, 90}),
+                                           MaskedHeads{64, 80, true}, MaskedHeads{128, 80, true}, MaskedHeads{128, 90}),
                          [](const auto& info) {
-                           return std::to_string(info.param.width) + "_on_" + std::to_string(info.param.capability);
+                           return std::to_string(info.param.width) + "_on_" + std::to_string(info.param.capability) +
+                                  (info.param.memory ? "_with_memory" : "");
                          });
 
 /// Both kinds of kernels: cuts inside documents and tiles and at their boundaries, and pieces of one token.
@@ -285,6 +301,9 @@ TEST(AttentionPartOnCuda, AddsUpToTheWhole) {
       {{.name = "window", .cu = {0, 33, 150}, .Hq = 2, .Hkv = 1, .D = 64, .window = 37}, {0, 1, 128}},
       {{.name = "softcap", .cu = {0, 170}, .Hq = 2, .Hkv = 2, .D = 128, .softcap = 1.5}, {0, 64, 169}},
       {{.name = "sinks", .cu = {0, 1, 2, 2, 7, 140}, .Hq = 6, .Hkv = 2, .D = 64, .sinks = true}, {0, 7, 35}},
+      {{.name = "sums", .cu = {0, 30, 31, 100, 330}, .Hq = 4, .Hkv = 2, .D = 16, .memory = 4}, {0, 45, 90, 200}},
+      {{.name = "sums_window", .cu = {0, 33, 290}, .Hq = 2, .Hkv = 1, .D = 80, .window = 137, .memory = 2},
+       {0, 1, 128}},
       {{.name = "wide", .cu = {0, 2, 100}, .Hq = 2, .Hkv = 1, .D = 256}, {0, 50}}};
   for (const PartCase& c : cases) {
     Ctx cpu({}, MatmulPrecision::storage, 1);

@@ -24,6 +24,10 @@ TEST(GemmInFp8OnCuda, ReadsAStoredOperand) {
   for (const DType d : {DType::f32, DType::bf16}) multiplies_stored_fp8(ctx, d);
 }
 
+TEST(LargestMagnitudesOnCuda, AreThoseOfTheRowsThatAreWritten) {
+  in_each_type_on_cuda(finds_largest);
+}
+
 TEST(ExpandFp8OnCuda, MultipliesByTheScaleOfTheBlock) {
   in_each_type_on_cuda(expands_fp8);
 }

@@ -103,6 +103,27 @@ TEST_F(Serve, RefusesWhatWouldLetOthersIn) {
   EXPECT_EQ(empty.code, 2);
 }
 
+TEST_F(Serve, RefusesNumbersAndTokensThatCannotWork) {
+  const std::string folder = model();
+  struct Case {
+    std::vector<std::string> flags;
+    std::string says;
+  };
+  for (const Case& c : {Case{{"--max_connections", "9223372036854775807"}, "--max_connections must be at most"},
+                        {{"--max_queue", "9223372036854775807"}, "--max_queue must be at most"},
+                        {{"--max_batch", "9223372036854775807"}, "--max_batch must be at most"},
+                        {{"--max_queue", "0"}, "--max_queue must be at least 1"},
+                        {{"--token", "secret "}, "blank at its beginning or end"},
+                        {{"--token", " secret"}, "blank at its beginning or end"},
+                        {{"--token", "two\nlines"}, "control character"}}) {
+    std::vector<std::string> words{"serve", "--model", folder, "--port", "0"};
+    words.insert(words.end(), c.flags.begin(), c.flags.end());
+    const Outcome refused = qtrain({.words = words});
+    EXPECT_EQ(refused.code, 2) << c.flags[0];
+    EXPECT_THAT(refused.err, HasSubstr(c.says));
+  }
+}
+
 TEST_F(Serve, AContextBeyondMemoryIsSaid) {
   const std::string folder = model();
   const Json small = read_json(folder_ / "model/config.json");

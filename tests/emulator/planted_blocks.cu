@@ -127,6 +127,43 @@ __global__ void sum_of_warps(float* y, const float* x) {
   if (threadIdx.x == 0) y[0] = sum;
 }
 
+/// Blocks add to sums one after another, in the order in which they begin. Mistakes: not waiting for the previous
+/// block, waiting in one thread without a barrier, and passing on before all threads have stored.
+enum class Pass : std::uint8_t { right, unordered, unseen, early };
+struct Turns {
+  int next, done;
+};
+template <Pass P>
+__global__ void add_in_turn(float* sums, const float* x, Turns* turns) {
+  int& number = shared_memory<int>();
+  if (threadIdx.x == 0) number = atomicAdd(&turns->next, 1);
+  __syncthreads();
+  if (threadIdx.x == 0 && P != Pass::unordered)
+    while (ptx::load_acquire(&turns->done) != number) {
+    }
+  if constexpr (P != Pass::unseen) __syncthreads();
+  sums[threadIdx.x] += x[threadIdx.x];
+  if constexpr (P != Pass::early) __syncthreads();
+  if (threadIdx.x == 0) ptx::store_release(&turns->done, number + 1);
+}
+
+Planted in_turn(const char* name, void (*wrong)(float*, const float*, Turns*)) {
+  constexpr unsigned kBlocks = 4;
+  std::vector<float> sums = counting(kThreads);
+  for (float& v : sums) v *= kBlocks;
+  return {.name = name,
+          .run =
+              [=](Ctx& ctx, Variant v) {
+                Floats x(ctx, counting(kThreads)), y(ctx, std::vector<float>(kThreads));
+                OnGpu<Turns> turns(ctx, std::vector<Turns>(1));
+                launch(ctx, name, v == Variant::right ? add_in_turn<Pass::right> : wrong,
+                       {kBlocks, kThreads, sizeof(int)}, y.data(), x.data(), turns.data());
+                return y.values();
+              },
+          .result = sums,
+          .complaint = "race: "};
+}
+
 using Kernel = void (*)(float*, const float*);
 struct Pair {
   const char* name;
@@ -169,6 +206,9 @@ std::vector<Planted> planted_in_blocks() {
                           {4560},
                           "uninitialized: reads shared|uninitialized: uses"}})
     list.push_back(planted(p));
+  list.push_back(in_turn("blocks_without_order", add_in_turn<Pass::unordered>));
+  list.push_back(in_turn("acquired_by_one_thread", add_in_turn<Pass::unseen>));
+  list.push_back(in_turn("released_too_early", add_in_turn<Pass::early>));
   list.push_back({.name = "early_return",
                   .run =
                       [](Ctx& ctx, Variant v) {

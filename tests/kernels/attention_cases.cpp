@@ -32,6 +32,10 @@ std::vector<double> attention_formula(const AttentionSizes& n, const Arrays& in)
 
 }  // namespace
 
+std::int64_t AttentionSizes::memory_elements() const {
+  return std::max<std::int64_t>(memory * static_cast<std::int64_t>(ops::attention_sum_bytes(T(), D) / 4), 1);
+}
+
 OpCase attention_case(const AttentionSizes& n) {
   const Shape q{n.T(), n.Hq, n.D}, kv{n.T(), n.Hkv, n.D};
   std::vector<Input> inputs{{"q", q}, {"k", kv}, {"v", kv}};
@@ -58,7 +62,7 @@ OpCase attention_case(const AttentionSizes& n) {
       .formula = [=](const Arrays& in) { return attention_formula(n, in); },
       .backward =
           [=](Ctx& ctx, DType, const OpCase::Backward& b) {
-            Array cu = integers(n.cu);
+            Array cu = integers(n.cu), memory(DType::f32, {n.memory_elements()});
             ops::attention_grad(ctx, {.dq = b.gradients[0],
                                       .dk = b.gradients[1],
                                       .dv = b.gradients[2],
@@ -71,7 +75,8 @@ OpCase attention_case(const AttentionSizes& n) {
                                       .cu_seqlens = cu,
                                       .window = n.window,
                                       .scale = n.scale(),
-                                      .softcap = n.softcap});
+                                      .softcap = n.softcap,
+                                      .memory = n.memory > 0 ? memory.tensor() : Tensor{}});
             if (n.sinks)
               ops::attention_sink_grad(
                   ctx,
@@ -102,6 +107,11 @@ std::vector<OpCase> attention_cases() {
            {.name = "warpgroups", .cu = {0, 3, 270, 300}, .Hq = 2, .Hkv = 1, .D = 64, .window = 200},
            {.name = "warpgroups_wide_heads", .cu = {0, 30, 330}, .Hq = 2, .Hkv = 1, .D = 128, .sinks = true},
            {.name = "warpgroups_wide_window", .cu = {0, 30, 330}, .Hq = 2, .Hkv = 2, .D = 128, .window = 170},
+           // All gradients in one kernel: several tiles of keys that add to a tile of dq, for heads of all tile widths,
+           // with memory for all heads or for those of one key head.
+           {.name = "sums", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16, .memory = 2},
+           {.name = "sums_window", .cu = {0, 33, 300}, .Hq = 4, .Hkv = 2, .D = 80, .window = 150, .memory = 2},
+           {.name = "sums_wide_heads", .cu = {0, 30, 290}, .Hq = 2, .Hkv = 1, .D = 104, .sinks = true, .memory = 2},
            // Tiles of keys start with the document: their last key is the one after the first query of a tile.
            {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));

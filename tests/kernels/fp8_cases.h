@@ -1,6 +1,8 @@
 #pragma once
 #include "core/fp8.h"
 #include "kernels/fp8.h"
+#include "kernels/glu.h"
+#include "kernels/rms_norm.h"
 #include "tests/kernels/support.h"
 
 /// What both backends must compute when they encode operands in FP8.
@@ -46,7 +48,8 @@ void encodes_matrices(Ctx& ctx, DType d, DType format) {
   struct Case {
     std::int64_t rows, width, stride;
   };
-  for (const auto& [rows, width, stride] : {Case{3, 16, 16}, {65, 130, 130}, {128, 72, 96}, {1, 5, 7}, {70, 64, 65}})
+  for (const auto& [rows, width, stride] :
+       {Case{3, 16, 16}, {65, 130, 130}, {128, 72, 96}, {1, 5, 7}, {70, 64, 65}, {1100, 16, 16}})
     for (const ops::Transpose transpose : {ops::Transpose::no, ops::Transpose::yes}) {
       Array x = random(d, {rows, stride}, 3);
       const bool t = transpose == ops::Transpose::yes;
@@ -55,8 +58,13 @@ void encodes_matrices(Ctx& ctx, DType d, DType format) {
       how.x.shape = {rows, width};
       const EncodedFp8 got = encoded_fp8(ctx, format, x, how, {outer, row});
       float amax = 0;
+      Array of_rows(DType::f32, {rows});
       for (std::int64_t i = 0; i < rows * stride; ++i)
         if (i % stride < width) amax = std::max(amax, std::abs(static_cast<float>(x.get(i))));
+      for (std::int64_t i = 0; i < rows; ++i) of_rows.set(i, i == rows / 2 ? amax : 0);
+      how.largest = of_rows;
+      const EncodedFp8 known = encoded_fp8(ctx, format, x, how, {outer, row});
+      ASSERT_TRUE(known.scale == got.scale && known.codes == got.codes) << "with known largest magnitudes";
       ASSERT_EQ(got.scale, amax / F::kMax) << rows << "x" << width;
       for (std::int64_t i = 0; i < outer; ++i)
         for (std::int64_t j = 0; j < row; ++j) {
@@ -87,6 +95,53 @@ inline void encodes_special_fp8(Ctx& ctx, DType d) {
     EXPECT_EQ(scale_with(-7, at).scale, 7.0F / 448) << at;
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
       EXPECT_TRUE(std::isnan(scale_with(bad, at).scale)) << bad << " at " << at;
+  }
+}
+
+/// The largest magnitude of each row that is written; y and dx do not depend on whether it is found. A NaN is its
+/// row's.
+inline void finds_largest(Ctx& ctx, DType d) {
+  for (const auto& [rows, width] : {std::pair{5, 24}, {3, 2056}, {2, 17}}) {
+    const Shape half{rows, width}, whole{rows, 2 * width};
+    Array x = random(d, whole, 1), dy = random(d, half, 2), weight = random(DType::f32, {width}, 3);
+    x.set(0, std::nan(""));
+    const auto expect = [&](Array& y, Array& again, Array& largest, const char* what) {
+      ctx.synchronize();
+      const std::int64_t n = y.size() / rows;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        double most = 0;
+        for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
+          ASSERT_TRUE(again.get(i) == y.get(i) || (std::isnan(y.get(i)) && std::isnan(again.get(i)))) << what;
+          if (!(std::abs(y.get(i)) <= most)) most = std::isnan(most) ? most : std::abs(y.get(i));
+        }
+        ASSERT_TRUE(largest.get(r) == most || (std::isnan(most) && std::isnan(largest.get(r))))
+            << what << " " << name_of(d) << " row " << r << ": " << largest.get(r) << " is not " << most;
+      }
+    };
+    for (const ops::GluOrder order : {ops::GluOrder::halves, ops::GluOrder::pairs}) {
+      Array y(d, half), again(d, half), dx(d, whole), dx_again(d, whole), largest(DType::f32, {rows}),
+          of_dx(DType::f32, {rows});
+      ops::PackedGlu f{.y = y, .x = x, .order = order, .limit = order == ops::GluOrder::pairs ? 0.5 : 0};
+      ops::packed_glu(ctx, f);
+      f.y = again;
+      f.largest = largest;
+      ops::packed_glu(ctx, f);
+      expect(y, again, largest, "packed_glu");
+      ops::PackedGluGrad g{.dx = store(dx), .dy = dy, .x = x, .order = order, .limit = f.limit};
+      ops::packed_glu_grad(ctx, g);
+      g.dx = store(dx_again);
+      g.largest = of_dx;
+      ops::packed_glu_grad(ctx, g);
+      expect(dx, dx_again, of_dx, "packed_glu_grad");
+    }
+    Array y(d, half), again(d, half), inv(DType::f32, {rows}), largest(DType::f32, {rows});
+    dy.set(0, std::nan(""));
+    ops::RmsNorm n{.y = y, .inv_rms = inv, .x = dy, .weight = weight, .eps = 1e-6};
+    ops::rms_norm(ctx, n);
+    n.y = again;
+    n.largest = largest;
+    ops::rms_norm(ctx, n);
+    expect(y, again, largest, "rms_norm");
   }
 }
 

@@ -53,6 +53,10 @@ TEST(GemmInFp8, MultipliesTheCodes) {
   in_each_type({DType::f32, DType::bf16}, multiplies_fp8);
 }
 
+TEST(LargestMagnitudes, AreThoseOfTheRowsThatAreWritten) {
+  in_each_type({DType::f32, DType::bf16}, finds_largest);
+}
+
 TEST(ExpandFp8, MultipliesByTheScaleOfTheBlock) {
   in_each_type({DType::f32, DType::bf16, DType::f16}, expands_fp8);
 }

@@ -69,9 +69,11 @@ struct AttentionSizes {
   std::int64_t Hq, Hkv, D, window = 0;
   double softcap = 0;
   bool sinks = false;
+  std::int64_t memory = 0;  ///< query heads for whose sums of dq there is memory
 
   std::int64_t T() const { return cu.back(); }
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+  std::int64_t memory_elements() const;  ///< in f32, at least 1
 };
 OpCase attention_case(const AttentionSizes& n);
 std::vector<OpCase> attention_cases();

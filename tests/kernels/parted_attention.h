@@ -33,7 +33,7 @@ class PartedAttention {
   Array cu_, q_, k_, v_, dy_, sinks_;
 
   void run(Ctx& ctx, std::int64_t first, std::int64_t count) {
-    Array part(lse.dtype(), {n_.Hq, count});
+    Array part(lse.dtype(), {n_.Hq, count}), memory(DType::f32, {n_.memory_elements()});
     const auto of = [&](Array& a) { return a.tensor().slice(first, count); };
     ops::attention(ctx, {.y = of(y),
                          .lse = part,
@@ -59,7 +59,8 @@ class PartedAttention {
                               .window = n_.window,
                               .scale = n_.scale(),
                               .softcap = n_.softcap,
-                              .first_query = first});
+                              .first_query = first,
+                              .memory = n_.memory > 0 ? memory.tensor() : Tensor{}});
     for (std::int64_t h = 0; h < n_.Hq; ++h)
       for (std::int64_t i = 0; i < count; ++i) lse.set(h * n_.T() + first + i, part.get(h * count + i));
   }

@@ -140,6 +140,19 @@ TEST(StoredFp8, IsWhatGemmsEncode) {
   EXPECT_TRUE(learned(ctx, stored_options(true, true)) == learned(ctx, stored_options(false, true)));
 }
 
+// The largest magnitudes of operands are the same, whoever finds them. With all weights trained, too, where transposed
+// gradients are operands.
+TEST(LargestMagnitudes, AreFoundByTheKernelsThatWriteOperands) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  for (const bool frozen : {true, false}) {
+    TransformerOptions options = stored_options(frozen, true);
+    if (!frozen) options.base = Update::trained, options.lora.reset();
+    const Outcome found = learned(ctx, options);
+    options.finds_largest = false;
+    EXPECT_TRUE(found == learned(ctx, options)) << frozen;
+  }
+}
+
 // Without GEMMs in FP8, weights are expanded: only their rounding differs from dense ones.
 TEST(StoredFp8, IsExpandedForOtherGemms) {
   Ctx ctx({}, MatmulPrecision::storage, 1);

@@ -12,12 +12,17 @@ namespace qtrain::testing {
 /// Which parameters of a layer have gradients.
 enum class Trained { nothing, adapter, everything };
 
-/// `more`: fields of config.json, and "joins_projections" for that member of ModelConfig.
+/// `more`: fields of config.json, and "joins_projections" and "finds_largest" for those members of ModelConfig.
 inline ModelConfig layer_config(Json more) {
-  const bool joins = more.is_object() && more.value("joins_projections", false);
-  if (joins) more.erase("joins_projections");
+  const auto take = [&](const char* key) {
+    const bool value = more.is_object() && more.value(key, false);
+    if (value) more.erase(key);
+    return value;
+  };
+  const bool joins = take("joins_projections"), finds = take("finds_largest");
   ModelConfig config = parse_model_config(small_config(more), "small");
   config.joins_projections = joins;
+  config.finds_largest = finds;
   return config;
 }
 

@@ -33,6 +33,8 @@ std::vector<Kind> kinds() {
           {"qwen3_joined", {{"joins_projections", true}, {"model_type", "qwen3"}, {"head_dim", 6}}},
           {"smollm3_joined_without_rotation",
            {{"joins_projections", true}, {"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
+          {"llama_fp8", {{"joins_projections", true}, {"finds_largest", true}}},
+          {"phi3_fp8", {{"joins_projections", true}, {"finds_largest", true}, {"model_type", "phi3"}, {"head_dim", 8}}},
           {"olmo2_joined", {{"joins_projections", true}, {"model_type", "olmo2"}}}};
 }
 

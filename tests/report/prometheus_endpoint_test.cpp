@@ -26,6 +26,7 @@ TEST(PrometheusEndpoint, AnswersThoseWhoKnowItsName) {
                                              {request_text("GET /"), 200},
                                              {request_text("GET /metrics", {{"Host", "rebound.example.org"}}), 403},
                                              {request_text("GET /metrics", {{"Origin", "http://example.org"}}), 403},
+                                             {request_text("GET /metrics", {{"Sec-Fetch-Site", "cross-site"}}), 403},
                                              {request_text("GET /other"), 404},
                                              {request_text("POST /metrics"), 405},
                                              {request_text("POST /metrics", {}, "body"), 405},

@@ -55,6 +55,11 @@ std::vector<Rule> code_rules() {
            R"re(\b(filesystem|stdfs|fs)::(exists|is_directory|is_regular_file|absolute)\((?!there\)|status\)|fs::symlink_status)(?:[^(),]|\([^()]*\))*\))re",
        .allowed_folders = {"tests", "bench", "examples"},
        .allowed_files = {"core/os/paths.cpp"}},
+      // Keys that come from files can be chosen to collide for any other hash.
+      {.name = "hash tables have a keyed hash, unless their keys are pointers",
+       .pattern = R"re(\bunordered_(multi)?(map|set)<(?![^<>,]*\*)(?!.*KeyedHash))re",
+       .allowed_folders = {"tests", "bench", "examples"},
+       .allowed_files = {"core/param_store.h"}},  // names that the program chooses
       {.name = "no raw new or delete", .pattern = R"re((=|return|\()\s*new\b|\bdelete\s+\w|\bdelete\[\])re"},
   };
 }
@@ -243,6 +248,15 @@ TEST(HouseRules, QuestionsAboutPathsThatThrowAreFound) {
                                    "if (fs::exists(folder / name, error)) return;\n"
                                    "if (path_exists(folder / name)) return;\n")),
               IsEmpty());
+}
+
+TEST(HouseRules, HashTablesWithoutAKeyAreFound) {
+  EXPECT_THAT(code_violations(file("data/x.cpp",
+                                   "std::unordered_map<std::string, int> a;\n"
+                                   "std::unordered_set<std::int64_t> b;\n"
+                                   "std::unordered_map<std::string, int, KeyedHash> c;\n"
+                                   "std::unordered_map<const Param*, int> d;\n")),
+              ElementsAre(HasSubstr("x.cpp:1"), HasSubstr("x.cpp:2")));
 }
 
 TEST(HouseRules, LoopsOverAPartOfATemporaryAreFound) {

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/keyed_hash.h"
 #include "text/template/message.h"
 
 namespace qtrain {
@@ -26,6 +27,8 @@ constexpr std::string_view kMark = "qtrainmark", kMarkEnd = "x";
 constexpr std::int64_t kFirstNumber = 7'301'402'503;  // in the place of the first message's
 constexpr std::size_t kMaxChecked = 256;              // messages of which each takes a rendering
 
+using Numbers = std::unordered_set<std::int64_t, KeyedHash>;
+
 /// Reads the number at `at` in a text and moves `at` past it. Returns nothing if there is none.
 std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
   std::int64_t number = 0;
@@ -34,8 +37,8 @@ std::optional<std::int64_t> number_at(std::string_view text, std::size_t& at) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-std::unordered_set<std::int64_t> marks_in(std::string_view text) {
-  std::unordered_set<std::int64_t> marks;
+Numbers marks_in(std::string_view text) {
+  Numbers marks;
   for (std::size_t at = 0; (at = text.find(kMark, at)) != text.npos;) {
     at += kMark.size();
     if (const auto number = number_at(text, at); number && text.substr(at).starts_with(kMarkEnd)) marks.insert(*number);
@@ -43,9 +46,9 @@ std::unordered_set<std::int64_t> marks_in(std::string_view text) {
   return marks;
 }
 
-std::unordered_set<std::int64_t> numbers_in(std::string_view text) {
+Numbers numbers_in(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789";
-  std::unordered_set<std::int64_t> numbers;
+  Numbers numbers;
   for (std::size_t at = 0; (at = text.find_first_of(kDigits, at)) != text.npos;)
     if (const auto number = number_at(text, at)) numbers.insert(*number);
   return numbers;
@@ -160,7 +163,7 @@ class PrintCheck {
     if (marked_.empty()) return;
     const std::optional<std::string> text = rendered(messages_, tools_.is_null() ? input_.tools : &tools_);
     if (!text) return;
-    const std::unordered_set<std::int64_t> there = marks_in(*text);
+    const Numbers there = marks_in(*text);
     for (Marked& part : marked_) {
       const auto printed = std::ranges::count_if(part.marks, [&](std::int64_t mark) { return there.contains(mark); });
       if (printed == std::ssize(part.marks) || (part.part.part == Part::content && printed > 0)) continue;
@@ -196,11 +199,11 @@ class PrintCheck {
 
   /// Which numbers are rendered, found with other ones in their places that are told apart. A template that prints
   /// some numbers only is not seen through, but checking each by itself takes a rendering of the whole conversation.
-  std::unordered_set<std::int64_t> printed_numbers(const std::string& as_given) const {
+  Numbers printed_numbers(const std::string& as_given) const {
     Json numbered = *input_.messages;
     for (const std::size_t i : others_)
       if (numbered[i]["content"].is_number()) numbered[i]["content"] = kFirstNumber + static_cast<std::int64_t>(i);
-    std::unordered_set<std::int64_t> printed;
+    Numbers printed;
     if (const auto text = rendered(numbered, input_.tools)) printed = numbers_in(*text);
     for (const std::int64_t number : numbers_in(as_given)) printed.erase(number);
     return printed;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "core/keyed_hash.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -59,7 +60,7 @@ AddedToken parse_added_token(const JsonView& json) {
 }
 
 void require_distinct_ids(const std::vector<AddedToken>& tokens) {
-  std::unordered_map<std::int32_t, const AddedToken*> by_id;
+  std::unordered_map<std::int32_t, const AddedToken*, KeyedHash> by_id;
   for (const AddedToken& t : tokens) {
     const auto [other, is_new] = by_id.emplace(t.id, &t);
     if (is_new || t.id < 0 || other->second->content == t.content) continue;

@@ -230,7 +230,7 @@ bool Bpe::is_whole(std::string_view word, std::int32_t id) const {
 }
 
 void Bpe::append_word(std::string_view word, std::vector<PieceToken>& out) const {
-  const std::uint64_t hash = hash_bytes(word);
+  const std::uint64_t hash = by_text_.hash(word);
   const std::int32_t id = by_text_.find(word, hash);
   if (id >= 0 && (ignore_merges_ || is_whole(word, id)))
     return out.push_back({id, 0, static_cast<std::uint32_t>(word.size())});

@@ -7,45 +7,27 @@
 #include <string_view>
 #include <vector>
 
+#include "core/keyed_hash.h"
+
 namespace qtrain {
-
-namespace flat {
-constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15u;
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  const unsigned __int128 product = static_cast<unsigned __int128>(a ^ kMix) * (b ^ 0xD6E8FEB86659FD93u);
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-}  // namespace flat
-
-inline std::uint64_t hash_bytes(std::string_view s) {
-  const auto load = [](const char* p, std::size_t n) {
-    std::uint64_t v = 0;
-    if (n > 0) std::memcpy(&v, p, n);
-    return v;
-  };
-  std::uint64_t h = s.size() * flat::kMix;
-  const char* p = s.data();
-  std::size_t n = s.size();
-  for (; n > 8; n -= 8, p += 8) h = flat::mix(load(p, 8), h);
-  return flat::mix(load(p, n), h);
-}
 
 /// Hash table from strings to ids: open addressing, load factor at most 1/2. Lookups do not allocate.
 class StringIds {
  public:
   explicit StringIds(std::size_t expected = 0) : slots_(std::bit_ceil(2 * expected + 2)) {}
 
+  std::uint64_t hash(std::string_view key) const { return keyed_hash(key, key_); }
   /// Keeps the first id of a key.
   void insert(std::string_view key, std::int32_t id) {
     if (2 * (count_ + 1) > slots_.size()) grow();
-    Slot& slot = slots_[probe(key, hash_bytes(key))];
+    Slot& slot = slots_[probe(key, hash(key))];
     if (slot.id >= 0) return;
-    slot = {hash_bytes(key), static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(key.size()), id};
+    slot = {hash(key), static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(key.size()), id};
     text_ += key;
     ++count_;
   }
   /// Returns -1 if absent.
-  std::int32_t find(std::string_view key) const { return find(key, hash_bytes(key)); }
+  std::int32_t find(std::string_view key) const { return find(key, hash(key)); }
   std::int32_t find(std::string_view key, std::uint64_t hash) const { return slots_[probe(key, hash)].id; }
 
  private:
@@ -70,6 +52,7 @@ class StringIds {
       if (s.id >= 0) slots_[probe(std::string_view(text_).substr(s.begin, s.size), s.hash)] = s;
   }
 
+  HashKey key_ = hash_key();
   std::vector<Slot> slots_;
   std::string text_;
   std::size_t count_ = 0;
@@ -115,7 +98,7 @@ class PairTable {
   }
   std::size_t probe(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t i = flat::mix(key, 0) & mask;
+    std::size_t i = keyed_hash(key, key_) & mask;
     while (slots_[i].key != key && slots_[i].key != kEmpty) i = (i + 1) & mask;
     return i;
   }
@@ -126,6 +109,7 @@ class PairTable {
       if (s.key != kEmpty) slots_[probe(s.key)] = s;
   }
 
+  HashKey key_ = hash_key();
   std::vector<Slot> slots_;
   std::size_t count_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/formats/json_view.h"
+#include "core/keyed_hash.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/decoder.h"
 #include "text/tokenizer/flat_tables.h"
@@ -59,8 +60,8 @@ class JsonTokenizer final : public Tokenizer {
   std::vector<AddedToken> added_;         // in order of addition; replaced ones have no content
   std::vector<std::int32_t> added_with_;  // by id: index into added_, or -1
   StringIds added_ids_;
-  std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
-  TextGrowth added_growth_;                                   // shared by all added tokens
+  std::unordered_map<std::int32_t, std::string, KeyedHash> normalized_;  // added tokens that the normalizer changes
+  TextGrowth added_growth_;                                              // shared by all added tokens
   std::int32_t size_ = 0, next_id_ = 0;
   bool splits_special_ = false;
   SpecialTokens special_;

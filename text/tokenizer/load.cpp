@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/formats/json_items.h"
+#include "core/keyed_hash.h"
 #include "core/os/paths.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/sentencepiece.h"
@@ -134,8 +135,8 @@ class SettingsReader {
   const fs::path file_;
   NamedValues values_;
   // Files may have hundreds of thousands of keys and tokens, so none is searched for one by one.
-  std::unordered_map<std::string, std::size_t> places_ = {};  ///< of the keys in `values_`
-  std::unordered_set<std::string> contents_ = {};             ///< of the added tokens
+  std::unordered_map<std::string, std::size_t, KeyedHash> places_ = {};  ///< of the keys in `values_`
+  std::unordered_set<std::string, KeyedHash> contents_ = {};             ///< of the added tokens
 };
 
 std::unique_ptr<Tokenizer> build_json_tokenizer(const fs::path& file, const TokenizerSettings& settings) {

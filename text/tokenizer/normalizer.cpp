@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/keyed_hash.h"
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/unicode.h"
 #include "text/tokenizer/unicode_form.h"
@@ -137,7 +138,7 @@ class Lowercase final : public Normalizer {
                                           : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
     return lower;
   }
-  std::unordered_map<char32_t, std::int32_t> newer_;
+  std::unordered_map<char32_t, std::int32_t, KeyedHash> newer_;
 };
 
 class Strip final : public Normalizer {

@@ -152,6 +152,10 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
               {{{"role", "user"}, {"content", "q"}},
                {{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", "{}"}}}}}}}}}}),
        400, "the tool_calls of message 1"},
+      {chat("base", "a", {{"tools", {nullptr}}}), 400, "list of objects"},
+      {chat("base", "a", {{"tools", {{{"name", "f"}}, "f"}}}), 400, "list of objects"},
+      {chat("base", "a", {{"tools", Json(256, {{"name", "f"}})}}), 400, "256 tools"},
+      {chat("base", "a", {{"messages", Json(256, {{"role", "user"}, {"content", ""}})}}), 400, "256 messages"},
       {chat("base", std::string(2000, 'a')), 400, "max_context"},
       {"{\"model\": ", 400, "JSON"},
       {"[]", 400, "object"}};
@@ -166,6 +170,19 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", {400}}}).status, 400);
   EXPECT_EQ(post("/v1/nothing", {}).status, 404);
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", "a"}}, {{"Content-Encoding", "gzip"}}).status, 415);
+}
+
+TEST_F(Serve, ErrorsRepeatOnlyTheBeginningOfWhatWasSent) {
+  start({});
+  const std::string much(100'000, '9'), name(100'000, 'k');
+  for (const std::string& body :
+       {"{\"model\": \"base\", \"n\": " + much + "}", "{\"n\": " + much + "x}", "{\"" + name + "\": 1}",
+        "{\"model\": \"" + name + "\"}", "{\"model\": \"base\", \"temperature\": \"" + name + "\"}",
+        "{\"model\": \"base\", \"temperature\": 1e" + much + "}", "{\"a\": tru" + name + "}"}) {
+    const auto reply = post_text("/v1/chat/completions", body);
+    EXPECT_GE(reply.status, 400) << body.substr(0, 60);
+    EXPECT_LT(reply.body.size(), 600u) << body.substr(0, 60);
+  }
 }
 
 TEST_F(Serve, MessagesAreWholeCharacters) {
@@ -420,6 +437,8 @@ TEST_F(Serve, AnswersUnderWayEndWithTheServer) {
   engine_->close();
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a")).status, 503);
   EXPECT_EQ(get("/health").status, 503);
+  for (const std::size_t size : {10, 300'000})
+    EXPECT_EQ(post("/v1/chat/completions", std::string(size, '[')).status, 503) << "a body that is not read any more";
   asks.join();
   ASSERT_FALSE(chunks.empty());
   EXPECT_EQ(chunks.back(), "[DONE]");

@@ -67,5 +67,38 @@ TEST(Origin, OfAnotherPageIsRefused) {
   EXPECT_THROW(require_own_origin(of({{"host", "example.org"}}), "127.0.0.1"), Problem);
 }
 
+// A browser sends no Origin for an image, a script, a frame, or a page that is opened.
+TEST(Origin, OfAPageThatSendsNoneIsRefused) {
+  struct Case {
+    const char *method, *site, *mode, *dest;
+    bool answered;
+  };
+  for (const Case& c : {Case{"GET", "same-origin", "cors", "empty", true},
+                        {"POST", "same-origin", "cors", "empty", true},
+                        {"GET", "none", "navigate", "document", true},
+                        {"GET", "cross-site", "navigate", "document", true},  // a link that the user follows
+                        {"HEAD", "same-site", "navigate", "document", true},
+                        {"POST", "cross-site", "navigate", "document", false},  // a form
+                        {"GET", "cross-site", "navigate", "iframe", false},
+                        {"GET", "cross-site", "no-cors", "script", false},
+                        {"GET", "cross-site", "no-cors", "image", false},
+                        {"GET", "same-site", "no-cors", "image", false},  // a server at another port
+                        {"GET", "cross-site", "no-cors", "document", false},
+                        {"GET", "cross-site", "", "", false},
+                        {"GET", "", "no-cors", "image", false},
+                        {"GET", "another", "no-cors", "image", false}}) {
+    Request request =
+        of({{"host", "localhost"}, {"sec-fetch-site", c.site}, {"sec-fetch-mode", c.mode}, {"sec-fetch-dest", c.dest}});
+    request.method = c.method;
+    const auto ask = [&] { require_own_origin(request, "127.0.0.1"); };
+    if (c.answered)
+      EXPECT_NO_THROW(ask()) << c.method << c.site << c.mode << c.dest;
+    else
+      EXPECT_THROW(ask(), Problem) << c.method << c.site << c.mode << c.dest;
+  }
+  Request twice = of({{"host", "localhost"}, {"sec-fetch-site", "none"}, {"sec-fetch-site", "cross-site"}});
+  EXPECT_THROW(require_own_origin(twice, "127.0.0.1"), Problem);
+}
+
 }  // namespace
 }  // namespace qtrain::http

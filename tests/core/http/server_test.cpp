@@ -194,6 +194,9 @@ std::vector<Bad> bad_chunks() {
   add("an extension of the last chunk", "3\r\nabc\r\n0;x=y\r\n\r\n");
   add("an extension with a line feed", "3;x\ny\r\nabc\r\n0\r\n\r\n");
   add("a size beyond numbers", "fffffffffffffffff\r\nabc\r\n0\r\n\r\n");
+  add("a size with many zeros", std::string(14, '0') + "123\r\nabc\r\n0\r\n\r\n");
+  add("an end with many zeros", "3\r\nabc\r\n" + std::string(17, '0') + "\r\n\r\n");
+  add("a size with a page of zeros", std::string(4096, '0') + "3\r\nabc\r\n0\r\n\r\n");
   add("a large chunk", "fffffff\r\nabc", 413);
   add("large chunks", "800000\r\n" + std::string(0x800000, 'x') + "\r\n1\r\nx", 413);
   add("a trailer without a colon", "0\r\nX y\r\n\r\n");
@@ -268,6 +271,21 @@ TEST_F(HttpServer, NoAnswerToHeadHasABody) {
 }
 
 // Otherwise a proxy would send another request, which nobody reads.
+TEST_F(HttpServer, NorDoesAnAnswerToHeadThatIsTurnedAway) {
+  start({.connections = 1});
+  RawClient first(port_);
+  first.send(request_text("GET /a"));
+  EXPECT_EQ(first.fetch().status, 200);
+  for (const std::string& text :
+       {request_text("HEAD /a"), std::string("HEAD /a HTTP/1.1\r\n"), std::string("HEAD  /a HTTP/9\r\n\r\n")}) {
+    RawClient client(port_);
+    client.send(text);
+    const std::string answer = client.receive_all();
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 503 ")) << text;
+    EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << text << answer;
+  }
+}
+
 TEST_F(HttpServer, TheLastAnswerOfAConnectionSaysSo) {
   start();
   RawClient client(port_);
@@ -364,7 +382,12 @@ TEST_F(HttpServer, TurnsAwayConnectionsBeyondItsLimit) {
     client->send(request_text("GET /a"));
     EXPECT_EQ(client->fetch().status, 200);
   }
-  for (int i = 0; i < 40; ++i) EXPECT_EQ(RawClient(port_).fetch().status, 503) << i;
+  EXPECT_EQ(RawClient(port_).fetch().status, 503);  // before it has sent anything
+  for (int i = 0; i < 40; ++i) {
+    RawClient turned_away(port_);
+    turned_away.send(i == 0 ? "G(T / HTTP/1.1\r\n\r\n" : request_text("GET /a"));
+    EXPECT_EQ(turned_away.fetch().status, 503) << i;
+  }
   first.close();
   int status = 503;
   for (int i = 0; status == 503 && i < 100; ++i) {

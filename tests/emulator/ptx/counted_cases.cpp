@@ -90,7 +90,20 @@ Case adamw_with_copy() {
           }};
 }
 
-/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed.
+Tensor in_fp8(Tensor codes) {
+  codes.dtype = DType::f8_e4m3;
+  return codes;
+}
+void transpose_codes(Ctx& ctx, std::span<const Argument> a) {
+  ops::transpose_fp8(ctx, {.y = in_fp8(a[0].tensor), .x = in_fp8(a[1].tensor)});
+}
+void expand_codes(Ctx& ctx, std::span<const Argument> a) {
+  const Tensor codes = in_fp8(a[1].tensor);
+  ops::expand_fp8(
+      ctx, {.y = a[0].tensor, .codes = codes, .scales = a[2].tensor.reshaped({1, 1}), .block = codes.shape});
+}
+
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed; and stored codes of a weight.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
@@ -105,8 +118,14 @@ std::vector<Case> fp8_operands() {
   return {{.name = "to_fp8/128x256",
            .operands = {codes({kRows, kWidth}), scale, x},
            .prepare = [=] { return encode(DType::f8_e4m3, ops::Transpose::no); }},
-          {.name = "to_fp8/128x256 transposed", .operands = {codes({kWidth, kRows}), scale, x}, .prepare = [=] {
-             return encode(DType::f8_e5m2, ops::Transpose::yes);
+          {.name = "to_fp8/128x256 transposed",
+           .operands = {codes({kWidth, kRows}), scale, x},
+           .prepare = [=] { return encode(DType::f8_e5m2, ops::Transpose::yes); }},
+          {.name = "transpose_fp8/128x256",
+           .operands = {codes({kWidth, kRows}), codes({kRows, kWidth})},
+           .prepare = [] { return transpose_codes; }},
+          {.name = "expand_fp8/128x256", .operands = {x, codes({kRows, kWidth}), scale}, .prepare = [] {
+             return expand_codes;
            }}};
 }
 
@@ -117,9 +136,13 @@ std::vector<Case> attention_of(std::int64_t width) {
   const Operand q = half({kTokens, 2, width}), k = half({kTokens, 1, width}), cu = places({0, 130, kTokens});
   const Operand lse{{2, kTokens}, DType::f32, Contents::positive};
   const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const Operand memory{{static_cast<std::int64_t>(ops::attention_sum_bytes(kTokens, width) / 2)}, DType::f32};
   return {{.name = "attention", .operands = {q, lse, q, k, k, cu}, .prepare = bench::op("attention", {scale})},
           {.name = "attention_grad",
            .operands = {q, k, k, q, q, q, k, k, lse, cu},
+           .prepare = bench::op("attention_grad", {scale})},
+          {.name = "attention_grad with memory",
+           .operands = {q, k, k, q, q, q, k, k, lse, cu, memory},
            .prepare = bench::op("attention_grad", {scale})}};
 }
 

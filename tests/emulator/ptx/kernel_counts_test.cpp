@@ -104,6 +104,7 @@ TEST_F(KernelCounts, AttentionOnTensorCoresHasNoBankConflicts) {
         }
       for (const std::string name : {"attention_", "attention_dq_", "attention_dkdv_"})
         EXPECT_THAT(kernels, HasSubstr(name + (warpgroups ? "warpgroups<Bf16" : "tile<Bf16"))) << width;
+      EXPECT_EQ(kernels.find("attention_grad_tile<Bf16") != kernels.npos, !warpgroups && width <= 128) << width;
     }
     emulation::settings().capability = before;
   }

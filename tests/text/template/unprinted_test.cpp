@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "tests/core/colliding_keys.h"
 #include "tests/errors.h"
 
 namespace qtrain {
@@ -119,6 +120,20 @@ TEST(Unprinted, LongConversationsAreCheckedInTime) {
                                left_out(half, {{"messages", numbers}});
                              }),
               ::testing::HasSubstr("neither text nor a list"));
+}
+
+// A text that contains what looks like marks, with numbers that would fall into one bucket of a set.
+TEST(Unprinted, NumbersOfMarksThatCollideTakeNoLonger) {
+  constexpr std::size_t kMarks = 20'000;
+  const auto seconds = [](const std::vector<std::int64_t>& numbers) {
+    std::string text;
+    for (const std::int64_t number : numbers) text += "qtrainmark" + std::to_string(number) + "x";
+    const Json row{{"messages", {{{"role", "user"}, {"content", text}}}}, {"tools", {{{"name", "f"}}}}};
+    return hostile::cpu_seconds([&] { EXPECT_THAT(left_out(kNamesTools, row), IsEmpty()); });
+  };
+  std::vector<std::int64_t> ordinary;
+  for (std::size_t i = 0; i < kMarks; ++i) ordinary.push_back(static_cast<std::int64_t>(1'000'000'000 + 31 * i));
+  EXPECT_LT(seconds(hostile::numbers_of_one_bucket(kMarks)), 5 * seconds(ordinary));
 }
 
 }  // namespace

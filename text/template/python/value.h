@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/keyed_hash.h"
 #include "text/template/python/work.h"
 
 namespace qtrain {
@@ -128,7 +129,8 @@ struct PyDict {
   void set(PyWork& work, PyValue key, PyValue value);
 
  private:
-  std::unordered_map<std::string_view, std::size_t> strings_;  // positions of string keys, once there are many
+  std::unordered_map<std::string_view, std::size_t, KeyedHash>
+      strings_;  // positions of string keys, once there are many
 };
 
 /// Arguments of a call.

@@ -92,6 +92,17 @@ __device__ __forceinline__ void cp_async_wait() {
   QTRAIN_FROM_SM_80(asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"));
 }
 
+/// Stores a value after everything that the calling thread did before, and that other threads of its block did before a
+/// barrier, for a thread of another block that then reads it with load_acquire.
+__device__ __forceinline__ void store_release(int* p, int value) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(value) : "memory");
+}
+__device__ __forceinline__ int load_acquire(const int* p) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return value;
+}
+
 /// 2^x, to about 2 units in the last place.
 __device__ __forceinline__ float exp2(float x) {
   float y;
