@@ -48,10 +48,12 @@ inline void check_blocks(const Blocks4& w) {
         "4-bit blocks: the nested scales have another size");
 }
 
-/// y = w, in f32, bf16 or f16: the f32 product of map value and scale, rounded once.
+/// y = w, in f32, bf16 or f16: the f32 product of map value and scale, rounded once. y_stride: elements from one row of
+/// a matrix y to the next; 0 means that they are contiguous.
 struct Dequantize4 {
   Tensor y;
   Blocks4 w;
+  std::int64_t y_stride = 0;
 };
 /// Encodes x (f32, bf16, f16; n elements, computed in f32) as codes and absmax f32, in blocks of `blocksize`. A full
 /// block is multiplied by 1 / max(absmax, 1e-38); a shorter last block is divided by max(absmax, 1e-38), which is then
@@ -91,10 +93,11 @@ struct Dequantize8 {
   int blocksize = 256;
 };
 /// LLM.int8 weights: y[r, c] = codes[r, c] * scale[r] * f32(1 / 127), each operation rounded to f32 and the result to
-/// y's f32, bf16 or f16. codes i8 [N, K], scale f32 [N].
+/// y's f32, bf16 or f16. codes i8 [N, K], scale f32 [N]. y_stride as in Dequantize4.
 struct DequantizeRows8 {
   Tensor y;
   ConstTensor codes, scale;
+  std::int64_t y_stride = 0;
 };
 /// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows), without
 /// materializing W: equals Dequantize4 followed by Gemm, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
@@ -145,6 +148,7 @@ void run_cpu(Ctx&, const GemmRows8&);
 inline void dequantize4(Ctx& ctx, const Dequantize4& a) {
   check_blocks(a.w);
   check(a.y.numel() == a.w.shape.numel(), "dequantize4: y has another size");
+  check(a.y_stride == 0 || (a.w.shape.rank == 2 && a.y_stride >= a.w.shape[1]), "dequantize4: rows of y overlap");
   dispatch(ctx, a);
 }
 inline void quantize4(Ctx& ctx, const Quantize4& a) {
@@ -177,6 +181,7 @@ inline void dequantize8(Ctx& ctx, const Dequantize8& a) {
 inline void dequantize_rows8(Ctx& ctx, const DequantizeRows8& a) {
   check(a.codes.shape.rank == 2 && a.y.numel() == a.codes.numel() && a.scale.numel() == a.codes.shape[0],
         "dequantize_rows8: shapes differ");
+  check(a.y_stride == 0 || a.y_stride >= a.codes.shape[1], "dequantize_rows8: rows of y overlap");
   dispatch(ctx, a);
 }
 inline void gemm4(Ctx& ctx, const Gemm4& g) {

@@ -24,11 +24,7 @@ class SharedTensors {
       memory_.emplace(name, arena.take(w.dtype, {w.elements}));
     }
   }
-  Tensor of(const std::string& name, const Shape& shape) const {
-    Tensor t = memory_.at(name);
-    t.shape = shape;
-    return t;
-  }
+  Tensor of(const std::string& name) const { return memory_.at(name); }
 
  private:
   std::map<std::string, Wanted> wanted_;
@@ -47,10 +43,24 @@ DType ActivationLayout::dtype(Precision precision) const {
   return precision == Precision::full ? model_.options().full_dtype() : model_.options().activation_dtype;
 }
 
-std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group) const {
-  std::int64_t sum = 0;
-  for (const LinearId id : group.layers) sum += model_.params().layers()[layer][id].rank();
-  return sum;
+// The stride of a group's input if the group and its adapters are one GEMM, or 0. In generation they never are: a copy
+// of the weights costs more than a few tokens save.
+std::int64_t ActivationLayout::joined(std::size_t layer, const LinearGroup& group) const {
+  if (pass_ == Pass::decode) return 0;
+  return joined_stride(model_, plan_.choice().adapter_gemms, {layer, group, plan_.most_tokens(pass_)});
+}
+
+std::int64_t ActivationLayout::stride(std::size_t layer, TensorId t) const {
+  for (const LinearGroup& group : model_.layers()[layer].groups)
+    if (group.x == t) return joined(layer, group);
+  return 0;
+}
+
+// Whether x is computed again before the gradients that read A x, which is saved.
+bool ActivationLayout::computes_again(std::size_t layer, const LinearGroup& group) const {
+  if (pass_ != Pass::train) return false;
+  const TensorSet& saved = plan_.recompute(static_cast<std::int64_t>(layer)).saved;
+  return saved.has(group.lora) && !saved.has(group.x);
 }
 
 std::int64_t ActivationLayout::ranks(std::size_t layer, const ExpertsGroup& group) const {
@@ -60,30 +70,45 @@ std::int64_t ActivationLayout::ranks(std::size_t layer, const ExpertsGroup& grou
 Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
   const Layer& table = model_.layers()[layer];
   for (const LinearGroup& group : table.groups)
-    if (group.lora == t) return {size_.tokens, ranks(layer, group)};
+    if (group.lora == t) {
+      const bool after_x = joined(layer, group) != 0 && !computes_again(layer, group);
+      return {size_.tokens, after_x ? 0 : ranks_of(model_.params().layers()[layer], group)};
+    }
   Shape shape = table.spec(t).shape_for(size_.tokens);
   for (const ExpertsGroup& group : table.expert_groups)
     if (group.lora == t) shape.dims[1] = ranks(layer, group);
   return shape;
 }
 
+// With the columns after each row that are not part of the tensor.
+Shape ActivationLayout::memory_shape(std::size_t layer, TensorId t) const {
+  Shape shape = this->shape(layer, t);
+  if (const std::int64_t elements = stride(layer, t); elements != 0) shape.dims[1] = elements;
+  return shape;
+}
+
 std::int64_t ActivationLayout::max_ranks() const {
   std::int64_t max = 0;
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
-    for (const LinearGroup& group : model_.layers()[l].groups) max = std::max(max, ranks(l, group));
+    for (const LinearGroup& group : model_.layers()[l].groups)
+      max = std::max(max, ranks_of(model_.params().layers()[l], group));
   return max;
 }
 
-// The largest number of elements of quantized weights that are expanded at the same time.
+// The largest number of elements of weights that are expanded, or copied with their adapters, at the same time.
 std::int64_t ActivationLayout::dense_elements() const {
-  std::int64_t max = model_.params().largest_quantized();
+  const bool expands = plan_.choice().dense_copies == KeepCopies::no;
+  std::int64_t max = expands ? model_.params().largest_quantized() : 0;
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
     for (const LinearGroup& group : model_.layers()[l].groups) {
-      if (group.results == ResultLayout::apart) continue;
-      std::int64_t sum = 0;
-      for (const LinearId id : group.layers)
-        if (const LinearParams& p = model_.params().layers()[l][id]; p.quantized) sum += p.shape().numel();
-      max = std::max(max, sum);
+      const std::int64_t stride = joined(l, group);
+      std::int64_t sum = 0, with_adapters = 0;
+      for (const LinearId id : group.layers) {
+        const LinearParams& p = model_.params().layers()[l][id];
+        with_adapters += p.shape()[0] * stride;
+        if (expands && p.quantized && group.results == ResultLayout::joined) sum += p.shape().numel();
+      }
+      max = std::max({max, sum, with_adapters});
     }
   return max;
 }
@@ -143,6 +168,14 @@ std::vector<Tensor> ActivationLayout::residual_stream(Arena& arena) const {
   return stream;
 }
 
+void ActivationLayout::add_strides(Activations& a) const {
+  for (std::size_t l = 0; l < model_.layers().size(); ++l) {
+    std::vector<std::int64_t>& strides = a.strides.emplace_back(model_.layers()[l].tensors.size());
+    for (const LinearGroup& group : model_.layers()[l].groups)
+      strides[static_cast<std::size_t>(group.x)] = stride(l, group.x);
+  }
+}
+
 void ActivationLayout::add_layers(Arena& arena, Activations& a) const {
   SharedTensors shared;
   const auto has_own = [&](std::size_t l, TensorId t) {
@@ -151,19 +184,21 @@ void ActivationLayout::add_layers(Arena& arena, Activations& a) const {
   const auto each = [&](std::size_t l, const auto& act) {
     const Layer& layer = model_.layers()[l];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t)
-      if (id_of(t) != layer.input && id_of(t) != layer.output) act(t, layer.tensors[t], shape(l, id_of(t)));
+      if (id_of(t) != layer.input && id_of(t) != layer.output) act(t, layer.tensors[t]);
   };
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
-    each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
-      if (!has_own(l, id_of(t))) shared.want(spec.name, dtype(spec.precision), shape);
+    each(l, [&](std::size_t t, const TensorSpec& spec) {
+      if (!has_own(l, id_of(t))) shared.want(spec.name, dtype(spec.precision), memory_shape(l, id_of(t)));
     });
   shared.take(arena);
   const std::vector<Tensor> stream = residual_stream(arena);
   for (std::size_t l = 0; l < model_.layers().size(); ++l) {
     const Layer& layer = model_.layers()[l];
     std::vector<Tensor> s(layer.tensors.size());
-    each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
-      s[t] = has_own(l, id_of(t)) ? arena.take(dtype(spec.precision), shape) : shared.of(spec.name, shape);
+    each(l, [&](std::size_t t, const TensorSpec& spec) {
+      const bool own = has_own(l, id_of(t));
+      s[t] = own ? arena.take(dtype(spec.precision), memory_shape(l, id_of(t))) : shared.of(spec.name);
+      s[t].shape = shape(l, id_of(t));
     });
     s[static_cast<std::size_t>(layer.input)] = stream[l];
     s[static_cast<std::size_t>(layer.output)] = stream[l + 1];
@@ -188,7 +223,9 @@ void ActivationLayout::add_grads(Arena& arena, Activations& a) const {
     std::vector<Tensor> d(layer.tensors.size());
     for (std::size_t t = 0; t < d.size(); ++t) {
       if (layer.residual.has(id_of(t))) d[t] = a.residual_grad;
-      if (is_apart(layer, t)) d[t] = shared.of(layer.tensors[t].name, shape(l, id_of(t)));
+      if (!is_apart(layer, t)) continue;
+      d[t] = shared.of(layer.tensors[t].name);
+      d[t].shape = shape(l, id_of(t));
     }
     a.grads.push_back(std::move(d));
   }
@@ -257,15 +294,15 @@ Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
     a.rotary.push_back({cos, arena.take(model_.options().full_dtype(), cos.shape)});
   }
   add_layers(arena, a);
+  add_strides(a);
   if (pass_ == Pass::train && plan_.offloads_inputs())
     for (std::int64_t group = 0; group < plan_.groups(); ++group)
       a.host_inputs.push_back(arenas.pinned.take(type, {size_.tokens, c.hidden_size}));
   if (const std::int64_t elements = scratch_elements(); elements > 0) a.scratch = arena.take(type, {elements});
   if (const Param* embedding = model_.params().embedding().a)
     a.lora_rows = arena.take(type, {size_.tokens, embedding->spec.shape[1]});
-  if (plan_.choice().dense_copies == KeepCopies::no)
-    if (const std::int64_t elements = dense_elements(); elements > 0)
-      a.dense = arena.take(model_.options().dense_dtype, {elements});
+  if (const std::int64_t elements = dense_elements(); elements > 0)
+    a.dense = arena.take(model_.quantized().empty() ? type : model_.options().dense_dtype, {elements});
   if (pass_ == Pass::train)
     add_grads(arena, a);
   else

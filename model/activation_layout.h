@@ -16,7 +16,10 @@ class ActivationLayout {
  private:
   DType dtype(Precision precision) const;
   Shape shape(std::size_t layer, TensorId t) const;
-  std::int64_t ranks(std::size_t layer, const LinearGroup& group) const;
+  Shape memory_shape(std::size_t layer, TensorId t) const;
+  std::int64_t stride(std::size_t layer, TensorId t) const;
+  std::int64_t joined(std::size_t layer, const LinearGroup& group) const;
+  bool computes_again(std::size_t layer, const LinearGroup& group) const;
   std::int64_t ranks(std::size_t layer, const ExpertsGroup& group) const;
   std::int64_t max_ranks() const;
   std::int64_t dense_elements() const;
@@ -25,6 +28,7 @@ class ActivationLayout {
   std::int64_t scratch_elements() const;
   Tensor stream_tensor(Arena& arena) const;
   std::vector<Tensor> residual_stream(Arena& arena) const;
+  void add_strides(Activations& a) const;
   void add_layers(Arena& arena, Activations& a) const;
   void add_grads(Arena& arena, Activations& a) const;
   void add_router(Arena& arena, Activations& a) const;

@@ -49,9 +49,10 @@ struct RouterBuffers {
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
 struct Activations {
   std::vector<RotaryTable> rotary;
-  std::vector<std::vector<Tensor>> layers;  ///< per layer, by TensorId
-  std::vector<std::vector<Tensor>> grads;   ///< the gradients, likewise, in memory that layers share
-  std::vector<Tensor> host_inputs;          ///< per group of blocks, with BlockInputs::host
+  std::vector<std::vector<Tensor>> layers;         ///< per layer, by TensorId
+  std::vector<std::vector<Tensor>> grads;          ///< the gradients, likewise, in memory that layers share
+  std::vector<std::vector<std::int64_t>> strides;  ///< see LayerRun::stride
+  std::vector<Tensor> host_inputs;                 ///< per group of blocks, with BlockInputs::host
   Tensor scratch;
   Tensor dense;
   HeadBuffers head;

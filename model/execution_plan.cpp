@@ -49,6 +49,13 @@ ExecutionPlan::ExecutionPlan(const Transformer& model, const ExecutionChoice& ch
   }
 }
 
+std::int64_t ExecutionPlan::most_tokens(Pass pass) const {
+  std::int64_t most = 0;
+  for (const PlannedPass& p : passes_)
+    if (p.pass == pass) most = std::max(most, p.largest.tokens);
+  return most;
+}
+
 std::int64_t ExecutionPlan::groups() const {
   return (model_.config().layers + group() - 1) / group();
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/gemm.h"
 #include "model/activations.h"
+#include "model/adapter_gemms.h"
 #include "model/recompute.h"
 #include "model/transformer.h"
 #include "model/weight_copies.h"
@@ -15,6 +16,7 @@ struct ExecutionChoice {
   RecomputeChoice recompute = {};
   KeepCopies dense_copies = KeepCopies::no;    ///< of quantized weights
   KeepCopies operand_copies = KeepCopies::no;  ///< of float32 weights in the 16-bit type of GEMMs
+  AdapterGemms adapter_gemms = AdapterGemms::by_size;
 };
 
 /// The dtype of the logits and the maximum number of rows that the LM head computes at a time: about 64 MiB of logits
@@ -35,6 +37,8 @@ class ExecutionPlan {
   const std::vector<PlannedPass>& passes() const { return passes_; }
   /// The longest sequence of any pass, which is the number of rows of the rotary tables.
   std::int64_t longest() const { return longest_; }
+  /// The largest number of tokens of a pass of that kind; 0 if there is none.
+  std::int64_t most_tokens(Pass pass) const;
   const RecomputePlan& recompute(std::int64_t layer) const { return recompute_[static_cast<std::size_t>(layer)]; }
   /// The number of blocks in a group, of which only the first saves its input and the others recompute theirs; and the
   /// number of groups.

@@ -140,6 +140,15 @@ void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
     ops::dequantize4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
 }
 
+void expand(Ctx& ctx, const QuantizedWeight& w, const SpacedRows& to) {
+  if (const auto* rows = std::get_if<Rows8>(&w))
+    ops::dequantize_rows8(ctx, {.y = to.y, .codes = rows->codes, .scale = rows->scale, .y_stride = to.stride});
+  else if (const auto* blocks = std::get_if<ops::Blocks4>(&w))
+    ops::dequantize4(ctx, {.y = to.y, .w = *blocks, .y_stride = to.stride});
+  else
+    check(false, "weights in FP8 are not expanded beside adapters");
+}
+
 Shape shape_of(const Projection& p) {
   if (!p.quantized) return p.weight.shape;
   if (const auto* rows = std::get_if<Rows8>(&*p.quantized)) return rows->codes.shape;
@@ -167,6 +176,7 @@ std::int64_t projection_scratch(const ProjectionSizes& sizes, double dropout) {
 void project_to_ranks(Ctx& ctx, const ProjectionForward& f) {
   const Adapters adapters(f.layers);
   if (adapters.empty()) return;
+  if (f.x_stride != 0) return multiply_beside_x(ctx, f, adapters);
   const ConstTensor x = AdapterInput(adapters, f.dropout_seed, f.scratch).of(ctx, f.x);
   multiply_by_a(ctx, f, adapters, x);
 }
@@ -176,6 +186,7 @@ void project(Ctx& ctx, const ProjectionForward& f) {
         "a residual is added to one layer without a magnitude");
   const Adapters adapters(f.layers);
   if (adapters.empty()) return project_bases(ctx, f);
+  if (f.x_stride != 0) return project_with_adapters(ctx, f, adapters);
   const RankColumns lora_x(f.lora_x, f.x.shape[0], adapters.ranks());
   const AdapterInput input(adapters, f.dropout_seed, f.scratch);
   multiply_by_a(ctx, f, adapters, input.of(ctx, f.x));

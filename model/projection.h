@@ -39,6 +39,12 @@ struct Fp8Weight {
 using QuantizedWeight = std::variant<ops::Blocks4, Rows8, Fp8Weight>;
 /// Writes the dense weight to y [out, in], f32 or a 16-bit type.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
+/// Likewise, to rows that are `stride` elements apart.
+struct SpacedRows {
+  Tensor y;
+  std::int64_t stride;
+};
+void expand(Ctx& ctx, const QuantizedWeight& w, const SpacedRows& to);
 
 /// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantized.
 struct Projection {
@@ -52,7 +58,9 @@ struct Projection {
 };
 
 /// Layers that read the same input. Their adapters' A x are stored side by side, R columns in all; adapters whose A are
-/// contiguous in memory share one GEMM.
+/// contiguous in memory share one GEMM. If x has at least R more columns in memory (x_stride), layers and adapters are
+/// one GEMM, y = [x | A x] [W | B]^T. There must be adapters then, but none with dropout or a magnitude, and no layer
+/// in FP8.
 struct ProjectionForward {
   struct Layer {
     const Projection& layer;
@@ -64,8 +72,12 @@ struct ProjectionForward {
   ConstTensor x;   ///< [T, in]
   Tensor scratch;  ///< for inputs after dropout and gradients of lora_x
   ConstTensor dropout_seed = {};
-  Tensor dense = {};  ///< for quantized weights: out * in elements, or those of all layers together with a y_stride
-  ConstTensor residual = {};   ///< [T, out]: added to y, for one layer without a magnitude
+  /// For quantized weights: out * in elements, or those of all layers together with a y_stride. With an x_stride: that
+  /// many elements for each output of all layers.
+  Tensor dense = {};
+  std::int64_t x_stride = 0;  ///< elements between rows of x, if A x is computed in the columns after it; otherwise 0
+  Tensor after_x = {};        ///< [T, R], those columns; lora_x, if it is not empty, gets a copy
+  ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude or an x_stride
   ConstTensor x_largest = {};  ///< for GEMMs in FP8, if known: the largest magnitude of each row of x
 };
 struct ProjectionBackward {
@@ -80,6 +92,8 @@ struct ProjectionBackward {
   Tensor scratch;
   ConstTensor dropout_seed = {};
   Tensor dense = {};
+  /// As in ProjectionForward; lora_x is then [T, R] with rows that are lora_stride elements apart.
+  std::int64_t x_stride = 0, lora_stride = 0;
   ConstTensor dy_largest = {};  ///< as x_largest, of the matrix that has all dy
 };
 

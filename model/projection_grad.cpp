@@ -31,7 +31,12 @@ class AdaptersGrad {
     lora_x_grad(x);
     for (const Stack& s : adapters_.stacks()) {
       const Tensor part = gradients_.columns(s.first, s.ranks());
-      ops::gemm(ctx_, {.c = s.da, .a = part, .b = x, .transpose_a = Transpose::yes, .a_stride = gradients_.stride()});
+      ops::gemm(ctx_, {.c = s.da,
+                       .a = part,
+                       .b = x,
+                       .transpose_a = Transpose::yes,
+                       .a_stride = gradients_.stride(),
+                       .b_stride = b_.x_stride});
       into_x_.at(stacks_++) = {.a = part, .b = s.a, .a_stride = gradients_.stride()};
     }
     if (!b_.dx.wanted()) return;
@@ -64,7 +69,8 @@ class AdaptersGrad {
 
   // dlora_x [T, R] = scale * dy B, and the gradients of each B and magnitude.
   void lora_x_grad(ConstTensor x) const {
-    const RankColumns lora_x(b_.lora_x, b_.x.shape[0], adapters_.ranks());
+    const RankColumns lora_x = b_.x_stride == 0 ? RankColumns(b_.lora_x, b_.x.shape[0], adapters_.ranks())
+                                                : RankColumns(b_.lora_x, b_.lora_stride);
     std::int64_t first = 0;
     for (const auto& l : b_.layers) {
       const LoraWeights& lora = l.layer.lora;
@@ -150,6 +156,7 @@ void project_grad(Ctx& ctx, const ProjectionBackward& b) {
                     .b = b.x,
                     .transpose_a = Transpose::yes,
                     .a_stride = b.dy_stride,
+                    .b_stride = b.x_stride,
                     .fp8 = backward_fp8(joint.first(), largest_of(b, joints))});
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();

@@ -31,6 +31,9 @@ Shape shape_of(const Projection& p);
 /// W as GEMMs read it; a quantized W is expanded to `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
+/// Whether GEMMs read the weights of a group where they are stored, or a copy with adapters.
+enum class Weights : std::uint8_t { stored, copied };
+
 /// Layers that are computed as one GEMM: their results (y or dy) are neighboring columns of one matrix, and their
 /// weights, the gradients of these and, for y, their biases are contiguous. Quantized weights become contiguous by
 /// being expanded.
@@ -67,13 +70,15 @@ class Joint {
     }
     return all.reshaped({result_.shape[1], in});
   }
-  /// Adds the next layer if it can be part of the same GEMM, and returns whether it can.
-  bool add(const Layer& l) {
+  /// Adds the next layer if it can be part of the same GEMM, and returns whether it can. Weights that are copied become
+  /// contiguous.
+  bool add(const Layer& l, Weights weights) {
     const Projection& p = l.layer;
+    const bool copied = weights == Weights::copied;
     const auto next = result_of(l);
     if (columns_of(result_, result_.shape[1], next.shape[1]).data != next.data || !next.data) return false;
     if (p.fp8 != first_->layer.fp8) return false;
-    if (p.quantized ? !first_->layer.quantized : !are_contiguous(weight_, p.weight)) return false;
+    if (!copied && (p.quantized ? !first_->layer.quantized : !are_contiguous(weight_, p.weight))) return false;
     if (kAddsBias && (bias_ ? !are_contiguous(bias_, p.bias) : bool(p.bias))) return false;
     if (dweight_.mode != p.dweight.mode) return false;
     if (dweight_.wanted() && !are_contiguous(dweight_.t, p.dweight.t)) return false;
@@ -132,10 +137,11 @@ void set_weight(Ctx& ctx, ops::Gemm& g, const Joint<Layer>& joint, Tensor memory
 
 /// Groups layers whose results have the given stride into GEMMs. Without a stride, each layer has its own.
 template <class Layer>
-std::vector<Joint<Layer>> joints_of(const std::vector<Layer>& layers, std::int64_t stride) {
+std::vector<Joint<Layer>> joints_of(const std::vector<Layer>& layers, std::int64_t stride,
+                                    Weights weights = Weights::stored) {
   std::vector<Joint<Layer>> joints;
   for (const Layer& l : layers)
-    if (joints.empty() || stride == 0 || !joints.back().add(l)) joints.emplace_back(l);
+    if (joints.empty() || stride == 0 || !joints.back().add(l, weights)) joints.emplace_back(l);
   return joints;
 }
 
@@ -185,14 +191,20 @@ class Adapters {
   const LoraWeights* first_ = nullptr;
 };
 
-/// A matrix [T, R] at the start of memory that is sized for more ranks; each adapter has some of its columns.
+/// project and project_to_ranks with an x_stride.
+void project_with_adapters(Ctx& ctx, const ProjectionForward& f, const Adapters& adapters);
+void multiply_beside_x(Ctx& ctx, const ProjectionForward& f, const Adapters& adapters);
+
+/// A matrix [T, R] at the start of memory that is sized for more ranks, or with rows that are `stride` elements apart;
+/// each adapter has some of its columns.
 template <class Memory>
 class RankColumns {
  public:
+  RankColumns(Memory columns, std::int64_t stride) : all_(columns), stride_(stride) {}
   RankColumns(Memory memory, std::int64_t tokens, std::int64_t ranks)
-      : all_(memory.reshaped({memory.numel()}).slice(0, tokens * ranks).reshaped({tokens, ranks})) {}
+      : RankColumns(memory.reshaped({memory.numel()}).slice(0, tokens * ranks).reshaped({tokens, ranks}), ranks) {}
   Memory columns(std::int64_t first, std::int64_t count) const { return columns_of(all_, first, count); }
-  std::int64_t stride() const { return all_.shape[1]; }
+  std::int64_t stride() const { return stride_; }
   /// An adapter's columns times its B; nothing for a layer without an adapter.
   ops::Factors times_b(std::int64_t first, const LoraWeights& lora) const {
     if (!lora.present()) return {};
@@ -201,6 +213,7 @@ class RankColumns {
 
  private:
   Memory all_;
+  std::int64_t stride_;
 };
 
 /// The input of the adapters: dropout(x) in training, else x. In scratch memory it follows the gradients [T, R], and is

@@ -122,7 +122,8 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .d = act_.grads[l],
           .scratch = act_.scratch,
           .dense = act_.dense,
-          .touched = model_.layers()[l].residual};
+          .touched = model_.layers()[l].residual,
+          .strides = act_.strides[l]};
 }
 
 // Embedding, final norm and head: their gradients accumulate from the head to the end of the backward pass.

@@ -1,5 +1,5 @@
 #pragma once
-#include "model/transformer.h"
+#include "model/adapter_gemms.h"
 
 namespace qtrain {
 
@@ -13,7 +13,21 @@ struct AdapterPasses {
 /// Counts, for layers that share an input of `in` elements and have `out` outputs: in the forward pass A reads the
 /// input and B reads and writes the outputs; in the backward pass B and its gradient read the output gradients, and A
 /// reads the input and reads and writes its gradient. On a processor, B and the gradient of the input are part of the
-/// layers' own pass (see model/projection.h). Dropout and magnitudes add passes of their own.
-AdapterPasses adapter_passes(const Transformer& model);
+/// layers' own pass (see model/projection.h). Dropout and magnitudes add passes of their own. `tokens` is the largest
+/// number in a micro-batch; if adapters are in the GEMMs of their layers, the outputs are not read and written for B.
+AdapterPasses adapter_passes(const Transformer& model, AdapterGemms gemms = AdapterGemms::apart,
+                             std::int64_t tokens = 0);
+
+/// A layer in a pass over micro-batches of up to `tokens` tokens.
+struct LayerInPass {
+  std::size_t layer;
+  std::int64_t tokens;
+};
+/// The groups of a layer that are computed with their adapters: how many, the number of adapters in them, and the
+/// elements of their weights, of which each forward pass makes a copy.
+struct JoinedAdapters {
+  double groups = 0, adapters = 0, weights = 0;
+};
+JoinedAdapters joined_adapters(const Transformer& model, AdapterGemms gemms, const LayerInPass& of);
 
 }  // namespace qtrain

@@ -45,11 +45,13 @@ double expansion_bytes(const PlannedRun& run, double element) {
 struct KernelsOfBlock {
   double forward_bytes = 0, backward_bytes = 0;  ///< per token
   double weight_bytes = 0;                       ///< for the expansion of quantized weights
+  double copied_bytes = 0;                       ///< for copies of weights with adapters, in the forward pass
   double forward_launches = 0, backward_launches = 0;
 };
 // As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
 // the gate and, unless GEMMs add them, residual sums. A linear layer has one GEMM in the forward pass and one per
-// gradient, an adapter six more.
+// gradient, an adapter six more, of which those of the forward pass become a GEMM and a copy of the weights if they are
+// in the GEMMs of a group.
 KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const ModelConfig& c = run.model.config();
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
@@ -68,10 +70,13 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
     expanded += expands_weights(run) ? 1 : 0;
   }
   const double weights = static_cast<double>(run.model.params().linear_elements()) / static_cast<double>(c.layers);
+  const JoinedAdapters joined =
+      joined_adapters(run.model, run.choice.adapter_gemms, {.layer = 0, .tokens = run.work.train.tokens});
   return {.forward_bytes = bytes(forward_bytes(normed)),
           .backward_bytes = bytes(backward_bytes(normed)),
           .weight_bytes = weights * expansion_bytes(run, element),
-          .forward_launches = 5 + sums + linears + 2 * adapted + expanded,
+          .copied_bytes = expands_weights(run) ? 0 : 2 * element * joined.weights,
+          .forward_launches = 5 + sums + linears + 2 * (adapted - joined.adapters + joined.groups) + expanded,
           .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded};
 }
 
@@ -117,7 +122,7 @@ PassTime& PassTime::operator+=(const PassTime& other) {
 
 PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, const DeviceSpeed& speed) {
   const TrainingFlops flops = training_flops(run.model, mix, run.policy());
-  const AdapterPasses adapters = adapter_passes(run.model);
+  const AdapterPasses adapters = adapter_passes(run.model, run.choice.adapter_gemms, run.work.train.tokens);
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
   const double of_adapters = tokens * element / (speed.kernels ? speed.kernels->skinny : speed.bandwidth);
   const double again = run.policy().whole_blocks() ? 1 : 0;
@@ -133,7 +138,7 @@ PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, 
     forward.gemms -= tokens * flops.attention / speed.flops;
     backward.attention = tokens * 2 * flops.attention * attention.backward;
     backward.gemms -= tokens * 2 * flops.attention / speed.flops;
-    forward.elements = (tokens * kernels.forward_bytes + kernels.weight_bytes) / speed.bandwidth;
+    forward.elements = (tokens * kernels.forward_bytes + kernels.weight_bytes + kernels.copied_bytes) / speed.bandwidth;
     backward.elements = (tokens * kernels.backward_bytes + kernels.weight_bytes) / speed.bandwidth;
     forward.gaps = kernels.forward_launches * speed.kernels->gap_seconds;
     backward.gaps = kernels.backward_launches * speed.kernels->gap_seconds;
@@ -217,7 +222,7 @@ StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpee
     time.gaps = all.gaps;
     return time;
   }
-  const AdapterPasses adapters = adapter_passes(run.model);
+  const AdapterPasses adapters = adapter_passes(run.model, run.choice.adapter_gemms, run.work.train.tokens);
   const double adapted = adapters.forward * (1 + (policy.whole_blocks() ? again : 0)) + adapters.backward +
                          adapters.head * work.mix.target_share;
   time.computing = tokens * flops.total() / speed.flops;

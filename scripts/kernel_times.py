@@ -240,20 +240,32 @@ def gemm_seconds(gpu, m, n, k, element=2, operand=2):
     return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
 
 
+def joined_ranks(m, tokens, operand):
+    """Ranks of the adapters in each of the model's GEMMs: of q, k, v and of gate and up, if there are many tokens and the
+    GEMMs are not in FP8."""
+    return [RANK * layers if operand == 2 and tokens >= 2 * i else 0 for (i, _, _), layers in zip(m.gemms, (3, 0, 2, 0))]
+
+
 def gemm_time(gpu, m, tokens, trained, operand=2):
     """`operand`: bytes of the operands in blocks, except for the gradients of weights."""
     sums = 0
-    for i, o, element in m.gemms:
-        each = gemm_seconds(gpu, tokens, o, i, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
+    for (i, o, element), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
+        summed = i + (0 if trained else ranks)
+        each = gemm_seconds(gpu, tokens, o, summed, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
 
-def adapter_time(gpu, m, tokens):
-    """GEMMs with few columns make two passes each over x, dx, y and dy, in 16 bits."""
-    moved = 2 * 4 * tokens * sum(i + o for i, o in m.linears) * m.layers
-    return moved / (gpu.bandwidth * gpu.shares["skinny"])
+def adapter_time(gpu, m, tokens, operand):
+    """GEMMs with few columns read x twice, dx and y once and dy twice, and write dx and y, in 16 bits. Adapters of layers
+    whose input is a norm's result are in the layers' GEMMs if there are many tokens: y is not read and written again, but
+    the weights are copied (docs/kernels/gemm.md)."""
+    moved = copied = 0
+    for (i, o, _), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
+        moved += 2 * tokens * (4 * i + (2 if ranks else 4) * o) * m.layers
+        copied += 4 * i * o * m.layers if ranks else 0
+    return moved / (gpu.bandwidth * gpu.shares["skinny"]) + copied / (gpu.bandwidth * gpu.shares["copy"])
 
 
 def works_of(m, tokens, trained):
@@ -282,8 +294,8 @@ def step(gpu, table, m, case):
         # The first micro-batch stores gradients, but that of an embedding without a tied head adds to zeros.
         ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
-        launches = m.layers * 62 + 11
-        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens)
+        launches = m.layers * 59 + 11
+        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens, 1 if fp8 else 2)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):
             ms["update"] += work.launches * time_of(gpu, table, work)

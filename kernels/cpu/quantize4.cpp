@@ -35,7 +35,18 @@ void dispatch_storage(DType d, F&& f) {
 constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 
 template <class T>
+void dequantize_rows(Ctx& ctx, const Dequantize4& a) {
+  const Expansion<T> elements(a.w);
+  T* y = a.y.as<T>();
+  const std::int64_t K = a.w.shape[1];
+  for_rows(ctx, a.w.shape[0], K, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) elements.range(row * K, (row + 1) * K, y + row * a.y_stride);
+  });
+}
+
+template <class T>
 void dequantize_as(Ctx& ctx, const Dequantize4& a) {
+  if (a.y_stride != 0) return dequantize_rows<T>(ctx, a);
   const Expansion<T> elements(a.w);
   T* y = a.y.as<T>();
   const bool streams = a.y.bytes() >= kStreamBytes && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;

@@ -27,13 +27,13 @@ void quantize_block(const Quantize8& a, std::int64_t begin, std::int64_t end, fl
 
 template <class T>
 void dequantize_rows_as(Ctx& ctx, const DequantizeRows8& a) {
-  const std::int64_t K = a.codes.shape[1];
+  const std::int64_t K = a.codes.shape[1], step = a.y_stride == 0 ? K : a.y_stride;
   const auto* codes = a.codes.as<std::int8_t>();
   const auto* scale = a.scale.as<float>();
   T* y = a.y.as<T>();
   const RowExpansion8<T> expand;
   for_rows(ctx, a.codes.shape[0], K, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) expand({codes + row * K, scale[row], K}, y + row * K);
+    for (std::int64_t row = begin; row < end; ++row) expand({codes + row * K, scale[row], K}, y + row * step);
   });
 }
 

@@ -12,7 +12,7 @@ using simd::Acc;
 template <class T>
 void forward(Ctx& ctx, const RmsNorm& a) {
   using A = Acc<T>;
-  const std::int64_t C = a.x.shape[-1];
+  const std::int64_t C = a.x.shape[-1], step = a.y_stride == 0 ? C : a.y_stride;
   T* y = a.y.as<T>();
   A* inv_rms = a.inv_rms.as<A>();
   const T* x = a.x.as<T>();
@@ -20,7 +20,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
   for_rows(ctx, a.x.shape.rows(), C, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       inv_rms[r] = inverse_rms<T>(x + r * C, C, a.eps);
-      normalize<T>(y + r * C, x + r * C, weight.data(), {.inv_rms = inv_rms[r], .n = C});
+      normalize<T>(y + r * step, x + r * C, weight.data(), {.inv_rms = inv_rms[r], .n = C});
     }
   });
   find_row_largest<T>(ctx, a.largest, a.y);

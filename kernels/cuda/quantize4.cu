@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/quantize.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -19,6 +21,22 @@ __device__ __forceinline__ float expanded(const float* map, std::uint32_t codes,
   const int shift = 4 * (j ^ 1);  // the first element of a byte is in its high half
   return map[codes >> shift & 15u] * scale;
 }
+/// Where elements of w are stored, and words of eight: one after the other, or in rows with a gap between them.
+struct InSequence {
+  __device__ __forceinline__ std::int64_t of(std::int64_t i) const { return i; }
+  __device__ __forceinline__ std::int64_t of_word(std::int64_t word) const { return word; }
+};
+struct InRows {
+  std::uint32_t width, gap;
+
+  __device__ __forceinline__ std::int64_t of(std::int64_t i) const {
+    return i + std::int64_t{static_cast<std::uint32_t>(i) / width} * gap;
+  }
+  __device__ __forceinline__ std::int64_t of_word(std::int64_t word) const {
+    return word + std::int64_t{static_cast<std::uint32_t>(word) / (width / kOfWord)} * (gap / kOfWord);
+  }
+};
+
 /// Stores the eight elements of word number `word`.
 template <class T>
 __device__ __forceinline__ void expand_word(T* y, std::int64_t word, const float* map, std::uint32_t codes,
@@ -41,8 +59,8 @@ __device__ __forceinline__ void expand_word(T* y, std::int64_t word, const float
 
 /// Loads all codes before the scales, and both before the first result is needed. A lane loads 8 bytes for 16 elements;
 /// pairs of lanes exchange halves, so that the 16-byte stores of a pair are adjacent and fill sectors.
-template <class T>
-__global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t n, FourBitParts w) {
+template <class T, class Place>
+__global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t n, FourBitParts w, Place place) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kOfBlock + static_cast<int>(threadIdx.x) * kOfThread;
   const int lane = static_cast<int>(threadIdx.x % 2);
   uint2 codes[kTurns] = {};
@@ -64,23 +82,23 @@ __global__ void __launch_bounds__(kThreads) dequantize4_words(T* y, std::int64_t
     const float scale = w.scale_of(scales[k]);
     if (is_whole(i)) {
       const std::int64_t word = i / kOfWord - lane;
-      expand_word(y, word, map, lane == 0 ? codes[k].x : across, scale);
-      expand_word(y, word + 2, map, lane == 0 ? across : codes[k].y, scale);
+      expand_word(y, place.of_word(word), map, lane == 0 ? codes[k].x : across, scale);
+      expand_word(y, place.of_word(word + 2), map, lane == 0 ? across : codes[k].y, scale);
     } else {
 #pragma unroll 1
-      for (std::int64_t j = i; j < n && j < i + kOfThread; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
+      for (std::int64_t j = i; j < n && j < i + kOfThread; ++j) y[place.of(j)] = from_float<T>(map[w.code(j)] * scale);
     }
   }
 }
 
 /// One thread per byte of codes, for tensors with any alignment.
-template <class T>
-__global__ void __launch_bounds__(kThreads) dequantize4_bytes(T* y, std::int64_t n, FourBitParts w) {
+template <class T, class Place>
+__global__ void __launch_bounds__(kThreads) dequantize4_bytes(T* y, std::int64_t n, FourBitParts w, Place place) {
   const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * 2;
   const float* map = load_map(w);
   if (i >= n) return;
   const float scale = w.scale(i);
-  for (std::int64_t j = i; j < n && j < i + 2; ++j) y[j] = from_float<T>(map[w.code(j)] * scale);
+  for (std::int64_t j = i; j < n && j < i + 2; ++j) y[place.of(j)] = from_float<T>(map[w.code(j)] * scale);
 }
 
 struct Coding {
@@ -121,23 +139,33 @@ __global__ void __launch_bounds__(kThreads) quantize4_blocks(Coding a, const T* 
   if (lane == 0) a.absmax[block] = full ? absmax : scale;
 }
 
+template <class T, class Place>
+void dequantize4_to(Ctx& ctx, const Dequantize4& a, const Place& place) {
+  const FourBitParts w(a.w);
+  const std::int64_t n = a.y.numel();
+  check(n <= std::numeric_limits<std::uint32_t>::max(), "dequantize4: too many elements");
+  T* y = a.y.as<T>();
+  const auto run = [&](auto kernel, std::int64_t of_block) {
+    const auto blocks = static_cast<unsigned>(ceil_div(n, of_block));
+    launch(ctx, "dequantize4", kernel, {blocks, kThreads, sizeof(MapOfFour)}, y, n, w, place);
+  };
+  const bool rows_of_words = a.y_stride == 0 || (a.w.shape[1] % kOfWord == 0 && a.y_stride % kOfWord == 0);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.codes) % 8 == 0;
+  if (aligned && rows_of_words)
+    run(dequantize4_words<T, Place>, kOfBlock);
+  else
+    run(dequantize4_bytes<T, Place>, std::int64_t{kThreads} * 2);
+}
+
 }  // namespace
 
 void run_cuda(Ctx& ctx, const Dequantize4& a) {
-  const FourBitParts w(a.w);
-  const std::int64_t n = a.y.numel();
   dispatch_storage(a.y.dtype, [&]<class T>() {
-    T* y = a.y.as<T>();
-    const auto run = [&](auto kernel, std::int64_t of_block) {
-      const auto blocks = static_cast<unsigned>(ceil_div(n, of_block));
-      launch(ctx, "dequantize4", kernel, {blocks, kThreads, sizeof(MapOfFour)}, y, n, w);
-    };
-    const bool aligned =
-        reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && reinterpret_cast<std::uintptr_t>(w.codes) % 8 == 0;
-    if (aligned)
-      run(dequantize4_words<T>, kOfBlock);
-    else
-      run(dequantize4_bytes<T>, std::int64_t{kThreads} * 2);
+    if (a.y_stride == 0) return dequantize4_to<T>(ctx, a, InSequence{});
+    const std::int64_t width = a.w.shape[1];
+    dequantize4_to<T>(ctx, a,
+                      InRows{static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(a.y_stride - width)});
   });
 }
 

@@ -71,14 +71,16 @@ struct RowDecoder {
   T* y;
   const std::int8_t* codes;
   const float* scale;
-  std::int64_t width;
+  std::int64_t width, gap;  // elements between rows of y
 
   template <int N>
   __device__ void at(std::int64_t i) const {
     constexpr float kUnit = 7.874015718698502e-3f;  // 1 / 127 as in bitsandbytes
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      y[i + j] = from_float<T>(static_cast<float>(codes[i + j]) * scale[(i + j) / width] * kUnit);
+    for (int j = 0; j < N; ++j) {
+      const std::int64_t row = (i + j) / width;
+      y[i + j + row * gap] = from_float<T>(static_cast<float>(codes[i + j]) * scale[row] * kUnit);
+    }
   }
 };
 
@@ -128,8 +130,9 @@ void run_cuda(Ctx& ctx, const Dequantize8& a) {
 
 void run_cuda(Ctx& ctx, const DequantizeRows8& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
+    const std::int64_t K = a.codes.shape[1], gap = a.y_stride == 0 ? 0 : a.y_stride - K;
     const RowDecoder<T> body{
-        .y = a.y.as<T>(), .codes = a.codes.as<std::int8_t>(), .scale = a.scale.as<float>(), .width = a.codes.shape[1]};
+        .y = a.y.as<T>(), .codes = a.codes.as<std::int8_t>(), .scale = a.scale.as<float>(), .width = K, .gap = gap};
     launch_elements<4>(ctx, "dequantize_rows8", a.y.numel(), body);
   });
 }

@@ -1,5 +1,7 @@
 #include "kernels/rms_norm.h"
 
+#include <numeric>
+
 #include "kernels/cuda/column_parts.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_weight.cuh"
@@ -16,6 +18,7 @@ struct Forward {
   const float* weight;
   int width;
   float eps, weight_offset;
+  int y_step;  // elements between rows of y
   float* largest;
 };
 
@@ -43,7 +46,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
       out.v[j] = from_float<T>(v[slot][j] * inv * w[j]);
       if constexpr (kLargest) most = Larger{}(most, fabsf(to_float(out.v[j])));
     }
-    store_pack<N>(a.y + begin + column, out);
+    store_pack<N>(a.y + std::int64_t{blockIdx.x} * a.y_step + column, out);
   });
   if constexpr (kLargest) {
     most = block_reduce(most, partials, Larger{}, 0.0f);
@@ -124,12 +127,13 @@ void forward(Ctx& ctx, const RmsNorm& a) {
                         .width = static_cast<int>(C),
                         .eps = static_cast<float>(a.eps),
                         .weight_offset = added_to_weights(a.weight_offset),
+                        .y_step = static_cast<int>(a.y_stride == 0 ? C : a.y_stride),
                         .largest = a.largest ? a.largest.as<float>() : nullptr};
   const auto run = [&]<int N>() {
     launch(ctx, "rms_norm", args.largest ? rms_norm_rows<T, N, true> : rms_norm_rows<T, N, false>,
            {static_cast<unsigned>(a.x.shape.rows()), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
   };
-  dispatch_packs<T>(packable<T>(C, args.y, args.x, args.weight), run);
+  dispatch_packs<T>(packable<T>(std::gcd(C, args.y_step), args.y, args.x, args.weight), run);
 }
 
 template <class T>

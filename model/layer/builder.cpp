@@ -54,10 +54,10 @@ std::optional<TensorId> LayerBuilder::largest_of(TensorId t) const {
 }
 
 // Its width is the sum of the ranks, which the activation layout computes.
-TensorId LayerBuilder::lora(std::span<const LinearId> layers, ResultLayout results) {
+TensorId LayerBuilder::lora(TensorId x, std::span<const LinearId> layers, ResultLayout results) {
   const TensorId t =
       tensor({.name = spec(layers.front()).module + ".lora", .shape = {kTokens, {}}, .gradient = HasGradient::no});
-  layer_.groups.push_back({.layers = {layers.begin(), layers.end()}, .results = results, .lora = t});
+  layer_.groups.push_back({.layers = {layers.begin(), layers.end()}, .results = results, .x = x, .lora = t});
   return t;
 }
 

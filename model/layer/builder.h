@@ -30,8 +30,8 @@ class LayerBuilder {
   const ExpertsSpec& spec(ExpertsId id) const { return layer_.spec(id); }
   const VectorSpec& spec(VectorId id) const { return layer_.spec(id); }
   TensorId tensor(TensorSpec spec);
-  /// Declares A x of the adapters of layers that read the same input.
-  TensorId lora(std::span<const LinearId> layers, ResultLayout results);
+  /// Declares A x of the adapters of layers that read the same input x.
+  TensorId lora(TensorId x, std::span<const LinearId> layers, ResultLayout results);
   TensorId lora(const std::string& parameter, std::span<const ExpertsId> layers);
   /// Makes tensors share the gradient of the residual stream, as the operands and the result of a sum do.
   void share_residual_gradient(std::initializer_list<TensorId> tensors);

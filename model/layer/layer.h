@@ -187,6 +187,7 @@ struct LayerRun {
   TensorSet touched;      ///< gradients that already hold a value
   TensorSet found = {};   ///< in the adjoint: gradients of largest magnitudes that were found
   TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
+  std::span<const std::int64_t> strides = {};  ///< by TensorId; empty if all tensors are contiguous
   /// In a backward pass: the largest gradient that the layer no longer needs, which may be overwritten.
   Tensor idle = {};
 
@@ -197,6 +198,9 @@ struct LayerRun {
     return t ? value(*t) : Tensor{};
   }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }
+  /// Elements between rows of a tensor, if they are not contiguous; otherwise 0. Only stages that have the tensor in
+  /// `spaced` get such a tensor.
+  std::int64_t stride(TensorId t) const { return strides.empty() ? 0 : strides[static_cast<std::size_t>(t)]; }
   /// The first contribution to a gradient overwrites it, later ones add: fan-out needs no special case.
   Sink grad(TensorId t) {
     const bool adds = touched.has(t);
@@ -217,6 +221,7 @@ class Stage {
 
   std::string_view name;
   TensorSet reads, writes, adjoint_reads, weight_reads;
+  TensorSet spaced;  ///< those whose rows need not be contiguous: see LayerRun::stride
 
   /// Whether any weight of the stage wants a gradient.
   virtual bool trains(const LayerWeights&) const { return false; }
@@ -231,6 +236,7 @@ enum class ResultLayout : std::uint8_t { apart, joined };
 struct LinearGroup {
   std::vector<LinearId> layers;
   ResultLayout results = ResultLayout::apart;
+  TensorId x;     ///< the input
   TensorId lora;  ///< A x of all adapters [T, ranks]
 };
 

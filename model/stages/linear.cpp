@@ -36,6 +36,7 @@ class LinearStage final : public Stage {
     writes = {t.lora};
     for (const LayerResult& r : results_) writes.add(r.tensor);
     weight_reads = {t.x, t.lora};
+    spaced = {t.x};
   }
   bool trains(const LayerWeights& w) const override {
     return std::ranges::any_of(results_, [&](const LayerResult& l) { return w[l.layer].trains(); });
@@ -46,7 +47,9 @@ class LinearStage final : public Stage {
                         .x = r.value(t_.x),
                         .scratch = r.scratch,
                         .dropout_seed = r.tokens.dropout_seed,
-                        .dense = r.dense};
+                        .dense = r.dense,
+                        .x_stride = r.stride(t_.x)};
+    if (f.x_stride != 0) f.after_x = after_x(r);
     const bool wanted = std::ranges::any_of(results_, [&](const LayerResult& l) { return !r.unread.has(l.tensor); });
     for (const LayerResult& l : results_) f.layers.push_back({r.w[l.layer], part(r.value(l.tensor), l)});
     if (!wanted) return project_to_ranks(r.ctx, f);
@@ -61,13 +64,24 @@ class LinearStage final : public Stage {
                          .lora_x = r.value(t_.lora),
                          .scratch = r.scratch,
                          .dropout_seed = r.tokens.dropout_seed,
-                         .dense = r.dense};
+                         .dense = r.dense,
+                         .x_stride = r.stride(t_.x)};
+    if (g.x_stride != 0) {
+      g.lora_stride = g.lora_x.numel() == 0 ? g.x_stride : g.lora_x.shape[1];
+      if (g.lora_x.numel() == 0) g.lora_x = after_x(r);
+    }
     for (const LayerResult& l : results_) g.layers.push_back({r.w[l.layer], part(r.gradient(l.tensor), l)});
     if (t_.y_largest && r.found.has(*t_.y_largest)) g.dy_largest = r.gradient(*t_.y_largest);
     project_grad(r.ctx, g);
   }
 
  private:
+  /// A x, in the columns after x.
+  Tensor after_x(LayerRun& r) const {
+    std::int64_t ranks = 0;
+    for (const LayerResult& l : results_) ranks += r.w[l.layer].lora.rank();
+    return columns_of(r.value(t_.x), r.value(t_.x).shape[1], ranks);
+  }
   Tensor part(const Tensor& t, const LayerResult& l) const {
     return stride_ == 0 ? t : columns_of(t, l.first, l.width);
   }
@@ -86,7 +100,7 @@ std::vector<TensorId> linear(LayerBuilder& b, TensorId x, const std::vector<Line
     tensors.push_back(b.tensor({.name = b.spec(l).module, .shape = {kTokens, {.fixed = b.spec(l).out}}}));
     results.push_back({l, tensors.back()});
   }
-  const TensorId lora = b.lora(layers, ResultLayout::apart);
+  const TensorId lora = b.lora(x, layers, ResultLayout::apart);
   b.stage(std::make_unique<LinearStage>(LinearTensors{.x = x, .lora = lora, .x_largest = b.largest_of(x)},
                                         std::move(results), 0));
   return tensors;
@@ -98,7 +112,7 @@ TensorId linear_add(LayerBuilder& b, const LinearOf& l, TensorId residual) {
   const LinearSpec& spec = b.spec(l.layer);
   const TensorId y = b.tensor({.name = spec.module + ".added", .shape = {kTokens, {.fixed = spec.out}}});
   b.share_residual_gradient({residual, y});
-  const TensorId lora = b.lora({&l.layer, 1}, ResultLayout::apart);
+  const TensorId lora = b.lora(l.x, {&l.layer, 1}, ResultLayout::apart);
   b.stage(std::make_unique<LinearStage>(
       LinearTensors{.x = l.x, .lora = lora, .residual = residual, .x_largest = b.largest_of(l.x)},
       std::vector<LayerResult>{{l.layer, y}}, 0));
@@ -115,7 +129,7 @@ TensorId joined_linear(LayerBuilder& b, TensorId x, const std::vector<LinearId>&
     results.push_back({l, y, first, b.spec(l).out});
     first += b.spec(l).out;
   }
-  const TensorId lora = b.lora(layers, ResultLayout::joined);
+  const TensorId lora = b.lora(x, layers, ResultLayout::joined);
   b.stage(std::make_unique<LinearStage>(
       LinearTensors{
           .x = x, .lora = lora, .x_largest = b.largest_of(x), .y_largest = b.declare_largest(y, HasGradient::yes)},

@@ -18,6 +18,7 @@ class NormStage final : public Stage {
     writes = {t.y, t.inv_rms};
     if (t.largest) writes.add(*t.largest);
     adjoint_reads = {t.x, t.inv_rms};
+    spaced = {t.y};
   }
   bool trains(const LayerWeights& w) const override { return w[weight_].grad.wanted(); }
   void forward(LayerRun& r) const override {
@@ -27,6 +28,7 @@ class NormStage final : public Stage {
                           .weight = r.w[weight_].weight,
                           .eps = eps_,
                           .weight_offset = offset_,
+                          .y_stride = r.stride(t_.y),
                           .largest = r.value(t_.largest)});
   }
   void backward(LayerRun& r) const override {

@@ -53,6 +53,24 @@ TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
             (64 + 2 * 400 + 3 * 8) + (3 * 64 + 2 * 400 + 3 * 8));
 }
 
+// With many tokens, those of q, k, v and of gate and up are in the GEMMs of these layers.
+TEST(AdapterPasses, LeaveOutTheResultsOfGemmsWithAdapters) {
+  TransformerOptions options = frozen_with(adapter({"all-linear"}));
+  options.activation_dtype = options.weight_dtype = DType::bf16;
+  const Transformer model(kGpu, std::move(options));
+  constexpr std::int64_t kFew = 127, kMany = 128;
+  const AdapterPasses apart = adapter_passes(model, AdapterGemms::by_size, kFew),
+                      some = adapter_passes(model, AdapterGemms::by_size, kMany);
+  EXPECT_EQ(apart.forward, adapter_passes(model).forward);
+  EXPECT_EQ(apart.forward - some.forward, 3 * 2 * (128 + 256)) << "written and read again";
+  EXPECT_EQ(apart.backward, some.backward);
+  EXPECT_EQ(joined_adapters(model, AdapterGemms::by_size, {.layer = 1, .tokens = kFew}).groups, 0);
+  const JoinedAdapters joined = joined_adapters(model, AdapterGemms::by_size, {.layer = 1, .tokens = kMany});
+  EXPECT_EQ(joined.groups, 2);
+  EXPECT_EQ(joined.adapters, 5);
+  EXPECT_EQ(joined.weights, 64 * (128 + 256));
+}
+
 // With the same frozen weights, more adapters take longer, by more than their few FLOPs.
 TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
   const auto seconds = [](std::optional<LoraConfig> lora) {
