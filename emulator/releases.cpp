@@ -8,7 +8,7 @@ namespace qtrain::emulation {
 namespace {
 
 /// A block that waits for one that begins later would wait forever. Blocks of other host threads run meanwhile.
-constexpr unsigned kMostWaits = 30'000'000;
+constexpr unsigned kMaxWaits = 30'000'000;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ int load_acquire(const int* p, Place place) {
   Released released{.block = static_cast<std::uint32_t>(self.block->number())};
   const int value = self.block->launch().releases->load(p, released);
   if (released.block != self.block->number()) self.block->acquired().add(self.number, released);
-  if (self.block->count_wait(p, value) > kMostWaits)
+  if (self.block->count_wait(p, value) > kMaxWaits)
     self.block->fault(self, "deadlock: waits for a value that no block stores", place);
   if (self.block->launch().releases->stopped()) self.block->fault(self, "another block has failed", place);
   std::this_thread::yield();

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/keyed_hash.h"
+
 namespace qtrain::emulation {
 
 /// What a block did before a barrier: the accesses of each warp up to an epoch.
@@ -52,7 +54,7 @@ class Acquired {
     Released released;
     unsigned thread, barriers;
   };
-  std::unordered_map<std::uint32_t, Entry> of_;
+  std::unordered_map<std::uint32_t, Entry, KeyedHash> of_;
   unsigned barriers_ = 0;
 };
 

@@ -26,7 +26,7 @@ struct Attention {
 /// tanh^2. Sinks enter through y and lse. Deterministic: each output element has one writer and a fixed order of
 /// summation. If the queries are a subset of the tokens, dk and dv get the contributions of these queries only; rows
 /// that no query sees may be left unwritten. `memory` (optional, of any type) is overwritten. GPUs without wgmma
-/// compute five matrix products instead of seven if it has attention_sum_bytes for the query heads of a key head; with
+/// compute five GEMMs instead of seven if it has attention_sum_bytes for the query heads of a key head; with
 /// more, for more heads at a time.
 struct AttentionGrad {
   Sink dq, dk, dv;

@@ -325,7 +325,7 @@ void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
 // Draws each matrix like a dense weight of its name and quantizes it, in host memory outside the memory plan: one
 // matrix at a time, as when they are read from files.
 void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
-  Ctx host({}, MatmulPrecision::storage, ctx.pool().size());
+  HostContext host(ctx);
   quantize_all(ctx, quantized_, [&](const QuantizedLinear& q, const GiveDense& give) {
     ParamStore one("a weight", {}, Placement::pinned);
     const Param& dense = one.declare({.name = q.name(),
@@ -333,7 +333,7 @@ void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
                                       .dtype = DType::f32,
                                       .init = {Init::Kind::normal, options_.config.initializer_range}});
     one.allocate();
-    one.initialize(host, seed);
+    one.initialize(host.get(), seed);
     give(dense.value, q.name());
   });
 }

@@ -75,9 +75,9 @@ struct ProjectionForward {
   /// For quantized weights: out * in elements, or those of all layers together with a y_stride. With an x_stride: that
   /// many elements for each output of all layers.
   Tensor dense = {};
-  std::int64_t x_stride = 0;  ///< elements between rows of x, if A x is computed in the columns after it; otherwise 0
-  Tensor after_x = {};        ///< [T, R], those columns; lora_x, if it is not empty, gets a copy
-  ConstTensor residual = {};  ///< [T, out]: added to y, for one layer without a magnitude or an x_stride
+  std::int64_t x_stride = 0;   ///< elements between rows of x, if A x is computed in the columns after it; otherwise 0
+  Tensor after_x = {};         ///< [T, R], those columns; lora_x, if it is not empty, gets a copy
+  ConstTensor residual = {};   ///< [T, out]: added to y, for one layer without a magnitude or an x_stride
   ConstTensor x_largest = {};  ///< for GEMMs in FP8, if known: the largest magnitude of each row of x
 };
 struct ProjectionBackward {

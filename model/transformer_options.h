@@ -19,7 +19,7 @@ struct TransformerOptions {
   DType weight_dtype = DType::f32;   ///< dtype of frozen weights
   DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
-  bool fp8 = false;               ///< run the GEMMs of blocks' linear layers in FP8; needs a GPU and 16-bit activations
+  bool fp8 = false;  ///< run the GEMMs of blocks' linear layers in FP8; needs a GPU and 16-bit activations
   /// Whether the kernels that write operands of GEMMs in FP8 find the largest magnitudes. The results are the same.
   bool finds_largest = true;
   Update base = Update::trained;  ///< frozen for adapter training and inference

@@ -372,11 +372,11 @@ TEST(Resume, WhatIsNoCheckpointIsIgnoredOrRefused) {
   fs::create_directories(folder / "output/checkpoint-9.tmp");
   fs::create_directories(folder / "output/checkpoint-8");
   write_file(folder / "output/checkpoint-9.tmp/manifest.json", "{}");
-  write_file(folder / "output/.model.safetensors.77.tmp", "x");
+  write_file(folder / "output/.model.safetensors.4194304.tmp", "x");  // no process has such a number
   write_file(folder / "output/.notes.tmp", "of somebody else");
   EXPECT_THAT(train_ok(folder.path(), config).err, Not(HasSubstr("resumed from")));
   EXPECT_FALSE(fs::exists(folder / "output/checkpoint-9.tmp")) << "what an interrupted save has left";
-  EXPECT_FALSE(fs::exists(folder / "output/.model.safetensors.77.tmp"));
+  EXPECT_FALSE(fs::exists(folder / "output/.model.safetensors.4194304.tmp"));
   EXPECT_TRUE(fs::exists(folder / "output/.notes.tmp"));
   const Outcome outcome =
       qtrain({.words = {(folder / "config.json").string(), "--resume", (folder / "output/checkpoint-8").string()}});

@@ -39,8 +39,8 @@ std::vector<Settings> schedules() {
 
 std::vector<Planted> planted() {
   std::vector<Planted> all = planted_in_blocks();
-  for (const auto& more : {planted_in_memory(), planted_in_tiles(), planted_in_warpgroups(), planted_in_mbarriers(),
-                           planted_in_streams()})
+  for (const auto& more :
+       {planted_in_memory(), planted_in_tiles(), planted_in_warpgroups(), planted_in_mbarriers(), planted_in_streams()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -99,8 +99,8 @@ void transpose_codes(Ctx& ctx, std::span<const Argument> a) {
 }
 void expand_codes(Ctx& ctx, std::span<const Argument> a) {
   const Tensor codes = in_fp8(a[1].tensor);
-  ops::expand_fp8(
-      ctx, {.y = a[0].tensor, .codes = codes, .scales = a[2].tensor.reshaped({1, 1}), .block = codes.shape});
+  ops::expand_fp8(ctx,
+                  {.y = a[0].tensor, .codes = codes, .scales = a[2].tensor.reshaped({1, 1}), .block = codes.shape});
 }
 
 /// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed; and stored codes of a weight.
