@@ -30,8 +30,12 @@ TEST_F(CudaFp8, LearnsAdaptersAsBfloat16Does) {
   expect_near_losses(lora({{"bf16", true}, {"max_steps", 8}, {"load_in_4bit", true}}));
 }
 
-// Frozen weights are encoded once instead of for each GEMM, and shared by all GEMMs: nothing else changes.
+// Frozen weights are encoded once instead of for each GEMM, and shared by all GEMMs: nothing else changes. The model's
+// sizes are multiples of those at which q, k, v and gate, up are one GEMM of dense weights, too.
 TEST_F(CudaFp8, LearnsOnFrozenWeightsInFp8AsOnDenseOnes) {
+  Json sizes = read_json(folder_ / "model/config.json");
+  sizes.update({{"hidden_size", 64}, {"intermediate_size", 128}});
+  write_file(folder_ / "model/config.json", sizes.dump());
   Json c = lora({{"bf16", true}, {"max_steps", 3}, {"fp8", true}});
   const std::string dense = trained(c);
   const std::vector<double> expected = losses();
@@ -40,7 +44,8 @@ TEST_F(CudaFp8, LearnsOnFrozenWeightsInFp8AsOnDenseOnes) {
   EXPECT_EQ(losses(), expected);
 }
 
-// Any device runs the same config: without FP8 GEMMs, weights are expanded.
+// Any device runs the same config: without FP8 GEMMs, weights are expanded. Only on a GPU do q, k, v and gate, up share
+// a scale, so their codes differ slightly: by far less than E4M3 rounds.
 TEST_F(CudaFp8, ExpandsFrozenWeightsForOtherGemms) {
   Json c = lora({{"max_steps", 3}, {"load_in_fp8", true}});
   trained(c);
@@ -49,8 +54,7 @@ TEST_F(CudaFp8, ExpandsFrozenWeightsForOtherGemms) {
   trained(c);
   const std::vector<double> cpu = losses();
   ASSERT_EQ(gpu.size(), cpu.size());
-  // In float32 on both.
-  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 1e-4 * cpu[i]) << "step " << i + 1;
+  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 1e-3 * cpu[i]) << "step " << i + 1;
 }
 
 TEST_F(CudaFp8, HasNoEffectInFloat32) {
