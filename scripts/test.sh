@@ -171,7 +171,7 @@ sanitized=(readers test_core test_text test_data)
 check "sanitizer build" cmake --build --preset asan --target "${sanitized[@]:1}"
 # Only with --full: tests that take minutes without optimization (every Unicode character, templates up to their step
 # limit), and tests of results or time that access the same memory as other tests.
-long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.(HostileTemplatesEnd|WorkIsCounted|CallsOfMacros)|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime|TimeGrowsWithTheFile|AreNotLookedForInEndlessConversations|LongConversationsAreCheckedInTime'
+long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.(HostileTemplatesEnd|WorkIsCounted|CallsOfMacros)|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime|ManyNamesTakeLittleTime|TimeGrowsWithTheFile|AreNotLookedForInEndlessConversations|LongConversationsAreCheckedInTime'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L "${sanitized[0]}" -LE slow -E "$long|^test_style"
 
