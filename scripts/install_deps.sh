@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that a build of qtrain needs (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev] [--docs]
-#   --dev   also install what scripts/test.sh uses: clang-format, clang-tidy, valgrind, the shells whose completion is
-#           tested, and nginx, behind which the server is tested
+#   --dev   also install what scripts/test.sh uses: clang-format, clang-tidy, valgrind, ccache, the shells whose completion
+#           is tested, and nginx, behind which the server is tested
 #   --docs  also install what builds the documentation site: mkdocs with mkdocs-material, and doxygen
 # Installs only what is missing. Safe to run again.
 set -euo pipefail
@@ -55,6 +55,7 @@ if [ "$dev" = 1 ]; then
   has_program clang-format || missing+=(clang-format)
   has_program clang-tidy || missing+=(clang-tidy)
   has_program valgrind || missing+=(valgrind)
+  has_program ccache || missing+=(ccache)
   has_program zsh || missing+=(zsh)
   has_program fish || missing+=(fish)
   has_program nginx || [ -x /usr/sbin/nginx ] || missing+=(nginx-light)
