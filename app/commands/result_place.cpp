@@ -74,9 +74,11 @@ const std::vector<OwnFile>& own_files() {
 }
 
 std::string beginning_of(const fs::path& file, std::size_t bytes) {
+  std::error_code absent;
+  const auto size = fs::file_size(file, absent);
   std::ifstream in(file, std::ios::binary);
-  std::string text(bytes, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(bytes));
+  std::string text(absent ? 0 : std::min<std::uintmax_t>(bytes, size), '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
 }
