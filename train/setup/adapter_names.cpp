@@ -110,7 +110,8 @@ class NameCheck {
     const bool of_model = std::string_view(key).ends_with("_modules");
     if (of_model && is_module_pattern(name) && name != lora_.exclude_pattern)
       return " (a list contains names; give a regular expression as a single string)";
-    const std::string_view near = nearest(name, name_ends(of_model ? modules_ : adapted_));
+    const std::string_view near =
+        nearest(name, name_ends(std::string_view(key) == "lora_target_modules" ? modules_ : adapted_));
     return near.empty() || near == name ? "" : fmt::format(" (did you mean \"{}\"?)", near);
   }
 

@@ -94,6 +94,11 @@ TEST(AdapterSetup, ExclusionsAndLayersWithoutEffectAreErrors) {
     const std::string error = test::error_of(ErrorKind::usage, [&] { adapter_of(setup, keys); });
     EXPECT_NE(error.find(text), std::string::npos) << error;
   }
+  ModelSetup setup;
+  const std::string error = test::error_of(ErrorKind::usage, [&] {
+    adapter_of(setup, {{"exclude_modules", {"lm_haed"}}});
+  });
+  EXPECT_EQ(error.find("did you mean"), std::string::npos) << "lm_head is not a target either: " << error;
 }
 
 // PEFT matches patterns against "...mlp.experts.gate_up_proj" and "...mlp.gate.weight".
