@@ -93,10 +93,26 @@ cases_of_part() {
     sed -E 's/^completed\t([^\t]*)\t.*<failure .*/fail\t\1/; s/^([a-z]*\t[^\t]*)\t.*/\1/'
 }
 
+# section TITLE: begins a section. The time that each took is listed at the end, for logs of which only the end is kept.
+sections=()
+section_start=0
+current_section=
+end_section() {
+  [ -z "$current_section" ] || sections+=("$(printf '%5d s  %s' "$((SECONDS - section_start))" "$current_section")")
+}
+section() {
+  end_section
+  current_section="$1"
+  section_start=$SECONDS
+  heading "$1"
+}
+
 finish() {
   trap - EXIT
+  end_section
   heading "Result after $((SECONDS / 60)) min $((SECONDS % 60)) s"
-  local name
+  local name line
+  for line in "${sections[@]}"; do say "$line"; done
   for name in ${failures[@]+"${failures[@]}"}; do say "failed: $name"; done
   say "$passed passed, $failed failed, $skipped skipped"
   [ "$failed" = 0 ]
@@ -109,7 +125,7 @@ broke() {
 trap 'broke' EXIT
 
 if [ "$install" = 1 ]; then
-  heading "What the build and the checks need"
+  section "What the build and the checks need"
   packages=(--dev)
   [ "$checks" = 0 ] || packages+=(--docs)
   run scripts/install_deps.sh "${packages[@]}"
@@ -117,11 +133,11 @@ fi
 choose_compiler
 
 # The CPU backend, and the CUDA backend with its kernels executed on the CPU.
-heading "Build"
+section "Build"
 configure emulated
 check "build" cmake --build --preset emulated
 
-heading "Tests"
+section "Tests"
 # The tests labeled unit and golden run as parts (see qtrain_discover).
 left='^(unit|unit_readers|golden)$'
 [ "$full" = 1 ] || left+='|slow'
@@ -132,7 +148,7 @@ suite all build/emulated -C parts -LE "$left"
 # are part of every run.
 if [ "$full" = 1 ]; then
   while IFS='|' read -r isa part; do
-    heading "Whole runs on $isa"
+    section "Whole runs on $isa"
     if build/emulated/bin/qtrain doctor | grep -q "^$part  *yes"; then
       QTRAIN_CPU_ISA="$isa" suite "e2e-$isa" build/emulated -L e2e
     else
@@ -143,14 +159,14 @@ avx512|AVX-512
 avx512_bf16|bfloat16 dot products"
 fi
 
-heading "Scripts"
+section "Scripts"
 if command -v python3 >/dev/null; then
   for test in tests/scripts/*_test.py; do check "$(basename "$test")" python3 "$test"; done
 else
   skip_check "python3 is not installed: tests/scripts"
 fi
 
-heading "Format"
+section "Format"
 mapfile -t sources < <(find core kernels emulator quant text data optim dist model config train report plan convert bench monitor app examples tests \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)
 if command -v clang-format >/dev/null; then
@@ -164,7 +180,7 @@ fi
 if [ "$checks" = 0 ]; then finish; exit; fi
 
 # The parsers of JSON, safetensors, GGUF, tokenizers, templates and data files; with --full, everything.
-heading "Tests under the address and undefined-behavior sanitizers"
+section "Tests under the address and undefined-behavior sanitizers"
 configure asan
 sanitized=(readers test_core test_text test_data)
 [ "$full" = 0 ] || sanitized=(unit unit_tests)
@@ -179,7 +195,7 @@ suite asan build/asan -L "${sanitized[0]}" -LE slow -E "$long|^test_style"
 # whole runs, only the training curves.
 if [ "$full" = 1 ]; then
   for sanitizer in asan tsan; do
-    heading "CUDA backend under the harness, with $sanitizer"
+    section "CUDA backend under the harness, with $sanitizer"
     configure "emulated-$sanitizer"
     check "emulated-$sanitizer build" cmake --build --preset "emulated-$sanitizer" --target test_harness test_cuda test_e2e_cuda
     # Leaks are not reported: when a kernel is stopped, its threads do not release their memory.
@@ -190,19 +206,19 @@ fi
 
 # Planted mistakes, each with the tests that must detect it.
 if [ "$full" = 1 ]; then
-  heading "Planted mistakes"
+  section "Planted mistakes"
   check "planted mistakes" tests/mutants/run.py
 fi
 
 # Real training jobs that must reach the figures in their limits.txt; the model is downloaded.
 if [ "$full" = 1 ]; then
-  heading "Cookbook"
+  section "Cookbook"
   check "cookbook" scripts/cookbook.sh --no-install --bin build/emulated/bin
 fi
 
 # Prepares for a machine with a GPU: builds the programs with nvcc and checks their size, then runs the GPU suite in tiny
 # sizes on the CPU. Then checks every kernel as nvcc compiles it: warnings, spills and resources.
-heading "CUDA kernels under nvcc"
+section "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   prebuild=(--quick build/prebuilt-quick)
   resources=(--arch 90a --build_log build/gpu-quick/build.log)
@@ -221,7 +237,7 @@ else
 fi
 
 # Fails for broken links, pages that are in no section of the site, and Doxygen warnings.
-heading "Documentation site"
+section "Documentation site"
 if command -v mkdocs >/dev/null && command -v doxygen >/dev/null; then
   check "documentation site" make -s -f Makefile.docs
 else
@@ -229,7 +245,7 @@ else
 fi
 
 # The slowest checks run only with --full.
-heading "clang-tidy"
+section "clang-tidy"
 commands=build/emulated/tidy  # g++'s commands without precompiled headers, which only g++ can read
 mkdir -p "$commands"
 sed -E 's# -Winvalid-pch -include [^ ]*/cmake_pch\.hxx##' build/emulated/compile_commands.json >"$commands/compile_commands.json"
