@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/os/stop.h"
+#include "tests/core/colliding_keys.h"
 #include "tests/data/support.h"
 #include "text/tokenizer/load.h"
 
@@ -81,12 +82,10 @@ TEST_F(TokenizerFiles, ATextTakesNoLongerWhereThereAreManyAddedTokens) {
       json["added_tokens"].push_back({{"content", "<|extra_" + std::to_string(i) + "|>"}, {"special", true}});
     const auto tokenizer = load(json);
     EXPECT_EQ(tokenizer->encode("<|extra_7|>").size(), 1u);
-    const auto begin = std::chrono::steady_clock::now();
-    tokenizer->encode(text);
-    return std::chrono::steady_clock::now() - begin;
+    return hostile::cpu_seconds([&] { tokenizer->encode(text); });
   };
-  const auto few = time_with(100), many = time_with(50'000);
-  EXPECT_LT(many, 20 * few + std::chrono::milliseconds(20));
+  const double few = time_with(100), many = time_with(50'000);
+  EXPECT_LT(many, 20 * few + 0.02);
 }
 
 TEST_F(TokenizerFiles, OfAddedTokensWithOneBeginningTheLongestIsFound) {
