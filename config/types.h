@@ -40,6 +40,8 @@ enum class PackingScope : std::uint8_t { batch, dataset };
 /// or as in Trainer, where the model's config.json turns it on and micro-batches are summed.
 enum class RouterLossMode : std::uint8_t { trl, trainer };
 
+enum class LossType : std::uint8_t { nll, chunked_nll, dft };
+
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
 /// Which intermediates the backward pass recomputes: a name from model/recompute.h, or kAuto. In JSON false is "none"

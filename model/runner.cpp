@@ -4,7 +4,6 @@
 
 #include "core/half.h"
 #include "core/timeline.h"
-#include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/reduce.h"
@@ -277,6 +276,7 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
   ops::cross_entropy(ctx, {.logits = logits,
                            .loss = loss,
                            .targets = chunk.ids,
+                           .form = run.loss,
                            .gradient = train ? ops::Gradient::in_place : ops::Gradient::none,
                            .scale = run.scale,
                            .logit_scale = config().logit_scale,

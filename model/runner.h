@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cross_entropy.h"
 #include "model/execution_plan.h"
 #include "model/kv_cache.h"
 #include "model/unit_access.h"
@@ -36,7 +37,8 @@ struct ForwardRun {
   Pass pass = Pass::evaluate;
   /// With `first`, this pass and `backward` store the gradients that model/first_gradients.h names.
   GradientSum gradients = GradientSum::further;
-  Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
+  ops::TargetLoss loss = {};
+  Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the loss over all targets
   ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss_sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
   RouterLossRun router_loss = {};

@@ -49,20 +49,35 @@ Acc<T> log_sum_exp(const T* x, std::int64_t n) {
   return total.value();
 }
 
-/// The log-sum-exp of capped logits.
+template <class A>
+A sum_of(const A* x, std::int64_t n) {
+  Vec<A> sums{};
+  std::int64_t i = 0;
+  for (; i + simd::kLanes<A> <= n; i += simd::kLanes<A>) sums += simd::load<A>(x + i);
+  A sum = simd::sum(sums);
+  for (; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+/// Log-sum-exp and mean of the capped logits of a row.
+template <class A>
+struct CappedTotals {
+  A lse, mean;
+};
 template <class T>
-Acc<T> capped_log_sum_exp(const T* x, std::int64_t n, const LogitCap<Acc<T>>& cap) {
+CappedTotals<Acc<T>> capped_totals(const T* x, std::int64_t n, const LogitCap<Acc<T>>& cap) {
   using A = Acc<T>;
   LogSumExp<A> total;
-  A block[kBlock];
+  A block[kBlock], sum = 0;
   for (std::int64_t i = 0; i < n; i += kBlock) {
     const std::int64_t count = std::min(kBlock, n - i);
     simd::each<A>(count, [&](std::int64_t j, auto lanes) {
       simd::store<A>(block + j, cap.value(simd::load<A>(x + i + j, lanes)), lanes);
     });
     add_block(total, block, count);
+    sum += sum_of(block, count);
   }
-  return total.value();
+  return {.lse = total.value(), .mean = sum / static_cast<A>(n)};
 }
 
 /// x = scale * e^(x - lse)
@@ -76,26 +91,46 @@ void scaled_softmax(T* x, std::int64_t n, Acc<T> lse, Acc<T> scale) {
 }
 
 template <class A>
-struct CappedRow {
+struct OneRow {
   std::int64_t width, target;
   A scale;
   Gradient gradient;
+  TargetLoss form;
+
+  /// The weight of the target.
+  A weight(A log_probability) const {
+    return form.weight == TargetWeight::probability ? std::exp(log_probability) : A{1};
+  }
 };
-/// The loss of a row with capped logits z; overwrites x with scale * (softmax(z) - onehot) * dz/dx.
 template <class T>
-Acc<T> capped_row(T* x, const CappedRow<Acc<T>>& row, const LogitCap<Acc<T>>& cap) {
+Acc<T> plain_row(T* x, const OneRow<Acc<T>>& row) {
   using A = Acc<T>;
-  const A lse = capped_log_sum_exp(x, row.width, cap);
+  const A lse = log_sum_exp(x, row.width), logit = static_cast<A>(x[row.target]), weight = row.weight(logit - lse);
+  if (row.gradient == Gradient::none) return weight * (lse - logit);
+  const A scale = weight * row.scale;
+  scaled_softmax(x, row.width, lse, scale);
+  // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
+  x[row.target] = static_cast<T>(scale * std::expm1(logit - lse));
+  return weight * (lse - logit);
+}
+/// With capped logits z or label smoothing e, whose part of the loss is e (z[target] - mean(z)).
+template <class T>
+Acc<T> capped_row(T* x, const OneRow<Acc<T>>& row, const LogitCap<Acc<T>>& cap) {
+  using A = Acc<T>;
+  const auto [lse, mean] = capped_totals(x, row.width, cap);
   const Vec<A> of_target = cap.value(simd::broadcast(static_cast<A>(x[row.target])));
-  const A logit = of_target[0];
-  if (row.gradient == Gradient::none) return lse - logit;
-  const Vec<A> shift = simd::broadcast(lse), factor = simd::broadcast(row.scale);
+  const A logit = of_target[0], weight = row.weight(logit - lse), smoothing = static_cast<A>(row.form.smoothing),
+          share = smoothing / static_cast<A>(row.width), scale = weight * row.scale;
+  A loss = weight * (lse - logit);
+  if (smoothing > 0) loss += smoothing * (logit - mean);
+  if (row.gradient == Gradient::none) return loss;
+  const Vec<A> shift = simd::broadcast(lse), factor = simd::broadcast(scale), less = simd::broadcast(scale * share);
   simd::each<A>(row.width, [&](std::int64_t i, auto lanes) {
     const Vec<A> z = cap.value(simd::load<A>(x + i, lanes));
-    simd::store<A>(x + i, factor * simd::exp(z - shift) * cap.slope(z), lanes);
+    simd::store<A>(x + i, (factor * simd::exp(z - shift) - less) * cap.slope(z), lanes);
   });
-  x[row.target] = static_cast<T>(row.scale * std::expm1(logit - lse) * cap.slope(of_target)[0]);
-  return lse - logit;
+  x[row.target] = static_cast<T>(scale * (std::expm1(logit - lse) + smoothing - share) * cap.slope(of_target)[0]);
+  return loss;
 }
 
 template <class T>
@@ -107,6 +142,7 @@ void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
   const std::int32_t* targets = a.targets.as<std::int32_t>();
   const A scale = a.gradient == Gradient::in_place ? static_cast<A>(*a.scale.as<double>()) : A{0};
   const LogitCap<A> cap = simd::logit_cap<A>(a.logit_scale, a.softcap);
+  const bool is_plain = cap.changes_nothing() && a.form.smoothing == 0;
   for_rows(ctx, a.logits.shape[0], V, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* row = logits + r * V;
@@ -117,16 +153,8 @@ void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
         continue;
       }
       check(target >= 0 && target < V, "cross_entropy: a target is outside the vocabulary");
-      if (!cap.changes_nothing()) {
-        loss[r] = capped_row(row, {.width = V, .target = target, .scale = scale, .gradient = a.gradient}, cap);
-        continue;
-      }
-      const A lse = log_sum_exp(row, V), logit = static_cast<A>(row[target]);
-      loss[r] = lse - logit;
-      if (a.gradient == Gradient::none) continue;
-      scaled_softmax(row, V, lse, scale);
-      // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
-      row[target] = static_cast<T>(scale * std::expm1(logit - lse));
+      const OneRow<A> one{.width = V, .target = target, .scale = scale, .gradient = a.gradient, .form = a.form};
+      loss[r] = is_plain ? plain_row(row, one) : capped_row(row, one, cap);
     }
   });
 }

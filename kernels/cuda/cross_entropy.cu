@@ -9,9 +9,17 @@ namespace {
 constexpr std::int64_t kMaxThreads = 1024;
 constexpr float kLowest = -3.402823466e38f, kLog2OfE = 1.4426950408889634f;
 
+/// Whether logits are used as they are, or scaled, capped, or with label smoothing.
+enum class Logits : std::uint8_t { plain, changed };
+
 /// Online log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)). `max` ignores a NaN, but it makes `sum` NaN.
-struct LogSumExp {
+template <Logits L>
+struct RowTotals {
   float max, sum;
+};
+template <>
+struct RowTotals<Logits::changed> {
+  float max, sum, plain_sum;  ///< plain_sum: of x, for label smoothing
 };
 
 /// e^x, as precise as values stored as T need; exactly 1 for x = 0.
@@ -23,32 +31,33 @@ __device__ __forceinline__ float exponential(float x) {
     return ptx::exp2(x * kLog2OfE);
 }
 
-template <class T>
+template <class T, Logits L>
 struct Merge {
-  __device__ LogSumExp operator()(LogSumExp a, LogSumExp b) const {
-    const float max = fmaxf(a.max, b.max);
-    return {max, a.sum * exponential<T>(a.max - max) + b.sum * exponential<T>(b.max - max)};
+  __device__ RowTotals<L> operator()(RowTotals<L> a, RowTotals<L> b) const {
+    RowTotals<L> both{};
+    both.max = fmaxf(a.max, b.max);
+    both.sum = a.sum * exponential<T>(a.max - both.max) + b.sum * exponential<T>(b.max - both.max);
+    if constexpr (L == Logits::changed) both.plain_sum = a.plain_sum + b.plain_sum;
+    return both;
   }
 };
 
-/// scale * e^(x - shift). For 16-bit results, one operation subtracts and scales the exponent.
-template <class T>
+/// scale * e^(x - shift) - less. For 16-bit results, one operation subtracts and scales the exponent.
+template <class T, Logits L>
 struct Softmax {
-  float scale, shift;
+  float scale, shift, less;
 
-  __device__ Softmax(float scale_, float shift_)
-      : scale(scale_), shift(std::is_same_v<T, float> ? shift_ : -shift_ * kLog2OfE) {}
+  __device__ Softmax(float scale_, float shift_, float less_)
+      : scale(scale_), shift(std::is_same_v<T, float> ? shift_ : -shift_ * kLog2OfE), less(less_) {}
   __device__ __forceinline__ float operator()(float x) const {
+    float power;
     if constexpr (std::is_same_v<T, float>)
-      return scale * expf(x - shift);
+      power = expf(x - shift);
     else
-      return scale * ptx::exp2(fmaf(x, kLog2OfE, shift));
+      power = ptx::exp2(fmaf(x, kLog2OfE, shift));
+    return L == Logits::changed ? scale * power - less : scale * power;
   }
 };
-
-/// Whether logits are scaled or capped.
-enum class Logits : std::uint8_t { plain, capped };
-
 template <class T>
 struct Args {
   T* logits;
@@ -58,15 +67,19 @@ struct Args {
   std::int64_t width;
   int kept;  ///< packs of a row that stay in shared memory between the passes: all, or a multiple of the threads
   LogitCap cap;
+  TargetWeight weight;
+  float smoothing;
 };
 
 /// The beginning of a block's shared memory; Args::kept packs follow.
-using Shared = BlockPartials<LogSumExp>;
-static_assert(sizeof(Shared) % 16 == 0);
+template <Logits L>
+struct alignas(16) Shared {
+  BlockPartials<RowTotals<L>> totals;
+};
 
 template <class T, Logits L>
 __device__ __forceinline__ float logit_of(T stored, const LogitCap& cap) {
-  if constexpr (L == Logits::capped)
+  if constexpr (L == Logits::changed)
     return cap.value<T>(to_float(stored));
   else
     return to_float(stored);
@@ -95,8 +108,8 @@ struct Row {
       loaded[b] = load_pack<N>(global + std::int64_t{i + b * static_cast<int>(blockDim.x)} * N);
   }
 
-  __device__ __forceinline__ LogSumExp sum() const {
-    LogSumExp total{kLowest, 0.0f};
+  __device__ __forceinline__ RowTotals<L> totals() const {
+    RowTotals<L> total{kLowest};
     for_packs(0, [&]<int B>(int i) {
       Pack<T, N> loaded[B];
       load(loaded, i);
@@ -108,27 +121,31 @@ struct Row {
 #pragma unroll
         for (int j = 0; j < N; ++j) max = fmaxf(max, v[b][j] = logit_of<T, L>(loaded[b].v[j], cap));
       }
-      total = {max, total.sum * exponential<T>(total.max - max)};
+      total.sum *= exponential<T>(total.max - max);
+      total.max = max;
 #pragma unroll
       for (int b = 0; b < B; ++b)
 #pragma unroll
-        for (int j = 0; j < N; ++j) total.sum += exponential<T>(v[b][j] - max);
+        for (int j = 0; j < N; ++j) {
+          total.sum += exponential<T>(v[b][j] - max);
+          if constexpr (L == Logits::changed) total.plain_sum += v[b][j];
+        }
     });
     return total;
   }
 
-  __device__ __forceinline__ void write_gradient(int i, const Pack<T, N>& logits, const Softmax<T>& softmax) const {
+  __device__ __forceinline__ void write_gradient(int i, const Pack<T, N>& logits, const Softmax<T, L>& softmax) const {
     float v[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const float z = logit_of<T, L>(logits.v[j], cap);
       v[j] = softmax(z);
-      if constexpr (L == Logits::capped) v[j] *= cap.slope(z);
+      if constexpr (L == Logits::changed) v[j] *= cap.slope(z);
     }
     Target<T>{global}.template put_pack<N>(std::int64_t{i} * N, v);
   }
   /// Starts with the packs that were read last, which may still be in a cache.
-  __device__ __forceinline__ void write_gradients(const Softmax<T>& softmax) const {
+  __device__ __forceinline__ void write_gradients(const Softmax<T, L>& softmax) const {
     for_packs(keeps, [&]<int B>(int i) {
       Pack<T, N> loaded[B];
       load(loaded, i);
@@ -152,9 +169,9 @@ struct Row {
 /// One block per row. As many logits as fit stay in shared memory between the passes for the sum and for the gradient.
 template <class T, int N, Logits L>
 __global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) {
-  auto& partials = shared_memory<Shared>();
+  auto& shared = shared_memory<Shared<L>>();
   const Row<T, N, L> row{.global = a.logits + blockIdx.x * a.width,
-                         .kept = reinterpret_cast<T*>(&partials + 1),
+                         .kept = reinterpret_cast<T*>(&shared + 1),
                          .packs = static_cast<int>(a.width / N),
                          .keeps = a.kept,
                          .cap = a.cap};
@@ -165,17 +182,25 @@ __global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) 
     return;
   }
   const float logit = logit_of<T, L>(row.global[target], a.cap);
-  const LogSumExp total = block_reduce(row.sum(), partials, Merge<T>{}, LogSumExp{kLowest, 0.0f});
+  const RowTotals<L> total = block_reduce(row.totals(), shared.totals, Merge<T, L>{}, RowTotals<L>{kLowest});
   __syncthreads();  // all threads have read the target's logit
   const float lse = total.max + logf(total.sum);
-  if (threadIdx.x == 0) a.loss[blockIdx.x] = lse - logit;
+  const float weight = a.weight == TargetWeight::probability ? expf(logit - lse) : 1.0f;
+  float loss = weight * (lse - logit), share = 0;
+  if constexpr (L == Logits::changed) {
+    share = a.smoothing / static_cast<float>(a.width);
+    if (a.smoothing > 0) loss += a.smoothing * (logit - total.plain_sum / static_cast<float>(a.width));
+  }
+  if (threadIdx.x == 0) a.loss[blockIdx.x] = loss;
   if (!a.scale) return;
-  const auto scale = static_cast<float>(*a.scale);
-  row.write_gradients({scale, lse});
+  const float scale = weight * static_cast<float>(*a.scale);
+  row.write_gradients({scale, lse, scale * share});
   if (!row.has(target)) return;
   // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
-  float gradient = scale * expm1f(logit - lse);
-  if constexpr (L == Logits::capped) gradient *= a.cap.slope(logit);
+  float gradient = expm1f(logit - lse);
+  if constexpr (L == Logits::changed) gradient += a.smoothing - share;
+  gradient *= scale;
+  if constexpr (L == Logits::changed) gradient *= a.cap.slope(logit);
   row.global[target] = from_float<T>(gradient);
 }
 
@@ -202,10 +227,11 @@ void run(Ctx& ctx, Args<T> args, std::int64_t rows) {
   const unsigned threads = threads_for(packs);
   // Packs of 16 bytes are kept without bank conflicts; single elements are read again instead.
   if (args.scale && N > 1) {
-    const std::size_t bytes = ctx.kept<SharedOfDevice>().bytes - sizeof(Shared);
+    const std::size_t bytes = ctx.kept<SharedOfDevice>().bytes - sizeof(Shared<L>);
     args.kept = static_cast<int>(kept_packs(packs, static_cast<std::int64_t>(bytes / kBytes), threads));
   }
-  const Grid grid{static_cast<unsigned>(rows), threads, sizeof(Shared) + static_cast<std::size_t>(args.kept) * kBytes};
+  const Grid grid{static_cast<unsigned>(rows), threads,
+                  sizeof(Shared<L>) + static_cast<std::size_t>(args.kept) * kBytes};
   launch(ctx, "cross_entropy", cross_entropy_rows<T, N, L>, grid, args);
 }
 
@@ -219,13 +245,15 @@ void run_cuda(Ctx& ctx, const CrossEntropy& a) {
                        .scale = a.gradient == Gradient::in_place ? a.scale.as<double>() : nullptr,
                        .width = a.logits.shape[1],
                        .kept = 0,
-                       .cap = {a.logit_scale, a.softcap}};
+                       .cap = {a.logit_scale, a.softcap},
+                       .weight = a.form.weight,
+                       .smoothing = static_cast<float>(a.form.smoothing)};
     const std::int64_t rows = a.logits.shape[0];
     dispatch_packs<T>(packable<T>(args.width, args.logits), [&]<int N>() {
-      if (a.logit_scale == 1 && a.softcap == 0)
+      if (a.logit_scale == 1 && a.softcap == 0 && a.form.smoothing == 0)
         run<T, N, Logits::plain>(ctx, args, rows);
       else
-        run<T, N, Logits::capped>(ctx, args, rows);
+        run<T, N, Logits::changed>(ctx, args, rows);
     });
   });
 }

@@ -53,12 +53,15 @@ Array some_targets(std::int64_t n, std::int64_t V) {
   return integers(t);
 }
 
-/// The transformation of logits before the loss.
+/// The transformation of logits before the loss, and its label smoothing.
 struct LogitForm {
-  double scale = 1, softcap = 0;
+  double scale = 1, softcap = 0, smoothing = 0;
 
   double operator()(double z) const { return softcap > 0 ? softcap * std::tanh(scale * z / softcap) : scale * z; }
-  std::string name() const { return std::string(scale == 1 ? "" : "_scaled") + (softcap > 0 ? "_capped" : ""); }
+  std::string name() const {
+    return std::string(scale == 1 ? "" : "_scaled") + (softcap > 0 ? "_capped" : "") +
+           (smoothing > 0 ? "_smoothed" : "");
+  }
 };
 
 OpCase cross_entropy_case(Shape shape, LogitForm form) {
@@ -71,6 +74,7 @@ OpCase cross_entropy_case(Shape shape, LogitForm form) {
                 ops::cross_entropy(ctx, {.logits = in[0],
                                          .loss = out[0],
                                          .targets = targets,
+                                         .form = {.smoothing = form.smoothing},
                                          .logit_scale = form.scale,
                                          .softcap = form.softcap});
                 return out;
@@ -80,10 +84,13 @@ OpCase cross_entropy_case(Shape shape, LogitForm form) {
                 Array targets = some_targets(shape[0], shape[1]);
                 Values loss;
                 for (std::int64_t r = 0; r < shape[0]; ++r) {
-                  double sum = 0;
-                  for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(form(in[0].get(r * shape[1] + c)));
+                  const auto z = [&](std::int64_t c) { return form(in[0].get(r * shape[1] + c)); };
+                  double sum = 0, smooth = 0;  // smooth: the sum of z, in which each class has the same weight
+                  for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(z(c)), smooth += z(c);
                   const std::int32_t target = targets.tensor().as<std::int32_t>()[r];
-                  loss.push_back(target == ops::kNoClass ? 0 : std::log(sum) - form(in[0].get(r * shape[1] + target)));
+                  const double hit = target == ops::kNoClass ? 0 : (1 - form.smoothing) * z(target);
+                  const double even = form.smoothing * smooth / static_cast<double>(shape[1]);
+                  loss.push_back(target == ops::kNoClass ? 0 : std::log(sum) - hit - even);
                 }
                 return loss;
               },
@@ -94,6 +101,7 @@ OpCase cross_entropy_case(Shape shape, LogitForm form) {
                 ops::cross_entropy(ctx, {.logits = logits,
                                          .loss = loss,
                                          .targets = targets,
+                                         .form = {.smoothing = form.smoothing},
                                          .gradient = ops::Gradient::in_place,
                                          .scale = scale,
                                          .logit_scale = form.scale,
@@ -237,6 +245,9 @@ std::vector<OpCase> make_op_cases() {
   cases.push_back(cross_entropy_case({6, 2051}, {.softcap = 1.5}));
   cases.push_back(cross_entropy_case({5, 3}, {.scale = 0.125}));
   cases.push_back(cross_entropy_case({4, 4104}, {.scale = 2.5, .softcap = 4}));
+  cases.push_back(cross_entropy_case({6, 2051}, {.smoothing = 0.1}));
+  cases.push_back(cross_entropy_case({5, 3}, {.scale = 0.125, .smoothing = 0.25}));
+  cases.push_back(cross_entropy_case({4, 4104}, {.scale = 2.5, .softcap = 4, .smoothing = 0.1}));
   for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 1032}})
     cases.push_back(embedding_case(n, 1));
   cases.push_back(embedding_case({60, 9, 7}, 12.0625));

@@ -88,6 +88,12 @@ ReductionOptions reduction_of(const RunContext& run, const PlannedRun& planned) 
   return reduction;
 }
 
+// transformers ignores label smoothing if there is another loss, too.
+ops::TargetLoss target_loss(const TrainingSection& t) {
+  if (t.loss_type == LossType::dft) return {.weight = ops::TargetWeight::probability};
+  return {.smoothing = t.label_smoothing_factor};
+}
+
 // Allocates the model first, then the optimizer and everything else that computes.
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
@@ -105,7 +111,8 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
       ctx, TrainStep::Parts{.runner = *m.runner, .optimizer = *m.optimizer, .ranks = *m.ranks},
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
                          .graphs = kept_graphs(run, planned),
-                         .reduction = reduction_of(run, planned)});
+                         .reduction = reduction_of(run, planned),
+                         .loss = target_loss(run.training())});
 }
 
 }  // namespace
@@ -152,8 +159,9 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
   try {
     commit(run, planned, m);
     if (planned.work.evaluation)
-      m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader, run.ranks,
-                                                m.setup.model->options().context);
+      m.evaluator = std::make_unique<Evaluator>(
+          run.ctx.device(), *data.evaluation_loader, run.ranks,
+          EvaluationOptions{.share = m.setup.model->options().context, .loss = target_loss(run.training())});
   } catch (const Error& e) {  // another process took the memory in the meantime
     if (e.kind() != ErrorKind::memory) throw;
     planned.target = target();

@@ -6,11 +6,12 @@
 
 namespace qtrain {
 
-Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share)
+Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks, const EvaluationOptions& options)
     : loader_(loader),
       ranks_(ranks),
-      share_(share),
-      feed_(device, {.max_tokens = loader.max_batch_tokens(), .share = share}),
+      share_(options.share),
+      loss_(options.loss),
+      feed_(device, {.max_tokens = loader.max_batch_tokens(), .share = options.share}),
       sums_(device, 2) {}
 
 Evaluation Evaluator::run(Ctx& ctx, Runner& runner, Log& log) {
@@ -34,6 +35,7 @@ Evaluation Evaluator::run(Ctx& ctx, Runner& runner, Log& log) {
     const DeviceBatch sent = feed_.send(ctx, batch);
     runner.forward(ctx, sent.tokens,
                    {.pass = Pass::evaluate,
+                    .loss = loss_,
                     .loss_sum = accumulate(sums_[0]),
                     .router_loss = {.sum = balanced ? accumulate(sums_[1]) : discard()}});
   }

@@ -21,11 +21,16 @@ struct Evaluation {
   }
 };
 
+struct EvaluationOptions {
+  ContextShare share = {};
+  ops::TargetLoss loss = {};
+};
+
 /// Evaluates the batches of a loader, each rank its own or shared with the ranks that share tokens. Loader and ranks
 /// must outlive this object. The runner must be planned for Pass::evaluate with largest_batch.
 class Evaluator {
  public:
-  Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share = {});
+  Evaluator(Device device, const Loader& loader, Collective& ranks, const EvaluationOptions& options = {});
   /// Returns the evaluation over all ranks. Ends early when a stop is requested.
   Evaluation run(Ctx& ctx, Runner& runner, Log& log);
   /// Bytes of device memory for batches of up to `max_tokens` tokens.
@@ -40,6 +45,7 @@ class Evaluator {
   const Loader& loader_;
   Collective& ranks_;
   ContextShare share_;
+  ops::TargetLoss loss_;
   BatchFeed feed_;
   DeviceNumbers sums_;  ///< of targets, of routers
 };

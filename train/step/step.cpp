@@ -35,7 +35,8 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       rank_sums_(ranks_, options.reduction.order, sums_.all()),
       exchange_(parts.ranks, options.reduction, model_.params().stores()),
       squares_(parts.ranks, ctx.device(), options.reduction.order, trained_),
-      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0),
+      loss_(options.loss) {
   if (exchange_.divides() || options.reduction.beside) units_.emplace(runner_, exchange_, graphs_);
   const OperandCopies& copies = runner_.copies().operands();
   // Where ranks update parts, the weights are complete only after an exchange.
@@ -75,6 +76,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
     runner_.forward(ctx_, sent.tokens,
                     {.pass = Pass::train,
                      .gradients = gradients_,
+                     .loss = loss_,
                      .loss_sum = accumulate(sums_[kLoss]),
                      .scale = sent.scale,
                      .dropout_seed = sent.dropout_seed,

@@ -24,6 +24,7 @@ class TrainStep {
     std::int64_t max_tokens = 0;  ///< largest micro-batch, over all ranks that share it
     std::size_t graphs = 0;       ///< number of graphs to keep
     ReductionOptions reduction = {};
+    ops::TargetLoss loss = {};
   };
   struct Parts {
     Runner& runner;
@@ -74,6 +75,7 @@ class TrainStep {
   GradientExchange exchange_;
   GradientSquares squares_;
   GraphCache graphs_;
+  ops::TargetLoss loss_;
   std::optional<UnrecordedUnits> units_;          ///< if ranks exchange data during passes
   GradientSum gradients_ = GradientSum::further;  ///< what the next micro-batch does with them
   std::vector<const Param*> converted_;           ///< whose 16-bit copies are not written by the update itself
