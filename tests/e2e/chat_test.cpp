@@ -89,7 +89,7 @@ TEST_F(Chat, BytesThatAreNoTextAndAFileThatIsNoHistoryAreLeftAlone) {
   launch.environment.emplace_back("LC_ALL=C.UTF-8");
   Process chat(launch);
   ASSERT_TRUE(chat.waits_for("> ")) << chat.said();
-  for (int i = 0; i < 200; ++i) chat.type(std::string(2000, '\xff'));
+  for (int i = 0; i < 120; ++i) chat.type(std::string(2000, '\xff'));
   chat.type("/help\r");
   EXPECT_TRUE(chat.waits_for("show this help")) << chat.said().substr(0, 500);
   for (int i = 0; i < 50 && chat.running(); ++i) {  // between two prompts, it is no end
