@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/arguments.h"
@@ -14,7 +15,24 @@
 #include "core/os/paths.h"
 #include "core/os/shrunk_file.h"
 #include "core/os/stop.h"
+#include "core/parallel.h"
 #include "core/sha256.h"
+
+namespace {
+
+qtrain::Error internal_error(const std::exception& e) {
+  return {qtrain::ErrorKind::internal, {.cause = std::string("internal error: ") + e.what()}};
+}
+
+/// A thread that cannot be started is a lack of memory or processes.
+qtrain::Error system_error(const std::system_error& e) try {
+  if (e.code() == std::errc::resource_unavailable_try_again) qtrain::fail_thread(e);
+  return internal_error(e);
+} catch (const qtrain::Error& no_thread) {
+  return no_thread;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) try {
   if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);
@@ -33,11 +51,12 @@ int main(int argc, char** argv) try {
         {qtrain::ErrorKind::input, {.cause = "a file has unexpected contents: " + qtrain::plain_text(e)}}, *log);
   } catch (const std::filesystem::filesystem_error& e) {
     return qtrain::report_error(qtrain::path_error(e), *log);
+  } catch (const std::system_error& e) {
+    return qtrain::report_error(system_error(e), *log);
   } catch (const std::bad_alloc&) {
     return qtrain::report_error({qtrain::ErrorKind::memory, {.cause = "out of memory"}}, *log);
   } catch (const std::exception& e) {
-    return qtrain::report_error({qtrain::ErrorKind::internal, {.cause = std::string("internal error: ") + e.what()}},
-                                *log);
+    return qtrain::report_error(internal_error(e), *log);
   }
 } catch (const std::bad_alloc&) {  // no memory for the error message
   return static_cast<int>(qtrain::ErrorKind::memory);

@@ -8,6 +8,7 @@
 #include "config/keys.h"
 #include "config/yaml.h"
 #include "core/os/file.h"
+#include "core/secrets.h"
 #include "model/model_source.h"
 
 namespace qtrain {
@@ -49,7 +50,7 @@ ConfigDocument parse_config_document(std::string_view text, std::string_view nam
 ConfigDocument read_config_document(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
-    fail(ErrorKind::usage, {.cause = "no such config file", .place = file.string()});
+    fail(ErrorKind::usage, {.cause = "no such config file", .place = redacted("", file.string()).get<std::string>()});
   try {
     refuse_weights(file);
     return parse_config_document(read_text(file, kMaxConfigBytes), file.string());

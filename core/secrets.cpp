@@ -6,6 +6,8 @@
 #include <charconv>
 #include <vector>
 
+#include "core/formats/json_object.h"
+
 namespace qtrain {
 namespace {
 
@@ -131,9 +133,11 @@ bool is_secret_parameter(std::string_view name) {
 std::string without_secrets(std::string_view query) {
   std::string out;
   while (!query.empty()) {
-    const std::size_t end = std::min(query.find_first_of("&;#?"), query.size()), equals = query.find('=');
-    const bool secret = equals < end && end > equals + 1 && is_secret_parameter(query.substr(0, equals));
-    out += secret ? std::string(query.substr(0, equals + 1)).append(kRedacted) : std::string(query.substr(0, end));
+    const std::size_t end = std::min(query.find_first_of("&;#?"), query.size());
+    const std::string_view parameter = query.substr(0, end);
+    const std::size_t value = std::min(parameter.find('='), end) + 1;
+    const bool secret = value < end && is_secret_parameter(parameter.substr(0, value - 1));
+    out += secret ? std::string(parameter.substr(0, value)).append(kRedacted) : std::string(parameter);
     if (end < query.size()) out += query[end];
     query.remove_prefix(std::min(end + 1, query.size()));
   }
@@ -222,9 +226,10 @@ Json redacted(std::string_view name, const Json& value) {
   }
   if (!value.is_object()) return value;
   const std::string variable = name_within(value);
-  Json out = Json::object();
-  for (const auto& [key, member] : value.items()) out[key] = redacted(key == "value" ? variable : key, member);
-  return out;
+  JsonObject out;
+  out.reserve(value.size());
+  for (const auto& [key, member] : value.items()) out.add(key, redacted(key == "value" ? variable : key, member));
+  return out.take();
 }
 
 Json urls_without_credentials(const Json& value) {

@@ -137,7 +137,8 @@ void Arguments::take_operand(const std::string& word) {
     return;
   }
   if (operands_.size() == static_cast<std::size_t>(command_->max_operands))
-    refuse(*command_, fmt::format("qtrain {}: unexpected argument \"{}\"", command_->name, word));
+    refuse(*command_,
+           fmt::format("qtrain {}: unexpected argument \"{}\"", command_->name, redacted("", word).get<std::string>()));
   operands_.push_back(word);
 }
 

@@ -10,6 +10,7 @@
 #include <cwchar>
 #include <iostream>
 
+#include "app/cli/line_history.h"
 #include "core/error.h"
 #include "core/os/stop.h"
 
@@ -33,7 +34,8 @@ void wait_for_input() {
   }
 }
 
-// Reads one character for libedit. Unlike libedit's own function, a stop signal ends the read.
+// Reads one character for libedit, without bytes that are none. Unlike libedit's own function, a stop signal ends the
+// read.
 int read_character(EditLine*, wchar_t* character) {
   std::mbstate_t state{};
   for (char byte = 0;;) {
@@ -43,8 +45,10 @@ int read_character(EditLine*, wchar_t* character) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return static_cast<int>(n);
     const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
-    if (used != static_cast<std::size_t>(-2))
-      return used == static_cast<std::size_t>(-1) ? read_character(nullptr, character) : 1;
+    if (used == static_cast<std::size_t>(-1))
+      state = {};
+    else if (used != static_cast<std::size_t>(-2))
+      return 1;
   }
 }
 
@@ -59,7 +63,7 @@ struct EndHistory {
 
 class LineEditor::Terminal {
  public:
-  explicit Terminal(fs::path file) : file_(std::move(file)) {
+  explicit Terminal(fs::path file) : kept_(std::move(file), kRememberedLines) {
     // Editing non-ASCII characters needs a multibyte locale.
     if (!std::setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     history_.reset(history_init());
@@ -67,7 +71,7 @@ class LineEditor::Terminal {
     check(history_ && editor_, "libedit cannot be initialized");
     history(history_.get(), &event_, H_SETSIZE, kRememberedLines);
     history(history_.get(), &event_, H_SETUNIQUE, 1);
-    if (!file_.empty()) history(history_.get(), &event_, H_LOAD, file_.c_str());
+    kept_.load(history_.get());
     el_set(editor_.get(), EL_PROMPT, prompt_of);
     el_set(editor_.get(), EL_EDITOR, "emacs");
     el_set(editor_.get(), EL_HIST, history, history_.get());
@@ -92,11 +96,11 @@ class LineEditor::Terminal {
   // Saves the history immediately, as a signal may end the session.
   void remember(const std::string& line) {
     history(history_.get(), &event_, H_ENTER, line.c_str());
-    if (!file_.empty()) history(history_.get(), &event_, H_SAVE, file_.c_str());
+    kept_.remember(line);
   }
 
   const TerminalSettings settings_;
-  fs::path file_;
+  const LineHistory kept_;
   HistEvent event_{};
   std::unique_ptr<History, EndHistory> history_;
   std::unique_ptr<EditLine, EndEditing> editor_;

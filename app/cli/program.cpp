@@ -39,7 +39,7 @@ bool looks_like_config(const std::string& word) {
                             .remedy = "give a config file, or use qtrain inspect to see what is in the folder"});
   const auto near = nearest(word, names);
   fail(ErrorKind::usage,
-       {.cause = fmt::format("there is no command or config file \"{}\"", word),
+       {.cause = fmt::format("there is no command or config file \"{}\"", redacted("", word).get<std::string>()),
         .place = {},
         .remedy = near.empty() ? "qtrain --help lists the commands" : fmt::format("did you mean \"{}\"?", near)});
 }

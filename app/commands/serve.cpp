@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "core/os/file.h"
 #include "core/os/stop.h"
 #include "core/utf8.h"
+#include "dist/open_files.h"
 #include "plan/machine.h"
 #include "train/setup/compute.h"
 
@@ -35,6 +37,20 @@ std::int64_t count(const Arguments& args, const char* flag, std::int64_t otherwi
   const std::int64_t value = positive(args, flag, otherwise);
   if (value > kMaxCount) fail(ErrorKind::usage, {.cause = fmt::format("--{} must be at most {}", flag, kMaxCount)});
   return value;
+}
+
+// Each connection takes a descriptor; beyond their limit, clients would wait instead of being refused.
+std::int64_t connection_limit(const Arguments& args) {
+  constexpr std::int64_t kOthers = 48;  // files, pipes, and connections that are refused
+  const std::int64_t wanted = count(args, "max_connections", http::Limits{}.connections);
+  raise_open_files();
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= static_cast<rlim_t>(wanted + kOthers)) return wanted;
+  const auto most = std::max<std::int64_t>(1, static_cast<std::int64_t>(files.rlim_cur) - kOthers);
+  if (most < wanted)
+    args.log().warn("only {} connections at a time instead of {}, because of the limit of open files (ulimit -n {})",
+                    most, wanted, files.rlim_cur);
+  return most;
 }
 
 // Whether a header can end with the token: other blanks at its ends are not part of a value.
@@ -149,7 +165,7 @@ int run(const Arguments& args) {
   const ServiceOptions given = service_options(args);
   const std::int64_t port = args.integer("port").value_or(kDefaultPort);
   if (port < 0 || port > kMaxPort) fail(ErrorKind::usage, {.cause = "--port must be a number from 0 to 65535"});
-  http::Server server({.connections = count(args, "max_connections", http::Limits{}.connections)});
+  http::Server server({.connections = connection_limit(args)});
   const int bound = bind(server, given.host, static_cast<int>(port));
 
   const AnswerModelRequest base = base_request(args);
@@ -173,18 +189,20 @@ int run(const Arguments& args) {
   throw_if_stopped();  // a stop may have been requested just before loading ended
 
   set_stop_answer("Finishing the answers in progress. Press Ctrl-C again to quit now.");
-  std::thread listening([&] { server.listen(service); });
-  std::thread stopping([&] { end_when_asked(engine, server); });
+  std::thread listening, stopping;
   const auto join = [&] {
-    stopping.join();
-    listening.join();
+    for (std::thread* thread : {&stopping, &listening})
+      if (thread->joinable()) thread->join();
   };
   const std::string host = given.host.find(':') == std::string::npos ? given.host : "[" + given.host + "]";
   try {
+    listening = std::thread([&] { server.listen(service); });
+    stopping = std::thread([&] { end_when_asked(engine, server); });
     announce(args, models, fmt::format("http://{}:{}", host, bound), bound);
     engine.run();
   } catch (...) {
     engine.end();
+    server.wind_up();
     join();
     throw;
   }

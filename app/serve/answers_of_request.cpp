@@ -1,6 +1,7 @@
 #include "app/serve/answers_of_request.h"
 
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "app/serve/api_error.h"
@@ -29,6 +30,7 @@ SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t
           .top_logprobs = request_.top_logprobs,
           .on_token =
               [shared = shared_, text, answer](const AnswerToken& token) {
+                if (shared->abandoned) return true;
                 AnswerEvent event{.answer = answer};
                 bool stopped = true;
                 try {
@@ -70,7 +72,12 @@ AnswersOfRequest::AnswersOfRequest(Engine& engine, const ServedModels& models, A
 }
 
 AnswersOfRequest::~AnswersOfRequest() {
-  if (unfinished_ > 0) engine_.cancel(tickets_);
+  if (unfinished_ == 0) return;
+  shared_->abandoned = true;
+  try {
+    engine_.cancel(tickets_);
+  } catch (const std::bad_alloc&) {  // they end with their next tokens
+  }
 }
 
 std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds timeout) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -45,6 +46,7 @@ class AnswersOfRequest {
     std::condition_variable changed;
     std::deque<AnswerEvent> events;
     std::int64_t tokens = 0;
+    std::atomic<bool> abandoned = false;  ///< nobody waits for the events
 
     void push(AnswerEvent event);
   };

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include "app/serve/api_error.h"
@@ -116,7 +117,7 @@ Reply refuse_method(const Route& route, const Request& request) {
 
 }  // namespace
 
-/// The answers to a request. The destructor logs a line about them.
+/// The answers to a request. The destructor logs a line about them, if there is memory for it.
 struct LoggedAnswers {
   Log& log;
   std::string id, model;
@@ -129,6 +130,16 @@ struct LoggedAnswers {
         model(models[request.model].name),
         answers(engine, models, std::move(request)) {}
   ~LoggedAnswers() {
+    try {
+      say();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  LoggedAnswers(const LoggedAnswers&) = delete;
+  LoggedAnswers& operator=(const LoggedAnswers&) = delete;
+
+ private:
+  void say() const {
     const std::int64_t tokens = answers.answer_tokens();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     log.info("{} {}: {} in the prompt, {} generated in {:.2f} s ({:.1f} tokens/s){}", id, one_line(model),

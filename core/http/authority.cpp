@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <future>
 #include <memory>
+#include <thread>
+#include <utility>
 
 namespace qtrain::http {
 namespace {
@@ -22,16 +26,30 @@ std::string name_of_this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? lower_case(name.data()) : "";
 }
 
-// The canonical name from the resolver, looked up once.
-const std::string& full_name_of_this_machine() {
-  static const std::string full = [] {
-    addrinfo hints{}, *found = nullptr;
-    hints.ai_flags = AI_CANONNAME;
-    if (::getaddrinfo(name_of_this_machine().c_str(), nullptr, &hints, &found) != 0) return std::string();
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
-    return lower_case(found->ai_canonname ? found->ai_canonname : "");
+std::string looked_up_name() {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_CANONNAME;
+  if (::getaddrinfo(name_of_this_machine().c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+  return lower_case(found->ai_canonname ? found->ai_canonname : "");
+}
+
+// The canonical name from the resolver, looked up once; empty while that takes long: where no server of names answers,
+// it takes many seconds, for which neither a client nor the end of the program must wait.
+std::string full_name_of_this_machine() {
+  constexpr std::chrono::milliseconds kPatience{200};
+  static const std::shared_future<std::string> name = [] {
+    std::promise<std::string> found;
+    std::shared_future<std::string> result = found.get_future();
+    std::thread([found = std::move(found)]() mutable {
+      try {
+        found.set_value(looked_up_name());
+      } catch (const std::exception&) {  // whoever asks for it gets an error
+      }
+    }).detach();
+    return result;
   }();
-  return full;
+  return name.wait_for(kPatience) == std::future_status::ready ? name.get() : std::string();
 }
 
 // Accepts the name alone or in this machine's own domain: anybody can make the name in another domain resolve to this
@@ -56,6 +74,17 @@ bool is_name_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
 }
 
+// The address without the zone of a link-local one, which some clients send: "%eth0", or "%25eth0" as in URLs.
+std::string_view without_zone(std::string_view address) {
+  const std::size_t at = address.find('%');
+  if (at == std::string_view::npos) return address;
+  const std::string_view zone = address.substr(at + 1);
+  if (zone.empty() || zone == "25") refuse_authority();
+  const std::string_view name = zone.starts_with("25") ? zone.substr(2) : zone;
+  if (!std::ranges::all_of(name, is_name_character)) refuse_authority();
+  return address.substr(0, at);
+}
+
 // Browsers say whose page made a request, also where they send no Origin: for images, scripts, and frames. A link that
 // leads here is allowed, because the page with the link cannot read the answer.
 bool is_from_another_page(const Request& request) {
@@ -76,7 +105,7 @@ std::string host_of(std::string_view authority) {
   if (authority.starts_with("[")) {
     const std::size_t close = authority.find(']');
     if (close == std::string_view::npos) refuse_authority();
-    host = authority.substr(1, close - 1);
+    host = without_zone(authority.substr(1, close - 1));
     end = close + 1 < authority.size() ? close + 1 : std::string_view::npos;
     in6_addr six{};
     if (::inet_pton(AF_INET6, host.c_str(), &six) != 1) refuse_authority();

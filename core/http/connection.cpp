@@ -42,7 +42,6 @@ void Connection::answer_all() {
     if (answer_one() == Then::close) break;
     idle = place_.limits.idle_time;
   }
-  close_gently();
 }
 
 // Waits a moment for the request, because the answer depends on its method.
@@ -56,7 +55,6 @@ void Connection::turn_away() {
   } catch (const SourceEnded&) {
   }
   send_problem({503, "there are too many connections: try again later"}, request);
-  close_gently();
 }
 
 Connection::Then Connection::after(const Request& request) const {

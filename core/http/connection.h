@@ -15,13 +15,15 @@ class Connection {
     const Handler& handler;
     const std::atomic<bool>& ending;
   };
-  /// Shuts the socket down at the end, but does not own it.
+  /// Does not own the socket.
   Connection(int socket, const Place& place);
 
-  /// Answers requests until the connection ends.
+  /// Answers requests until the last one, or until the client is gone.
   void answer_all();
   /// Replies that there are too many connections.
   void turn_away();
+  /// Shuts the socket down after that, so that the client receives the last reply.
+  void close_gently();
 
  private:
   enum class Then : std::uint8_t { stay, close };
@@ -31,7 +33,6 @@ class Connection {
   Then send(const Reply& reply, const Request& request, Then then);
   bool send_stream(const Reply& reply, const Request& request, Then then);
   void send_problem(const Problem& problem, Request& request);
-  void close_gently();
 
   int socket_;
   Place place_;

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <system_error>
+#include <vector>
 
 #include "core/http/connection.h"
 #include "core/http/socket_stream.h"
@@ -67,24 +69,51 @@ void Server::end_finished() {
   });
 }
 
+// Whether fewer connections than allowed are answered. Those whose clients have closed them do not count, although
+// their threads may not have noticed yet: a client may close one and open the next.
+bool Server::has_place() const {
+  std::vector<pollfd> open;
+  for (const Worker& worker : workers_)
+    if (worker.is_answered && !worker.leaving) open.push_back({worker.socket.get(), POLLRDHUP, 0});
+  if (std::ssize(open) < limits_.connections) return true;
+  ::poll(open.data(), open.size(), 0);
+  return std::ranges::count(open, 0, &pollfd::revents) < limits_.connections;
+}
+
+// The socket is closed by the thread that listens, which may be looking at it.
+void Server::serve(Worker& worker, const Handler& handler) const {
+  try {
+    Connection connection(worker.socket.get(), {limits_, handler, ending_});
+    if (worker.is_answered)
+      connection.answer_all();
+    else
+      connection.turn_away();
+    worker.leaving = true;
+    connection.close_gently();
+  } catch (const std::exception&) {  // no memory is left, not even for an error
+  }
+  worker.leaving = true;
+  worker.done = true;
+}
+
 void Server::take(Descriptor socket, const Handler& handler) {
-  const std::int64_t answered = std::ranges::count(workers_, true, &Worker::is_answered);
+  const bool is_answered = has_place();
   Worker& worker = workers_.emplace_back();
-  worker.is_answered = answered < limits_.connections;
+  worker.is_answered = is_answered;
   worker.socket = std::move(socket);
   try {
-    worker.thread = std::thread([this, &handler, &worker] {
-      Connection connection(worker.socket.get(), {limits_, handler, ending_});
-      if (worker.is_answered)
-        connection.answer_all();
-      else
-        connection.turn_away();
-      worker.socket.close();
-      worker.done = true;
-    });
-  } catch (const std::system_error&) {  // no thread is left: drop the connection
+    worker.thread = std::thread([this, &handler, &worker] { serve(worker, handler); });
+  } catch (const std::exception&) {  // no thread or memory is left: drop the connection
     workers_.pop_back();
   }
+}
+
+void Server::accept_one(const Handler& handler) {
+  Descriptor socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (socket.get() >= 0)
+    take(std::move(socket), handler);
+  else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+    std::this_thread::sleep_for(kAcceptInterval);
 }
 
 void Server::listen(const Handler& handler) {
@@ -97,11 +126,11 @@ void Server::listen(const Handler& handler) {
       if (full) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       continue;
     }
-    Descriptor socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket.get() >= 0)
-      take(std::move(socket), handler);
-    else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+    try {
+      accept_one(handler);
+    } catch (const std::bad_alloc&) {
       std::this_thread::sleep_for(kAcceptInterval);
+    }
   }
   listening_.close();
   for (Worker& worker : workers_) worker.thread.join();

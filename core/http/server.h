@@ -49,11 +49,15 @@ class Server {
  private:
   struct Worker {
     Descriptor socket;
-    bool is_answered = true;  ///< rather than turned away
+    bool is_answered = true;            ///< rather than turned away
+    std::atomic<bool> leaving = false;  ///< reads no more requests
     std::atomic<bool> done = false;
     std::thread thread;
   };
+  void accept_one(const Handler& handler);
   void take(Descriptor socket, const Handler& handler);
+  bool has_place() const;
+  void serve(Worker& worker, const Handler& handler) const;
   void end_finished();
 
   Limits limits_;

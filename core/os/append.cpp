@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,17 @@
 #include "core/os/stop.h"
 
 namespace qtrain {
+namespace {
+
+/// Removes what was appended of a text that could not be written as a whole, unless another program appended more.
+void remove_part(int file, off_t written) {
+  struct stat about {};
+  if (written == 0 || ::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return;
+  if (::lseek(file, 0, SEEK_CUR) == about.st_size) [[maybe_unused]]
+    const int failed = ::ftruncate(file, about.st_size - written);
+}
+
+}  // namespace
 
 void append_text(const std::filesystem::path& file, std::string_view text) {
   constexpr int kMilliseconds = 50;  // how often to check for a requested stop
@@ -19,14 +31,18 @@ void append_text(const std::filesystem::path& file, std::string_view text) {
   if (out.get() < 0 && errno == ENXIO)
     fail(ErrorKind::disk, {.cause = "cannot be written: no program reads this FIFO or socket", .place = file.string()});
   if (out.get() < 0) fail_write(file, "opening", errno);
-  while (!text.empty()) {
+  for (off_t done = 0; !text.empty();) {
     const ssize_t written = ::write(out.get(), text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
+      done += written;
       continue;
     }
     if (errno == EINTR) continue;
-    if (errno != EAGAIN || stop_requested()) fail_write(file, "writing", errno);
+    if (const int error = errno; error != EAGAIN || stop_requested()) {
+      remove_part(out.get(), done);
+      fail_write(file, "writing", error);
+    }
     pollfd writable{.fd = out.get(), .events = POLLOUT, .revents = 0};
     ::poll(&writable, 1, kMilliseconds);
   }

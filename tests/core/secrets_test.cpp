@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "core/formats/json_object.h"
+
 namespace qtrain {
 namespace {
 
@@ -135,6 +139,23 @@ TEST(Secrets, OfUrlsStandAsRedactedInTexts) {
            {"://u:p@h", "://u:p@h"},
            {"", ""}})
     EXPECT_EQ(without_credentials(text), expected);
+}
+
+// Errors show the beginning of any value without its secrets.
+TEST(Secrets, AreFoundInTimeThatGrowsWithTheValue) {
+  constexpr std::size_t kMembers = 100'000, kBytes = std::size_t{1} << 20;
+  constexpr std::chrono::seconds kSoon{10};  // a search of all earlier members or bytes takes minutes
+  JsonObject members;
+  for (std::size_t i = 0; i < kMembers; ++i) members.add("k" + std::to_string(i), 0);
+  std::string words, equals, schemes;
+  for (std::size_t i = 0; i < kBytes / 4; ++i) words += "a-b ", equals += "a=b&", schemes += "x://";
+  for (const Json& value : {members.take(), Json("http://x?" + std::string(kBytes, '&')),
+                            Json("http://x?" + std::string(kBytes, '#')), Json("http://x?" + equals), Json(words),
+                            Json(schemes), Json("x://" + std::string(kBytes, '@')), Json(std::string(kBytes, '='))}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(redacted("note", value).type(), value.type());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon) << value.dump().substr(0, 40);
+  }
 }
 
 }  // namespace

@@ -80,6 +80,26 @@ TEST_F(Chat, ATerminateSignalEndsItAtThePromptAndInAnAnswer) {
   EXPECT_THAT(outcome.err, HasSubstr("[stopped after"));
 }
 
+// The file may be one that the user has put there.
+TEST_F(Chat, BytesThatAreNoTextAndAFileThatIsNoHistoryAreLeftAlone) {
+  const fs::path history = folder_ / "state/qtrain/chat_history";
+  fs::create_directories(history.parent_path());
+  write_file(history, "mine\n");
+  Launch launch = on_a_terminal(model(64));
+  launch.environment.emplace_back("LC_ALL=C.UTF-8");
+  Process chat(launch);
+  ASSERT_TRUE(chat.waits_for("> ")) << chat.said();
+  for (int i = 0; i < 120; ++i) chat.type(std::string(2000, '\xff'));
+  chat.type("/help\r");
+  EXPECT_TRUE(chat.waits_for("show this help")) << chat.said().substr(0, 500);
+  for (int i = 0; i < 50 && chat.running(); ++i) {  // between two prompts, it is no end
+    chat.type("\x04");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(chat.wait(kSoon).code, 0);
+  EXPECT_EQ(bytes_of(history), "mine\n");
+}
+
 TEST_F(Chat, ATerminateSignalInAnAnswerEndsItWhileMessagesComeFromAPipe) {
   const std::string folder = model(32768);
   let_answers_never_end(folder);

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
 
 #include "core/os/descriptor.h"
 #include "core/os/file.h"
@@ -128,6 +132,32 @@ TEST(Prometheus, IsAnsweredWhileARunGoesOnAndChangesNothing) {
                           HasSubstr("qtrain_max_steps 80\n"), HasSubstr("qtrain_tokens_per_second "),
                           HasSubstr("qtrain_grad_norm "), HasSubstr("qtrain_data_wait_ratio ")));
   EXPECT_EQ(bytes_of(folder / "asked/adapter_model.safetensors"), bytes_of(folder / "plain/adapter_model.safetensors"));
+}
+
+// Anyone who reaches the endpoint may ask for a name that begins like that of this machine.
+TEST(Prometheus, LooksUpNamesWithoutKeepingClientsOrTheRunWaiting) {
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  const TempFolder folder;
+  Json config = tiny_lora_run(folder / "out");
+  const int port = Taken().port;  // free again
+  config.update({{"max_steps", 1'000'000}, {"device", "cpu"}, {"prometheus_port", port}});
+  config["prometheus_host"] = "0.0.0.0";
+  write_file(folder / "run.json", dump_json(config));
+  Launch launch = launch_of({.words = {(folder / "run.json").string()}});
+  launch.environment.insert(launch.environment.end(), {fmt::format("LD_PRELOAD={}", QTRAIN_SHORTAGE), "SLOW_NAMES=15"});
+  Process process(launch);
+  ASSERT_TRUE(process.waits_for("step 10/")) << process.said();
+  std::array<char, 256> name{};
+  ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
+  std::string first(name.data());
+  first.resize(std::min(first.find('.'), first.size()));
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string host = first + ".elsewhere.example";
+  EXPECT_THAT(answer_of(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"),
+              StartsWith("HTTP/1.1 403"));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().code, 75);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(12));
 }
 
 }  // namespace

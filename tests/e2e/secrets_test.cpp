@@ -1,4 +1,7 @@
 // Secrets in a config are not written anywhere.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -151,6 +154,28 @@ TEST_F(Secrets, AreNotInMessagesAboutMistakes) {
         EXPECT_NE(outcome.code, 0);
         expect_kept(outcome.out + outcome.err, command + (" " + text));
       }
+  }
+}
+
+// Misspelled or misplaced settings are repeated in the message.
+TEST_F(Secrets, OfArgumentsThatAreNoneAreNotSaid) {
+  write_file(file(), "{}");
+  const std::string secret = kSecret;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"config", file(), "hub-token=" + secret},
+                                             {"config", file(), "hub_token:" + secret},
+                                             {"config", file(), "\"hub_token\"=" + secret},
+                                             {"train", file(), R"({"hub_token":")" + secret + "\"}"},
+                                             {"train", file(), ".hub_token=" + secret},
+                                             {"serve", "--model", "m", "token=" + secret},
+                                             {"chat", "--model", "m", "hub_token=" + secret},
+                                             {"config", "hub_token=" + secret},
+                                             {"hub_token=" + secret, file()},
+                                             {"--hub_token=" + secret, file()},
+                                             {"https://me:" + secret + "@hub.example/run.json"}}) {
+    const Outcome outcome = qtrain({.words = words});
+    EXPECT_EQ(outcome.code, 2) << words[0] << outcome.err;
+    expect_kept(outcome.out + outcome.err, fmt::format("{}", fmt::join(words, " ")));
   }
 }
 

@@ -1,4 +1,5 @@
 // The server as a program: how it starts, what it refuses, how it ends. Its answers are tested in tests/app/serve.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <cstdlib>
@@ -182,6 +183,37 @@ TEST_F(Serve, TwoModelsOfOneNameAreRefused) {
   const Outcome outcome = qtrain({.words = {"serve", "--model", folder, "--adapter", adapter.string(), "--port", "0"}});
   EXPECT_EQ(outcome.code, 2) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("NAME=DIR"));
+}
+
+TEST_F(Serve, ALimitOfThreadsIsSaid) {
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  const std::string folder = model();
+  bool started = false;
+  for (int most = 0; most < 10 && !started; ++most) {
+    Launch launch = launch_of({.words = {"serve", "--model", folder, "--port", "0", "--threads", "2"}});
+    launch.environment.insert(launch.environment.end(),
+                              {fmt::format("LD_PRELOAD={}", QTRAIN_SHORTAGE), fmt::format("FEW_THREADS={}", most)});
+    Process server(launch);
+    started = server.waits_for("quit)\n");
+    if (started) server.signal(SIGTERM);
+    const Outcome outcome = server.wait();
+    EXPECT_EQ(outcome.code, started ? 0 : 4) << most << outcome.err;
+    EXPECT_EQ(outcome.err.find("cannot start a thread") == outcome.err.npos, started) << most << outcome.err;
+  }
+  EXPECT_TRUE(started);
+}
+
+TEST_F(Serve, ALimitOfOpenFilesIsSaid) {
+  Launch launch = launch_of({.words = {"serve", "--model", model(), "--port", "0", "--threads", "1"}});
+  launch.argv.insert(launch.argv.begin(), {"/bin/sh", "-c", "ulimit -n 50; exec \"$0\" \"$@\""});
+  Process server(launch);
+  const int port = port_of(server);
+  EXPECT_THAT(server.said(), HasSubstr("only 2 connections at a time instead of 64"));
+  std::vector<http::testing::RawClient> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back(port).send(http::testing::request_text("GET /health"));
+    EXPECT_EQ(clients.back().fetch().status, i < 2 ? 200 : 503) << i;
+  }
 }
 
 }  // namespace

@@ -7,16 +7,22 @@ namespace qtrain::http {
 namespace {
 
 TEST(Authority, IsAHostAndPerhapsAPort) {
-  for (const auto& [authority, host] : std::vector<std::pair<std::string, std::string>>{{"a", "a"},
-                                                                                        {"a:80", "a"},
-                                                                                        {"a:", "a"},
-                                                                                        {"A-b_c.d:65535", "A-b_c.d"},
-                                                                                        {"127.0.0.1:1", "127.0.0.1"},
-                                                                                        {"[::1]", "::1"},
-                                                                                        {"[::1]:80", "::1"}})
+  for (const auto& [authority, host] :
+       std::vector<std::pair<std::string, std::string>>{{"a", "a"},
+                                                        {"a:80", "a"},
+                                                        {"a:", "a"},
+                                                        {"A-b_c.d:65535", "A-b_c.d"},
+                                                        {"127.0.0.1:1", "127.0.0.1"},
+                                                        {"[::1]", "::1"},
+                                                        {"[::1]:80", "::1"},
+                                                        {"[fe80::7%eth0]", "fe80::7"},
+                                                        {"[fe80::7%25e_0]:8", "fe80::7"},
+                                                        {"[fe80::7%2]", "fe80::7"}})
     EXPECT_EQ(host_of(authority), host);
-  for (const char* bad : {"", ":80", "a:b", "a:123456", "::1", "[::1", "[::1]80", "[a]", "[]", "a b", "a,b", "a@b",
-                          "a/", "a\\b", "a%41", "\xc3\xa9", "a:80:80", "a?"})
+  for (const char* bad :
+       {"",       ":80",      "a:b",       "a:123456", "::1",       "[::1",     "[::1]80",  "[a]",     "[]",
+        "a b",    "a,b",      "a@b",       "a/",       "a\\b",      "a%41",     "\xc3\xa9", "a:80:80", "a?",
+        "[::1%]", "[::1%25]", "[::1%a%b]", "[%eth0]",  "[::1%a b]", "[a%eth0]", "[::1%eth0"})
     EXPECT_THROW(host_of(bad), Problem) << bad;
 }
 
