@@ -122,7 +122,6 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   if (random_ == 0) random_ = 1;
   reset_shared();
   clocks_.reset();
-  released_ = {.block = static_cast<std::uint32_t>(number)};
   acquired_.reset();
   wait_ = {};
   barrier_ = {};
@@ -291,9 +290,6 @@ void Block::release() {
               std::to_string(threads_),
           b.place);
   clocks_.meet();
-  for (unsigned w = 0; w < released_.epochs.size(); ++w)
-    released_.epochs[w] = static_cast<std::uint16_t>(clocks_.epoch(w) - 1);
-  acquired_.pass_barrier();
   for (Fiber* f : b.waiting) {
     f->met = f->epoch = clocks_.epoch(f->warp);
     make_ready(*f);
@@ -392,6 +388,17 @@ void Block::join_lanes(unsigned warp, std::uint32_t mask) {
 
 std::uint16_t Block::start_epoch(Fiber& self) {
   return std::exchange(self.epoch, clocks_.advance(self.warp));
+}
+
+bool Block::happened(const Fiber& self, unsigned thread, std::uint16_t epoch) const {
+  if (thread == self.number) return true;
+  const unsigned warp = thread / kWarpSize;
+  return warp == self.warp ? epoch < self.met || clocks_.saw_thread(warp, thread, epoch)
+                           : clocks_.saw(self.warp, thread, epoch);
+}
+bool Block::happened_in(std::uint32_t block, const Fiber& self, unsigned thread, std::uint16_t epoch) const {
+  return acquired_.cover(block, thread, epoch,
+                         [&](const Acquired::Entry& e) { return happened(self, e.thread, e.epoch); });
 }
 
 void Block::release_to(Fiber& self, Clocks::View& view) {

@@ -48,7 +48,6 @@ class Block {
   const Index3& index() const { return index_; }
   std::byte* shared() const { return shared_; }
   std::uint64_t random();
-  const Clocks& clocks() const { return clocks_; }
 
   void barrier(Fiber& self, Place place);
   int count(Fiber& self, int predicate, Place place);
@@ -73,8 +72,10 @@ class Block {
   /// Adds what the thread has done, or knows to have happened, to what waiting threads will know.
   void release_to(Fiber& self, Clocks::View& view);
   void acquire(const Fiber& self, const Clocks::View& view) { clocks_.acquire(self.warp, view); }
-  /// What the block did before its last barrier.
-  const Released& released() const { return released_; }
+  /// Whether an access of a thread of the block in an epoch happened before what `self` does now.
+  bool happened(const Fiber& self, unsigned thread, std::uint16_t epoch) const;
+  /// Likewise for a thread of another block.
+  bool happened_in(std::uint32_t block, const Fiber& self, unsigned thread, std::uint16_t epoch) const;
   Acquired& acquired() { return acquired_; }
   /// Counts how often the block has loaded a value in turn that does not change.
   unsigned count_wait(const int* p, int value);
@@ -121,7 +122,6 @@ class Block {
   Barrier barrier_;
   int count_ = 0, last_count_ = 0;
   Clocks clocks_;
-  Released released_;
   Acquired acquired_;
   struct {
     const int* value = nullptr;

@@ -21,6 +21,9 @@ class Clocks {
       for (std::size_t w = 0; w < warps.size(); ++w) warps[w] = std::max(warps[w], other.warps[w]);
       for (std::size_t t = 0; t < threads.size(); ++t) threads[t] = std::max(threads[t], other.threads[t]);
     }
+    bool has(unsigned thread, std::uint16_t epoch) const {
+      return warps[thread / 32] >= epoch || threads[thread] >= epoch;
+    }
     void add(unsigned thread, std::uint16_t epoch) { threads[thread] = std::max(threads[thread], epoch); }
   };
 

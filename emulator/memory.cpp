@@ -50,11 +50,8 @@ bool races(const Fiber& self, const LastAccess& r, bool shared) {
   Block& block = *self.block;
   if (r.serial != block.launch().serial) return false;
   if (r.block != block.number())  // blocks use the shared memory one after another
-    return !shared && !block.acquired().covers(self.number, r.block, r.thread / kWarpSize, r.epoch);
-  if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
-  const unsigned warp = r.thread / kWarpSize;
-  return warp == self.warp ? r.epoch >= self.met && !block.clocks().saw_thread(warp, r.thread, r.epoch)
-                           : !block.clocks().saw(self.warp, r.thread, r.epoch);
+    return !shared && !block.happened_in(r.block, self, r.thread, r.epoch);
+  return r.epoch != Clocks::kLast && !block.happened(self, r.thread, r.epoch);
 }
 
 [[noreturn]] void report_race(Fiber& self, std::uintptr_t address, AccessKind kind, const LastAccess& r, Place place) {

@@ -1,6 +1,7 @@
 #include "emulator/releases.h"
 
 #include <thread>
+#include <utility>
 
 #include "emulator/block.h"
 
@@ -12,32 +13,35 @@ constexpr unsigned kMaxWaits = 30'000'000;
 
 }  // namespace
 
-void Releases::store(int* p, int value, const Released& released) {
+void Releases::store(int* p, int value, std::shared_ptr<const Released> released) {
   const std::lock_guard lock(mutex_);
-  last_[p] = released;
+  last_[p] = std::move(released);
   __atomic_store_n(p, value, __ATOMIC_RELEASE);
 }
 
-int Releases::load(const int* p, Released& released) {
+Releases::Loaded Releases::load(const int* p) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = last_.find(p); found != last_.end()) released = found->second;
-  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+  const auto found = last_.find(p);
+  return {__atomic_load_n(p, __ATOMIC_ACQUIRE), found == last_.end() ? nullptr : found->second};
 }
 
 void store_release(int* p, int value, Place place) {
   const Stay stay;
   watch(p, sizeof(int), AccessKind::atomic, place);
-  Block& block = *stay.fiber().block;
-  block.launch().releases->store(p, value, block.released());
+  Fiber& self = stay.fiber();
+  Block& block = *self.block;
+  auto released = std::make_shared<Released>(static_cast<std::uint32_t>(block.number()));
+  block.release_to(self, released->before);
+  block.launch().releases->store(p, value, std::move(released));
 }
 
 int load_acquire(const int* p, Place place) {
   const Stay stay;
   Fiber& self = stay.fiber();
   watch(p, sizeof(int), AccessKind::atomic, place);
-  Released released{.block = static_cast<std::uint32_t>(self.block->number())};
-  const int value = self.block->launch().releases->load(p, released);
-  if (released.block != self.block->number()) self.block->acquired().add(self.number, released);
+  auto [value, released] = self.block->launch().releases->load(p);
+  if (released && released->block != self.block->number())
+    self.block->acquired().add({.released = std::move(released), .thread = self.number, .epoch = self.epoch});
   if (self.block->count_wait(p, value) > kMaxWaits)
     self.block->fault(self, "deadlock: waits for a value that no block stores", place);
   if (self.block->launch().releases->stopped()) self.block->fault(self, "another block has failed", place);

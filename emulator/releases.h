@@ -1,26 +1,32 @@
 #pragma once
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "core/keyed_hash.h"
+#include "emulator/clocks.h"
 
 namespace qtrain::emulation {
 
-/// What a block did before a barrier: the accesses of each warp up to an epoch.
+/// What had happened in a block when one of its threads released a value, as far as the thread knew.
 struct Released {
-  std::uint32_t block = 0;
-  std::array<std::uint16_t, 32> epochs{};
+  std::uint32_t block;
+  Clocks::View before;
 };
 
 /// The last release of each value in device memory by a block of the launch that is running.
 class Releases {
  public:
-  void store(int* p, int value, const Released& released);
-  /// Returns the value; `released` is changed if a block has released it.
-  int load(const int* p, Released& released);
+  void store(int* p, int value, std::shared_ptr<const Released> released);
+  struct Loaded {
+    int value;
+    std::shared_ptr<const Released> released;  ///< null if no block has released it
+  };
+  Loaded load(const int* p);
   /// Ends the launch: blocks that wait for others would wait forever.
   void stop() { stopped_ = true; }
   bool stopped() const { return stopped_; }
@@ -28,34 +34,35 @@ class Releases {
  private:
   std::atomic<bool> stopped_ = false;
   std::mutex mutex_;
-  std::unordered_map<const int*, Released> last_;
+  std::unordered_map<const int*, std::shared_ptr<const Released>> last_;
 };
 
-/// What a block knows of other blocks, because one of its threads has acquired a value that they had released. The
-/// others know it after the next barrier.
+/// What threads of a block know of other blocks, because they have acquired values that those had released. Other
+/// threads of the block know it once they have waited for them.
 class Acquired {
  public:
-  void reset() {
-    of_.clear();
-    barriers_ = 0;
+  struct Entry {
+    std::shared_ptr<const Released> released;
+    unsigned thread;
+    std::uint16_t epoch;  ///< of the thread that acquired it
+  };
+  void reset() { of_.clear(); }
+  void add(Entry entry) {
+    std::vector<Entry>& of = of_[entry.released->block];
+    if (of.empty() || of.back().released != entry.released || of.back().thread != entry.thread)
+      of.push_back(std::move(entry));
   }
-  void pass_barrier() { ++barriers_; }
-  void add(unsigned thread, const Released& released) { of_[released.block] = {released, thread, barriers_}; }
-  /// Whether `thread` knows of the access of another block's warp in an epoch.
-  bool covers(unsigned thread, std::uint32_t block, unsigned warp, std::uint16_t epoch) const {
+  /// Whether one of the entries that `known` holds for includes the access of another block's thread in an epoch.
+  template <class F>
+  bool cover(std::uint32_t block, unsigned thread, std::uint16_t epoch, const F& known) const {
     const auto found = of_.find(block);
     if (found == of_.end()) return false;
-    const Entry& entry = found->second;
-    return epoch <= entry.released.epochs[warp] && (entry.thread == thread || entry.barriers < barriers_);
+    return std::any_of(found->second.rbegin(), found->second.rend(),
+                       [&](const Entry& e) { return e.released->before.has(thread, epoch) && known(e); });
   }
 
  private:
-  struct Entry {
-    Released released;
-    unsigned thread, barriers;
-  };
-  std::unordered_map<std::uint32_t, Entry, KeyedHash> of_;
-  unsigned barriers_ = 0;
+  std::unordered_map<std::uint32_t, std::vector<Entry>, KeyedHash> of_;
 };
 
 }  // namespace qtrain::emulation

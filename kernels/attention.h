@@ -25,8 +25,8 @@ struct Attention {
 /// Gradients of Attention, with the same window, scale and softcap: a capped score's gradient is multiplied by 1 -
 /// tanh^2. Sinks enter through y and lse. Deterministic: each output element has one writer and a fixed order of
 /// summation. If the queries are a subset of the tokens, dk and dv get the contributions of these queries only; rows
-/// that no query sees may be left unwritten. `memory` (optional, of any type) is overwritten. GPUs without wgmma
-/// compute five GEMMs instead of seven if it has attention_sum_bytes for the query heads of a key head; with
+/// that no query sees may be left unwritten. `memory` (optional, of any type) is overwritten. GPUs with tensor
+/// cores compute five GEMMs instead of seven if it has attention_sum_bytes for the query heads of a key head; with
 /// more, for more heads at a time.
 struct AttentionGrad {
   Sink dq, dk, dv;

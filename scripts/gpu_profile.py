@@ -31,9 +31,7 @@ SECTIONS = ("SpeedOfLight", "MemoryWorkloadAnalysis", "ComputeWorkloadAnalysis",
 KERNELS = {
     "attention": ("attention_(tile|warpgroups)", "attention/hd128/4096"),
     "attention_delta": ("attention_delta", "attention_grad/hd128/4096"),
-    "attention_grad": ("attention_grad_tile", "attention_grad/hd128/4096"),
-    "attention_dkdv": ("attention_dkdv_(tile|warpgroups)", "attention_grad/hd128/4096"),
-    "attention_dq": ("attention_dq_(tile|warpgroups)", "attention_grad/hd128/4096"),
+    "attention_grad": ("attention_grad_(tile|warpgroups)", "attention_grad/hd128/4096"),
     "rope": ("rope_heads", "qk_norm_rope/"),
     "normed_rope_grad": ("normed_rope_heads_grad", "qk_norm_rope_grad/"),
     "rms_norm": ("rms_norm_rows", "rms_norm/"),
@@ -49,7 +47,7 @@ KERNELS = {
     "adamw_8bit": ("update_coded", "adamw_8bit/"),
     "segment_squares": ("segment_square_sums", "segment_squares/"),
     "sum_squares": ("sum_parts", "sum_squares/")}
-PREDICTED = ("attention_dkdv", "attention_dq", "normed_rope_grad", "attention", "glu_grad")
+PREDICTED = ("attention_grad", "attention", "normed_rope_grad", "glu_grad", "cross_entropy")
 EXPORT_SECONDS = 10
 LEAST_SECONDS = 5  # for a profiler to start on a loaded machine
 

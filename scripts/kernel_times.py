@@ -87,7 +87,6 @@ class Work:
     alone: bool = False  # whether it is one block, on one multiprocessor
     lengths: float = 0  # attention: length of rows as a multiple of the 128 tokens that were counted
     products: int = 0  # attention: GEMMs per tile
-    warpgroups: bool = None  # attention: whether the kernel is that of GPUs with wgmma, or of those without; None: both
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
@@ -95,8 +94,6 @@ class Work:
     def rows(self, table, gpu=None):
         """The counts by kernel, of the kernels that this GPU uses if the op has several."""
         case, has_warpgroups = self.case, bool(gpu and gpu.warpgroups)
-        if self.warpgroups not in (None, has_warpgroups):
-            return {}
         if self.lengths and not has_warpgroups:
             case += " sm_80"
         found = {k: v for k, v in table[case].items() if k.startswith(self.kernel)}
@@ -160,12 +157,8 @@ def attention_work(m, tokens):
     return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
                  lengths=n, products=2),
             Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
-            Work("attention_grad", grad, "attention_dkdv", share, m.layers, 2 * of_q + 4 * of_kv, back, lengths=n, products=4,
-                 warpgroups=True),
-            Work("attention_grad", grad, "attention_dq", share, m.layers, 3 * of_q + 2 * of_kv, back, lengths=n, products=3,
-                 warpgroups=True),
             Work("attention_grad", grad, "attention_grad", share, m.layers, 3 * of_q + 4 * of_kv + sums, back, lengths=n,
-                 warpgroups=False)]
+                 products=5)]
 
 
 def rope_work(m, tokens):

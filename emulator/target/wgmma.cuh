@@ -28,10 +28,11 @@ emulation::WarpgroupMma product_of(float (&d)[N][4], std::uint64_t tile) {
           .b_matrix = tile};
 }
 
-template <class T, Major B, Sum S, int N>
+template <class T, Major B, Sum S, Major A = Major::k, int N>
 void wgmma(float (&d)[N][4], std::uint64_t rows, std::uint64_t tile, Place place = Place::current()) {
   emulation::WarpgroupMma product = product_of<T, B, S>(d, tile);
   product.a_matrix = rows;
+  product.a_transposed = A == Major::mn;
   emulation::start_product(product, place);
 }
 template <class T, Major B, Sum S, int N>

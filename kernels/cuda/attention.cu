@@ -110,7 +110,7 @@ void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
 /// Key heads per pass, as far as scratch memory has room for delta and `memory` for the sums of dq.
 struct Passes {
   int groups;
-  bool one_kernel;  ///< whether dq, dk and dv are computed together
+  Units together = Units::plain;  ///< of the kernel that computes dq, dk and dv together; plain: there is none
 };
 template <class T>
 Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, const GradientTensors<T>& x) {
@@ -121,13 +121,14 @@ Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, 
   };
   const int most = of(scratch, rows);
   check(most > 0, "attention: scratch memory is too small for the sums of all tokens of a batch");
+  const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data);
   if (!a.memory || !x.dq.data || !x.dk.data || !x.dv.data || batch.softcap > 0 || batch.width > 128 ||
-      units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data) != Units::mma)
-    return {most, false};
+      units == Units::plain)
+    return {most};
   const std::size_t flags = share * ceil_div(static_cast<std::size_t>(batch.rows()), std::size_t{kSumQueries}) * 4;
   const int groups =
       std::min(of(scratch, rows + flags), of(a.memory.bytes(), share * attention_sum_bytes(batch.rows(), batch.width)));
-  return groups > 0 ? Passes{groups, true} : Passes{most, false};
+  return groups > 0 ? Passes{groups, units} : Passes{most};
 }
 
 }  // namespace
@@ -156,19 +157,22 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
     for (int group = 0; group < batch.groups; group += passes.groups) {
       x.first_group = group;
       x.pass_groups = std::min(passes.groups, batch.groups - group);
-      const int heads = x.pass_groups * share, tiles = passes.one_kernel ? ceil_div(batch.rows(), kSumQueries) : 0;
+      const bool together = passes.together != Units::plain;
+      const int heads = x.pass_groups * share, tiles = together ? ceil_div(batch.rows(), kSumQueries) : 0;
       const std::size_t rows = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(heads),
                         flags = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(heads);
       auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1) * 4));
       int* done = reinterpret_cast<int*>(delta + rows);
       OrderedSums sums;
-      if (passes.one_kernel) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
+      if (together) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
       run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},
                 packable<T>(batch.width, x.dy, x.y));
       x.delta = delta;
       if constexpr (sizeof(T) == 2)
-        if (passes.one_kernel) {
-          attention_grad_mma(ctx, batch, SummedGradients<T>{x, sums});
+        if (together) {
+          const SummedGradients<T> summed{x, sums};
+          passes.together == Units::wgmma ? attention_grad_wgmma(ctx, batch, summed)
+                                          : attention_grad_mma(ctx, batch, summed);
           continue;
         }
       run_pass(ctx, batch, x);

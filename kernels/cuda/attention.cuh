@@ -152,6 +152,8 @@ void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientT
 template <class T>
 void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x);
 template <class T>
+void attention_grad_wgmma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x);
+template <class T>
 void attention_dkdv_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
 template <class T>
 void attention_dkdv_wgmma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);

@@ -9,9 +9,6 @@ namespace qtrain::ops {
 namespace {
 
 inline constexpr int kTileKeys = 128;
-/// Registers of the threads that copy and of those that compute. A block starts with 168 for each of its 384 threads.
-inline constexpr int kCopyRegisters = 24, kComputeRegisters = 240;
-static_assert(kCopyRegisters + kWarpgroups * kComputeRegisters == 3 * 168);
 
 template <class T, int Width>
 struct TmaShared {

@@ -1,13 +1,13 @@
-#include "kernels/cuda/attention_gradient.cuh"
+#include "kernels/cuda/attention_turns.cuh"
 
 /// dq, dk and dv in one kernel of five products; attention_dq_mma.cu and attention_dkdv_mma.cu take seven. Each block
 /// processes a tile of keys and loops over the tiles of queries that see it, of all heads that share the key head. dk
-/// and dv stay in registers. A tile of dq is a sum over tiles of keys, from the last to the first: each block adds its
-/// part to sums in memory after the block of the next keys, and the last one writes dq.
+/// and dv stay in registers.
 namespace qtrain::ops {
 namespace {
 
 inline constexpr int kWarps = 8, kThreads = kWarps * kWarp, kKeys = 16 * kWarps, kQueries = kSumQueries;
+static_assert(kKeys == kItemKeys);
 
 /// Queries whose scores are computed at a time, as registers allow, and how warps divide a tile of dq.
 template <int Width>
@@ -15,11 +15,6 @@ struct Shape {
   static constexpr int kStep = Width <= 64 ? 64 : 32;
   static constexpr int kWarpsDown = Width == 96 ? 4 : 2, kWarpsAcross = kWarps / kWarpsDown;
   static constexpr int kM = kQueries / 16 / kWarpsDown, kN = Width / 8 / kWarpsAcross;
-};
-
-/// A tile of queries of a head.
-struct At {
-  int tile, head;
 };
 
 template <class T, int Width>
@@ -34,52 +29,26 @@ struct Shared {
   alignas(8) float lse[2][kQueries];
   alignas(8) float delta[2][kQueries];
   int last[kKeys];  ///< last query that sees each key
-  int number;       ///< of the block's item
-  int before;       ///< last query that sees the key before the tile
-  int tile, group, begin, end;
-  At at[2];  ///< this step and the next one, kept in shared memory to save registers
-  int sum;   ///< index of the tile of dq that is still to be passed on, or -1
+  KeyItem item;
+  QueryTileAt at[2];  ///< this step and the next one, kept in shared memory to save registers
+  int sum;            ///< index of the tile of dq that is still to be passed on, or -1
 };
 
 template <class T, int Width>
-struct Walk {
-  const AttentionBatch& n;
-  const SummedGradients<T>& x;
+struct Walk : Turns<T> {
+  using Base = Turns<T>;
+  using Base::n, Base::x, Base::query;
   Shared<T, Width>& s;
 
-  __device__ __forceinline__ int query(const At& at) const { return n.queries.begin + at.tile * kQueries; }
-  __device__ __forceinline__ bool done(const At& at) const {
-    return s.begin >= s.end || at.head >= (s.group + 1) * (n.heads / n.groups);
-  }
-  __device__ __forceinline__ At next(const At& at) const {
-    return at.tile + 1 < s.end ? At{at.tile + 1, at.head} : At{s.begin, at.head + 1};
-  }
-  __device__ __forceinline__ void copy_q(const At& at, int stage) const {
+  __device__ __forceinline__ Walk(const AttentionBatch& batch, const SummedGradients<T>& gradients,
+                                  Shared<T, Width>& shared)
+      : Base{batch, gradients, shared.item}, s(shared) {}
+  __device__ __forceinline__ void copy_q(const QueryTileAt& at, int stage) const {
     const std::int64_t stride = std::int64_t{n.heads} * n.width;
     copy_rows<kThreads>(s.q[stage], {x.q + n.query(0, at.head), stride, n.queries.end, n.width}, query(at));
     copy_sums(s.lse[stage], s.delta[stage], n, x, {query(at), at.head}, n.queries.end);
   }
-  /// Index of the tile among those of the pass.
-  __device__ __forceinline__ int sum_of(const At& at) const {
-    return (at.head - x.first_group * (n.heads / n.groups)) * x.sums.tiles + at.tile;
-  }
-  /// The number of tiles of keys that add to a tile of dq before the block's.
-  __device__ __forceinline__ int ahead(const At& at) const {
-    return (min(min(query(at) + kQueries, n.queries.end), n.cu[n.segments]) - 1) / kKeys - s.tile;
-  }
-  __device__ __forceinline__ bool is_last(const At& at) const { return query(at) > s.before; }
-  /// Lets the next block add to the tile of dq of the previous step.
-  __device__ __forceinline__ void pass_on() const {
-    if (s.sum >= 0) ptx::store_release(x.sums.done + s.sum, s.number + 1);
-  }
-  /// Waits until the block of the next keys has added to the tile.
-  __device__ __forceinline__ void wait_for_sum(const At& at) const {
-    if (ahead(at) > 0)
-      while (ptx::load_acquire(x.sums.done + sum_of(at)) != s.number + 1 - x.pass_groups) {
-      }
-    s.sum = is_last(at) ? -1 : sum_of(at);
-  }
-  __device__ __forceinline__ void copy_dy(const At& at) const {
+  __device__ __forceinline__ void copy_dy(const QueryTileAt& at) const {
     const std::int64_t stride = std::int64_t{n.heads} * n.width;
     copy_rows<kThreads>(s.dy, {x.dy + n.query(0, at.head), stride, n.queries.end, n.width}, query(at));
   }
@@ -152,25 +121,19 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
   using Sizes = Shape<Width>;
   constexpr int kStep = Sizes::kStep, kM = Sizes::kM, kN = Sizes::kN;
   auto& s = shared_memory<Shared<T, Width>>();
+  const Walk<T, Width> walk(n, x, s);
   if (threadIdx.x == 0) {
-    // Blocks wait for those that began before them, so the order in which they begin gives them their items.
-    s.number = atomicAdd(x.sums.next, 1);
-    s.tile = ceil_div(n.tokens, kKeys) - 1 - s.number / x.pass_groups;
-    s.group = x.first_group + s.number % x.pass_groups;
-    const QueryBounds bounds = queries_of(n, s.tile * kKeys, kKeys, 0);
-    s.begin = (bounds.first - n.queries.begin) / kQueries;
-    s.end = bounds.end > bounds.first ? ceil_div(bounds.end - n.queries.begin, kQueries) : 0;
-    s.at[0] = {s.begin, s.group * (n.heads / n.groups)};
+    walk.take();
+    s.at[0] = walk.first();
     s.sum = -1;
-    s.before = s.tile > 0 ? n.last_query(s.tile * kKeys - 1) : -1;
   }
   __syncthreads();
   const int row = warp_id() * 16, lane_row = row + lane_id() / 4;
   const std::int64_t stride = std::int64_t{n.groups} * n.width;
-  copy_rows<kThreads>(s.k, {x.k + n.key(0, s.group), stride, n.tokens, n.width}, s.tile * kKeys);
-  copy_rows<kThreads>(s.v, {x.v + n.key(0, s.group), stride, n.tokens, n.width}, s.tile * kKeys);
+  copy_rows<kThreads>(s.k, {x.k + n.key(0, s.item.group), stride, n.tokens, n.width}, s.item.tile * kKeys);
+  copy_rows<kThreads>(s.v, {x.v + n.key(0, s.item.group), stride, n.tokens, n.width}, s.item.tile * kKeys);
   ptx::cp_async_commit();
-  load_last_queries(s.last, n, s.tile * kKeys);
+  load_last_queries(s.last, n, s.item.tile * kKeys);
   ptx::cp_async_wait<0>();
   __syncthreads();
   std::uint32_t v[Width / 16][4];
@@ -179,7 +142,6 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
     ptx::ldmatrix(v[k], s.v.v + s.v.offset(row + lane_id() % 16, 2 * k + lane_id() / 16));
   __syncthreads();
 
-  const Walk<T, Width> walk{n, x, s};
   if (!walk.done(s.at[0])) {
     walk.copy_q(s.at[0], 0);
     walk.copy_dy(s.at[0]);
@@ -189,9 +151,9 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
   for (int stage = 0; !walk.done(s.at[stage]); stage ^= 1) {
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (threadIdx.x == 0) walk.pass_on();
-    if (const At next = walk.next(s.at[stage]); !walk.done(next)) walk.copy_q(next, stage ^ 1);
-    const int query = walk.query(s.at[stage]), first = s.tile * kKeys;
+    if (threadIdx.x == 0 && s.sum >= 0) walk.pass_on(s.sum);
+    if (const QueryTileAt next = walk.next(s.at[stage]); !walk.done(next)) walk.copy_q(next, stage ^ 1);
+    const int query = walk.query(s.at[stage]), first = s.item.tile * kKeys;
     // The sixteens of keys, one for each warp, that some of the queries see.
     TokenSpan seen{0, min(kWarps, (query + kQueries - 1 - first) / 16 + 1)};
     while (s.last[16 * seen.begin + 15] < query) ++seen.begin;
@@ -214,12 +176,13 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
       }
     if (threadIdx.x == 0) {
       s.at[stage ^ 1] = walk.next(s.at[stage]);
-      walk.wait_for_sum(s.at[stage]);
+      walk.wait(s.at[stage]);
+      s.sum = walk.is_last(s.at[stage]) ? -1 : walk.sum_of(s.at[stage]);
     }
     __syncthreads();
     if (!walk.done(s.at[stage ^ 1])) walk.copy_dy(s.at[stage ^ 1]);
     ptx::cp_async_commit();
-    const At at = s.at[stage];
+    const QueryTileAt at = s.at[stage];
     const int down = warp_id() % Sizes::kWarpsDown * 16 * kM, across = warp_id() / Sizes::kWarpsDown * 8 * kN;
     float* sums =
         x.sums.data + std::int64_t{walk.sum_of(at)} * kQueries * Width + (warp_id() * kM * kN * kWarp + lane_id()) * 4;
@@ -254,12 +217,12 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
-  if (threadIdx.x == 0) walk.pass_on();
+  if (threadIdx.x == 0 && s.sum >= 0) walk.pass_on(s.sum);
   for_rows<1>([&](int i, int h) {
-    const int t = s.tile * kKeys + lane_row + 8 * h;
+    const int t = s.item.tile * kKeys + lane_row + 8 * h;
     if (t >= n.tokens) return;
-    put_row(x.dk, n.key(t, s.group), dk[i], h, n.scale, n.width);
-    put_row(x.dv, n.key(t, s.group), dv[i], h, 1, n.width);
+    put_row(x.dk, n.key(t, s.item.group), dk[i], h, n.scale, n.width);
+    put_row(x.dv, n.key(t, s.item.group), dv[i], h, 1, n.width);
   });
 }
 

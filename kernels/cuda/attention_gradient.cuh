@@ -27,12 +27,16 @@ __device__ __forceinline__ QueryBounds queries_of(const AttentionBatch& n, int f
   const int end = last_key < first ? first : min(n.last_query(last_key) + 1, n.queries.end);
   return {max(first, n.queries.begin), end, last_head};
 }
+/// The last query that sees key t; `segment` is that of an earlier token. For a key out of range, t - 1.
+__device__ __forceinline__ int last_query_of(const AttentionBatch& n, int t, TokenSpan segment) {
+  return t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
+}
 /// Stores the last query that sees each of the Keys keys from `first` on.
 template <int Keys>
 __device__ __forceinline__ void load_last_queries(int (&last)[Keys], const AttentionBatch& n, int first) {
   const TokenSpan segment = n.segment(first);
-  const int i = static_cast<int>(threadIdx.x), t = first + i;
-  if (i < Keys) last[i] = t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < Keys) last[i] = last_query_of(n, first + i, segment);
 }
 /// Starts copying lse and delta of a tile of queries.
 template <int Queries, class T>

@@ -8,6 +8,15 @@
 namespace qtrain::ops {
 
 inline constexpr int kTmaThreads = kBlockThreads + kWarpgroupThreads, kBlockWarps = kBlockThreads / kWarp;
+/// Registers of the threads that copy and of those that compute. A block starts with 168 for each of its 384 threads.
+inline constexpr int kCopyRegisters = 24, kComputeRegisters = 240;
+static_assert(kCopyRegisters + kWarpgroups * kComputeRegisters == 3 * 168);
+
+/// Arrives at a barrier when all lanes of the warp are here.
+__device__ __forceinline__ void arrive_as_warp(ptx::Mbarrier& barrier) {
+  __syncwarp();
+  if (lane_id() == 0) ptx::arrive(barrier);
+}
 
 /// Passes a tile from the thread that fills it to the warps that read it, and back. Uses are counted from 0.
 struct TileGate {
@@ -20,21 +29,23 @@ struct TileGate {
   /// Waits until the tile has been filled for this use.
   __device__ __forceinline__ void wait(int use) { ptx::wait(full, use % 2); }
   /// Called by each warp that has read the tile.
-  __device__ __forceinline__ void release() {
-    __syncwarp();
-    if (lane_id() == 0) ptx::arrive(empty);
-  }
+  __device__ __forceinline__ void release() { arrive_as_warp(empty); }
 };
 
-/// Starts filling a tile with the rows of a head from `row` on, once the previous use is over. Rows beyond the last
-/// become zero.
+/// Starts copying the rows of a head from `row` on to a tile. Rows beyond the last become zero.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ void copy_tile(SwizzledTile<T, Rows, Width>& tile, TileGate& gate,
+                                          const target::TensorMap& map, int head, int row) {
+#pragma unroll
+  for (int b = 0; b < tile.kBlocks; ++b) ptx::copy_box(tile.v[b], map, {b * kSwizzledWidth, head, row}, gate.full);
+}
+/// Likewise once the previous use of the tile is over, with a phase of the gate for its bytes.
 template <class T, int Rows, int Width>
 __device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, TileGate& gate, int use,
                                      const target::TensorMap& map, int head, int row) {
   ptx::wait(gate.empty, (use + 1) % 2);
   ptx::arrive_and_expect(gate.full, sizeof tile.v);
-#pragma unroll
-  for (int b = 0; b < tile.kBlocks; ++b) ptx::copy_box(tile.v[b], map, {b * kSwizzledWidth, head, row}, gate.full);
+  copy_tile(tile, gate, map, head, row);
 }
 
 struct TokenShape {

@@ -55,12 +55,15 @@ __device__ __forceinline__ std::uint64_t moved(std::uint64_t descriptor, int byt
   return descriptor + static_cast<unsigned>(bytes >> 4);
 }
 
+/// The thread's warpgroup.
+__device__ __forceinline__ int warpgroup_id() {
+  return static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+}
 /// Starts c = a b^T for the warpgroup's rows of a, as a separate group of products.
 template <class T, int N, int RowsB, int Width>
 __device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<T, kBlockRows, Width>& a,
-                                           const SwizzledTile<T, RowsB, Width>& b) {
+                                           const SwizzledTile<T, RowsB, Width>& b, int group = warpgroup_id()) {
   static_assert(8 * N == RowsB);
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const std::uint64_t rows = moved(descriptor_of(a), group * kWarpgroupRows * kSwizzledBytes),
                       columns = descriptor_of(b);
 #pragma unroll
@@ -83,6 +86,18 @@ __device__ __forceinline__ void start_columns(float (&c)[N][4], std::uint32_t (&
   const std::uint64_t rows = descriptor_of(b);
 #pragma unroll
   for (int i = 0; i < K; ++i) ptx::wgmma<T, ptx::Major::mn, ptx::Sum::adds>(c, p[i], moved(rows, i * 2 * kAtomBytes));
+  ptx::wgmma_commit();
+}
+
+/// Starts c += a^T b for one block of 64 columns of b, as a separate group of products.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ void start_transposed(float (&c)[8][4], const SwizzledTile<T, Rows, kSwizzledWidth>& a,
+                                                 const SwizzledTile<T, Rows, Width>& b, int block) {
+  const std::uint64_t rows = descriptor_of(a), columns = moved(descriptor_of(b), block * b.kBlockBytes);
+#pragma unroll
+  for (int i = 0; i < Rows / 16; ++i)
+    ptx::wgmma<T, ptx::Major::mn, ptx::Sum::adds, ptx::Major::mn>(c, moved(rows, i * 2 * kAtomBytes),
+                                                                  moved(columns, i * 2 * kAtomBytes));
   ptx::wgmma_commit();
 }
 

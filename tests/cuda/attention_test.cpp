@@ -283,7 +283,8 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask,
                          ::testing::Values(MaskedHeads{64, 80}, MaskedHeads{64, 90}, MaskedHeads{128, 80},
-                                           MaskedHeads{64, 80, true}, MaskedHeads{128, 80, true}, MaskedHeads{128, 90}),
+                                           MaskedHeads{64, 80, true}, MaskedHeads{128, 80, true}, MaskedHeads{128, 90},
+                                           MaskedHeads{64, 90, true}, MaskedHeads{128, 90, true}),
                          [](const auto& info) {
                            return std::to_string(info.param.width) + "_on_" + std::to_string(info.param.capability) +
                                   (info.param.memory ? "_with_memory" : "");
@@ -303,6 +304,9 @@ TEST(AttentionPartOnCuda, AddsUpToTheWhole) {
       {{.name = "sinks", .cu = {0, 1, 2, 2, 7, 140}, .Hq = 6, .Hkv = 2, .D = 64, .sinks = true}, {0, 7, 35}},
       {{.name = "sums", .cu = {0, 30, 31, 100, 330}, .Hq = 4, .Hkv = 2, .D = 16, .memory = 4}, {0, 45, 90, 200}},
       {{.name = "sums_window", .cu = {0, 33, 290}, .Hq = 2, .Hkv = 1, .D = 80, .window = 137, .memory = 2},
+       {0, 1, 128}},
+      {{.name = "sums_warpgroups", .cu = {0, 30, 300}, .Hq = 4, .Hkv = 2, .D = 64, .memory = 4}, {0, 45, 200}},
+      {{.name = "sums_wide_heads", .cu = {0, 33, 290}, .Hq = 2, .Hkv = 1, .D = 128, .window = 137, .memory = 2},
        {0, 1, 128}},
       {{.name = "wide", .cu = {0, 2, 100}, .Hq = 2, .Hkv = 1, .D = 256}, {0, 50}}};
   for (const PartCase& c : cases) {

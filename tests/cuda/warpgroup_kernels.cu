@@ -34,14 +34,14 @@ __device__ __forceinline__ void finish(float (&d)[N][4], const Operands& o) {
   for (int i = 0; i < 4 * N; ++i) o.d[static_cast<int>(threadIdx.x) * 4 * N + i] = d[i / 4][i % 4];
 }
 
-template <class T, int N, ptx::Major B>
+template <class T, int N, ptx::Major A, ptx::Major B>
 __global__ void multiply_from_memory(Operands o) {
   Memory& m = shared_memory<Memory>();
   fill(m, o);
   const std::uint64_t begin = ptx::shared_address(&m) >> 4;
   float d[N][4];
   ptx::wgmma_fence();
-  ptx::wgmma<T, B, ptx::Sum::starts>(d, o.a_matrix + begin, o.b_matrix + begin);
+  ptx::wgmma<T, B, ptx::Sum::starts, A>(d, o.a_matrix + begin, o.b_matrix + begin);
   finish(d, o);
 }
 
@@ -61,14 +61,19 @@ __global__ void multiply_from_registers(Operands o) {
   finish(d, o);
 }
 
+template <class T, int N, ptx::Major B>
+auto multiplication(const WarpgroupTask& task) {
+  return !task.a.empty()     ? multiply_from_registers<T, N, B>
+         : task.a_transposed ? multiply_from_memory<T, N, ptx::Major::mn, B>
+                             : multiply_from_memory<T, N, ptx::Major::k, B>;
+}
+
 template <class T, int N>
 Reals multiply_as(Ctx& ctx, const WarpgroupTask& task) {
   OnGpu<std::uint32_t> memory(ctx, task.memory), a(ctx, task.a);
   OnGpu<float> before(ctx, task.before), d(ctx, std::size_t{kWarpgroup} * 4 * N);
-  const auto kernel = task.a.empty()      ? task.b_transposed ? multiply_from_memory<T, N, ptx::Major::mn>
-                                                              : multiply_from_memory<T, N, ptx::Major::k>
-                           : task.b_transposed ? multiply_from_registers<T, N, ptx::Major::mn>
-                                          : multiply_from_registers<T, N, ptx::Major::k>;
+  const auto kernel =
+      task.b_transposed ? multiplication<T, N, ptx::Major::mn>(task) : multiplication<T, N, ptx::Major::k>(task);
   launch(ctx, "wgmma", kernel, {1, kWarpgroup, sizeof(Memory)},
          Operands{d.data(), memory.data(), a.data(), before.data(), task.a_matrix, task.b_matrix,
                   static_cast<int>(task.memory.size())});

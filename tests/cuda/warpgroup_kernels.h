@@ -9,7 +9,7 @@ struct WarpgroupTask {
   int columns;                       ///< 64 or 128
   Words memory;                      ///< what shared memory contains
   std::uint64_t a_matrix, b_matrix;  ///< descriptors, with addresses from the beginning of `memory`
-  bool b_transposed;
+  bool a_transposed, b_transposed;
   Words a = {};       ///< 4 registers per thread: the rows of a, instead of a_matrix
   Reals before = {};  ///< columns / 2 accumulators per thread, only with `a`
 };

@@ -79,34 +79,39 @@ class SharedImage {
 int place_in_rows(int row, int k) {
   return row / 8 * 1024 + row % 8 * 128 + kSwizzled[row % 8][k / 8] * 16 + k % 8 * 2;
 }
-/// Element (k, n) of a matrix in whose blocks of 64 columns the columns are contiguous.
+/// Element (k, n) of a matrix in whose blocks of 64 columns (or rows of the left operand) these are contiguous.
 int place_in_columns(int k, int n) {
   return n / 64 * 1024 + k / 8 * 3072 + k % 8 * 128 + kSwizzled[k % 8][n % 64 / 8] * 16 + n % 8 * 2;
 }
 
+enum class OperandA : std::uint8_t { rows, columns, registers };
 struct ProductForm {
   MmaType type;
   int columns;
-  bool b_transposed, a_in_registers;
+  bool b_transposed;
+  OperandA a;
   int slice;  ///< of 16 elements in rows of 64
 };
 
 WarpgroupTask task_of(const ProductForm& f) {
   constexpr int kB = 8192;
   SharedImage image(f.type);
-  WarpgroupTask task{.type = f.type, .columns = f.columns, .b_transposed = f.b_transposed};
+  const bool a_transposed = f.a == OperandA::columns, a_in_registers = f.a == OperandA::registers;
+  WarpgroupTask task{
+      .type = f.type, .columns = f.columns, .a_transposed = a_transposed, .b_transposed = f.b_transposed};
   const int at = f.slice * kDepth;
   for (int row = 0; row < kRows; ++row)
     for (int k = 0; k < kDepth; ++k)
-      if (!f.a_in_registers) image.put(place_in_rows(row, at + k), factor_a(row, k));
+      if (!a_in_registers)
+        image.put(a_transposed ? place_in_columns(k, row) : place_in_rows(row, at + k), factor_a(row, k));
   for (int n = 0; n < f.columns; ++n)
     for (int k = 0; k < kDepth; ++k)
       image.put(kB + (f.b_transposed ? place_in_columns(k, n) : place_in_rows(n, at + k)), factor_b(k, n));
   const auto start = [](int byte) { return static_cast<std::uint64_t>(byte / 16); };
-  task.a_matrix = kAtomsBelow + start(2 * at);
+  task.a_matrix = a_transposed ? kBlocksBetween : kAtomsBelow + start(2 * at);
   task.b_matrix = f.b_transposed ? kBlocksBetween + start(kB) : kAtomsBelow + start(kB + 2 * at);
   task.memory = image.words();
-  if (!f.a_in_registers) return task;
+  if (!a_in_registers) return task;
   task.a.resize(std::size_t{4} * kThreadsOfGroup);
   for (int thread = 0; thread < kThreadsOfGroup; ++thread) {
     for (int i = 0; i < 8; ++i) {
@@ -130,19 +135,19 @@ TEST(Warpgroup, Multiplies) {
   for (const MmaType type : {MmaType::bf16, MmaType::f16})
     for (const int columns : {64, 128})
       for (const bool b_transposed : {false, true})
-        for (const bool a_in_registers : {false, true})
+        for (const OperandA a : {OperandA::rows, OperandA::columns, OperandA::registers})
           for (const int slice : {0, 3}) {
-            const WarpgroupTask task = task_of({type, columns, b_transposed, a_in_registers, slice});
+            const WarpgroupTask task = task_of({type, columns, b_transposed, a, slice});
             for_each_schedule([&] {
               Ctx ctx(kCuda, MatmulPrecision::storage, 1);
               const Reals d = multiply_in_warpgroup(ctx, task);
               for (int i = 0; i < kThreadsOfGroup * columns / 2; ++i) {
                 const auto at = static_cast<std::size_t>(i);
                 const Held e = accumulator(i / (columns / 2), i % (columns / 2));
-                const float before = a_in_registers ? task.before[at] : 0;
+                const float before = a == OperandA::registers ? task.before[at] : 0;
                 ASSERT_EQ(d[at], before + exact_product(e.row, e.column))
-                    << static_cast<int>(type) << " " << columns << b_transposed << a_in_registers << " " << slice << " "
-                    << e.row << " " << e.column;
+                    << static_cast<int>(type) << " " << columns << b_transposed << static_cast<int>(a) << " " << slice
+                    << " " << e.row << " " << e.column;
               }
             });
           }

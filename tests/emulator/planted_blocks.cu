@@ -147,7 +147,39 @@ __global__ void add_in_turn(float* sums, const float* x, Turns* turns) {
   if (threadIdx.x == 0) ptx::store_release(&turns->done, number + 1);
 }
 
-Planted in_turn(const char* name, void (*wrong)(float*, const float*, Turns*)) {
+/// Likewise with a thread that waits for the turn and passes it on, by way of barriers in shared memory. Mistakes: not
+/// waiting for that thread, and passing on before the others have added.
+enum class Kept : std::uint8_t { right, unwaited, early };
+struct KeptTurn {
+  int number;
+  ptx::Mbarrier turn, added;
+};
+template <Kept K>
+__global__ void add_in_kept_turn(float* sums, const float* x, Turns* turns) {
+  KeptTurn& s = shared_memory<KeptTurn>();
+  if (threadIdx.x == kThreads) {
+    s.number = atomicAdd(&turns->next, 1);
+    ptx::init(s.turn, 1);
+    ptx::init(s.added, kThreads / kWarp);
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();
+  if (threadIdx.x > kThreads) return;
+  if (threadIdx.x == kThreads) {
+    while (ptx::load_acquire(&turns->done) != s.number) {
+    }
+    ptx::arrive(s.turn);
+    if (K != Kept::early) ptx::wait(s.added, 0);
+    return ptx::store_release(&turns->done, s.number + 1);
+  }
+  if (K != Kept::unwaited) ptx::wait(s.turn, 0);
+  sums[threadIdx.x] += x[threadIdx.x];
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) ptx::arrive(s.added);
+}
+
+using InTurn = void (*)(float*, const float*, Turns*);
+Planted in_turn(const char* name, InTurn right, InTurn wrong, unsigned threads = kThreads) {
   constexpr unsigned kBlocks = 4;
   std::vector<float> sums = counting(kThreads);
   for (float& v : sums) v *= kBlocks;
@@ -156,8 +188,8 @@ Planted in_turn(const char* name, void (*wrong)(float*, const float*, Turns*)) {
               [=](Ctx& ctx, Variant v) {
                 Floats x(ctx, counting(kThreads)), y(ctx, std::vector<float>(kThreads));
                 OnGpu<Turns> turns(ctx, std::vector<Turns>(1));
-                launch(ctx, name, v == Variant::right ? add_in_turn<Pass::right> : wrong,
-                       {kBlocks, kThreads, sizeof(int)}, y.data(), x.data(), turns.data());
+                launch(ctx, name, v == Variant::right ? right : wrong, {kBlocks, threads, sizeof(KeptTurn)}, y.data(),
+                       x.data(), turns.data());
                 return y.values();
               },
           .result = sums,
@@ -206,9 +238,13 @@ std::vector<Planted> planted_in_blocks() {
                           {4560},
                           "uninitialized: reads shared|uninitialized: uses"}})
     list.push_back(planted(p));
-  list.push_back(in_turn("blocks_without_order", add_in_turn<Pass::unordered>));
-  list.push_back(in_turn("acquired_by_one_thread", add_in_turn<Pass::unseen>));
-  list.push_back(in_turn("released_too_early", add_in_turn<Pass::early>));
+  list.push_back(in_turn("blocks_without_order", add_in_turn<Pass::right>, add_in_turn<Pass::unordered>));
+  list.push_back(in_turn("acquired_by_one_thread", add_in_turn<Pass::right>, add_in_turn<Pass::unseen>));
+  list.push_back(in_turn("released_too_early", add_in_turn<Pass::right>, add_in_turn<Pass::early>));
+  list.push_back(in_turn("kept_turn_not_waited_for", add_in_kept_turn<Kept::right>, add_in_kept_turn<Kept::unwaited>,
+                         kThreads + kWarp));
+  list.push_back(in_turn("kept_turn_passed_on_early", add_in_kept_turn<Kept::right>, add_in_kept_turn<Kept::early>,
+                         kThreads + kWarp));
   list.push_back({.name = "early_return",
                   .run =
                       [](Ctx& ctx, Variant v) {

@@ -112,6 +112,21 @@ std::vector<OpCase> attention_cases() {
            {.name = "sums", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16, .memory = 2},
            {.name = "sums_window", .cu = {0, 33, 300}, .Hq = 4, .Hkv = 2, .D = 80, .window = 150, .memory = 2},
            {.name = "sums_wide_heads", .cu = {0, 30, 290}, .Hq = 2, .Hkv = 1, .D = 104, .sinks = true, .memory = 2},
+           {.name = "warpgroups_sums", .cu = {0, 3, 270, 300}, .Hq = 2, .Hkv = 1, .D = 64, .window = 200, .memory = 2},
+           {.name = "warpgroups_sums_wide_heads",
+           .cu = {0, 30, 330},
+           .Hq = 2,
+           .Hkv = 1,
+           .D = 128,
+           .sinks = true,
+           .memory = 2},
+           {.name = "warpgroups_sums_wide_window",
+           .cu = {0, 30, 330},
+           .Hq = 4,
+           .Hkv = 2,
+           .D = 128,
+           .window = 170,
+           .memory = 2},
            // Tiles of keys start with the document: their last key is the one after the first query of a tile.
            {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));

@@ -54,19 +54,19 @@ class GpuProfile(unittest.TestCase):
 
     def test_the_hottest_kernels_of_all_steps(self):
         results = dict(attributions=[
-            attribution(200, attention_dkdv=("attention backward", 40), normed_rope_grad=("rope backward", 26), nvjet=("gemm", 90),
+            attribution(200, attention_grad=("attention backward", 40), normed_rope_grad=("rope backward", 26), nvjet=("gemm", 90),
                         lora=("adapter GEMMs", 50), glu=("other element-wise", 2)),
-            attribution(1000, attention_dkdv=("attention backward", 50), dequantize4=("other element-wise", 60),
+            attribution(1000, attention_grad=("attention backward", 50), dequantize4=("other element-wise", 60),
                         magnitude_grad=("other element-wise", 900))])
         chosen, left_out = gpu_profile.hottest(results, 3)
-        self.assertEqual([name for name, _ in chosen], ["attention_dkdv", "normed_rope_grad", "dequantize4"])
+        self.assertEqual([name for name, _ in chosen], ["attention_grad", "normed_rope_grad", "dequantize4"])
         for (_, share), wanted in zip(chosen, (0.125, 0.065, 0.03)):
             self.assertAlmostEqual(share, wanted)
         self.assertEqual(left_out, ["magnitude_grad, 45.0% of a step: no case of qtrain bench runs it alone"])
 
     def test_functions_stand_for_their_launches(self):
-        for name, launch in (("attention_dq_tile<bf16, 128>", "attention_dq"),
-                             ("attention_dq_warpgroups<bf16, 128>", "attention_dq"),
+        for name, launch in (("attention_grad_tile<bf16, 128>", "attention_grad"),
+                             ("attention_grad_warpgroups<bf16, 128>", "attention_grad"),
                              ("normed_rope_heads_grad", "normed_rope_grad")):
             results = dict(attributions=[attribution(10, **{name: ("g", 5)})])
             self.assertEqual(gpu_profile.hottest(results, 5)[0], [(launch, 0.5)])
@@ -90,12 +90,12 @@ class GpuProfile(unittest.TestCase):
         done = self.run_program({}, "--dry-run", "--most", "1")
         self.assertEqual(done.returncode, 0, done.stderr)
         first, second, third = done.stdout.splitlines()
-        self.assertRegex(first, r"--kernel-name 'regex:\^attention_dkdv_\(tile\|warpgroups\)' .*--launch-count 1 "
+        self.assertRegex(first, r"--kernel-name 'regex:\^attention_grad_\(tile\|warpgroups\)' .*--launch-count 1 "
                                 r"built/bin/qtrain bench attention_grad/hd128/4096 --device cuda$")
         for section in ("SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats", "SourceCounters"):
             self.assertIn(f"--section {section}", first)
-        self.assertTrue(re.search(r"--page details > .*/attention_dkdv.txt$", second), second)
-        self.assertTrue(re.search(r"--page source .*--csv > .*/attention_dkdv.source.csv$", third), third)
+        self.assertTrue(re.search(r"--page details > .*/attention_grad.txt$", second), second)
+        self.assertTrue(re.search(r"--page source .*--csv > .*/attention_grad.source.csv$", third), third)
         self.assertFalse((self.folder / "out").exists())
 
     def test_how_each_kernel_ended(self):

@@ -104,7 +104,10 @@ TEST_F(KernelCounts, AttentionOnTensorCoresHasNoBankConflicts) {
         }
       for (const std::string name : {"attention_", "attention_dq_", "attention_dkdv_"})
         EXPECT_THAT(kernels, HasSubstr(name + (warpgroups ? "warpgroups<Bf16" : "tile<Bf16"))) << width;
-      EXPECT_EQ(kernels.find("attention_grad_tile<Bf16") != kernels.npos, !warpgroups && width <= 128) << width;
+      EXPECT_EQ(
+          kernels.find(warpgroups ? "attention_grad_warpgroups<Bf16" : "attention_grad_tile<Bf16") != kernels.npos,
+          width <= 128)
+          << width;
     }
     emulation::settings().capability = before;
   }

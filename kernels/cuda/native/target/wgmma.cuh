@@ -33,9 +33,9 @@
                                 " {" QTRAIN_REGISTERS_##values "}, " a ", " b ", adds, 1, 1, " transposed ";\n}" \
                                 : QTRAIN_VALUES_##values(d, 0)                                                   \
                                 : __VA_ARGS__))
-#define QTRAIN_WGMMA_FROM_SHARED(columns, values, type, a, b, scale, transposed)                                \
-  QTRAIN_WGMMA(columns, values, type, a, b, scale, "0, " transposed, "l"(rows), "l"(tile), "n"(S == Sum::adds), \
-               "n"(B == Major::mn))
+#define QTRAIN_WGMMA_FROM_SHARED(columns, values, type, a, b, scale, transposed_a, transposed_b)         \
+  QTRAIN_WGMMA(columns, values, type, a, b, scale, transposed_a ", " transposed_b, "l"(rows), "l"(tile), \
+               "n"(S == Sum::adds), "n"(A == Major::mn), "n"(B == Major::mn))
 #define QTRAIN_WGMMA_FROM_REGISTERS(columns, values, type, a, b, scale, transposed)                                    \
   QTRAIN_WGMMA(columns, values, type, a, b, scale, transposed, "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), \
                "l"(tile), "n"(S == Sum::adds), "n"(B == Major::mn))
@@ -46,26 +46,27 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
-/// Which index of B [16, N] is contiguous in shared memory: k, which is summed over, or n, its columns.
+/// Which index of an operand is contiguous in shared memory: k, which is summed over, or the other one, the rows of
+/// A [64, 16] or the columns of B [16, N].
 enum class Major : std::uint8_t { k, mn };
 /// Whether a product is added to the accumulators or replaces them.
 enum class Sum : std::uint8_t { starts, adds };
 
 /// Starts d = rows tile (+ d) for a warpgroup, rows [64, 16] and tile [16, 8 N] of T, d [64, 8 N] in f32. `rows` and
-/// `tile` are descriptors of matrices in shared memory; rows of the former are contiguous. The accumulators must not be
-/// used until wgmma_wait. With w = warp % 4, r = lane / 4, and p = lane % 4, d[j] holds the elements
-/// (16 w + r, 8 j + 2 p + {0, 1}) and (16 w + r + 8, 8 j + 2 p + {0, 1}).
-template <class T, Major B, Sum S, int N>
+/// `tile` are descriptors of matrices in shared memory. The accumulators must not be used until wgmma_wait. With w =
+/// warp % 4, r = lane / 4, and p = lane % 4, d[j] holds the elements (16 w + r, 8 j + 2 p + {0, 1}) and (16 w + r + 8,
+/// 8 j + 2 p + {0, 1}).
+template <class T, Major B, Sum S, Major A = Major::k, int N>
 __device__ __forceinline__ void wgmma(float (&d)[N][4], std::uint64_t rows, std::uint64_t tile) {
   static_assert(N == 8 || N == 16);
   if constexpr (N == 8 && std::is_same_v<T, Bf16>) {
-    QTRAIN_WGMMA_FROM_SHARED(64, 32, "bf16", "%32", "%33", "%34", "%35");
+    QTRAIN_WGMMA_FROM_SHARED(64, 32, "bf16", "%32", "%33", "%34", "%35", "%36");
   } else if constexpr (N == 8) {
-    QTRAIN_WGMMA_FROM_SHARED(64, 32, "f16", "%32", "%33", "%34", "%35");
+    QTRAIN_WGMMA_FROM_SHARED(64, 32, "f16", "%32", "%33", "%34", "%35", "%36");
   } else if constexpr (std::is_same_v<T, Bf16>) {
-    QTRAIN_WGMMA_FROM_SHARED(128, 64, "bf16", "%64", "%65", "%66", "%67");
+    QTRAIN_WGMMA_FROM_SHARED(128, 64, "bf16", "%64", "%65", "%66", "%67", "%68");
   } else {
-    QTRAIN_WGMMA_FROM_SHARED(128, 64, "f16", "%64", "%65", "%66", "%67");
+    QTRAIN_WGMMA_FROM_SHARED(128, 64, "f16", "%64", "%65", "%66", "%67", "%68");
   }
 }
 /// Likewise with `rows` in registers, which must not be used until wgmma_wait either. They hold the elements
