@@ -14,7 +14,8 @@ constexpr int kTriedLayers = 2;
 struct AdapterCase {
   std::string name;
   Tried tried;
-  int groups = 2;  ///< of layers in a block that are joined with their adapters
+  int groups = 3;       ///< of layers in a block that are joined with their adapters: all but o
+  int groups_once = 4;  ///< whose dy is read once for the gradients of adapters
 };
 
 void PrintTo(const AdapterCase& c, std::ostream* out) {
@@ -68,12 +69,13 @@ std::vector<AdapterCase> adapter_cases() {
   LoraConfig one = everywhere(4);
   one.targets = {"k_proj", "o_proj"};
   return {{"rank_8", adapted({}, everywhere(8))},
-          {"rank_3", adapted({}, everywhere(3))},
-          {"rank_1", adapted(qwen3, of_rank_one())},
-          {"patterns", adapted(qwen3, with_patterns())},
-          {"some", adapted(qwen2, some)},
-          {"one_group", adapted({}, one), 1},
-          {"biases_apart", adapted(biases, everywhere(8))},
+          {"rank_3", adapted({}, everywhere(3)), 3, 0},
+          {"rank_1", adapted(qwen3, of_rank_one()), 3, 0},
+          {"patterns", adapted(qwen3, with_patterns()), 3, 2},
+          {"rank_24", adapted({}, everywhere(24))},
+          {"some", adapted(qwen2, some), 3, 0},
+          {"one_group", adapted({}, one), 1, 0},
+          {"biases_apart", adapted(biases, everywhere(8)), 2, 3},
           {"packed", adapted({{"model_type", "phi3"}, {"pad_token_id", 0}}, everywhere(8))},
           {"gemma2", adapted({{"model_type", "gemma2"}, {"query_pre_attn_scalar", 64}}, everywhere(8))},
           {"four_bits", quantized(adapted(qwen3, everywhere(8)), four)},
@@ -107,6 +109,10 @@ TEST_P(AdapterGemmsOnDevice, LearnWhatTheProcessorLearns) {
                 apart = learned(GetParam().tried, AdapterGemms::apart), want = step(GetParam().tried, {}, {});
   EXPECT_EQ(joined.times("adapter_columns"), kTriedLayers * GetParam().groups * GetParam().tried.micro_batches);
   EXPECT_EQ(apart.times("adapter_columns"), 0);
+  // Each pass of a group over dy is a kernel with tiles and one that adds their sums.
+  const int times = kTriedLayers * GetParam().tried.micro_batches;
+  for (const Learned* both : {&joined, &apart})
+    EXPECT_EQ(both->times("adapter_grads"), 2 * times * GetParam().groups_once);
   EXPECT_LT(joined.gemms(), apart.gemms());
   EXPECT_NEAR(joined.loss, want.loss, 5e-3 * want.loss);
   ASSERT_EQ(joined.gradients.size(), want.gradients.size());
@@ -156,20 +162,21 @@ TEST(AdapterGemmsOnDevice, AreNotUsedWhereLayersAndAdaptersDiffer) {
     return found;
   };
   using ::testing::Each, ::testing::ElementsAre;
-  // q, k, v (R = 24) and gate, up (R = 16) read norms; o and down do not. Rows begin at multiples of 32 bytes.
-  EXPECT_THAT(strides([](auto&) {}), ElementsAre(64 + 32, 0, 64 + 16, 0));
+  // q, k, v (R = 24) and gate, up (R = 16) read norms, down the result of the gate; o reads that of attention. Rows
+  // begin at multiples of 32 bytes.
+  EXPECT_THAT(strides([](auto&) {}), ElementsAre(64 + 32, 0, 64 + 16, 192 + 16));
   EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.lora->dora = true; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.weight_dtype = DType::f32; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"o_proj", "down_proj"}; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.lora->modules_to_save = {"up_proj"}; }), ElementsAre(64 + 32, 0, 0, 0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"o_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 192 + 16));
+  EXPECT_THAT(strides([](auto& o) { o.lora->modules_to_save = {"up_proj"}; }), ElementsAre(64 + 32, 0, 0, 192 + 16));
   EXPECT_THAT(strides([](auto& o) {
                 o.quantization.emplace();
                 o.quantization->bnb.skip_modules = {"k_proj"};
               }),
-              ElementsAre(0, 0, 64 + 16, 0));
+              ElementsAre(0, 0, 64 + 16, 192 + 16));
 }
 
 }  // namespace
