@@ -138,6 +138,16 @@ TEST(AdapterGemmsOnDevice, HaveTheSameBitsIfActivationsAreRecomputed) {
   }
 }
 
+TEST(AdapterGemmsOnDevice, HaveTheSameBitsWithDenseCopies) {
+  Tried t = quantized(adapted({{"model_type", "qwen3"}}, everywhere(8)), BnbConfig::Bits::four);
+  const Learned expanded = learned(t, AdapterGemms::joined);
+  t.choice.dense_copies = KeepCopies::yes;
+  const Learned copied = learned(t, AdapterGemms::joined);
+  EXPECT_GT(expanded.times("dequantize4"), copied.times("dequantize4"));
+  EXPECT_EQ(copied.loss, expanded.loss);
+  EXPECT_EQ(copied.gradients, expanded.gradients);
+}
+
 TEST(AdapterGemmsOnDevice, AreUsedWithManyTokensOnly) {
   Tried t = adapted({}, everywhere(8));
   constexpr int kWidth = 64;
@@ -147,20 +157,25 @@ TEST(AdapterGemmsOnDevice, AreUsedWithManyTokensOnly) {
   EXPECT_GT(learned(t, AdapterGemms::by_size).times("adapter_columns"), 0);
 }
 
+using StrideOf = std::int64_t (*)(const Transformer&, AdapterGemms, const GroupInPass&);
+
+/// A stride of each group of a layer (q, k, v; o; gate, up; down) with changed options.
+std::vector<std::int64_t> strides_of(StrideOf stride, const std::function<void(TransformerOptions&)>& change) {
+  TransformerOptions options = adapted({}, everywhere(8)).options;
+  options.config = parse_model_config(dense().config, "tried");
+  options.activation_dtype = options.dense_dtype = DType::bf16;
+  change(options);
+  const Transformer model(kCuda, options);
+  std::vector<std::int64_t> found;
+  for (const LinearGroup& group : model.layers().front().groups)
+    found.push_back(stride(model, AdapterGemms::joined, {.layer = 0, .group = group, .tokens = 64}));
+  return found;
+}
+
 // Dropout masks the input of adapters only, DoRA scales sums, float32 results keep their bits, and layers that are
 // trained whole have gradients of their weights.
 TEST(AdapterGemmsOnDevice, AreNotUsedWhereLayersAndAdaptersDiffer) {
-  const auto strides = [](const std::function<void(TransformerOptions&)>& change) {
-    TransformerOptions options = adapted({}, everywhere(8)).options;
-    options.config = parse_model_config(dense().config, "tried");
-    options.activation_dtype = options.dense_dtype = DType::bf16;
-    change(options);
-    const Transformer model(kCuda, options);
-    std::vector<std::int64_t> found;
-    for (const LinearGroup& group : model.layers().front().groups)
-      found.push_back(joined_stride(model, AdapterGemms::joined, {.layer = 0, .group = group, .tokens = 64}));
-    return found;
-  };
+  const auto strides = [](const auto& change) { return strides_of(joined_stride, change); };
   using ::testing::Each, ::testing::ElementsAre;
   // q, k, v (R = 24) and gate, up (R = 16) read norms, down the result of the gate; o reads that of attention. Rows
   // begin at multiples of 32 bytes.
@@ -177,6 +192,20 @@ TEST(AdapterGemmsOnDevice, AreNotUsedWhereLayersAndAdaptersDiffer) {
                 o.quantization->bnb.skip_modules = {"k_proj"};
               }),
               ElementsAre(0, 0, 64 + 16, 192 + 16));
+}
+
+// dy is copied with columns beside it, which moves less than dx only if there are fewer outputs.
+TEST(AdapterGemmsOnDevice, AreThoseOfDxForSingleLayersWithFewerOutputs) {
+  const auto strides = [](const auto& change) { return strides_of(joined_gradient_stride, change); };
+  using ::testing::Each, ::testing::ElementsAre;
+  EXPECT_THAT(strides([](auto&) {}), ElementsAre(0, 64 + 16, 0, 64 + 16));
+  EXPECT_THAT(strides([](auto& o) { o.lora->r = 32; }), ElementsAre(0, 64 + 32, 0, 64 + 32));
+  for (const std::int64_t other : {3, 40}) EXPECT_THAT(strides([&](auto& o) { o.lora->r = other; }), Each(0)) << other;
+  EXPECT_THAT(strides([](auto& o) { o.config.intermediate_size = 56; }), ElementsAre(0, 64 + 16, 0, 0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"q_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 64 + 16));
 }
 
 }  // namespace
