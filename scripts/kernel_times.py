@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COUNTS, TIMING, CASES = (ROOT / f for f in ("bench/baselines/cuda_counts.csv", "bench/gpu_timing.json",
                                             "bench/step_cases.json"))
 TOKENS, LENGTH, RANK = 16384, 2048, 16
-GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
-          "cross-entropy", "update", "gaps")
+GROUPS = ("gemm", "dequantize", "attention forward", "attention backward", "rope backward", "other element-wise",
+          "adapter gemms", "cross-entropy", "update", "gaps")
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,7 @@ def adapter_time(gpu, m, tokens, groups, quantized):
 def expansion_work(m):
     """4-bit weights are expanded in the forward pass and in the backward pass."""
     inner = sum(i * o for i, o in m.linears)
-    return [Work("dequantize4", "dequantize4/1536x512", "", inner / (1536 * 512), 2 * m.layers)]
+    return [Work("dequantize4", "dequantize4/1536x512", "", inner / (1536 * 512), 2 * m.layers, None, "dequantize")]
 
 
 def works_of(m, tokens, trained):
