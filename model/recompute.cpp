@@ -76,7 +76,8 @@ RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeig
 
 std::optional<TensorId> idle_gradient(const Layer& layer, std::size_t stage) {
   TensorSet used = layer.stages[stage]->reads | layer.stages[stage]->writes | layer.residual | TensorSet{layer.output};
-  // The adjoints of these stages have not run yet, and those of the stages before may already have added something.
+  // Adjoints run from the last stage to the first: those of later stages have begun the gradients of what these read,
+  // and ended those of what these wrote.
   TensorSet begun, ended;
   for (std::size_t i = stage + 1; i < layer.stages.size(); ++i) {
     begun = begun | layer.stages[i]->reads;
