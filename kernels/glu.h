@@ -30,6 +30,7 @@ struct GluGrad {
 };
 /// Glu with gate and up in one tensor: y [T, F], x [T, 2 F]. Pairs use silu, a limit > 0 and alpha. `largest` f32 [T],
 /// if given: the largest magnitude of each row of y, or NaN if there is one, for a GEMM in FP8 (kernels/fp8.h).
+/// y_stride, for halves without `largest`: elements from one row of y to the next; 0 means F.
 struct PackedGlu {
   Tensor y;
   ConstTensor x;
@@ -37,6 +38,9 @@ struct PackedGlu {
   Activation activation = Activation::silu;
   double alpha = 1, limit = 0;
   Tensor largest = {};
+  std::int64_t y_stride = 0;
+
+  std::int64_t y_step() const { return y_stride == 0 ? y.shape[-1] : y_stride; }
 };
 /// dx [T, 2 F] as x. Clamped values have no gradient; values exactly at the limit have one. dx may be x. `largest`, if
 /// given: that of each row of a dx that is stored.
@@ -74,6 +78,8 @@ void check_packed_glu(const Op& a, const Shape& y, const Shape& x) {
 }
 inline void packed_glu(Ctx& ctx, const PackedGlu& a) {
   check_packed_glu(a, a.y.shape, a.x.shape);
+  check(a.y_step() >= a.y.shape[-1], "packed_glu: rows of y overlap");
+  check(a.y_stride == 0 || (a.order == GluOrder::halves && !a.largest), "packed_glu: no distance between rows of y");
   dispatch(ctx, a);
 }
 inline void packed_glu_grad(Ctx& ctx, const PackedGluGrad& a) {

@@ -56,6 +56,12 @@ std::int64_t ActivationLayout::stride(std::size_t layer, TensorId t) const {
   return 0;
 }
 
+// The distance of rows of [dy | du], or 0.
+std::int64_t ActivationLayout::joined_gradient(std::size_t layer, const LinearGroup& group) const {
+  if (pass_ != Pass::train) return 0;
+  return joined_gradient_stride(model_, plan_.choice().adapter_gemms, {layer, group, plan_.most_tokens(pass_)});
+}
+
 // Whether x is computed again before the gradients that read A x, which is saved.
 bool ActivationLayout::computes_again(std::size_t layer, const LinearGroup& group) const {
   if (pass_ != Pass::train) return false;
@@ -103,6 +109,10 @@ std::int64_t ActivationLayout::dense_elements() const {
     for (const LinearGroup& group : model_.layers()[l].groups) {
       const std::int64_t stride = joined(l, group);
       std::int64_t sum = 0, with_adapters = 0;
+      if (joined_gradient(l, group) != 0) {
+        const LinearParams& p = model_.params().layers()[l][group.layers.front()];
+        max = std::max(max, (p.shape()[0] + p.rank()) * p.shape()[1]);
+      }
       for (const LinearId id : group.layers) {
         const LinearParams& p = model_.params().layers()[l][id];
         with_adapters += p.shape()[0] * stride;
@@ -171,8 +181,10 @@ std::vector<Tensor> ActivationLayout::residual_stream(Arena& arena) const {
 void ActivationLayout::add_strides(Activations& a) const {
   for (std::size_t l = 0; l < model_.layers().size(); ++l) {
     std::vector<std::int64_t>& strides = a.strides.emplace_back(model_.layers()[l].tensors.size());
-    for (const LinearGroup& group : model_.layers()[l].groups)
+    for (const LinearGroup& group : model_.layers()[l].groups) {
       strides[static_cast<std::size_t>(group.x)] = stride(l, group.x);
+      strides[static_cast<std::size_t>(group.lora)] = joined_gradient(l, group);
+    }
   }
 }
 

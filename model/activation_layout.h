@@ -19,6 +19,7 @@ class ActivationLayout {
   Shape memory_shape(std::size_t layer, TensorId t) const;
   std::int64_t stride(std::size_t layer, TensorId t) const;
   std::int64_t joined(std::size_t layer, const LinearGroup& group) const;
+  std::int64_t joined_gradient(std::size_t layer, const LinearGroup& group) const;
   bool computes_again(std::size_t layer, const LinearGroup& group) const;
   std::int64_t ranks(std::size_t layer, const ExpertsGroup& group) const;
   std::int64_t max_ranks() const;

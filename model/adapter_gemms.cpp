@@ -1,8 +1,10 @@
 #include "model/adapter_gemms.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/adapter_columns.h"
+#include "model/recompute.h"
 
 namespace qtrain {
 namespace {
@@ -10,9 +12,24 @@ namespace {
 constexpr std::int64_t kAligned = 8;  ///< 16-bit elements that a GPU moves at once
 constexpr std::int64_t kSector = 16;  ///< 16-bit elements of a memory sector, in which rows begin
 
-/// The copy of W moves 2 in * out elements, and that y [T, out] is neither read nor written again saves 2 T * out. With
-/// twice as many tokens as inputs that is twice as much.
-constexpr std::int64_t kTokensPerInput = 2;
+/// Copies of quantized weights are counted as a quarter: they are expanded anyway, unless there is memory for dense
+/// ones.
+constexpr std::int64_t kLessIfQuantized = 4;
+constexpr std::int64_t kMaxRanks = 32;  ///< see ops::reads_once
+
+std::int64_t copied(const LayerParams& params, const LinearGroup& group, std::int64_t elements) {
+  return elements / (params[group.layers.front()].quantized ? kLessIfQuantized : 1);
+}
+
+/// That y [T, out] is not written once more saves T * out elements, at about two thirds of the bandwidth with which the
+/// copy of W moves 2 in * out.
+bool saves_in_results(const LayerParams& params, const GroupInPass& of, std::int64_t in) {
+  return of.tokens >= copied(params, of.group, 2 * in);
+}
+/// Likewise for dx [T, in], less the copy of dy [T, out].
+bool saves_in_gradients(const LayerParams& params, const GroupInPass& of, const Shape& w) {
+  return of.tokens * (3 * w[1] - 2 * w[0]) >= copied(params, of.group, 4 * w.numel());
+}
 
 bool supports(const TransformerOptions& o, Device device) {
   return device.kind == DeviceKind::cuda && size_of(o.activation_dtype) == 2 && !o.fp8 && o.lora &&
@@ -41,6 +58,20 @@ bool has_frozen_weights(const LayerParams& params, const LinearGroup& group, DTy
   });
 }
 
+std::int64_t spaced(std::int64_t width, std::int64_t ranks) {
+  return width + (ranks + kSector - 1) / kSector * kSector;
+}
+
+/// Whether a gradient that is idle during the group's adjoint has rows of `width` elements.
+bool has_idle_gradient(const Layer& layer, const LinearGroup& group, std::int64_t width) {
+  for (std::size_t i = 0; i < layer.stages.size(); ++i)
+    if (layer.stages[i]->writes.has(group.lora)) {
+      const std::optional<TensorId> idle = idle_gradient(layer, i);
+      return idle && layer.spec(*idle).shape_for(1).numel() >= width;
+    }
+  return false;
+}
+
 }  // namespace
 
 std::int64_t ranks_of(const LayerParams& layer, const LinearGroup& group) {
@@ -54,11 +85,24 @@ std::int64_t joined_stride(const Transformer& model, AdapterGemms choice, const 
   const LayerParams& params = model.params().layers()[of.layer];
   const std::int64_t ranks = ranks_of(params, of.group), in = params[of.group.layers.front()].shape()[1];
   if (choice == AdapterGemms::apart || ranks == 0 || !supports(options, model.device())) return 0;
-  if (choice == AdapterGemms::by_size && of.tokens < kTokensPerInput * in) return 0;
+  if (choice == AdapterGemms::by_size && !saves_in_results(params, of, in)) return 0;
   if (in % kAligned != 0 || of.group.layers.size() > ops::AdapterColumns::kMost) return 0;
   if (!has_spaced_input(model.layers()[of.layer], of.group)) return 0;
   if (!has_frozen_weights(params, of.group, options.activation_dtype)) return 0;
-  return in + (ranks + kSector - 1) / kSector * kSector;
+  return spaced(in, ranks);
+}
+
+std::int64_t joined_gradient_stride(const Transformer& model, AdapterGemms choice, const GroupInPass& of) {
+  const TransformerOptions& options = model.options();
+  const LayerParams& params = model.params().layers()[of.layer];
+  const Shape w = params[of.group.layers.front()].shape();
+  const std::int64_t ranks = ranks_of(params, of.group), out = w[0], in = w[1];
+  if (choice == AdapterGemms::apart || of.group.layers.size() != 1 || ranks == 0) return 0;
+  if (!supports(options, model.device()) || !has_frozen_weights(params, of.group, options.activation_dtype)) return 0;
+  if (choice == AdapterGemms::by_size && !saves_in_gradients(params, of, w)) return 0;
+  if (in < out || in % kAligned != 0 || out % kAligned != 0 || ranks % kAligned != 0 || ranks > kMaxRanks) return 0;
+  const std::int64_t stride = spaced(out, ranks);
+  return has_idle_gradient(model.layers()[of.layer], of.group, stride) ? stride : 0;
 }
 
 }  // namespace qtrain

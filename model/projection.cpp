@@ -1,5 +1,7 @@
 #include "model/projection.h"
 
+#include <algorithm>
+
 #include "kernels/gemm.h"
 #include "model/projection_parts.h"
 
@@ -90,8 +92,8 @@ std::vector<JointForward> joints_of(const ProjectionForward& f) {
   return joints_of(f.layers, apart ? 0 : f.y_stride);
 }
 
-void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joint) {
-  ops::Gemm g{.c = store(joint.result()),
+void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joint, Sink::Mode mode) {
+  ops::Gemm g{.c = {joint.result(), mode},
               .a = f.x,
               .transpose_b = Transpose::yes,
               .bias = joint.bias(),
@@ -101,12 +103,26 @@ void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joi
   ops::gemm(ctx, g);
 }
 
-// y += the adapter's contribution.
-void add_adapter(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
+// y = or += the adapter's contribution.
+void put_adapter(Ctx& ctx, const ProjectionForward& f, const Sink& y, const ops::Factors& adapter) {
   if (!adapter.present()) return;
-  ops::Gemm g = ops::added_to(l.y, adapter, 1);
+  ops::Gemm g = ops::added_to(y.t, adapter, 1);
+  g.c.mode = y.mode;
   g.c_stride = f.y_stride;
   ops::gemm(ctx, g);
+}
+
+// The contributions of adapters come first if they write all of y: see added_first in kernels/gemm.cpp.
+void project_joint_with_adapters(Ctx& ctx, const ProjectionForward& f, const JointForward& joint,
+                                 const RankColumns<Tensor>& lora_x, std::int64_t first) {
+  using enum Sink::Mode;
+  const bool all = std::ranges::all_of(joint.layers(), [](const auto& l) { return l.layer.lora.present(); });
+  if (!all) project_joint(ctx, f, joint, store);
+  for (const auto& l : joint.layers()) {
+    put_adapter(ctx, f, {l.y, all ? store : accumulate}, lora_x.times_b(first, l.layer.lora));
+    first += l.layer.lora.rank();
+  }
+  if (all) project_joint(ctx, f, joint, accumulate);
 }
 
 void project_bases(Ctx& ctx, const ProjectionForward& f) {
@@ -114,7 +130,7 @@ void project_bases(Ctx& ctx, const ProjectionForward& f) {
     if (joint.is_one())
       project_layer(ctx, f, joint.layers().front(), {});
     else
-      project_joint(ctx, f, joint);
+      project_joint(ctx, f, joint, Sink::Mode::store);
 }
 
 // lora_x = scale * A x.
@@ -192,17 +208,16 @@ void project(Ctx& ctx, const ProjectionForward& f) {
   multiply_by_a(ctx, f, adapters, input.of(ctx, f.x));
   std::int64_t first = 0;
   for (const JointForward& joint : joints_of(f)) {
-    if (!joint.is_one()) project_joint(ctx, f, joint);
+    if (!joint.is_one()) project_joint_with_adapters(ctx, f, joint, lora_x, first);
     for (const auto& l : joint.layers()) {
       const LoraWeights& lora = l.layer.lora;
       const ops::Factors adapter = lora_x.times_b(first, lora);
-      if (!joint.is_one())
-        add_adapter(ctx, f, l, adapter);
-      else if (lora.decomposed() && input.drops())
+      first += lora.rank();
+      if (!joint.is_one()) continue;
+      if (lora.decomposed() && input.drops())
         project_dropped(ctx, f, l, {adapter, input});
       else
         project_layer(ctx, f, l, adapter);
-      first += lora.rank();
     }
   }
 }

@@ -77,7 +77,7 @@ struct ProjectionForward {
   Tensor dense = {};
   std::int64_t x_stride = 0;   ///< elements between rows of x, if A x is computed in the columns after it; otherwise 0
   Tensor after_x = {};         ///< [T, R], those columns; lora_x, if it is not empty, gets a copy
-  ConstTensor residual = {};   ///< [T, out]: added to y, for one layer without a magnitude or an x_stride
+  ConstTensor residual = {};   ///< [T, out]: added to y, for one layer without a magnitude
   ConstTensor x_largest = {};  ///< for GEMMs in FP8, if known: the largest magnitude of each row of x
 };
 struct ProjectionBackward {
@@ -94,6 +94,11 @@ struct ProjectionBackward {
   Tensor dense = {};
   /// As in ProjectionForward; lora_x is then [T, R] with rows that are lora_stride elements apart.
   std::int64_t x_stride = 0, lora_stride = 0;
+  /// For one layer with an adapter, if dx is one GEMM, [dy | du] [W; A]: memory for [dy | du], and the elements between
+  /// its rows; otherwise 0. `dense` then has r * in more elements, and is used by dense weights, too. Without tensor
+  /// cores, there are separate GEMMs.
+  Tensor joint = {};
+  std::int64_t joint_stride = 0;
   ConstTensor dy_largest = {};  ///< as x_largest, of the matrix that has all dy
 };
 

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "kernels/gemm.h"
+#include "kernels/adapter_grads.h"
 #include "kernels/reduce.h"
 #include "model/projection_parts.h"
 
@@ -24,7 +24,10 @@ class AdaptersGrad {
         joints_(joints),
         adapters_(adapters),
         input_(adapters, b.dropout_seed, b.scratch),
-        gradients_(b.scratch, b.x.shape[0], adapters.ranks()) {}
+        gradients_(b.scratch, b.x.shape[0], adapters.ranks()) {
+    joins_ = b.joint_stride != 0 && b.dx.wanted() && ops::reads_once(ctx, joint_op());
+    if (joins_) gradients_ = RankColumns(columns_of(joint_dy(), outputs(), adapters.ranks()), b.joint_stride);
+  }
 
   void run() {
     const ConstTensor x = adapters_.first().da.wanted() ? input_.of(ctx_, b_.x) : b_.x;
@@ -40,11 +43,59 @@ class AdaptersGrad {
       into_x_.at(stacks_++) = {.a = part, .b = s.a, .a_stride = gradients_.stride()};
     }
     if (!b_.dx.wanted()) return;
+    if (joins_) return joint_input_grad();
     input_grad();
     if (input_.drops()) dropped_input_grad();
   }
 
  private:
+  // [dy | du] for one GEMM of dx: dy is copied, where du is beside it.
+  Tensor joint_dy() const {
+    Tensor all = b_.joint;
+    all.shape = {b_.x.shape[0], outputs()};
+    return all;
+  }
+  std::int64_t outputs() const { return b_.layers.front().dy.shape[1]; }
+  ops::AdapterGrads joint_op() const {
+    const ProjectionBackward::Layer& l = b_.layers.front();
+    const RankColumns lora_x = saved_lora_x();
+    ops::AdapterGrads op{.dy_stride = b_.dy_stride,
+                         .u_stride = lora_x.stride(),
+                         .du_stride = b_.joint_stride,
+                         .copy_stride = b_.joint_stride};
+    op.layers[0] = {.dy = l.dy,
+                    .b = l.layer.lora.b,
+                    .u = lora_x.columns(0, adapters_.ranks()),
+                    .du = columns_of(joint_dy(), outputs(), adapters_.ranks()),
+                    .db = l.layer.lora.db,
+                    .scale = l.layer.lora.scale,
+                    .copy = joint_dy()};
+    return op;
+  }
+  RankColumns<ConstTensor> saved_lora_x() const {
+    return b_.x_stride == 0 ? RankColumns(b_.lora_x, b_.x.shape[0], adapters_.ranks())
+                            : RankColumns(b_.lora_x, b_.lora_stride);
+  }
+
+  // dx (+)= [dy | du] [W; A], for which A is copied behind a copy of W.
+  void joint_input_grad() const {
+    const Projection& p = b_.layers.front().layer;
+    const std::int64_t in = b_.x.shape[1], ranks = adapters_.ranks();
+    check(b_.dense.numel() >= (outputs() + ranks) * in, "no memory for a weight with its adapter");
+    const Tensor w = b_.dense.slice(0, outputs() * in).reshaped({outputs(), in});
+    if (p.quantized)
+      expand(ctx_, *p.quantized, w);
+    else
+      ops::copy(ctx_, {.y = store(w), .x = p.weight});
+    ops::copy(ctx_, {.y = store(b_.dense.slice(w.numel(), ranks * in)), .x = p.lora.a});
+    Tensor both = joint_dy();
+    both.shape.dims[1] += ranks;
+    ops::gemm(ctx_, {.c = b_.dx,
+                     .a = both,
+                     .b = b_.dense.slice(0, (outputs() + ranks) * in).reshaped({outputs() + ranks, in}),
+                     .a_stride = b_.joint_stride});
+  }
+
   // The gradient that reaches W and B: dy, or with a magnitude (m / norm + shift) * dy.
   ConstTensor inner_grad(const ProjectionBackward::Layer& l, double shift = 0) const {
     if (!l.layer.lora.decomposed()) return l.dy;
@@ -67,31 +118,33 @@ class AdaptersGrad {
     ops::magnitude_grad(ctx_, {.dmagnitude = l.layer.lora.dmagnitude, .dy = l.dy, .v = v, .norm = l.layer.lora.norm});
   }
 
-  // dlora_x [T, R] = scale * dy B, and the gradients of each B and magnitude.
+  // dlora_x [T, R] = scale * dy B, and the gradients of each B and magnitude. The layers are one op, unless they have
+  // magnitudes, whose gradients share memory.
   void lora_x_grad(ConstTensor x) const {
-    const RankColumns lora_x = b_.x_stride == 0 ? RankColumns(b_.lora_x, b_.x.shape[0], adapters_.ranks())
-                                                : RankColumns(b_.lora_x, b_.lora_stride);
+    if (joins_) return ops::adapter_grads(ctx_, joint_op());
+    const RankColumns lora_x = saved_lora_x();
+    ops::AdapterGrads op{.dy_stride = b_.dy_stride, .u_stride = lora_x.stride(), .du_stride = gradients_.stride()};
+    std::size_t count = 0;
+    const auto compute = [&] {
+      if (count > 0) ops::adapter_grads(ctx_, op);
+      op.layers = {};
+      count = 0;
+    };
     std::int64_t first = 0;
     for (const auto& l : b_.layers) {
       const LoraWeights& lora = l.layer.lora;
       if (!lora.present()) continue;
       magnitude_grad(l, x, lora_x.times_b(first, lora));
-      const ConstTensor dy = inner_grad(l);
-      if (lora.db.wanted())
-        ops::gemm(ctx_, {.c = lora.db,
-                         .a = dy,
-                         .b = lora_x.columns(first, lora.rank()),
-                         .transpose_a = Transpose::yes,
-                         .a_stride = b_.dy_stride,
-                         .b_stride = lora_x.stride()});
-      ops::gemm(ctx_, {.c = store(gradients_.columns(first, lora.rank())),
-                       .a = dy,
-                       .b = lora.b,
-                       .alpha = lora.scale,
-                       .a_stride = b_.dy_stride,
-                       .c_stride = gradients_.stride()});
+      op.layers.at(count++) = {.dy = inner_grad(l),
+                               .b = lora.b,
+                               .u = lora_x.columns(first, lora.rank()),
+                               .du = gradients_.columns(first, lora.rank()),
+                               .db = lora.db,
+                               .scale = lora.scale};
+      if (lora.decomposed() || count == op.layers.size()) compute();
       first += lora.rank();
     }
+    compute();
   }
 
   // dx += dy W for every layer; unless adapters read dropout(x), the last GEMM also adds the gradient through the
@@ -127,6 +180,7 @@ class AdaptersGrad {
   const Adapters& adapters_;
   AdapterInput input_;
   RankColumns<Tensor> gradients_;
+  bool joins_ = false;
   std::array<ops::Factors, 3> into_x_;  // GEMMs of the gradients of A x with A
   std::size_t stacks_ = 0;
 };

@@ -74,7 +74,6 @@ void multiply_beside_x(Ctx& ctx, const ProjectionForward& f, const Adapters& ada
 }
 
 void project_with_adapters(Ctx& ctx, const ProjectionForward& f, const Adapters& adapters) {
-  check(!f.residual, "a residual is added to layers and adapters apart");
   multiply_beside_x(ctx, f, adapters);
   const std::int64_t ranks = adapters.ranks();
   RowsOfJoints weights(weights_with_adapters(ctx, f, ranks), f.x_stride);
@@ -88,7 +87,8 @@ void project_with_adapters(Ctx& ctx, const ProjectionForward& f, const Adapters&
                     .bias = joint.bias(),
                     .a_stride = f.x_stride,
                     .b_stride = f.x_stride,
-                    .c_stride = f.y_stride});
+                    .c_stride = f.y_stride,
+                    .residual = f.residual});
 }
 
 }  // namespace qtrain

@@ -74,18 +74,34 @@ RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeig
   return plan;
 }
 
+std::optional<TensorId> idle_gradient(const Layer& layer, std::size_t stage) {
+  TensorSet used = layer.stages[stage]->reads | layer.stages[stage]->writes | layer.residual | TensorSet{layer.output};
+  // Adjoints run from the last stage to the first: those of later stages have begun the gradients of what these read,
+  // and ended those of what these wrote.
+  TensorSet begun, ended;
+  for (std::size_t i = stage + 1; i < layer.stages.size(); ++i) {
+    begun = begun | layer.stages[i]->reads;
+    ended = ended | layer.stages[i]->writes;
+  }
+  used = used | (begun - ended);
+  std::optional<TensorId> idle;
+  const auto size = [&](TensorId t) { return layer.spec(t).shape_for(1).numel(); };
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    const auto id = static_cast<TensorId>(t);
+    const TensorSpec& spec = layer.spec(id);
+    if (spec.gradient == HasGradient::no || spec.precision != Precision::activation || used.has(id)) continue;
+    if (!idle || size(id) > size(*idle)) idle = id;
+  }
+  return idle;
+}
+
 void run_backward(const Layer& layer, const RecomputePlan& plan, LayerRun& run) {
   run.unread = plan.unread;
   for (const int i : plan.rerun) layer.stages[static_cast<std::size_t>(i)]->forward(run);
   for (std::size_t i = layer.stages.size(); i-- > 0;) {
+    const std::optional<TensorId> idle = idle_gradient(layer, i);
+    run.idle = idle ? run.gradient(*idle) : Tensor{};
     layer.stages[i]->backward(run);
-    // The gradients of what a stage writes are not needed after its own.
-    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      const auto id = static_cast<TensorId>(t);
-      const bool ends = layer.stages[i]->writes.has(id) && !layer.residual.has(id) && id != layer.output;
-      if (ends && layer.tensors[t].gradient == HasGradient::yes && run.gradient(id).bytes() > run.idle.bytes())
-        run.idle = run.gradient(id);
-    }
   }
 }
 

@@ -63,6 +63,10 @@ struct RecomputePlan {
 /// says which stages train.
 RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeights& weights);
 
+/// The largest gradient of activations that the layer does not need during the adjoint of a stage, whose index is
+/// `stage`: it is not needed any more, or nothing has been written to it yet.
+std::optional<TensorId> idle_gradient(const Layer& layer, std::size_t stage);
+
 void run_backward(const Layer& layer, const RecomputePlan& plan, LayerRun& run);
 
 }  // namespace qtrain

@@ -11,10 +11,12 @@ struct AdapterPasses {
 };
 
 /// Counts, for layers that share an input of `in` elements and have `out` outputs: in the forward pass A reads the
-/// input and B reads and writes the outputs; in the backward pass B and its gradient read the output gradients, and A
-/// reads the input and reads and writes its gradient. On a processor, B and the gradient of the input are part of the
-/// layers' own pass (see model/projection.h). Dropout and magnitudes add passes of their own. `tokens` is the largest
-/// number in a micro-batch; if adapters are in the GEMMs of their layers, the outputs are not read and written for B.
+/// input and B writes the outputs, and reads them if they are sums with the residual stream; in the backward pass B and
+/// its gradient read the output gradients, and A reads the input and writes its gradient. On a processor, B and the
+/// gradient of the input are part of the layers' own pass (see model/projection.h). Dropout and magnitudes add passes
+/// of their own. `tokens` is the largest number in a micro-batch; if adapters are in the GEMMs of their layers, the
+/// outputs are not read and written for B, and the gradient of the input not for A, but those of the outputs are
+/// copied. With 16-bit activations on a GPU, B and its gradient share a pass (ops::reads_once).
 AdapterPasses adapter_passes(const Transformer& model, AdapterGemms gemms = AdapterGemms::apart,
                              std::int64_t tokens = 0);
 
@@ -24,9 +26,10 @@ struct LayerInPass {
   std::int64_t tokens;
 };
 /// The groups of a layer that are computed with their adapters: how many, the number of adapters in them, and the
-/// elements of their weights, of which each forward pass makes a copy.
+/// elements of their weights, of which each forward pass makes a copy. gradient_weights: those of which each backward
+/// pass makes a copy. groups_once, adapters_once: those whose gradients of outputs are read once.
 struct JoinedAdapters {
-  double groups = 0, adapters = 0, weights = 0;
+  double groups = 0, adapters = 0, weights = 0, gradient_weights = 0, groups_once = 0, adapters_once = 0;
 };
 JoinedAdapters joined_adapters(const Transformer& model, AdapterGemms gemms, const LayerInPass& of);
 

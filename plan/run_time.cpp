@@ -43,15 +43,15 @@ double expansion_bytes(const PlannedRun& run, double element) {
 
 /// The kernels of a block that are no GEMMs, in one pass over a micro-batch.
 struct KernelsOfBlock {
-  double forward_bytes = 0, backward_bytes = 0;  ///< per token
-  double weight_bytes = 0;                       ///< for the expansion of quantized weights
-  double copied_bytes = 0;                       ///< for copies of weights with adapters, in the forward pass
+  double forward_bytes = 0, backward_bytes = 0;    ///< per token
+  double weight_bytes = 0;                         ///< for the expansion of quantized weights
+  double forward_copied = 0, backward_copied = 0;  ///< for copies of weights with adapters
   double forward_launches = 0, backward_launches = 0;
 };
 // As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
 // the gate and, unless GEMMs add them, residual sums. A linear layer has one GEMM in the forward pass and one per
 // gradient, an adapter six more, of which those of the forward pass become a GEMM and a copy of the weights if they are
-// in the GEMMs of a group.
+// in the GEMMs of a group. Two for gradients become two for a group if dy is read once.
 KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const ModelConfig& c = run.model.config();
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
@@ -75,9 +75,11 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   return {.forward_bytes = bytes(forward_bytes(normed)),
           .backward_bytes = bytes(backward_bytes(normed)),
           .weight_bytes = weights * expansion_bytes(run, element),
-          .copied_bytes = expands_weights(run) ? 0 : 2 * element * joined.weights,
+          .forward_copied = expands_weights(run) ? 0 : 2 * element * joined.weights,
+          .backward_copied = expands_weights(run) ? 0 : 2 * element * joined.gradient_weights,
           .forward_launches = 5 + sums + linears + 2 * (adapted - joined.adapters + joined.groups) + expanded,
-          .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded};
+          .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded +
+                               2 * (joined.groups_once - joined.adapters_once)};
 }
 
 constexpr double kHeadLaunches = 12;
@@ -138,8 +140,10 @@ PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, 
     forward.gemms -= tokens * flops.attention / speed.flops;
     backward.attention = tokens * 2 * flops.attention * attention.backward;
     backward.gemms -= tokens * 2 * flops.attention / speed.flops;
-    forward.elements = (tokens * kernels.forward_bytes + kernels.weight_bytes + kernels.copied_bytes) / speed.bandwidth;
-    backward.elements = (tokens * kernels.backward_bytes + kernels.weight_bytes) / speed.bandwidth;
+    forward.elements =
+        (tokens * kernels.forward_bytes + kernels.weight_bytes + kernels.forward_copied) / speed.bandwidth;
+    backward.elements =
+        (tokens * kernels.backward_bytes + kernels.weight_bytes + kernels.backward_copied) / speed.bandwidth;
     forward.gaps = kernels.forward_launches * speed.kernels->gap_seconds;
     backward.gaps = kernels.backward_launches * speed.kernels->gap_seconds;
     const double logits = 3 * static_cast<double>(run.model.config().vocab_size) * element;

@@ -40,6 +40,7 @@ KERNELS = {
     "glu_grad": ("for_elements", "swiglu_grad/"),
     "add": ("for_elements", "add/"),
     "dropout": ("for_elements", "dropout/"),
+    "adapter_grads": ("adapter_grads_tiles", "adapter_grads/"),
     "cross_entropy": ("cross_entropy_rows", "cross_entropy/"),
     "embedding_grad": ("embedding_rows_grad", "embedding_grad/"),
     "dequantize4": ("dequantize4_words", "dequantize4/"),

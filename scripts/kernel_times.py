@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COUNTS, TIMING, CASES = (ROOT / f for f in ("bench/baselines/cuda_counts.csv", "bench/gpu_timing.json",
                                             "bench/step_cases.json"))
 TOKENS, LENGTH, RANK = 16384, 2048, 16
-GROUPS = ("gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
-          "cross-entropy", "update", "gaps")
+GROUPS = ("gemm", "dequantize", "attention forward", "attention backward", "rope backward", "other element-wise",
+          "adapter gemms", "cross-entropy", "update", "gaps")
 
 
 @dataclass(frozen=True)
@@ -233,32 +233,95 @@ def gemm_seconds(gpu, m, n, k, element=2, operand=2):
     return max(best, moved / (gpu.bandwidth * gpu.shares["copy"]))
 
 
-def joined_ranks(m, tokens, operand):
-    """Ranks of the adapters in each of the model's GEMMs: of q, k, v and of gate and up, if there are many tokens and the
-    GEMMs are not in FP8."""
-    return [RANK * layers if operand == 2 and tokens >= 2 * i else 0 for (i, _, _), layers in zip(m.gemms, (3, 0, 2, 0))]
+@dataclass(frozen=True)
+class Group:
+    """Layers that share an input and have adapters (docs/kernels/gemm.md)."""
+    inputs: int
+    outputs: tuple  # of each layer
+    element: int  # bytes of an element of y
+    with_y: bool  # whether the adapters are in the GEMM of y
+    with_dx: bool  # in that of dx, for which dy is copied; a GEMM that they are not in adds to their result
+
+    @property
+    def width(self):
+        return sum(self.outputs)
+
+    @property
+    def ranks(self):
+        return RANK * len(self.outputs)
 
 
-def gemm_time(gpu, m, tokens, trained, operand=2):
-    """`operand`: bytes of the operands in blocks, except for the gradients of weights."""
+def groups_of(m, tokens, case):
+    """The groups of a block with adapters. Only o reads what is not written with columns beside it; q, k, v and gate, up
+    have more outputs than inputs."""
+    outputs = [m.linears[0:3], m.linears[3:4], m.linears[4:6], m.linears[6:7]]
+    quantized, fp8 = case["config"].get("load_in_4bit", False), case["config"].get("fp8", False)
+    groups = []
+    for (i, o, element), layers, beside in zip(m.gemms, outputs, (True, False, True, True)):
+        with_y = beside and not fp8 and tokens * (4 if quantized else 1) >= 2 * i
+        with_dx = len(layers) == 1 and i >= o and not fp8 and \
+            tokens * (3 * i - 2 * o) >= (1 if quantized else 4) * i * o
+        groups.append(Group(i, tuple(n for _, n in layers), element, with_y, with_dx))
+    return groups
+
+
+def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
+    """`operand`: bytes of the operands in blocks, except for the gradients of weights. `groups`: those with adapters."""
     sums = 0
-    for (i, o, element), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
-        summed = i + (0 if trained else ranks)
-        each = gemm_seconds(gpu, tokens, o, summed, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
+    for n, (i, o, element) in enumerate(m.gemms):
+        more_y = more_dx = 0  # terms
+        of_dx = 2
+        if groups:
+            g = groups[n]
+            more_y, more_dx = (g.ranks if joined else 0 for joined in (g.with_y, g.with_dx))
+            element, of_dx = (bytes_of if joined else 4 for joined, bytes_of in ((g.with_y, element), (g.with_dx, 2)))
+        each = (gemm_seconds(gpu, tokens, o, i + more_y, element, operand) +
+                gemm_seconds(gpu, tokens, i, o + more_dx, of_dx, operand))
         sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
 
-def adapter_time(gpu, m, tokens, operand):
-    """GEMMs with few columns read x twice, dx and y once and dy twice, and write dx and y, in 16 bits. Adapters of layers
-    whose input is a norm's result are in the layers' GEMMs if there are many tokens: y is not read and written again, but
-    the weights are copied (docs/kernels/gemm.md)."""
+def adapter_sums(tokens, outputs):
+    """How many f32 of du and dB the blocks of adapter_grads write and read again (kernels/cuda/adapter_grads.cu)."""
+    launches = 0
+    while True:
+        launches += 1
+        rows = 64 * ceil(ceil(tokens / launches) / 64)
+        splits = ceil(rows / 640)
+        width = 128 * max(2, ceil(sum(ceil(o / 128) for o in outputs) * splits / 264))
+        sums = RANK * sum(ceil(o / width) * rows + splits * o for o in outputs)
+        if 4 * sums <= 16 << 20:
+            return ceil(tokens / rows) * sums
+
+
+def adapter_work(m, tokens, groups):
+    """The kernels that read dy once for du and dB of a group, and write a copy of it for the GEMM of dx."""
+    works, case, counted = [], "adapter_grads/640x1024x16", 640 * 1024
+    for group in groups:
+        sums, size = adapter_sums(tokens, group.outputs), tokens * group.width
+        moved = 2 * size * (2 if group.with_dx else 1) + 4 * sums
+        works += [Work("adapter_grads", case, "adapter_grads_tiles", size / counted, m.layers, moved, "adapter gemms"),
+                  Work("adapter_grads", case, "for_elements", sums / adapter_sums(640, (1024,)), m.layers, 4 * sums,
+                       "adapter gemms")]
+    return works
+
+
+def adapter_time(gpu, m, tokens, groups, quantized):
+    """GEMMs with few columns read x twice and write y and dx, in 16 bits, and read y if it has the residual stream. Adapters
+    in the GEMM of y or dx do not, but W is copied, unless it is expanded anyway (docs/kernels/gemm.md)."""
     moved = copied = 0
-    for (i, o, _), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
-        moved += 2 * tokens * (4 * i + (2 if ranks else 4) * o) * m.layers
-        copied += 4 * i * o * m.layers if ranks else 0
-    return moved / (gpu.bandwidth * gpu.shares["skinny"]) + copied / (gpu.bandwidth * gpu.shares["copy"])
+    for g in groups:
+        of_y = 0 if g.with_y else g.element // 2
+        moved += 2 * tokens * ((2 if g.with_dx else 3) * g.inputs + of_y * g.width)
+        copied += 0 if quantized else 4 * g.inputs * g.width * (g.with_y + g.with_dx)
+    return m.layers * (moved / (gpu.bandwidth * gpu.shares["skinny"]) + copied / (gpu.bandwidth * gpu.shares["copy"]))
+
+
+def expansion_work(m):
+    """4-bit weights are expanded in the forward pass and in the backward pass."""
+    inner = sum(i * o for i, o in m.linears)
+    return [Work("dequantize4", "dequantize4/1536x512", "", inner / (1536 * 512), 2 * m.layers, None, "dequantize")]
 
 
 def works_of(m, tokens, trained):
@@ -276,10 +339,13 @@ def step(gpu, table, m, case):
     ms = dict.fromkeys(GROUPS, 0.0)
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    fp8 = fp8_work(m, tokens, case["config"].get("load_in_fp8", False)) if case["config"].get("fp8") else []
-    for work in fp8:
+    config = case["config"]
+    fp8 = fp8_work(m, tokens, config.get("load_in_fp8", False)) if config.get("fp8") else []
+    quantized = config.get("load_in_4bit", False)
+    groups = None if trained else groups_of(m, tokens, case)
+    for work in fp8 + (expansion_work(m) if quantized else []) + (adapter_work(m, tokens, groups) if groups else []):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2)
+    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2, groups)
     launches = m.layers * 28 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
@@ -287,8 +353,8 @@ def step(gpu, table, m, case):
         # The first micro-batch stores gradients, but that of an embedding without a tied head adds to zeros.
         ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
-        launches = m.layers * 59 + 11
-        ms["adapter gemms"] = micro * adapter_time(gpu, m, tokens, 1 if fp8 else 2)
+        launches = m.layers * (67 if quantized else 55) + 11
+        ms["adapter gemms"] += micro * adapter_time(gpu, m, tokens, groups, quantized)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):
             ms["update"] += work.launches * time_of(gpu, table, work)

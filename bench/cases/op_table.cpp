@@ -5,6 +5,7 @@
 
 #include "kernels/adafactor.h"
 #include "kernels/adamw.h"
+#include "kernels/adapter_grads.h"
 #include "kernels/attention.h"
 #include "kernels/code_table.h"
 #include "kernels/cross_entropy.h"
@@ -99,6 +100,12 @@ Rows elementwise_rows() {
       {"dropout",
        [](Ctx& c, const Arguments& a) {
          ops::dropout(c, {.y = a.sink(0), .x = a.tensor(1), .seed = a.tensor(2), .stream = 3, .p = a.number(0)});
+       }},
+      {"adapter_grads",
+       [](Ctx& c, const Arguments& a) {
+         ops::adapter_grads(
+             c, {.layers = {
+                     {{.dy = a.tensor(0), .b = a.tensor(1), .u = a.tensor(2), .du = a.tensor(3), .db = a.sink(4)}}}});
        }},
       {"swiglu",
        [](Ctx& c, const Arguments& a) { ops::glu(c, {.y = a.tensor(0), .gate = a.tensor(1), .up = a.tensor(2)}); }},

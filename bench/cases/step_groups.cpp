@@ -14,6 +14,7 @@ constexpr std::string_view kGemm = "gemm", kAdapter = "adapter gemms", kElementw
 /// Substrings of names and their groups; the first match counts.
 constexpr auto kParts = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"dequantize", "dequantize"},
+    {"adapter_", kAdapter},
     {"gemm", kGemm},
     {"attention_", "attention backward"},
     {"attention", "attention forward"},

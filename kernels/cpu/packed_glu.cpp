@@ -82,7 +82,7 @@ void forward(Ctx& ctx, const PackedGlu& a) {
     part.gather(chunk, x + r * 2 * F);
     simd::each<A>(part.n, [&](std::int64_t i, auto lanes) {
       const Vec<A> g = simd::load<A>(chunk.gate + i, lanes), u = simd::load<A>(chunk.up + i, lanes);
-      T* to = y + r * F + part.c + i;
+      T* to = y + r * a.y_step() + part.c + i;
       if constexpr (O == GluOrder::halves) {
         simd::store<A>(to, u * g * Gate<A>(g, a.activation).s, lanes);
       } else {

@@ -22,12 +22,12 @@ __device__ __forceinline__ int warp_id() {
 /// ldmatrix reads are in different banks.
 template <class T, int Rows, int Width>
 struct alignas(128) Tile {
-  static constexpr int kChunks = Width / kChunk, kSwapped = kChunks % 8 == 0 ? 8 : 4;
+  static constexpr int kChunks = Width / kChunk, kSwapped = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : 2;
   static_assert(kChunks % kSwapped == 0 && Rows % 16 == 0);
   T v[Rows * Width];
 
   __device__ __forceinline__ static int offset(int row, int chunk) {
-    const int swap = kSwapped == 8 ? row & 7 : (row >> 1) & 3;
+    const int swap = kSwapped == 8 ? row & 7 : kSwapped == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
     return row * Width + (chunk ^ swap) * kChunk;
   }
   /// The offset `chunk` chunks (an even constant) after `offset`, which is that of chunk 0 or 1. Takes one instruction

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "kernels/cuda/glu_gate.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -91,6 +93,7 @@ struct Forward {
   const T* x;
   Places<K> places;
   Clamp clamp;
+  std::int64_t beside;  // elements between rows of y
 
   template <int N>
   __device__ void at(std::int64_t i) const {
@@ -110,7 +113,9 @@ struct Forward {
         u[j] *= g[j] * GateOf<T, K>(g[j]).s;
       }
     }
-    Target<T>{y}.template put_pack<N>(i, u);
+    std::int64_t to = i;
+    if constexpr (K != Form::clamped) to += i / places.width * beside;
+    Target<T>{y}.template put_pack<N>(to, u);
     return largest_of<T>(u);
   }
 };
@@ -169,8 +174,10 @@ Clamp clamp_of(const Op& a) {
 void run_cuda(Ctx& ctx, const PackedGlu& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
     dispatch_form(a, [&]<Form K>() {
-      const Forward<T, K> body{.y = a.y.as<T>(), .x = a.x.as<T>(), .places = {a.y.shape[-1]}, .clamp = clamp_of(a)};
-      dispatch_packs<T>(packable<T>(a.y.shape[-1], body.y, body.x),
+      const std::int64_t width = a.y.shape[-1], beside = a.y_step() - width;
+      const Forward<T, K> body{
+          .y = a.y.as<T>(), .x = a.x.as<T>(), .places = {width}, .clamp = clamp_of(a), .beside = beside};
+      dispatch_packs<T>(packable<T>(std::gcd(width, a.y_step()), body.y, body.x),
                         [&]<int N>() { launch_glu<N>(ctx, "packed_glu", a.y.shape, a.largest, body); });
     });
   });

@@ -188,7 +188,7 @@ struct LayerRun {
   TensorSet found = {};   ///< in the adjoint: gradients of largest magnitudes that were found
   TensorSet unread = {};  ///< while a layer is recomputed: results that nothing reads, which stages may leave out
   std::span<const std::int64_t> strides = {};  ///< by TensorId; empty if all tensors are contiguous
-  /// In a backward pass: the largest gradient that the layer no longer needs, which may be overwritten.
+  /// In an adjoint: the largest gradient that the layer does not need meanwhile, which may be overwritten.
   Tensor idle = {};
 
   const Tensor& value(TensorId t) const { return s[static_cast<std::size_t>(t)]; }
@@ -199,7 +199,7 @@ struct LayerRun {
   }
   const Tensor& gradient(TensorId t) const { return d[static_cast<std::size_t>(t)]; }
   /// Elements between rows of a tensor, if they are not contiguous; otherwise 0. Only stages that have the tensor in
-  /// `spaced` get such a tensor.
+  /// `spaced` get such a tensor. For A x of an adapter: those of its gradient, if that is beside a copy of dy.
   std::int64_t stride(TensorId t) const { return strides.empty() ? 0 : strides[static_cast<std::size_t>(t)]; }
   /// The first contribution to a gradient overwrites it, later ones add: fan-out needs no special case.
   Sink grad(TensorId t) {

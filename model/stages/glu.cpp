@@ -45,6 +45,7 @@ class PackedGluStage final : public Stage {
     writes = {y};
     if (largest.y) writes.add(*largest.y);
     adjoint_reads = {o.x};
+    spaced = {y};
   }
   void forward(LayerRun& r) const override {
     ops::packed_glu(r.ctx, {.y = r.value(y_),
@@ -53,7 +54,8 @@ class PackedGluStage final : public Stage {
                             .activation = activation_,
                             .alpha = o_.alpha,
                             .limit = o_.limit,
-                            .largest = r.value(largest_.y)});
+                            .largest = r.value(largest_.y),
+                            .y_stride = r.stride(y_)});
   }
   void backward(LayerRun& r) const override {
     const Sink dx = r.grad(o_.x);

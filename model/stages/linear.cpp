@@ -70,6 +70,10 @@ class LinearStage final : public Stage {
       g.lora_stride = g.lora_x.numel() == 0 ? g.x_stride : g.lora_x.shape[1];
       if (g.lora_x.numel() == 0) g.lora_x = after_x(r);
     }
+    if (r.stride(t_.lora) != 0) {
+      g.joint_stride = r.stride(t_.lora);
+      g.joint = r.idle.reshaped({r.idle.numel()}).slice(0, g.x.shape[0] * g.joint_stride);
+    }
     for (const LayerResult& l : results_) g.layers.push_back({r.w[l.layer], part(r.gradient(l.tensor), l)});
     if (t_.y_largest && r.found.has(*t_.y_largest)) g.dy_largest = r.gradient(*t_.y_largest);
     project_grad(r.ctx, g);

@@ -25,6 +25,8 @@ TEST(StepGroups, OfKernelsAndOps) {
       {"gemm", "16384x16x1024 bfloat16", 0, "gemm"},
       {"grouped_gemm", "", 16, "gemm"},
       {"dequantize4", "", 16, "dequantize"},
+      {"adapter_grads", "", 16, "adapter gemms"},
+      {"adapter_columns", "", 16, "adapter gemms"},
       {"attention", "", 0, "attention forward"},
       {"attention_dq", "", 0, "attention backward"},
       {"attention_grad", "", 0, "attention backward"},

@@ -8,6 +8,10 @@ TEST(SpacedRowsOnCuda, AreNormalized) {
   in_each_type_on_cuda(norms_of_spaced_rows);
 }
 
+TEST(SpacedRowsOnCuda, AreGated) {
+  in_each_type_on_cuda(gates_of_spaced_rows);
+}
+
 TEST(SpacedRowsOnCuda, AreExpanded) {
   in_each_type_on_cuda(expands_to_spaced_rows);
 }

@@ -14,7 +14,8 @@ constexpr int kTriedLayers = 2;
 struct AdapterCase {
   std::string name;
   Tried tried;
-  int groups = 2;  ///< of layers in a block that are joined with their adapters
+  int groups = 3;       ///< of layers in a block that are joined with their adapters: all but o
+  int groups_once = 4;  ///< whose dy is read once for the gradients of adapters
 };
 
 void PrintTo(const AdapterCase& c, std::ostream* out) {
@@ -68,12 +69,13 @@ std::vector<AdapterCase> adapter_cases() {
   LoraConfig one = everywhere(4);
   one.targets = {"k_proj", "o_proj"};
   return {{"rank_8", adapted({}, everywhere(8))},
-          {"rank_3", adapted({}, everywhere(3))},
-          {"rank_1", adapted(qwen3, of_rank_one())},
-          {"patterns", adapted(qwen3, with_patterns())},
-          {"some", adapted(qwen2, some)},
-          {"one_group", adapted({}, one), 1},
-          {"biases_apart", adapted(biases, everywhere(8))},
+          {"rank_3", adapted({}, everywhere(3)), 3, 0},
+          {"rank_1", adapted(qwen3, of_rank_one()), 3, 0},
+          {"patterns", adapted(qwen3, with_patterns()), 3, 2},
+          {"rank_24", adapted({}, everywhere(24))},
+          {"some", adapted(qwen2, some), 3, 0},
+          {"one_group", adapted({}, one), 1, 0},
+          {"biases_apart", adapted(biases, everywhere(8)), 2, 3},
           {"packed", adapted({{"model_type", "phi3"}, {"pad_token_id", 0}}, everywhere(8))},
           {"gemma2", adapted({{"model_type", "gemma2"}, {"query_pre_attn_scalar", 64}}, everywhere(8))},
           {"four_bits", quantized(adapted(qwen3, everywhere(8)), four)},
@@ -107,6 +109,10 @@ TEST_P(AdapterGemmsOnDevice, LearnWhatTheProcessorLearns) {
                 apart = learned(GetParam().tried, AdapterGemms::apart), want = step(GetParam().tried, {}, {});
   EXPECT_EQ(joined.times("adapter_columns"), kTriedLayers * GetParam().groups * GetParam().tried.micro_batches);
   EXPECT_EQ(apart.times("adapter_columns"), 0);
+  // Each pass of a group over dy is a kernel with tiles and one that adds their sums.
+  const int times = kTriedLayers * GetParam().tried.micro_batches;
+  for (const Learned* both : {&joined, &apart})
+    EXPECT_EQ(both->times("adapter_grads"), 2 * times * GetParam().groups_once);
   EXPECT_LT(joined.gemms(), apart.gemms());
   EXPECT_NEAR(joined.loss, want.loss, 5e-3 * want.loss);
   ASSERT_EQ(joined.gradients.size(), want.gradients.size());
@@ -132,6 +138,16 @@ TEST(AdapterGemmsOnDevice, HaveTheSameBitsIfActivationsAreRecomputed) {
   }
 }
 
+TEST(AdapterGemmsOnDevice, HaveTheSameBitsWithDenseCopies) {
+  Tried t = quantized(adapted({{"model_type", "qwen3"}}, everywhere(8)), BnbConfig::Bits::four);
+  const Learned expanded = learned(t, AdapterGemms::joined);
+  t.choice.dense_copies = KeepCopies::yes;
+  const Learned copied = learned(t, AdapterGemms::joined);
+  EXPECT_GT(expanded.times("dequantize4"), copied.times("dequantize4"));
+  EXPECT_EQ(copied.loss, expanded.loss);
+  EXPECT_EQ(copied.gradients, expanded.gradients);
+}
+
 TEST(AdapterGemmsOnDevice, AreUsedWithManyTokensOnly) {
   Tried t = adapted({}, everywhere(8));
   constexpr int kWidth = 64;
@@ -141,35 +157,55 @@ TEST(AdapterGemmsOnDevice, AreUsedWithManyTokensOnly) {
   EXPECT_GT(learned(t, AdapterGemms::by_size).times("adapter_columns"), 0);
 }
 
+using StrideOf = std::int64_t (*)(const Transformer&, AdapterGemms, const GroupInPass&);
+
+/// A stride of each group of a layer (q, k, v; o; gate, up; down) with changed options.
+std::vector<std::int64_t> strides_of(StrideOf stride, const std::function<void(TransformerOptions&)>& change) {
+  TransformerOptions options = adapted({}, everywhere(8)).options;
+  options.config = parse_model_config(dense().config, "tried");
+  options.activation_dtype = options.dense_dtype = DType::bf16;
+  change(options);
+  const Transformer model(kCuda, options);
+  std::vector<std::int64_t> found;
+  for (const LinearGroup& group : model.layers().front().groups)
+    found.push_back(stride(model, AdapterGemms::joined, {.layer = 0, .group = group, .tokens = 64}));
+  return found;
+}
+
 // Dropout masks the input of adapters only, DoRA scales sums, float32 results keep their bits, and layers that are
 // trained whole have gradients of their weights.
 TEST(AdapterGemmsOnDevice, AreNotUsedWhereLayersAndAdaptersDiffer) {
-  const auto strides = [](const std::function<void(TransformerOptions&)>& change) {
-    TransformerOptions options = adapted({}, everywhere(8)).options;
-    options.config = parse_model_config(dense().config, "tried");
-    options.activation_dtype = options.dense_dtype = DType::bf16;
-    change(options);
-    const Transformer model(kCuda, options);
-    std::vector<std::int64_t> found;
-    for (const LinearGroup& group : model.layers().front().groups)
-      found.push_back(joined_stride(model, AdapterGemms::joined, {.layer = 0, .group = group, .tokens = 64}));
-    return found;
-  };
+  const auto strides = [](const auto& change) { return strides_of(joined_stride, change); };
   using ::testing::Each, ::testing::ElementsAre;
-  // q, k, v (R = 24) and gate, up (R = 16) read norms; o and down do not. Rows begin at multiples of 32 bytes.
-  EXPECT_THAT(strides([](auto&) {}), ElementsAre(64 + 32, 0, 64 + 16, 0));
+  // q, k, v (R = 24) and gate, up (R = 16) read norms, down the result of the gate; o reads that of attention. Rows
+  // begin at multiples of 32 bytes.
+  EXPECT_THAT(strides([](auto&) {}), ElementsAre(64 + 32, 0, 64 + 16, 192 + 16));
   EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.lora->dora = true; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.weight_dtype = DType::f32; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"o_proj", "down_proj"}; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.lora->modules_to_save = {"up_proj"}; }), ElementsAre(64 + 32, 0, 0, 0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"o_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 192 + 16));
+  EXPECT_THAT(strides([](auto& o) { o.lora->modules_to_save = {"up_proj"}; }), ElementsAre(64 + 32, 0, 0, 192 + 16));
   EXPECT_THAT(strides([](auto& o) {
                 o.quantization.emplace();
                 o.quantization->bnb.skip_modules = {"k_proj"};
               }),
-              ElementsAre(0, 0, 64 + 16, 0));
+              ElementsAre(0, 0, 64 + 16, 192 + 16));
+}
+
+// dy is copied with columns beside it, which moves less than dx only if there are fewer outputs.
+TEST(AdapterGemmsOnDevice, AreThoseOfDxForSingleLayersWithFewerOutputs) {
+  const auto strides = [](const auto& change) { return strides_of(joined_gradient_stride, change); };
+  using ::testing::Each, ::testing::ElementsAre;
+  EXPECT_THAT(strides([](auto&) {}), ElementsAre(0, 64 + 16, 0, 64 + 16));
+  EXPECT_THAT(strides([](auto& o) { o.lora->r = 32; }), ElementsAre(0, 64 + 32, 0, 64 + 32));
+  for (const std::int64_t other : {3, 40}) EXPECT_THAT(strides([&](auto& o) { o.lora->r = other; }), Each(0)) << other;
+  EXPECT_THAT(strides([](auto& o) { o.config.intermediate_size = 56; }), ElementsAre(0, 64 + 16, 0, 0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"q_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 64 + 16));
 }
 
 }  // namespace

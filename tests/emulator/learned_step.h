@@ -64,6 +64,7 @@ inline Learned step(const Tried& t, Device device, JoinProjections join) {
         for (float& v : part.span<float>()) v = 0.1F * std::sin(static_cast<float>(first++));
       });
   runner.values_changed();
+  if (t.choice.dense_copies == KeepCopies::yes) runner.copies().fill_dense(ctx, model.params());
   model.weights().zero_grads(ctx);
   model.adapter().zero_grads(ctx);
   std::vector<std::int32_t> tokens, positions, rows, targets;

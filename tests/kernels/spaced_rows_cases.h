@@ -1,6 +1,7 @@
 #pragma once
 #include "kernels/adapter_columns.h"
 #include "kernels/elementwise.h"
+#include "kernels/glu.h"
 #include "kernels/rms_norm.h"
 #include "tests/kernels/quantize_cases.h"
 
@@ -37,6 +38,17 @@ inline void norms_of_spaced_rows(Ctx& ctx, DType d) {
     ops::rms_norm(
         ctx,
         {.y = first_columns(spaced, width), .inv_rms = inv, .x = x, .weight = weight, .eps = 1e-6, .y_stride = step});
+    ctx.synchronize();
+    expect_rows(spaced, plain, step);
+  }
+}
+
+inline void gates_of_spaced_rows(Ctx& ctx, DType d) {
+  constexpr std::int64_t kRows = 5;
+  for (const auto& [width, step] : {std::pair<std::int64_t, std::int64_t>{64, 80}, {33, 40}, {33, 35}}) {
+    Array x = random(d, {kRows, 2 * width}, 1), plain(d, {kRows, width}), spaced = sevens(d, kRows, step);
+    ops::packed_glu(ctx, {.y = plain, .x = x});
+    ops::packed_glu(ctx, {.y = first_columns(spaced, width), .x = x, .y_stride = step});
     ctx.synchronize();
     expect_rows(spaced, plain, step);
   }

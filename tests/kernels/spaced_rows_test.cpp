@@ -9,6 +9,10 @@ TEST(SpacedRows, AreNormalized) {
   in_each_type({DType::f64, DType::f32, DType::bf16}, norms_of_spaced_rows);
 }
 
+TEST(SpacedRows, AreGated) {
+  in_each_type({DType::f64, DType::f32, DType::bf16}, gates_of_spaced_rows);
+}
+
 TEST(SpacedRows, AreExpanded) {
   in_each_type({DType::f32, DType::bf16}, expands_to_spaced_rows);
 }

@@ -151,6 +151,32 @@ TEST_P(LayerOf, EveryPolicyHasWhatTheAdjointsRead) {
     }
 }
 
+// A gradient is needed from the first adjoint that writes it to that of the stage that wrote the tensor.
+TEST_P(LayerOf, IdleGradientsAreNotNeededMeanwhile) {
+  const LayerBench bench(GetParam().config, Trained::adapter);
+  const Layer& layer = bench.layer();
+  TensorSet needed{layer.output};
+  for (std::size_t i = layer.stages.size(); i-- > 0;) {
+    const Stage& stage = *layer.stages[i];
+    needed = needed | stage.reads | stage.writes;
+    if (const std::optional<TensorId> idle = idle_gradient(layer, i)) {
+      EXPECT_FALSE((needed | layer.residual).has(*idle)) << stage.name << ": " << layer.spec(*idle).name;
+      EXPECT_EQ(layer.spec(*idle).gradient, HasGradient::yes);
+      EXPECT_EQ(layer.spec(*idle).precision, Precision::activation);
+    }
+    needed = needed - stage.writes;
+  }
+}
+
+TEST(IdleGradient, IsTheWidestForLayersWithOneInput) {
+  const LayerBench bench(Json::object({{"joins_projections", true}, {"intermediate_size", 256}}), Trained::adapter);
+  const Layer& layer = bench.layer();
+  std::vector<std::string> idle;
+  for (std::size_t i = 0; i < layer.stages.size(); ++i)
+    if (layer.stages[i]->name == "linear_add") idle.push_back(layer.spec(idle_gradient(layer, i).value()).name);
+  EXPECT_EQ(idle, std::vector<std::string>(2, "mlp.gate_up_proj"));
+}
+
 // The input of the next layer is known when a layer is recomputed: of the last projection, only A x is.
 TEST(RecomputedLayer, LeavesOutItsResult) {
   LayerBench bench(Json::object({{"joins_projections", true}}), Trained::adapter);

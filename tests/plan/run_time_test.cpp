@@ -36,11 +36,11 @@ TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
   dropped.dropout = 0.1;
   decomposed.dora = true;
   const Case cases[] = {
-      {"all on a GPU", kGpu, adapter({"all-linear"}), 320 + 2 * 512 + 3 * 56, 3 * 320 + 2 * 512 + 3 * 56},
+      {"all on a GPU", kGpu, adapter({"all-linear"}), 320 + 512 + 128 + 3 * 56, 2 * 320 + 2 * 512 + 3 * 56},
       {"all on a processor", Device{}, adapter({"all-linear"}), 320 + 3 * 56, 320 + 2 * 512 + 3 * 56},
-      {"one of three that read an input", kGpu, adapter({"v_proj"}), 64 + 2 * 32 + 3 * 8, 3 * 64 + 2 * 32 + 3 * 8},
-      {"with dropout", kGpu, dropped, 3 * 64 + 2 * 64 + 3 * 8, 7 * 64 + 2 * 64 + 3 * 8},
-      {"with a magnitude", kGpu, decomposed, 64 + 4 * 64 + 3 * 8, 3 * 64 + 9 * 64 + 3 * 8},
+      {"one of three that read an input", kGpu, adapter({"v_proj"}), 64 + 32 + 3 * 8, 2 * 64 + 2 * 32 + 3 * 8},
+      {"with dropout", kGpu, dropped, 3 * 64 + 64 + 3 * 8, 7 * 64 + 2 * 64 + 3 * 8},
+      {"with a magnitude", kGpu, decomposed, 64 + 3 * 64 + 3 * 8, 2 * 64 + 9 * 64 + 3 * 8},
   };
   for (const Case& c : cases) {
     const AdapterPasses passes = adapter_passes(Transformer(c.device, frozen_with(c.lora)));
@@ -50,25 +50,30 @@ TEST(AdapterPasses, AreWhatItsGemmsReadAndWrite) {
   }
   EXPECT_EQ(adapter_passes(Transformer(kGpu, frozen_with({}))).forward, 0);
   EXPECT_EQ(adapter_passes(Transformer(kGpu, frozen_with(adapter({"lm_head"})))).head,
-            (64 + 2 * 400 + 3 * 8) + (3 * 64 + 2 * 400 + 3 * 8));
+            (64 + 400 + 3 * 8) + (2 * 64 + 2 * 400 + 3 * 8));
 }
 
-// With many tokens, those of q, k, v and of gate and up are in the GEMMs of these layers.
+// With many tokens, those of q, k, v, of gate and up, and of down are in the GEMMs of these layers, and the gradients
+// of o's and down's inputs in one GEMM each.
 TEST(AdapterPasses, LeaveOutTheResultsOfGemmsWithAdapters) {
   TransformerOptions options = frozen_with(adapter({"all-linear"}));
   options.activation_dtype = options.weight_dtype = DType::bf16;
   const Transformer model(kGpu, std::move(options));
-  constexpr std::int64_t kFew = 127, kMany = 128;
+  constexpr std::int64_t kFew = 127, kMany = 256;
   const AdapterPasses apart = adapter_passes(model, AdapterGemms::by_size, kFew),
                       some = adapter_passes(model, AdapterGemms::by_size, kMany);
   EXPECT_EQ(apart.forward, adapter_passes(model).forward);
-  EXPECT_EQ(apart.forward - some.forward, 3 * 2 * (128 + 256)) << "written and read again";
-  EXPECT_EQ(apart.backward, some.backward);
+  EXPECT_EQ(apart.forward - some.forward, 3 * (128 + 256 + 2 * 64)) << "written before, that of down also read";
+  EXPECT_NEAR(apart.backward - some.backward, 3 * ((64 + 128) - 2 * 64), 1e-9) << "likewise; dy is copied";
+  EXPECT_NEAR(apart.backward, 3 * (2 * 320 + 1.3 * 512 + 3 * 56), 1e-9) << "dy is read once, with sums";
   EXPECT_EQ(joined_adapters(model, AdapterGemms::by_size, {.layer = 1, .tokens = kFew}).groups, 0);
   const JoinedAdapters joined = joined_adapters(model, AdapterGemms::by_size, {.layer = 1, .tokens = kMany});
-  EXPECT_EQ(joined.groups, 2);
-  EXPECT_EQ(joined.adapters, 5);
-  EXPECT_EQ(joined.weights, 64 * (128 + 256));
+  EXPECT_EQ(joined.groups, 3);
+  EXPECT_EQ(joined.adapters, 6);
+  EXPECT_EQ(joined.weights, 64 * (128 + 256 + 128));
+  EXPECT_EQ(joined.gradient_weights, 64 * (64 + 128));
+  EXPECT_EQ(joined.groups_once, 4);
+  EXPECT_EQ(joined.adapters_once, 7);
 }
 
 // With the same frozen weights, more adapters take longer, by more than their few FLOPs.
@@ -84,7 +89,7 @@ TEST(StepTime, AdaptersTakeTimeBesideTheirLayers) {
   EXPECT_LT(none.seconds(), one.seconds());
   EXPECT_LT(one.seconds(), all.seconds());
   // f32 activations: 4 bytes per element, 3 layers, 2,048 tokens.
-  EXPECT_DOUBLE_EQ(all.adapters, 2048.0 * 3 * 4 * (1512 + 2152) / 1e11);
+  EXPECT_DOUBLE_EQ(all.adapters, 2048.0 * 3 * 4 * (1128 + 1832) / 1e11);
   EXPECT_DOUBLE_EQ(all.seconds(), std::max(all.computing, all.memory) + all.adapters + all.update);
 }
 
@@ -146,8 +151,9 @@ TEST(StepTime, KernelsOfAGpuRunOneAfterAnother) {
   EXPECT_GT(all.adapters, 0);
   EXPECT_DOUBLE_EQ(all.attention, none.attention);
   EXPECT_DOUBLE_EQ(all.memory, none.memory);
-  // Three blocks with seven linear layers, each with six launches more, in two micro-batches.
-  EXPECT_NEAR((all.gaps - none.gaps) / kernel_shares(64).gap_seconds, 2 * 3 * 7 * 6, 1e-6);
+  // Three blocks with seven linear layers, each with six launches more, in two micro-batches; two of them are shared by
+  // layers with one input.
+  EXPECT_NEAR((all.gaps - none.gaps) / kernel_shares(64).gap_seconds, 2 * 3 * (7 * 6 - 2 * (7 - 4)), 1e-6);
   EXPECT_GT(all.seconds(), 1.2 * none.seconds());
 }
 

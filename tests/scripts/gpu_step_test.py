@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STEP = ROOT / "bench/peers/gpu_step.py"
 TABLE = json.loads((ROOT / "bench/step_cases.json").read_text(encoding="utf-8"))
-GROUPS = ["gemm", "attention forward", "attention backward", "rope backward", "other element-wise", "adapter gemms",
-          "cross-entropy", "update", "gaps"]
+GROUPS = ["gemm", "dequantize", "attention forward", "attention backward", "rope backward", "other element-wise",
+          "adapter gemms", "cross-entropy", "update", "gaps"]
 # The small model's initial loss: ln 512 + 64 * 0.02^2 / 2.
 QTRAIN = """#!PYTHON
 import json, pathlib, sys, time

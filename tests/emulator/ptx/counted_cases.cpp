@@ -103,6 +103,15 @@ void expand_codes(Ctx& ctx, std::span<const Argument> a) {
                   {.y = a[0].tensor, .codes = codes, .scales = a[2].tensor.reshaped({1, 1}), .block = codes.shape});
 }
 
+/// The gradients of an adapter of a layer with 1,024 outputs: the rows of a block on a GPU, and four blocks.
+Case adapter_gradients() {
+  constexpr std::int64_t kTokens = 640, kOutputs = 1024, kRank = 16;
+  const Operand dy = half({kTokens, kOutputs}), u = half({kTokens, kRank}), b = bench::f32({kOutputs, kRank});
+  return {.name = fmt::format("adapter_grads/{}x{}x{}", kTokens, kOutputs, kRank),
+          .operands = {dy, b, u, u, b},
+          .prepare = bench::op("adapter_grads")};
+}
+
 /// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed; and stored codes of a weight.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
@@ -188,6 +197,7 @@ std::vector<Case> all_counted_cases() {
   cases.push_back(embedding_grad_of_text());
   cases.push_back(adafactor_of({64, 1024}));
   cases.push_back(adamw_with_copy());
+  cases.push_back(adapter_gradients());
   for (const auto& more : {decoding(), grouped_gemms(), fp8_operands()})
     cases.insert(cases.end(), more.begin(), more.end());
   return cases;

@@ -123,6 +123,17 @@ TEST_F(KernelCounts, GroupedGemmOnTensorCoresHasNoBankConflicts) {
   }
 }
 
+TEST_F(KernelCounts, AdapterGradientsOnTensorCoresHaveNoBankConflicts) {
+  int checked = 0;
+  for (const Case& c : all_counted_cases())
+    if (c.name.starts_with("adapter_grads/"))
+      for (const CountedLaunch& launch : launches_of(c)) {
+        checked += launch.counts.of(Kind::mma) > 0 ? 1 : 0;
+        EXPECT_EQ(launch.counts.conflicts, 0u) << launch.kernel << " of " << launch.counts.wavefronts;
+      }
+  EXPECT_EQ(checked, 2);
+}
+
 // Rows that packs of 16 bytes divide: every sector that is touched is used as a whole.
 TEST_F(KernelCounts, StreamingKernelsTouchNoMoreSectorsThanTheirBytesFill) {
   int checked = 0;
