@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/arguments.h"
@@ -14,6 +15,7 @@
 #include "core/os/paths.h"
 #include "core/os/shrunk_file.h"
 #include "core/os/stop.h"
+#include "core/os/thread_limit.h"
 #include "core/sha256.h"
 
 int main(int argc, char** argv) try {
@@ -33,6 +35,8 @@ int main(int argc, char** argv) try {
         {qtrain::ErrorKind::input, {.cause = "a file has unexpected contents: " + qtrain::plain_text(e)}}, *log);
   } catch (const std::filesystem::filesystem_error& e) {
     return qtrain::report_error(qtrain::path_error(e), *log);
+  } catch (const std::system_error& e) {
+    return qtrain::report_error(qtrain::thread_error(e), *log);
   } catch (const std::bad_alloc&) {
     return qtrain::report_error({qtrain::ErrorKind::memory, {.cause = "out of memory"}}, *log);
   } catch (const std::exception& e) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/os/stop.h"
+#include "core/os/thread_limit.h"
 #include "dist/call.h"
 #include "dist/final_error.h"
 
@@ -21,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxValues = std::size_t{1} << 18, kMaxClients = std::size_t{1} << 14;
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all names and values
 constexpr std::chrono::seconds kFarewell{4};
+constexpr std::chrono::seconds kThreadless{5};  // for threads to end
 constexpr std::chrono::seconds kShortWait{1};   // watchdogs wait less than this for each answer
 constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
@@ -68,6 +70,8 @@ std::optional<Error> StoreServer::failure() {
 
 void StoreServer::accept_all() try {
   constexpr std::chrono::hours kForEver{24 * 365};
+  constexpr Clock::time_point kNever{};
+  Clock::time_point threadless_since = kNever;
   while (true) {
     auto guest = door_.next(Clock::now() + kForEver);
     const std::lock_guard lock(mutex_);
@@ -77,8 +81,12 @@ void StoreServer::accept_all() try {
     Client& c = clients_.emplace_back(std::move(guest->socket));
     try {
       c.thread = std::thread([this, &c] { serve(c); });
-    } catch (const std::system_error&) {  // no thread is left: the client may try again
+      threadless_since = kNever;
+    } catch (const std::system_error& e) {  // no thread is left: the client may try again for a while
       clients_.pop_back();
+      const auto now = Clock::now();
+      if (threadless_since == kNever) threadless_since = now;
+      if (now - threadless_since > kThreadless) throw thread_error(e);  // NOLINT(cert-err60-cpp)
     }
   }
 } catch (const Error& e) {
