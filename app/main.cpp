@@ -24,14 +24,6 @@ qtrain::Error internal_error(const std::exception& e) {
   return {qtrain::ErrorKind::internal, {.cause = std::string("internal error: ") + e.what()}};
 }
 
-/// A thread that cannot be started is a lack of memory or processes.
-qtrain::Error system_error(const std::system_error& e) try {
-  if (e.code() == std::errc::resource_unavailable_try_again) qtrain::fail_thread(e);
-  return internal_error(e);
-} catch (const qtrain::Error& no_thread) {
-  return no_thread;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -52,7 +44,7 @@ int main(int argc, char** argv) try {
   } catch (const std::filesystem::filesystem_error& e) {
     return qtrain::report_error(qtrain::path_error(e), *log);
   } catch (const std::system_error& e) {
-    return qtrain::report_error(system_error(e), *log);
+    return qtrain::report_error(qtrain::thread_error(e), *log);
   } catch (const std::bad_alloc&) {
     return qtrain::report_error({qtrain::ErrorKind::memory, {.cause = "out of memory"}}, *log);
   } catch (const std::exception& e) {

@@ -15,6 +15,8 @@ namespace {
 
 // A config is a few KB; the nodes of a malicious text can take thousands of times its size.
 constexpr std::size_t kMaxYamlBytes = 1u << 18, kMaxYamlDepth = 64;
+constexpr std::size_t kMaxKeyWithLine = 1000;        // longer paths of keys have no line: all together would be long
+constexpr std::size_t kMaxExpandedBytes = 1u << 22;  // of all keys and values, aliases expanded
 
 void append(Json& list, Json made) {
   if (!made.is_array()) return list.push_back(std::move(made));
@@ -46,7 +48,10 @@ class YamlReader {
     if (++values_ > kMaxConfigValues)
       refuse_at(node, fmt::format("more than {} values, aliases counted", kMaxConfigValues));
     if (node.IsNull()) return nullptr;
-    if (node.IsScalar()) return scalar(node);
+    if (node.IsScalar()) {
+      count_text(node);
+      return scalar(node);
+    }
     require_tag(node, {"", "?", "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}, "lists and mappings");
     if (std::ranges::any_of(open_, [&](const YAML::Node& around) { return around.is(node); }))
       refuse_at(node, "an alias that contains itself");
@@ -57,6 +62,12 @@ class YamlReader {
       for (const YAML::Node& member : node) made.push_back(value(member, path + "[]."));
     open_.pop_back();
     return made;
+  }
+
+  void count_text(const YAML::Node& node) {
+    text_bytes_ += node.Scalar().size();
+    if (text_bytes_ > kMaxExpandedBytes)
+      refuse_at(node, fmt::format("more than {} bytes of keys and values, aliases counted", kMaxExpandedBytes));
   }
 
   Json scalar(const YAML::Node& node) const {
@@ -80,8 +91,10 @@ class YamlReader {
       if (key.IsNull()) refuse_at(key, "a key is empty");
       if (!key.IsScalar()) refuse_at(key, "a key must be a plain or quoted word");
       const std::string& name = key.Scalar();
+      count_text(key);
       if (out.contains(name)) refuse_at(key, fmt::format("key \"{}\" is given twice", name));
-      if (path.find("[]") == std::string::npos) document_.lines.emplace(path + name, key.Mark().line + 1);
+      if (path.size() + name.size() <= kMaxKeyWithLine && path.find("[]") == std::string::npos)
+        document_.lines.emplace(path + name, key.Mark().line + 1);
       Json made = value(member, path + name + ".");
       if (name != "<<" || key.Tag() != "?")
         out[name] = std::move(made);
@@ -98,7 +111,7 @@ class YamlReader {
 
   ConfigDocument document_;
   std::vector<YAML::Node> open_;
-  std::size_t values_ = 0;
+  std::size_t values_ = 0, text_bytes_ = 0;
 };
 
 /// Refuses what the library would accept: a zero byte, which it takes for the end of the text, and invalid UTF-8.

@@ -78,9 +78,16 @@ struct ThreadPool::State {
   }
 };
 
+Error thread_error(const std::system_error& reason) {
+  if (reason.code() != std::errc::resource_unavailable_try_again)
+    return {ErrorKind::internal, {.cause = std::string("internal error: ") + reason.what()}};
+  return {ErrorKind::memory,
+          {.cause = "cannot start a thread: " + reason.code().message(),
+           .remedy = "raise the limit of memory or processes (ulimit -v, -u), or lower \"threads\" or \"nproc\""}};
+}
+
 void fail_thread(const std::system_error& reason) {
-  fail(ErrorKind::memory, {.cause = "cannot start a thread: " + reason.code().message(),
-                           .remedy = "raise the limit of memory or processes (ulimit -v, -u), or lower \"threads\""});
+  throw thread_error(reason);
 }
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {

@@ -4,9 +4,14 @@
 #include <memory>
 #include <system_error>
 
+#include "core/error.h"
+
 namespace qtrain {
 
-/// Throws ErrorKind::memory when no further thread can be started: a thread needs address space for its stack.
+/// The error of a process that cannot start another thread: ErrorKind::memory, because a thread needs address space for
+/// its stack and counts as a process. Any other error of the system is internal.
+Error thread_error(const std::system_error& reason);
+/// Throws it.
 [[noreturn]] void fail_thread(const std::system_error& reason);
 
 /// Number of processors that this process may run on.

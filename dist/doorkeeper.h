@@ -29,6 +29,7 @@ class Doorkeeper {
   /// Throws as Listener does.
   explicit Doorkeeper(const Options& options);
   std::uint16_t port() const { return listener_.port(); }
+  std::vector<std::string> addresses() const { return listener_.addresses(); }
 
   using Clock = std::chrono::steady_clock;
   struct Guest {

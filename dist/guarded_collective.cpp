@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <system_error>
 
+#include "core/parallel.h"
 #include "core/timeline.h"
 
 namespace qtrain {
@@ -89,6 +91,8 @@ std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch,
     return ranks;
   } catch (const Error&) {
     throw;
+  } catch (const std::system_error& e) {  // a thread could not be started: the others are not to blame
+    fail_thread(e);
   } catch (const std::exception& e) {  // from the library
     fail_for_lost_rank(watch, meeting.call, e.what());
   }

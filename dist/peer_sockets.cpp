@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <future>
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "core/error.h"
@@ -27,11 +30,11 @@ class Peers {
       : store_(store),
         part_(part),
         timeout_(timeout),
-        door_({.at = {.host = store.local_address()}, .handshake = handshake_with(part.rank)}),
+        door_({.at = {.host = store.own_host()}, .handshake = handshake_with(part.rank)}),
         sockets_(static_cast<std::size_t>(part.size)) {}
 
   std::vector<Descriptor> connect() {
-    store_.set(key(part_.rank), fmt::format("{} {}", door_.port(), store_.local_address()));
+    store_.set(key(part_.rank), own_place());
     auto accepted = std::async(std::launch::async, [this] { accept_all(); });
     try {
       for (int i = 0; i < part_.rank; ++i) socket(i) = call(i).release();
@@ -63,6 +66,24 @@ class Peers {
           .remedy = "start all ranks within ddp_timeout of each other"});
   }
 
+  // The port and the addresses at which this rank listens, the one that leads to the store first.
+  std::string own_place() const {
+    const std::string first = without_scope(store_.local_address());
+    std::string place = fmt::format("{} {}", door_.port(), first);
+    for (const std::string& address : door_.addresses())
+      if (without_scope(address) != first) place += " " + without_scope(address);
+    return place;
+  }
+
+  // The address of a rank that this one can reach: one by which it reaches the store, or else the first.
+  std::string address_among(const std::vector<std::string>& addresses) const {
+    const std::string server = without_scope(store_.server_address());
+    const bool with_store = std::ranges::find(addresses, server) != addresses.end();
+    const std::string chosen = with_store ? server : addresses.front();
+    const std::string scope = scope_of(store_.local_address());
+    return chosen.starts_with("fe80:") && !scope.empty() ? chosen + "%" + scope : chosen;
+  }
+
   // Waits for the port and address at which a rank listens.
   Endpoint place_of(int i) {
     std::optional<std::string> text;
@@ -71,9 +92,11 @@ class Peers {
       if (Clock::now() >= end_) fail_without(i);
     }
     Endpoint place;
-    const auto [next, error] = std::from_chars(text->data(), text->data() + text->size(), place.port);
-    check(error == std::errc() && next != text->data() + text->size(), "a rank has published an invalid address");
-    place.host = text->substr(static_cast<std::size_t>(next - text->data()) + 1);
+    std::istringstream words(*text);
+    words >> place.port;
+    const std::vector<std::string> addresses{std::istream_iterator<std::string>(words), {}};
+    check(place.port != 0 && !addresses.empty(), "a rank has published an invalid address");
+    place.host = address_among(addresses);
     return place;
   }
 

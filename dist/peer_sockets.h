@@ -18,9 +18,9 @@ struct RankPart {
 };
 
 /// Connects to each rank of a part; the entry of this rank is empty. Every rank listens at the interface that leads to
-/// the store, and connects to lower ranks; both ends prove that they know the secret of the run, so strangers are
-/// turned away. Waits for up to `timeout`. Throws ErrorKind::peer if a rank does not connect, std::runtime_error if one
-/// has ended meanwhile.
+/// the store, on the machine of the store at all addresses of its name, and connects to lower ranks; both ends prove
+/// that they know the secret of the run, so strangers are turned away. Waits for up to `timeout`. Throws
+/// ErrorKind::peer if a rank does not connect, std::runtime_error if one has ended meanwhile.
 std::vector<Descriptor> connect_peers(Store& store, const RankPart& part, std::chrono::milliseconds timeout);
 
 }  // namespace qtrain

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
@@ -24,16 +27,28 @@ namespace {
 // Debian maps a machine's name to 127.0.1.1 in its own /etc/hosts, so that others would look for rank 0 on themselves.
 // An explicit loopback address, or localhost, means a single machine.
 void require_reachable(const RankPlace& place, Store& store, std::chrono::milliseconds timeout) {
-  const std::string here = store.local_address();
   const std::string& host = place.store.host;
   if (place.rank == 0) {
-    const bool means_one = host == "localhost" || host == "[::1]" || is_loopback(host);
+    const std::vector<std::string> addresses = Listener({.host = store.own_host()}).addresses();
+    const auto other = std::ranges::find_if_not(addresses, is_loopback);
+    const std::string here = other == addresses.end() ? addresses.front() : *other;
+    const bool means_one = host == "localhost" || is_loopback(host);
     if (place.size > place.local_size && is_loopback(here) && !means_one) fail_as_unreachable(place.store, here);
     return store.set("address", here);
   }
+  const std::string here = store.local_address();
   if (is_loopback(here)) return;
   const auto first = store.get("address", timeout);
   if (first && is_loopback(*first)) fail_as_unreachable(place.store, *first);
+}
+
+// Two processes with one number would each get a part of the other ranks' connections, and none would find all.
+void take_number(const RankPlace& place, Store& store) {
+  const auto other = store.take_number(place.rank);
+  if (!other) return;
+  fail(ErrorKind::usage, {.cause = fmt::format("rank {} has been started twice: another process at {} has this number",
+                                               place.rank, *other),
+                          .remedy = "give every machine its own node_rank, or every rank its own RANK"});
 }
 
 }  // namespace
@@ -52,6 +67,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
   if (place->serves_store) server_.emplace(meeting);
   store_.emplace(meeting, options.timeout);
   store_->set_keeper(place->launcher == "qtrain" ? "the launcher" : "rank 0");
+  take_number(*place, *store_);
   require_reachable(*place, *store_, options.timeout);
   watchdog_.emplace(Watchdog::Options{
       .meeting = meeting.in_silence(), .rank = place->rank, .ranks = place->size, .patience = options.timeout});

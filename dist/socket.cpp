@@ -33,6 +33,17 @@ std::string without_brackets(const std::string& host) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
 
+// The host as sockets understand it. Those for IPv6 carry no IPv4 here, so ::ffff:1.2.3.4 needs a socket for 1.2.3.4.
+std::string plain_host(const std::string& host) {
+  const std::string address = without_brackets(host);
+  in6_addr a{};
+  char text[INET_ADDRSTRLEN] = "";
+  constexpr std::size_t kPrefix = sizeof(in6_addr) - sizeof(in_addr);
+  const bool mapped = ::inet_pton(AF_INET6, address.c_str(), &a) == 1 && IN6_IS_ADDR_V4MAPPED(&a) &&
+                      ::inet_ntop(AF_INET, a.s6_addr + kPrefix, text, sizeof text) != nullptr;
+  return mapped ? text : address;
+}
+
 // Returns null and sets `why` if the name cannot be resolved.
 Addresses addresses_of(const Endpoint& e, Side side, std::string& why) {
   addrinfo hints{};
@@ -40,7 +51,7 @@ Addresses addresses_of(const Endpoint& e, Side side, std::string& why) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | (side == Side::server ? AI_PASSIVE : 0);
   addrinfo* found = nullptr;
-  const std::string host = without_brackets(e.host);
+  const std::string host = plain_host(e.host);
   const int error = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(e.port).c_str(), &hints, &found);
   if (error != 0) why = error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error);
   return Addresses(error == 0 ? found : nullptr);
@@ -84,6 +95,11 @@ std::uint16_t port_of(int fd) {
                                         : reinterpret_cast<sockaddr_in&>(at).sin_port);
 }
 
+void set_port(addrinfo& a, std::uint16_t port) {
+  (a.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(a.ai_addr)->sin6_port
+                           : reinterpret_cast<sockaddr_in*>(a.ai_addr)->sin_port) = htons(port);
+}
+
 // Whether the address occurs earlier in the list.
 bool is_twice(const addrinfo* list, const addrinfo* a) {
   for (; list != a; list = list->ai_next)
@@ -111,6 +127,12 @@ Endpoint end_of(int fd, NameOfEnd name) {
   if (name(fd, address, &length) != 0) return {};
   ::getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
   return {.host = host, .port = static_cast<std::uint16_t>(std::strtoul(port, nullptr, 10))};
+}
+
+std::string text_of(const addrinfo& a) {
+  char host[NI_MAXHOST] = "";
+  ::getnameinfo(a.ai_addr, a.ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
 }
 
 }  // namespace
@@ -173,12 +195,34 @@ std::string Socket::local_address() const {
   return end_of(fd_.get(), ::getsockname).host;
 }
 
+std::string Socket::remote_address() const {
+  return end_of(fd_.get(), ::getpeername).host;
+}
+
+std::string scope_of(const std::string& address) {
+  const auto at = address.find('%');
+  return at == std::string::npos ? "" : address.substr(at + 1);
+}
+
+std::string without_scope(const std::string& address) {
+  return address.substr(0, address.find('%'));
+}
+
+bool has_address(const std::string& host, const std::string& address) {
+  std::string why;
+  const Addresses found = addresses_of({.host = host}, Side::client, why);
+  for (const addrinfo* a = found.get(); a; a = a->ai_next)
+    if (text_of(*a) == address) return true;
+  return false;
+}
+
 std::string peer_of(int fd) {
   return end_of(fd, ::getpeername).text();
 }
 
 bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
+  const std::string plain = plain_host(address);
+  return plain.starts_with("127.") || plain == "::1";
 }
 
 void make_blocking(int fd) {
@@ -186,25 +230,41 @@ void make_blocking(int fd) {
 }
 
 Listener::Listener(const Endpoint& at) {
-  std::string why;
-  bool in_use = false;
-  const Addresses found = addresses_of(at, Side::server, why);
-  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
+  constexpr int kTries = 20;  // a port that is free at one address may be in use at another
+  Problem problem = listen(at);
+  for (int i = 1; at.port == 0 && problem.in_use && i < kTries; ++i) problem = listen(at);
+  if (sockets_.empty() || problem.in_use)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("ranks cannot meet at {} ({})", at.text(), problem.why),
+          .remedy = "set master_port to a port that is free, master_addr to an address of this machine"});
+}
+
+Listener::Problem Listener::listen(const Endpoint& at) {
+  Problem problem;
+  sockets_.clear();
+  port_ = at.port;
+  const Addresses found = addresses_of(at, Side::server, problem.why);
+  for (addrinfo* a = found.get(); a; a = a->ai_next) {
     if (is_twice(found.get(), a)) continue;
+    set_port(*a, port_);
     Descriptor fd = open_socket(*a);
-    if (const int error = listen_at(fd.get(), *a); error != 0) {
-      if (!in_use) why = std::strerror(error);
-      in_use |= error == EADDRINUSE;
+    const int error = listen_at(fd.get(), *a);
+    set_port(*a, at.port);  // as is_twice expects
+    if (error != 0) {
+      if (!problem.in_use) problem.why = std::strerror(error);
+      problem.in_use |= error == EADDRINUSE;
       continue;
     }
     port_ = port_of(fd.get());
     sockets_.push_back(std::move(fd));
-    if (at.port == 0) break;
   }
-  if (sockets_.empty() || in_use)
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("ranks cannot meet at {} ({})", at.text(), why),
-          .remedy = "set master_port to a port that is free, master_addr to an address of this machine"});
+  return problem;
+}
+
+std::vector<std::string> Listener::addresses() const {
+  std::vector<std::string> all;
+  for (const Descriptor& socket : sockets_) all.push_back(end_of(socket.get(), ::getsockname).host);
+  return all;
 }
 
 Descriptor Listener::accept(const Descriptor& socket) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/os/stop.h"
+#include "core/parallel.h"
 #include "dist/call.h"
 #include "dist/final_error.h"
 
@@ -21,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMaxValues = std::size_t{1} << 18, kMaxClients = std::size_t{1} << 14;
 constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // of all names and values
 constexpr std::chrono::seconds kFarewell{4};
-constexpr std::chrono::seconds kShortWait{1};  // watchdogs wait less than this for each answer
+constexpr std::chrono::seconds kThreadless{5};  // for threads to end
+constexpr std::chrono::seconds kShortWait{1};   // watchdogs wait less than this for each answer
 constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
 constexpr const char* kPurpose = "store";
@@ -68,6 +70,8 @@ std::optional<Error> StoreServer::failure() {
 
 void StoreServer::accept_all() try {
   constexpr std::chrono::hours kForEver{24 * 365};
+  constexpr Clock::time_point kNever{};
+  Clock::time_point threadless_since = kNever;
   while (true) {
     auto guest = door_.next(Clock::now() + kForEver);
     const std::lock_guard lock(mutex_);
@@ -77,8 +81,12 @@ void StoreServer::accept_all() try {
     Client& c = clients_.emplace_back(std::move(guest->socket));
     try {
       c.thread = std::thread([this, &c] { serve(c); });
-    } catch (const std::system_error&) {  // no thread is left: the client may try again
+      threadless_since = kNever;
+    } catch (const std::system_error& e) {  // no thread is left: the client may try again for a while
       clients_.pop_back();
+      const auto now = Clock::now();
+      if (threadless_since == kNever) threadless_since = now;
+      if (now - threadless_since > kThreadless) fail_thread(e);
     }
   }
 } catch (const Error& e) {
@@ -144,6 +152,13 @@ bool StoreServer::set(Client& client, StoreRequest request) {
   return true;
 }
 
+std::optional<std::string> StoreServer::take_number(Client& client, const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = values_.find(key); it != values_.end()) return it->second;
+  if (client.number.empty() && put(key, client.socket.remote_address())) client.number = key;
+  return "";
+}
+
 void StoreServer::serve(Client& client) {
   Socket& socket = client.socket;
   const ReadBytes read = [&](std::span<std::byte> bytes) { return socket.receive(bytes); };
@@ -151,6 +166,8 @@ void StoreServer::serve(Client& client) {
     StoreAnswer answer;
     if (r->verb == StoreRequest::Verb::get)
       answer.value = wait_for(client, r->key, r->patience);
+    else if (r->key.starts_with(kNumbers))
+      answer.value = take_number(client, r->key);
     else if (set(client, std::move(*r)))
       answer.value.emplace();
     else
@@ -160,6 +177,7 @@ void StoreServer::serve(Client& client) {
   socket.shut_down();
   const std::lock_guard lock(mutex_);
   client.ended = true;
+  if (const auto it = values_.find(client.number); it != values_.end()) erase(it);
   if (!client.stays.empty() && values_[client.stays] != kTakenBack) put(kMissing, "");
   changed_.notify_all();
 }
@@ -212,6 +230,16 @@ std::optional<std::string> Store::ask(const StoreRequest& request) {
 void Store::set(const std::string& key, const std::string& value) {
   check(key.size() <= kMaxStoreKey && value.size() <= kMaxStoreValue, "the key or value is too long for the store");
   ask({.verb = StoreRequest::Verb::set, .key = key, .value = value});
+}
+
+std::optional<std::string> Store::take_number(int rank) {
+  const auto taken = ask({.verb = StoreRequest::Verb::set, .key = fmt::format("{}{}", kNumbers, rank)});
+  return taken && !taken->empty() ? taken : std::nullopt;
+}
+
+std::string Store::own_host() const {
+  const std::string here = local_address();
+  return is_loopback(here) || has_address(meeting_.at.host, here) ? meeting_.at.host : here;
 }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds patience) {

@@ -52,6 +52,7 @@ class StoreServer {
     std::thread thread;
     bool is_idle = false, ended = false;  ///< waits for something that may take long; has left
     std::string stays = {};               ///< kStays key of its rank: it may leave only after that is taken back
+    std::string number = {};              ///< kNumbers key that is removed when it leaves
   };
   void accept_all();
   void reap();
@@ -61,6 +62,7 @@ class StoreServer {
   Values::iterator erase(Values::iterator it);
   bool put(const std::string& key, std::string value);
   bool set(Client& client, StoreRequest request);
+  std::optional<std::string> take_number(Client& client, const std::string& key);
   std::optional<std::string> wait_for(Client& client, const std::string& key, std::chrono::milliseconds patience);
 
   Doorkeeper door_;
@@ -79,6 +81,9 @@ class StoreServer {
 /// again. If it ends before, kMissing is set.
 inline constexpr std::string_view kStays = "stays/";
 inline constexpr const char* kMissing = "missing";
+/// A client that sets a key with this prefix gets an empty answer if no other client has set it, and otherwise the
+/// address of that one.
+inline constexpr std::string_view kNumbers = "number/";
 /// Prefixes of questions and of answers to them, "alarm/N" and "answer/N/RANK"; those of the last rounds are kept.
 inline constexpr std::string_view kAlarms = "alarm/", kAnswers = "answer/";
 
@@ -99,8 +104,16 @@ class Store {
   /// Makes current and later calls of other threads fail.
   void shut_down() { socket_.shut_down(); }
   const Meeting& meeting() const { return meeting_; }
-  /// The address of this machine as the server sees it.
+  /// Takes a number that only one process may have, until its connection ends. Returns nothing if it is free, else the
+  /// address of the process that has it.
+  std::optional<std::string> take_number(int rank);
+
+  /// The address of this machine as the server sees it, and that of the server as this machine sees it.
   std::string local_address() const { return socket_.local_address(); }
+  std::string server_address() const { return socket_.remote_address(); }
+  /// The host at whose addresses other ranks may reach this process: that of the meeting if this is its machine,
+  /// because each of them may know it by another address, and otherwise the address that leads there.
+  std::string own_host() const;
 
  private:
   Socket connect(std::chrono::milliseconds patience) const;

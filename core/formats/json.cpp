@@ -47,7 +47,8 @@ std::string shortened(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-constexpr std::size_t kFewKeys = 12;  // up to which comparing all pairs beats a table
+constexpr std::size_t kMaxKeyWithLine = 1000;  // longer paths of keys have no line: all together would be long
+constexpr std::size_t kFewKeys = 12;           // up to which comparing all pairs beats a table
 
 bool all_differ(const std::vector<std::string>& keys) {
   for (std::size_t i = 1; i < keys.size(); ++i)
@@ -183,6 +184,7 @@ class Builder {
     std::string path;
     for (const Frame& frame : stack_) {
       if (frame.keys.empty()) return;  // a list
+      if (path.size() + frame.keys.back().size() > kMaxKeyWithLine) return;
       path += (path.empty() ? "" : ".") + frame.keys.back();
     }
     rules_.key_lines->emplace(std::move(path), line_);

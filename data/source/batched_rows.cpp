@@ -1,14 +1,33 @@
 #include "data/source/batched_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
 #include "data/source/raw_rows.h"
 
 namespace qtrain {
+namespace {
+
+constexpr std::uint64_t kBytesPerRow = 16;
+
+}  // namespace
+
+// A list of rows takes up to 16 bytes for each, and may take as much memory as decoded data.
+BatchedRows::BatchedRows(const Stored& stored)
+    : RowSource(stored.name),
+      bytes_of_file_(stored.bytes),
+      max_rows_(std::max(GrowthLimit::kFreeBytes, stored.bytes * GrowthLimit::kTimes) / kBytesPerRow),
+      growth_(stored.bytes, kAsLines) {}
 
 void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
   constexpr std::uint64_t kMaxBelieved = std::uint64_t{1} << 40;
+  if (static_cast<std::uint64_t>(rows) > max_rows_ - static_cast<std::uint64_t>(size()))
+    fail(ErrorKind::input, {.cause = fmt::format("it has more than {} rows, too many for its size", max_rows_),
+                            .place = name(),
+                            .remedy = kAsLines});
+  decoded_.push_back(0);
   ends_.push_back(size() + rows);
   bytes_.push_back(static_cast<std::int64_t>(std::min(bytes, kMaxBelieved)));
 }
@@ -63,10 +82,14 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
   return slots_.front();
 }
 
-/// The actual size of a batch may exceed what the file states.
+/// The actual size of a batch may exceed what the file states. A batch that is decoded again is counted once.
 void BatchedRows::keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const {
-  slot.rows = std::move(rows);
   const std::lock_guard lock(mutex_);
+  if (std::uint64_t& counted = decoded_[slot.batch]; rows->decoded() > counted) {
+    growth_.add(rows->decoded() - counted);
+    counted = rows->decoded();
+  }
+  slot.rows = std::move(rows);
   slot.bytes = std::max(slot.bytes, static_cast<std::int64_t>(slot.rows->bytes()));
   drop_old_slots();
 }

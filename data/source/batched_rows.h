@@ -3,8 +3,10 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "data/source/growth_limit.h"
 #include "data/source/row_source.h"
 
 namespace qtrain {
@@ -12,22 +14,31 @@ namespace qtrain {
 /// Decoded rows of a columnar file.
 class RowBatch {
  public:
-  /// `bytes`: memory that the batch occupies.
-  explicit RowBatch(std::uint64_t bytes) : bytes_(bytes) {}
+  struct Size {
+    std::uint64_t memory;    ///< bytes that the batch occupies
+    std::uint64_t repeated;  ///< bytes of values that rows share, counted once for each row
+  };
+  explicit RowBatch(Size size) : size_(size) {}
   virtual ~RowBatch() = default;
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return size_.memory; }
+  /// Bytes of everything that was decoded, as if no rows shared values.
+  std::uint64_t decoded() const { return size_.memory + size_.repeated; }
   /// Returns one row as an object. Throws ErrorKind::input, without a place.
   virtual Json row(std::int64_t row) const = 0;
 
  private:
-  std::uint64_t bytes_;
+  Size size_;
 };
 
 /// Rows stored in batches. A batch is decoded when one of its rows is requested; the most recent batches stay in
 /// memory, enough for all threads or as many as fit a limit.
 class BatchedRows : public RowSource {
  public:
-  using RowSource::RowSource;
+  struct Stored {
+    std::string name;
+    std::uint64_t bytes;  ///< size of the file
+  };
+  explicit BatchedRows(const Stored& stored);
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   std::string place(std::int64_t row) const override { return name() + ":row " + std::to_string(row + 1); }
   Json parse(std::int64_t row) const override;
@@ -35,13 +46,16 @@ class BatchedRows : public RowSource {
   void release(std::int64_t first, std::int64_t last) const override;
 
  protected:
-  /// `bytes`: estimated size of the batch when decoded.
+  /// `bytes`: estimated size of the batch when decoded. Throws ErrorKind::input if the file then has more rows than its
+  /// size justifies, because memory is needed for each.
   void add_batch(std::int64_t rows, std::uint64_t bytes);
   /// Releases the mapped memory of a batch's file.
   virtual void release_batch(std::size_t batch) const = 0;
   /// Decodes a batch. May be called from several threads, but only by one at a time for each batch.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
+  /// A limit for values that rows of a batch share, which only the size of the file limits.
+  GrowthLimit repetition_limit() const { return {bytes_of_file_, kAsLines}; }
   /// Appends to a list in the format of unread_columns().
   static void list_column(std::string& list, const std::string& name, const std::string& type) {
     list += (list.empty() ? "" : ", ") + name + " (" + type + ")";
@@ -62,8 +76,12 @@ class BatchedRows : public RowSource {
   std::size_t batch_of(std::int64_t row) const;
   void drop_old_slots() const;
 
+  static constexpr const char* kAsLines = "If you trust the file, save its rows as JSON Lines.";
+  std::uint64_t bytes_of_file_, max_rows_;
   std::vector<std::int64_t> ends_, bytes_;  // of each batch
   mutable std::mutex mutex_;
+  mutable GrowthLimit growth_;                        // of the whole file
+  mutable std::vector<std::uint64_t> decoded_;        // bytes of each batch that are counted in it
   mutable std::vector<std::shared_ptr<Slot>> slots_;  // most recently used first
 };
 

@@ -17,12 +17,11 @@ void GrowthLimit::add(std::uint64_t bytes) {
     made_ += bytes;
     return;
   }
-  fail(
-      ErrorKind::input,
-      {.cause = fmt::format("{} bytes would decompress to more than {}; the limit is {} MiB, or {} times the "
-                            "compressed size if that is more, since files beyond it are usually made to exhaust memory",
-                            stored_, most_, kFreeBytes >> 20, kTimes),
-       .remedy = remedy_});
+  fail(ErrorKind::input,
+       {.cause = fmt::format("{} bytes would be decoded to more than {}; the limit is {} MiB, or {} times the stored "
+                             "size if that is more, since files beyond it are usually made to exhaust memory or time",
+                             stored_, most_, kFreeBytes >> 20, kTimes),
+        .remedy = remedy_});
 }
 
 }  // namespace qtrain

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Limits the size of decompressed data to a fixed allowance or a multiple of the compressed size, so that a small file
-/// cannot fill memory or disk.
+/// Limits the size of decoded data to a fixed allowance or a multiple of the stored size, so that a small file cannot
+/// fill memory or disk, or keep a run busy for hours.
 class GrowthLimit {
  public:
   static constexpr std::uint64_t kFreeBytes = std::uint64_t{256} << 20;
@@ -13,7 +13,7 @@ class GrowthLimit {
 
   /// `remedy`: advice for users who trust the file.
   GrowthLimit(std::uint64_t stored, std::string remedy);
-  /// Call before decompressing `bytes` more. Throws ErrorKind::input (without a place) beyond the limit.
+  /// Call before decoding `bytes` more. Throws ErrorKind::input (without a place) beyond the limit.
   void add(std::uint64_t bytes);
   std::uint64_t made() const { return made_; }
 

@@ -87,6 +87,9 @@ TEST(YamlErrors, HostileTextEndsQuickly) {
     bomb += "]\n";
   }
   EXPECT_THAT(complaint_of_yaml(bomb), HasSubstr("more than 10000 values"));
+  std::string copies = "a: &a " + std::string(200'000, 'x') + "\nb: [";
+  for (int i = 0; i < 9000; ++i) copies += "*a,";
+  EXPECT_THAT(complaint_of_yaml(copies + "1]"), HasSubstr("more than 4194304 bytes of keys and values"));
   EXPECT_THAT(complaint_of_yaml("a: &a [1, *a]"), HasSubstr("an alias that contains itself"));
   EXPECT_THAT(complaint_of_yaml("a: " + std::string(70, '[') + std::string(70, ']')),
               HasSubstr("nested deeper than 64"));
@@ -96,6 +99,24 @@ TEST(YamlErrors, HostileTextEndsQuickly) {
   EXPECT_THAT(complaint_of_yaml("a: 1\nb: \x04\nc: 3"), StartsWith("c.yaml:2: a control character (0x04)"));
   EXPECT_THAT(complaint_of_yaml(std::string("a: 1\0b", 6)), HasSubstr("a control character (0x00)"));
   EXPECT_THAT(complaint_of_yaml("a: \xff\xfe"), HasSubstr("invalid UTF-8"));
+}
+
+// The lines of keys are kept by their paths. A long key is a part of the paths of all keys below it.
+TEST(YamlErrors, LinesOfKeysTakeNoMoreThanTheFile) {
+  const std::string key(100'000, 'k');
+  std::string members;
+  for (int i = 0; i < 5000; ++i) members += fmt::format("{}\"a{}\": 1", i == 0 ? "" : ", ", i);
+  const std::string outer = key.substr(0, 900);
+  const std::pair<const char*, std::string> configs[] = {
+      {"c.json", fmt::format("{{\"short\": 1, \"{}\": {{\"{}\": {{{}}}}}}}", outer, key, members)},
+      {"c.yaml", fmt::format("short: 1\n{}:\n  ? {}\n  : {{{}}}\n", outer, key, members)}};
+  for (const auto& [name, text] : configs) {
+    const ConfigDocument document = parse_config_document(text, name);
+    std::size_t bytes = 0;
+    for (const auto& [path, line] : document.lines) bytes += path.size();
+    EXPECT_LT(bytes, text.size()) << name;
+    EXPECT_EQ(document.lines.at("short"), 1) << name;
+  }
 }
 
 TEST(YamlConfig, IsAConfigLikeAnyOther) {

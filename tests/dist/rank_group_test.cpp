@@ -45,6 +45,17 @@ TEST_F(TwoRanks, NameOneThatIsLostWhileTheyMeet) {
   EXPECT_THAT(error.get(), HasSubstr("rank 1 did not reach the meeting of all ranks: there is no sign of life"));
 }
 
+// The second process ends, and the ranks meet without it.
+TEST_F(TwoRanks, NameOneThatIsStartedTwice) {
+  auto zero = meet(0, ErrorKind::peer);
+  Store watch(meeting_, kEnough);
+  ASSERT_TRUE(watch.get("settings/0", kEnough));
+  EXPECT_THAT(meet(0, ErrorKind::usage).get(),
+              HasSubstr("rank 0 has been started twice: another process at 127.0.0.1 has this number"));
+  EXPECT_EQ(meet(1, ErrorKind::peer).get(), "no error");
+  EXPECT_EQ(zero.get(), "no error");
+}
+
 // Both report the same differences immediately.
 TEST_F(TwoRanks, NameWhatTheyDoNotHaveAlike) {
   const auto begin = std::chrono::steady_clock::now();

@@ -162,7 +162,7 @@ TEST(Store, TellsAnotherSecret) {
 
 // A rank listens only at the addresses of its host name, which may be IPv6.
 TEST(Store, IsWhereItsAddressIs) {
-  for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
+  for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost", "::ffff:127.0.0.1", "[::FFFF:7f00:1]"}) {
     const StoreServer server({.at = {.host = host}, .secret = test::rank_secret()});
     const Meeting there{.at = {.host = host, .port = server.port()}, .secret = test::rank_secret()};
     Store a(there, kLong);
@@ -176,6 +176,34 @@ TEST(Store, IsWhereItsAddressIs) {
   EXPECT_EQ(failure.why, "Connection refused");
   EXPECT_EQ((Endpoint{.host = "::1", .port = 5}.text()), "[::1]:5");
   EXPECT_EQ((Endpoint{.host = "[::1]", .port = 5}.text()), "[::1]:5");
+}
+
+// A free port is free at all addresses, and clients can use any of them.
+TEST(Store, IsAtAllAddressesOfItsHost) {
+  for (const char* host : {"127.0.0.1", "localhost", ""}) {
+    const Listener listener({.host = host});
+    EXPECT_EQ(listener.addresses().size(), listener.sockets().size());
+    for (const std::string& address : listener.addresses()) {
+      ConnectFailure failure;
+      const std::string reached = address == "0.0.0.0" ? "127.0.0.1" : address == "::" ? "::1" : address;
+      EXPECT_TRUE(Socket::connect({.host = reached, .port = listener.port()}, kLong, failure))
+          << address << failure.why;
+    }
+  }
+}
+
+TEST_F(Stores, GiveANumberToOneProcessAtATime) {
+  Store b(meeting(), kLong);
+  {
+    Store a(meeting(), kLong);
+    EXPECT_EQ(a.take_number(1), std::nullopt);
+    EXPECT_THAT(b.take_number(1), Optional(std::string("127.0.0.1")));
+    EXPECT_EQ(b.take_number(0), std::nullopt);
+  }
+  Store c(meeting(), kLong);
+  const auto end = std::chrono::steady_clock::now() + kLong;  // the server notices soon that `a` has left
+  while (c.take_number(1) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_THAT(b.take_number(1), Optional(std::string("127.0.0.1")));
 }
 
 // One launcher restarts its ranks earlier than the launcher whose rank has the store.

@@ -38,7 +38,8 @@ class OnTwoHosts : public Base {
   void mend() const { ASSERT_TRUE(shell(fmt::format("ip -n {} link set left up", host(0)))); }
 
   Launch on_host(int n, Json config, int ranks = 2) const {
-    config.update({{"device", "cpu"}, {"nproc", ranks}, {"nnodes", 2}, {"master_addr", "10.77.0.1"}, {"node_rank", n}});
+    config.update({{"device", "cpu"}, {"nproc", ranks}, {"nnodes", 2}, {"node_rank", n}});
+    if (!config.contains("master_addr")) config["master_addr"] = "10.77.0.1";
     const fs::path file = this->folder_ / fmt::format("host{}.json", n);
     write_file(file, dump_json(config));
     Launch launch = launch_of({.words = {file.string()}});

@@ -86,6 +86,52 @@ TEST_F(Hosts, OfGroupsSendGradientsAlone) {
   EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
 }
 
+/// Addresses of the first machine as each machine writes them. `names` are lines of both machines' /etc/hosts.
+struct MeetingPoint {
+  const char *of_zero, *of_one;
+  std::string names = {};
+  bool one_has_ipv6 = true;
+};
+
+TEST_F(Hosts, MeetAtAnyOfTheirAddresses) {
+  for (const int n : {0, 1})
+    if (!shell(
+            fmt::format("ip -n {0} addr add fd77::{1}/64 dev {2} nodad && ip -n {0} addr add fe80::77:{1}/64 dev {2} "
+                        "nodad",
+                        host(n), n + 1, n == 0 ? "left" : "right")))
+      GTEST_SKIP() << "there is no IPv6 here";
+  const std::string v4 = "10.77.0.1 head\n", v6 = "fd77::1 head\n", own = "127.0.1.1 head\n";
+  const MeetingPoint points[] = {{"fd77::1", "[fd77::1]"},
+                                 {"::ffff:10.77.0.1", "[::ffff:10.77.0.1]"},
+                                 {"fe80::77:1%left", "fe80::77:1%right"},
+                                 {"head", "head", v4 + v6},
+                                 {"head", "head", own + v4},
+                                 {"head", "head", v6 + v4, false}};  // rank 0 itself prefers IPv6
+  for (const MeetingPoint& point : points) {
+    SCOPED_TRACE(fmt::format("{} {} {}", point.of_zero, point.of_one, point.names));
+    if (!point.one_has_ipv6) {
+      ASSERT_TRUE(
+          shell(fmt::format("ip -n {0} addr flush dev right scope global && "
+                            "ip -n {0} addr add 10.77.0.2/24 dev right",
+                            host(1))));
+    }
+    write_file(folder_ / "hosts", "127.0.0.1 localhost\n" + point.names);
+    const auto started = [&](int n, const char* address) {
+      Json config = shared(this->config());
+      config.update({{"max_steps", 1}, {"master_addr", address}, {"ddp_timeout", 20}});
+      Launch launch = on_host(n, config, 1);
+      const std::string with_names =
+          fmt::format("mount --bind {} /etc/hosts && exec \"$0\" \"$@\"", (folder_ / "hosts").string());
+      launch.argv.insert(launch.argv.begin() + 4, {"/bin/sh", "-c", with_names});
+      return launch;
+    };
+    Process zero(started(0, point.of_zero)), one(started(1, point.of_one));
+    const Outcome of_zero = zero.wait(), of_one = one.wait();
+    EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+    EXPECT_EQ(of_one.code, 0) << of_one.err;
+  }
+}
+
 TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
   Json longer = shared(config());
   longer.update({{"max_steps", 100000},

@@ -16,7 +16,7 @@ constexpr const char* kSmallerBatches = "Write it again in smaller record batche
 
 class ArrowRowBatch final : public RowBatch {
  public:
-  ArrowRowBatch(ArrowColumns columns, std::uint64_t bytes) : RowBatch(bytes), columns_(std::move(columns)) {}
+  ArrowRowBatch(ArrowColumns columns, Size size) : RowBatch(size), columns_(std::move(columns)) {}
 
   Json row(std::int64_t row) const override {
     JsonObject out;
@@ -32,7 +32,9 @@ class ArrowRowBatch final : public RowBatch {
 class ArrowRows final : public BatchedRows {
  public:
   explicit ArrowRows(FileBytesPtr file)
-      : BatchedRows(file->name()), file_(std::move(file)), dictionary_memory_(file_->text().size(), kSmallerBatches) {
+      : BatchedRows({file->name(), file->text().size()}),
+        file_(std::move(file)),
+        dictionary_memory_(file_->text().size(), kSmallerBatches) {
     with_place(name(), [&] { return read_messages(); });
   }
 
@@ -49,7 +51,10 @@ class ArrowRows final : public BatchedRows {
     const Batch& at = batches_[batch];
     GrowthLimit memory(at.parts.body.size(), kSmallerBatches);
     ArrowColumns columns = read_arrow_columns({fields_, at.parts, *at.dictionaries, memory});
-    return std::make_shared<ArrowRowBatch>(std::move(columns), memory.made());
+    GrowthLimit repeated = repetition_limit();
+    for (const ArrowColumn& column : columns.columns) repeated.add(repeated_bytes(column));
+    return std::make_shared<ArrowRowBatch>(std::move(columns),
+                                           RowBatch::Size{.memory = memory.made(), .repeated = repeated.made()});
   }
   void release_batch(std::size_t batch) const override { file_->release(batches_[batch].parts.body); }
 

@@ -116,6 +116,17 @@ class ColumnReader {
     out.offsets = buffer();
     require_batch(out.length == 0 || out.offsets.size() >= bytes_for(out.length + 1, out.field->bits),
                   "offsets are missing");
+    out.field->bits == 32 ? require_order<std::int32_t>(out) : require_order<std::int64_t>(out);
+  }
+  // Values must not overlap, not even between nulls, so that together they are no larger than the batch.
+  template <class Offset>
+  static void require_order(const ArrowColumn& out) {
+    Offset last = 0;
+    for (std::int64_t i = 0; i <= out.length && out.length > 0; ++i) {
+      const auto next = number_at<Offset>(out.offsets, static_cast<std::uint64_t>(i) * sizeof(Offset));
+      require_batch(next >= last, "its offsets decrease");
+      last = next;
+    }
   }
   void read_blocks(ArrowColumn& out) {
     const auto count = block_counts_.scalar<std::int64_t>(block_count_++);

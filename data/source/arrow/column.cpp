@@ -1,6 +1,7 @@
 #include "data/source/arrow/column.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/formats/json_object.h"
@@ -57,12 +58,16 @@ double real_at(std::string_view values, std::int64_t i, int bits) {
   }
 }
 
-/// The range [begin, end) of value `i`, which is text or a list.
-std::pair<std::int64_t, std::int64_t> range_at(const ArrowColumn& column, std::int64_t i, std::uint64_t most) {
+/// The range [begin, end) of value `i`, which is text or a list; never negative, and not decreasing.
+std::pair<std::int64_t, std::int64_t> offsets_at(const ArrowColumn& column, std::int64_t i) {
   const int bits = column.field->bits;
-  const std::int64_t begin = signed_at(column.offsets, i, bits), end = signed_at(column.offsets, i + 1, bits);
-  require_value(begin >= 0 && begin <= end && static_cast<std::uint64_t>(end) <= most, "an offset is out of range");
-  return {begin, end};
+  return {signed_at(column.offsets, i, bits), signed_at(column.offsets, i + 1, bits)};
+}
+
+std::pair<std::int64_t, std::int64_t> range_at(const ArrowColumn& column, std::int64_t i, std::uint64_t most) {
+  const auto range = offsets_at(column, i);
+  require_value(static_cast<std::uint64_t>(range.second) <= most, "an offset is out of range");
+  return range;
 }
 
 Json text_value(const ArrowField& field, std::string_view text) {
@@ -97,13 +102,20 @@ Json struct_value(const ArrowColumn& column, std::int64_t i) {
   return out.take();
 }
 
-Json dictionary_value(const ArrowColumn& column, std::int64_t i) {
+bool is_null(const ArrowColumn& column, std::int64_t i) {
+  return !column.validity.empty() && !bit_at(column.validity, i);
+}
+
+std::int64_t index_at(const ArrowColumn& column, std::int64_t i) {
   const int bits = column.field->index_bits;
-  const std::int64_t index = column.field->index_signed
-                                 ? signed_at(column.values, i, bits)
-                                 : static_cast<std::int64_t>(unsigned_at(column.values, i, bits));
+  return column.field->index_signed ? signed_at(column.values, i, bits)
+                                    : static_cast<std::int64_t>(unsigned_at(column.values, i, bits));
+}
+
+Json dictionary_value(const ArrowColumn& column, std::int64_t i) {
+  const std::int64_t index = index_at(column, i);
   require_value(index >= 0 && index < column.dictionary.length, "an index is out of range");
-  const auto& [columns, ends] = *column.dictionary.parts;
+  const auto& [columns, ends, sizes] = *column.dictionary.parts;
   const auto part = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), index) - ends.begin());
   return arrow_value(*columns[part], index - (part == 0 ? 0 : ends[part - 1]));
 }
@@ -111,13 +123,58 @@ Json dictionary_value(const ArrowColumn& column, std::int64_t i) {
 }  // namespace
 
 void ArrowDictionary::Parts::add(std::shared_ptr<const ArrowColumn> column) {
+  constexpr std::uint64_t kMaxCounted = std::numeric_limits<std::uint32_t>::max();
+  sizes.reserve(sizes.size() + static_cast<std::size_t>(column->length));
+  for (std::int64_t i = 0; i < column->length; ++i)
+    sizes.push_back(static_cast<std::uint32_t>(std::min(value_size(*column, i), kMaxCounted)));
   ends.push_back((ends.empty() ? 0 : ends.back()) + column->length);
   columns.push_back(std::move(column));
 }
 
+std::uint64_t value_size(const ArrowColumn& column, std::int64_t i) {
+  const ArrowField& field = *column.field;
+  if (is_null(column, i)) return 1;
+  if (field.dictionary) {
+    const std::int64_t index = index_at(column, i);
+    const bool inside = index >= 0 && index < column.dictionary.length;
+    return inside ? column.dictionary.parts->sizes[static_cast<std::size_t>(index)] : 1;
+  }
+  std::uint64_t size = 1;
+  const auto add_items = [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t last = std::min(end, column.children[0].length);
+    for (std::int64_t item = begin; item < last; ++item) size += value_size(column.children[0], item);
+  };
+  switch (field.kind) {
+    case ArrowKind::text: {
+      const auto [begin, end] = offsets_at(column, i);
+      return size + std::min(static_cast<std::uint64_t>(end - begin), std::uint64_t{column.values.size()});
+    }
+    case ArrowKind::text_view:
+      return size + number_at<std::uint32_t>(column.values, static_cast<std::uint64_t>(i) * 16);
+    case ArrowKind::list: {
+      const auto [begin, end] = offsets_at(column, i);
+      add_items(begin, end);
+      return size;
+    }
+    case ArrowKind::fixed_list: add_items(i * field.list_size, (i + 1) * field.list_size); return size;
+    case ArrowKind::structure:
+      for (const ArrowColumn& child : column.children) size += value_size(child, i);
+      return size;
+    default: return size;
+  }
+}
+
+std::uint64_t repeated_bytes(const ArrowColumn& column) {
+  std::uint64_t bytes = 0;
+  if (column.field->dictionary || column.field->kind == ArrowKind::text_view)
+    for (std::int64_t i = 0; i < column.length; ++i) bytes += value_size(column, i);
+  for (const ArrowColumn& child : column.children) bytes += repeated_bytes(child);
+  return bytes;
+}
+
 Json arrow_value(const ArrowColumn& column, std::int64_t i) {
   const ArrowField& field = *column.field;
-  if (!column.validity.empty() && !bit_at(column.validity, i)) return nullptr;
+  if (is_null(column, i)) return nullptr;
   if (field.dictionary) return dictionary_value(column, i);
   switch (field.kind) {
     case ArrowKind::boolean: return bit_at(column.values, i);

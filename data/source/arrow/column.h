@@ -17,7 +17,8 @@ struct ArrowColumn;
 struct ArrowDictionary {
   struct Parts {
     std::vector<std::shared_ptr<const ArrowColumn>> columns;
-    std::vector<std::int64_t> ends;  // for each part, the number of values up to its end
+    std::vector<std::int64_t> ends;    // for each part, the number of values up to its end
+    std::vector<std::uint32_t> sizes;  // of each value, as value_size() counts
 
     void add(std::shared_ptr<const ArrowColumn> column);
   };
@@ -37,6 +38,13 @@ struct ArrowColumn {
   std::vector<ArrowColumn> children;
   ArrowDictionary dictionary;
 };
+
+/// Approximate number of bytes of value `i` < length, with nested values and dictionary values. What is out of range
+/// counts as nothing.
+std::uint64_t value_size(const ArrowColumn& column, std::int64_t i);
+
+/// Bytes that the values of a column and of its children share with others: uses of dictionary values, and views.
+std::uint64_t repeated_bytes(const ArrowColumn& column);
 
 /// Value `i` < length, with nested values and dictionary values resolved. Throws ErrorKind::input (without a place) for
 /// offsets and indices out of range and for text that is not UTF-8.

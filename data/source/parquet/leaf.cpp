@@ -203,7 +203,12 @@ class LeafReader {
         values.push_back(known[index]);
       }
     };
-    if (is_text(leaf_)) return look_up(out_.texts, dictionary_.texts);
+    if (is_text(leaf_)) {
+      const std::size_t before = out_.texts.size();
+      look_up(out_.texts, dictionary_.texts);
+      for (std::size_t i = before; i < out_.texts.size(); ++i) request_.repeated.add(out_.texts[i].size());
+      return;
+    }
     if (leaf_.kind == LeafKind::real) return look_up(out_.reals, dictionary_.reals);
     look_up(out_.integers, dictionary_.integers);
   }

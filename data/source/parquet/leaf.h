@@ -27,11 +27,12 @@ struct LeafRequest {
   const ParquetLeaf& leaf;
   const ParquetChunk& chunk;
   std::int64_t rows;
-  GrowthLimit& memory;  ///< shared by all columns of the row group
+  GrowthLimit& memory;    ///< shared by all columns of the row group
+  GrowthLimit& repeated;  ///< of values that come from dictionaries, counted once for each use
 };
 
 /// Decodes all pages of the chunk. Throws ErrorKind::input (without a place) for damaged pages, an unsupported codec or
-/// encoding, or more data than `memory` allows.
+/// encoding, or more data than `memory` and `repeated` allow.
 LeafValues read_leaf(const LeafRequest& request);
 
 }  // namespace qtrain

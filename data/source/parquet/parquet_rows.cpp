@@ -111,9 +111,9 @@ class ParquetBatch final : public RowBatch {
   struct Parts {
     const ParquetFile& file;
     std::vector<LeafValues> leaves;
-    std::uint64_t bytes;
+    Size size;
   };
-  explicit ParquetBatch(Parts parts) : RowBatch(parts.bytes), file_(parts.file), leaves_(std::move(parts.leaves)) {}
+  explicit ParquetBatch(Parts parts) : RowBatch(parts.size), file_(parts.file), leaves_(std::move(parts.leaves)) {}
   Json row(std::int64_t row) const override {
     return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row();
   }
@@ -126,7 +126,8 @@ class ParquetBatch final : public RowBatch {
 /// Parquet rows, one batch per row group.
 class ParquetRows final : public BatchedRows {
  public:
-  explicit ParquetRows(FileBytesPtr bytes) : BatchedRows(bytes->name()), bytes_(std::move(bytes)) {
+  explicit ParquetRows(FileBytesPtr bytes)
+      : BatchedRows({bytes->name(), bytes->text().size()}), bytes_(std::move(bytes)) {
     file_ = with_place(name(), [&] { return read_parquet_metadata(bytes_->text()); });
     for (const ParquetRowGroup& group : file_.groups) add_batch(group.rows, bytes_of(group));
   }
@@ -144,8 +145,10 @@ class ParquetRows final : public BatchedRows {
     const ParquetRowGroup& group = file_.groups[batch];
     std::vector<LeafValues> leaves(file_.leaves.size());
     GrowthLimit memory(stored_bytes(group), "Save it with smaller row groups: pyarrow's row_group_size=1000.");
-    for (const ParquetNode& column : file_.columns) read_below(column, {group, memory}, leaves);
-    return std::make_shared<ParquetBatch>(ParquetBatch::Parts{file_, std::move(leaves), memory.made()});
+    GrowthLimit repeated = repetition_limit();
+    for (const ParquetNode& column : file_.columns) read_below(column, {group, memory, repeated}, leaves);
+    return std::make_shared<ParquetBatch>(
+        ParquetBatch::Parts{file_, std::move(leaves), {.memory = memory.made(), .repeated = repeated.made()}});
   }
   void release_batch(std::size_t batch) const override {
     for (const ParquetChunk& chunk : file_.groups[batch].chunks)
@@ -155,7 +158,7 @@ class ParquetRows final : public BatchedRows {
  private:
   struct GroupReading {
     const ParquetRowGroup& group;
-    GrowthLimit& memory;
+    GrowthLimit &memory, &repeated;
   };
 
   /// Column chunks may overlap in the file.
@@ -176,7 +179,8 @@ class ParquetRows final : public BatchedRows {
                           .leaf = file_.leaves[node.leaf],
                           .chunk = in.group.chunks[node.leaf],
                           .rows = in.group.rows,
-                          .memory = in.memory});
+                          .memory = in.memory,
+                          .repeated = in.repeated});
       });
     for (const ParquetNode& child : node.children) read_below(child, in, leaves);
   }

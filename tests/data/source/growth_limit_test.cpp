@@ -73,6 +73,32 @@ TEST_F(HostileRows, CompressedFilesThatBecomeTooMuchAreRefusedByNameAndLimit) {
     EXPECT_THAT(refusal(c.path), AllOf(HasSubstr(c.path), HasSubstr("256 MiB"), HasSubstr(c.remedy)));
 }
 
+TEST_F(HostileRows, FilesWhoseRowsTogetherBecomeTooMuchAreRefused) {
+  struct Case {
+    const char *name, *cause;
+  };
+  constexpr const char* kTooMuch = "would be decoded to more than 268435456";
+  const Case cases[] = {{"row_groups.parquet", kTooMuch},
+                        {"dictionary_uses.parquet", kTooMuch},
+                        {"dictionary_uses.arrow", kTooMuch},
+                        {"dictionary_of_lists.arrow", kTooMuch},
+                        {"views.arrow", kTooMuch},
+                        {"overlaps.arrow", "its offsets decrease"},
+                        {"overlapping_lists.arrow", "its offsets decrease"},
+                        {"many_rows.parquet", "it has more than 16777216 rows, too many for its size"}};
+  for (const Case& c : cases) {
+    const std::filesystem::path path = test::golden_folder() / "growth" / c.name;
+    EXPECT_THAT(refusal(path), AllOf(HasSubstr(path.string()), HasSubstr(c.cause)));
+  }
+}
+
+// Batches that are no longer in memory are decoded again, but counted once.
+TEST_F(HostileRows, ReadingRowsAgainIsNotRefused) {
+  const RawRows rows({test::golden_folder() / "growth/row_groups.parquet"});
+  for (const std::int64_t row : {0, 1, 0, 1, 0, 1})
+    EXPECT_EQ(rows.parse(row).at("text").get_ref<const std::string&>().size(), 90 * kMiB);
+}
+
 TEST_F(HostileRows, CompressedFilesBelowTheLimitAreRead) {
   const std::string text = row_of(60 * kMiB);  // more than is kept in memory
   for (const std::string& path : {write("a.jsonl.gz", gzipped(text)), write("a.jsonl.zst", zstd_compressed(text))}) {

@@ -195,7 +195,7 @@ class CountingRows final : public BatchedRows {
   struct Bytes {
     std::uint64_t said, held;
   };
-  CountingRows(int batches, Bytes bytes) : BatchedRows("rows"), held_(bytes.held) {
+  CountingRows(int batches, Bytes bytes) : BatchedRows({.name = "rows", .bytes = 1u << 30}), held_(bytes.held) {
     for (int i = 0; i < batches; ++i) add_batch(2, bytes.said);
   }
   std::string_view format() const override { return "rows"; }
@@ -209,7 +209,7 @@ class CountingRows final : public BatchedRows {
   void release_batch(std::size_t) const override {}
   std::shared_ptr<const RowBatch> load(std::size_t) const override {
     ++decoded;
-    return std::make_shared<Batch>(held_);
+    return std::make_shared<Batch>(RowBatch::Size{.memory = held_, .repeated = 0});
   }
   std::uint64_t held_;
 };
