@@ -69,11 +69,12 @@ std::map<std::string, fs::path> files_within(const fs::path& folder) {
 }
 
 void compare(const fs::path& file, const Json& saved, ManifestCheck check) {
-  if (!saved.is_object()) fail_damaged(file, "is not listed in the manifest with a size and hash");
+  const bool is_listed = saved.is_object() && saved.value("size", Json()).is_number_unsigned();
+  if (!is_listed) fail_damaged(file, "is not listed in the manifest with a size and hash");
   std::error_code missing;
   const std::uint64_t size = fs::file_size(file, missing);
   if (missing) fail_damaged(file, "is missing");
-  if (const Json expected = saved.value("size", Json()); !expected.is_number_unsigned() || expected != size)
+  if (const Json expected = saved["size"]; expected != size)
     fail_damaged(file, fmt::format("has {} bytes, but {} were saved", size, expected.dump()));
   if (check == ManifestCheck::sizes) return;
   const auto between = [check] {
