@@ -126,28 +126,28 @@ std::string file_difference(const RedoneState& state, const std::string& name, s
   return is_document ? document_difference(state, name, text) : "has different contents";
 }
 
-// The operator == alone would take 4 and 4.0, or 0.0 and -0.0, for equal.
-bool is_written_alike(const Json& a, const Json& b) {
-  return a == b && dump_json(a) == dump_json(b);
-}
-
-// Compares the manifests, apart from the values of hashes and sizes, which check_manifest compares with the files.
+// Compares the manifests, apart from hashes and sizes.
 std::string manifest_difference(const RedoneState& state) {
   Documents d{.sealed = read_json(state.sealed / kManifest), .again = read_json(state.again / kManifest)};
   for (Json* document : {&d.sealed, &d.again}) {
-    (*document)["sha256"] = "";
-    Json odd = Json::object();
+    document->erase("sha256");
+    Json invented = Json::object();
     for (auto& [name, file] : (*document)["files"].items()) {
-      for (const char* key : {"size", "sha256"}) file[key] = "";
-      if (!is_written_alike(file, {{"sha256", ""}, {"size", ""}})) odd[name] = file;
+      for (const char* key : {"size", "sha256"}) file.erase(key);
+      if (!file.empty()) invented[name] = file;
     }
-    (*document)["files"] = std::move(odd);
+    (*document)["files"] = std::move(invented);
   }
   return first_difference(d.sealed, d.again);
 }
 
 std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
+}
+
+// The operator == alone would take 4 and 4.0, or 0.0 and -0.0, for equal.
+bool is_written_alike(const Json& a, const Json& b) {
+  return a == b && dump_json(a) == dump_json(b);
 }
 
 struct Difference {
