@@ -40,7 +40,8 @@ constexpr std::int64_t kRecent = 2'000'000'000;  // ns; a file this young may ch
 class ProcessLock {
  public:
   ProcessLock(const fs::path& file, const std::function<void(bool first)>& while_waiting)
-      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {  // the file may belong to another user
+      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_NONBLOCK | O_CLOEXEC,
+                     0666)) {  // the file may belong to another user
     if (file_.get() < 0) fail_cache(file, errno);
     for (bool first = true; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0; first = false) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_cache(file, errno);
@@ -56,7 +57,8 @@ class ProcessLock {
 /// Shared lock held by every process from before it writes a file until it has mapped it. The last one evicts files.
 class WriterLock {
  public:
-  explicit WriterLock(const fs::path& file) : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {
+  explicit WriterLock(const fs::path& file)
+      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0666)) {
     if (file_.get() < 0) fail_cache(file, errno);
     while (::flock(file_.get(), LOCK_SH) != 0)
       if (errno != EINTR) fail_cache(file, errno);

@@ -113,14 +113,12 @@ int run_bench(const Arguments& args) {
             {"dtype", name_of(sizes.dtype)},
             {"filter", filter},
             {"results", Json::array()}};
-  const auto file = args.text("json");
-  if (file) require_free_file(args, *file);
-  std::filesystem::path place = file.value_or("");
+  std::optional<ResultFile> file = result_file(args, "json");
   const auto write = [&] {
-    place = place_now(args, place);
-    write_file(place, dump_json(json, 2) + "\n");
+    write_file(file->place_now(), dump_json(json, 2) + "\n");
+    file->written();
   };
-  const bool once = file && output_place(*file).mode == WriteMode::in_place;
+  const bool once = file && output_place(*args.text("json")).mode == WriteMode::in_place;
   const auto report = [&](const Result& r) {  // written after each case, so that a stopped run keeps its results
     args.log().result(line_of(r, limits));
     json["results"].push_back(json_of(r, limits));

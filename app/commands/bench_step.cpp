@@ -217,9 +217,8 @@ int run_bench_step(const Arguments& args) {
   std::optional<RandomCase> random;
   if (known) random.emplace(m.name, args);
   ResolvedConfig config = config_of(known ? random->file() : fs::path(m.name), args);
-  if (const auto file = args.text("json"))
-    require_free_file(args, *file,
-                      known ? std::vector<fs::path>() : files_of_config({m.name, args.overrides()}, config.value));
+  std::optional<ResultFile> result = result_file(
+      args, "json", known ? std::vector<fs::path>() : files_of_config({m.name, args.overrides()}, config.value));
   if (known) config.value.model.random_init = true;  // also for an adapter, because nothing is saved
   set_stop_answer("Stopping after this step.");
   m.profile = profile_step(config, {}, args.log());
@@ -227,7 +226,7 @@ int run_bench_step(const Arguments& args) {
   m.groups =
       groups_of(m.profile, m.adapter_rank, known && !args.has("small") ? predicted_of(m.name) : PredictedTimes{});
   Json json = json_of(m);
-  if (const auto file = args.text("json")) write_result(place_now(args, *file), dump_json(json, 2) + "\n");
+  if (result) write_result(result->place_now(), dump_json(json, 2) + "\n");
   finish_or_stop();
   args.give({.text = text_of(m), .json = std::move(json)});
   return 0;

@@ -189,6 +189,7 @@ bool is_file_of_rows(const std::string& file) {
 bool is_of_a_model(const std::string& file, const std::vector<fs::path>& model_files) {
   try {
     require_outside(file, model_files);
+    require_no_file_of_checkpoint(file);
     return false;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;

@@ -103,8 +103,7 @@ int run_compare(const Arguments& args) {
   for (const RunRecord& run : runs)
     for (const std::string& what : run.missing) args.log().warn("{}: {}", one_line(run.folder.string()), what);
   const std::filesystem::path page = args.text("output").value_or("compare.html");
-  require_free_file(args, page, inputs);
-  write_result(page, report_page(runs));
+  write_result(ResultFile(args, page, inputs).place_now(), report_page(runs));
   Json json{{"runs", Json::array()}, {"differences", differences(runs)}, {"output", page.string()}};
   const std::vector<std::string> names = names_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) {

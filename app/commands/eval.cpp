@@ -28,6 +28,7 @@ struct EvalRun {
   const Arguments& args;
   Config config;  ///< names the measured model instead of the one that training starts from
   Measured measured;
+  ResultFile* rows;  ///< null without --rows
 };
 
 // Strips the surrounding whitespace, as chat templates do to answers.
@@ -137,7 +138,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   run.args.log().info("generated {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
   run.args.log().result(fmt::format("exact_match {:.4f}: {} of {}", rate, exact,
                                     counted(static_cast<std::int64_t>(answers.size()), "answer")));
-  if (const auto file = run.args.text("rows")) write_result(place_now(run.args, *file), rows);
+  if (run.rows) write_result(run.rows->place_now(), rows);
 }
 
 std::vector<std::filesystem::path> files_eval_reads(const Arguments& args, const Config& config) {
@@ -156,7 +157,7 @@ int run_eval(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
                             .remedy = "set it in the config, or add eval_dataset_name=FILE to the command"});
-  if (const auto file = args.text("rows")) require_free_file(args, *file, files_eval_reads(args, config.value));
+  std::optional<ResultFile> rows = result_file(args, "rows", files_eval_reads(args, config.value));
   if (args.has("base") && args.has("adapter"))
     fail(ErrorKind::usage, {.cause = "--base and --adapter contradict each other", .remedy = "give only one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);
@@ -168,7 +169,10 @@ int run_eval(const Arguments& args) {
                     fmt::join(measured.other_settings, "; "));
   remark_on_device(config);
   tell_remarks(config, args.log());
-  const EvalRun run{.args = args, .config = config_of(config.value, measured), .measured = std::move(measured)};
+  const EvalRun run{.args = args,
+                    .config = config_of(config.value, measured),
+                    .measured = std::move(measured),
+                    .rows = rows ? &*rows : nullptr};
   Ctx ctx = make_context(compute_choice(run.config), args.log());
   Json result = loss_of(ctx, run);
   if (!run.measured.other_settings.empty()) result["other_settings"] = run.measured.other_settings;

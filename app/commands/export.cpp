@@ -72,10 +72,10 @@ GgufExportReport export_requested(Ctx& ctx, const Arguments& args, const GgufExp
 int run_export(const Arguments& args) {
   GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.log = &args.log();
-  options.name_now = [&args](const fs::path& file) { return place_now(args, file); };
   std::vector<fs::path> inputs{options.model};
   for (const std::string& adapter : args.all("adapter")) inputs.emplace_back(adapter);
-  require_free_file(args, options.output, inputs);
+  ResultFile result(args, options.output, inputs);
+  options.name_now = result.name_now();
   if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
   Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
   const auto report = export_requested(ctx, args, options);

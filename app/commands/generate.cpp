@@ -63,7 +63,7 @@ int run_generate(const Arguments& args) {
   const AnswerModelRequest request = answer_request(args);
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  if (const auto file = args.text("output")) require_free_file(args, *file, files_generate_reads(args));
+  std::optional<ResultFile> result = result_file(args, "output", files_generate_reads(args));
   Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
@@ -80,8 +80,8 @@ int run_generate(const Arguments& args) {
                          {"tokens", answers[i].tokens}});
     lines += dump_json(rows.rows[i]) + "\n";
   }
-  if (const auto file = args.text("output")) {
-    const std::filesystem::path place = place_now(args, *file);
+  if (result) {
+    const std::filesystem::path place = result->place_now();
     write_result(place, lines);
     args.give({.text = "", .json = {{"output", place.string()}, {"rows", answers.size()}}});
   } else if (args.has("prompt")) {

@@ -173,7 +173,7 @@ namespace qtrain {
 int run_monitor(const Arguments& args) {
   const auto run = args.text("run");
   if (const auto file = args.text("json"))
-    require_free_file(args, *file, run ? files_of_run(*run) : std::vector<std::filesystem::path>());
+    ResultFile(args, *file, run ? files_of_run(*run) : std::vector<std::filesystem::path>());
   const monitor::Host host;
   monitor::Watch watch(args, host, monitor::options_of(args, host));
   set_stop_answer("");

@@ -6,6 +6,7 @@
 #include "app/commands/result_place.h"
 #include "config/remarks.h"
 #include "core/os/file.h"
+#include "core/os/slow_result.h"
 #include "core/os/stop.h"
 #include "report/data_report.h"
 #include "report/metrics.h"
@@ -15,8 +16,9 @@
 namespace qtrain {
 namespace {
 
-void write_dump(const Dataset& rows, const std::filesystem::path& file) {
-  write_result(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
+void write_dump(const Dataset& rows, ResultFile& place) {
+  const std::filesystem::path file = place.place_now();
+  write_result({file, place.name_now()}, [&](const std::function<void(std::span<const std::byte>)>& append) {
     for (std::int64_t i = 0; i < rows.size(); ++i) {
       const std::string line = dump_line(rows, i);
       append(std::as_bytes(std::span(line)));
@@ -36,7 +38,7 @@ int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   tell_remarks(config, args.log());
   const Config& c = config.value;
-  if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args, c));
+  std::optional<ResultFile> dump = result_file(args, "dump", files_of_config(args, c));
   args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())
     fail(ErrorKind::usage,
@@ -50,7 +52,7 @@ int run_preprocess(const Arguments& args) {
     require_vocabulary(c, evaluation, Split::evaluation);
   }
   const double seconds = watch.seconds();
-  if (const auto file = args.text("dump")) write_dump(train, place_now(args, *file));
+  if (dump) write_dump(train, *dump);
 
   const DataReport report = report_on(train, c, Split::train);
   const std::string folder = preparation.kept_in().string();

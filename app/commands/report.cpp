@@ -15,8 +15,7 @@ int run_report(const Arguments& args) {
   const std::filesystem::path folder = args.operand(0);
   const RunRecord run = read_run(folder);
   const std::filesystem::path page = args.text("output").value_or((folder / "report.html").string());
-  require_free_file(args, page, files_of_run(folder));
-  write_result(page, report_page({run}));
+  write_result(ResultFile(args, page, files_of_run(folder)).place_now(), report_page({run}));
   for (const std::string& what : run.missing) args.log().warn("{}: {}", one_line(folder.string()), what);
   Json json = figures_of(run);
   json["rows"] = run.rows;

@@ -1,6 +1,7 @@
 #include "app/commands/result_place.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,12 +10,14 @@
 #include <fstream>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "app/reproduction/statement.h"
 #include "core/formats/json.h"
 #include "core/os/output_place.h"
 #include "core/os/paths.h"
 #include "train/checkpoint/foreign_results.h"
+#include "train/checkpoint/output_lock.h"
 #include "train/checkpoint/pending_model.h"
 
 namespace qtrain {
@@ -130,32 +133,66 @@ void require_folder_of(const fs::path& file) {
 
 }  // namespace
 
-void require_free_file(const Arguments& args, const fs::path& file, const std::vector<fs::path>& inputs) {
+ResultFile::ResultFile(const Arguments& args, fs::path file, const std::vector<fs::path>& inputs)
+    : args_(args), file_(std::move(file)) {
   std::error_code absent;
-  if (fs::is_directory(file, absent))
+  if (fs::is_directory(file_, absent))
     fail(ErrorKind::usage,
-         {.cause = "is a folder", .place = file.string(), .remedy = "give the name of a file to write"});
-  const OutputPlace place = output_place(file);
+         {.cause = "is a folder", .place = file_.string(), .remedy = "give the name of a file to write"});
+  const OutputPlace place = output_place(file_);
   if (place.mode == WriteMode::in_place) return;
   require_outside(place.file, inputs);
+  require_no_file_of_checkpoint(place.file);
   require_folder_of(place.file);
-  if (!is_free_file(args, place.file)) fail_taken(args, file);
+  if (!is_free_file(args, place.file)) fail_taken(args, file_);
+  found_ = version_of(file_);
 }
 
-fs::path place_now(const Arguments& args, const fs::path& file) {
-  const OutputPlace place = output_place(file);
-  if (place.mode == WriteMode::in_place || is_free_file(args, place.file)) return file;
+ResultFile::Version ResultFile::version_of(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return {static_cast<std::int64_t>(info.st_dev), static_cast<std::int64_t>(info.st_ino), info.st_size,
+          info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+fs::path ResultFile::place_now() {
+  const OutputPlace place = output_place(file_);
+  if (place.mode == WriteMode::in_place || args_.has("overwrite")) return file_;
+  // A result of the same command is another's if it was not there before.
+  const Version now = version_of(file_);
+  std::error_code absent;
+  const bool is_known = now.empty() || now == found_ || fs::is_empty(place.file, absent);
+  if (is_known && is_free_file(args_, place.file)) return file_;
   fs::path other = place.file;
   for (int number = 2; path_exists(other); ++number) other = fmt::format("{}.{}", place.file.string(), number);
-  args.log().warn("another program has written {} in the meantime: keeping it and writing the result to {}",
-                  file.string(), other.string());
-  return other;
+  args_.log().warn("another program has written {} in the meantime: keeping it and writing the result to {}",
+                   file_.string(), other.string());
+  file_ = other;
+  found_ = {};
+  return file_;
+}
+
+std::function<fs::path(const fs::path& file)> ResultFile::name_now() {
+  return [this](const fs::path& asked) {
+    const fs::path before = file_, now = place_now();
+    return now == before ? asked : now;
+  };
+}
+
+std::optional<ResultFile> result_file(const Arguments& args, const char* flag, const std::vector<fs::path>& inputs) {
+  const auto file = args.text(flag);
+  return file ? std::optional<ResultFile>(std::in_place, args, *file, inputs) : std::nullopt;
 }
 
 void require_free_folder(const Arguments& args, const fs::path& folder, const std::vector<fs::path>& inputs) {
   // The folder that will be written: "none/../model" is "model" even if "none" does not exist yet.
   const fs::path place = model_place(folder);
   require_outside(place, inputs);
+  require_no_folder_of_checkpoint(place);
+  if (is_locked(place))
+    fail(ErrorKind::usage, {.cause = "a run is writing to this folder",
+                            .place = folder.string(),
+                            .remedy = "wait for it to finish, or choose another folder"});
   std::error_code absent;
   const fs::file_status there = fs::status(place, absent);
   if (fs::exists(there) && !fs::is_directory(there))

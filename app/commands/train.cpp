@@ -137,7 +137,10 @@ RankSettings settings_of(const RankPlace& place, const Config& config, const Dev
 // Refuses outputs that would replace what the run reads. Another launcher has not checked that for its ranks.
 void require_kept_inputs(const Arguments& args, const ResolvedConfig& config) {
   const std::vector<fs::path> inputs = files_of_config(args, config.value);
-  if (const auto file = args.text("events")) require_outside(*file, inputs);
+  if (const auto file = args.text("events")) {
+    require_outside(*file, inputs);
+    require_no_file_of_run(*file, config.value.training.output_dir);
+  }
   require_inputs_stay(config.value.training.output_dir, inputs);
 }
 

@@ -199,7 +199,7 @@ int run_tune(const Arguments& args) {
   const TuneOptions options = options_of(args);
   std::vector<fs::path> read = files_of_config(args, config.value);
   std::erase(read, fs::path(args.operand(0)));  // --overwrite may replace the config by the result
-  require_free_file(args, output_of(args), read);
+  ResultFile result(args, output_of(args), read);
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);
@@ -214,7 +214,7 @@ int run_tune(const Arguments& args) {
   tuning.stopped = !finish_unless_stopped();
   std::optional<fs::path> written;
   if (tuning.best) {
-    written = place_now(args, output_of(args));
+    written = result.place_now();
     write_file(*written, output.with(tuning.trials[*tuning.best].changes));
   } else if (!tuning.stopped) {
     fail_without_fit(tuning);

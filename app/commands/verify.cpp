@@ -120,7 +120,8 @@ int run_verify(const Arguments& args) {
                             .remedy = "leave --steps out, or give a number above 0"});
   const fs::path place = scratch_place(args);
   const RecordedRun run = read_recorded_run(output, args.all("moved"));
-  if (file) require_free_file(args, *file, files_verify_reads(run));
+  std::optional<ResultFile> result;
+  if (file) result.emplace(args, *file, files_verify_reads(run));
   const Verification v =
       verify_run(run, {.earlier = earlier_values(args), .steps = steps, .scratch = place, .log = args.log()});
   args.give(result_of(output, v));
@@ -130,7 +131,7 @@ int run_verify(const Arguments& args) {
          {.cause = "describes the result, but the config in the folder is already that of a later start",
           .place = "--statement",
           .remedy = "finish the run first"});
-  if (file) write_result(place_now(args, *file), dump_json(in_toto_statement(run, v), 2) + "\n");
+  if (result) write_result(result->place_now(), dump_json(in_toto_statement(run, v), 2) + "\n");
   return 0;
 }
 

@@ -38,6 +38,7 @@ OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessO
     if (const auto over = child.poll()) {
       read_output();
       end.error = parse_final_error(child.final_error());
+      end.signal = over->signal;
       end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
       return end;
     }

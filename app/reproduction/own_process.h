@@ -10,7 +10,8 @@ namespace qtrain {
 
 /// How a command of this program ended that was run as a separate process.
 struct OwnProcessEnd {
-  int exit_code = 0;
+  int exit_code = 0;  ///< 128 + signal if a signal ended it
+  int signal = 0;
   std::string output;               ///< stderr, if it was captured
   std::optional<Error> error = {};  ///< the error it ended with, which the caller must report
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <random>
 #include <string_view>
 
@@ -66,18 +67,26 @@ std::string hint_if_moved(const OwnProcessEnd& end) {
 struct Start {
   std::int64_t until = 0;
   Json keys = Json::object();
+  int ranks = 1;
 };
 
-// The starts that repeat a stretch. The last one has the values that are recorded for the stretch; the ones before it
-// have the values that the user gave.
-std::vector<Start> starts_of(const Stretch& stretch, const Json& keys, const std::map<std::int64_t, Json>& earlier) {
+bool leads_to_result(const RecordedRun& run, const Stretch& stretch) {
+  return std::ranges::any_of(stretch.ends, [&](const SealedState& s) { return s.folder == run.output; });
+}
+
+// The starts that repeat a stretch. After those with the values that the user gave, one has the values that are
+// recorded for the stretch. If that was to do more steps than the result has, a shorter run has made the result.
+std::vector<Start> starts_of(const RecordedRun& run, const Stretch& stretch, const DocumentChanges& changes,
+                             const std::map<std::int64_t, Json>& earlier) {
   std::vector<Start> starts;
   for (const auto& [until, values] : earlier) {
     if (until <= stretch.steps.from || until >= stretch.steps.to) continue;
-    starts.push_back({.until = until, .keys = keys});
+    starts.push_back({.until = until, .keys = changes.keys, .ranks = changes.ranks});
     starts.back().keys.update(values);
   }
-  starts.push_back({.until = stretch.steps.to, .keys = keys});
+  starts.push_back({.until = stretch.steps.to, .keys = changes.keys, .ranks = changes.ranks});
+  if (leads_to_result(run, stretch) && std::ranges::any_of(stretch.ends, is_of_longer_run))
+    starts.push_back({.until = stretch.steps.to, .ranks = run.ranks});
   return starts;
 }
 
@@ -220,6 +229,26 @@ bool is_by_last_start(const RecordedRun& run, const Stretch& stretch, const Veri
   });
 }
 
+// Fails if this machine, not the run, is the reason why the steps were not repeated: a full disk, too little memory, or
+// a process that was stopped or killed says nothing about the records.
+void require_end_of_its_own(const OwnProcessEnd& end, const fs::path& last) {
+  constexpr std::array kOfMachine{ErrorKind::memory, ErrorKind::disk, ErrorKind::peer};
+  if (end.error && std::ranges::find(kOfMachine, end.error->kind()) != kOfMachine.end()) {
+    const ErrorText& text = end.error->text();
+    const bool is_full = end.error->kind() == ErrorKind::disk;
+    fail(end.error->kind(),
+         {.cause = "the steps could not be repeated: " + text.cause,
+          .place = text.place,
+          .remedy = is_full ? "name a folder on a disk with more space with --scratch" : text.remedy});
+  }
+  if (end.exit_code == static_cast<int>(ErrorKind::stopped) && !manifest_step(last))
+    fail(ErrorKind::stopped, {.cause = "the process that repeats the steps was stopped by a signal"});
+  if (end.signal == 0) return;
+  fail(ErrorKind::peer, {.cause = fmt::format("the process that repeats the steps ended with signal {}", end.signal),
+                         .remedy = end.signal == SIGKILL ? "if the system killed it, free some memory and run again"
+                                                         : "run the same command again"});
+}
+
 // Returns false, after adding a finding, if the steps cannot be repeated.
 bool redo(const RecordedRun& run, const RunDocument& document, const Start& start, const std::string& resume,
           Verification& v) {
@@ -235,6 +264,7 @@ bool redo(const RecordedRun& run, const RunDocument& document, const Start& star
       {"train", file.string(), "--resume", resume, "--stop_after", std::to_string(start.until), "--quiet"},
       OwnProcessOutput::kept);
   throw_if_stopped();
+  require_end_of_its_own(end, output / fmt::format("checkpoint-{}", start.until));
   if (end.exit_code == 0 || end.exit_code == static_cast<int>(ErrorKind::stopped)) return true;
   v.add(about, fmt::format("cannot be repeated (exit code {}): {}{}", end.exit_code,
                            end.error ? words_of(end.error->text()) : last_lines(end.output), hint_if_moved(end)));
@@ -247,8 +277,9 @@ void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOpti
   std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
   RunDocument document;
   require_few_ranks(changes.ranks);
-  for (const Start& start : starts_of(stretch, changes.keys, options.earlier)) {
+  for (const Start& start : starts_of(run, stretch, changes, options.earlier)) {
     changes.keys = start.keys;
+    changes.ranks = start.ranks;
     keep_apart(changes.keys, scratch);
     document = recorded_document(run, changes);
     if (!redo(run, document, start, resume, v)) return;
@@ -260,10 +291,6 @@ void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOpti
   v.redone.push_back(stretch.steps);
   std::error_code ignored;
   fs::remove_all(changes.output, ignored);
-}
-
-bool leads_to_result(const RecordedRun& run, const Stretch& stretch) {
-  return std::ranges::any_of(stretch.ends, [&](const SealedState& s) { return s.folder == run.output; });
 }
 
 // The checkpoint whose weights a result with load_best_model_at_end has; empty if it has those of the last step. The

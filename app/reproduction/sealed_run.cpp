@@ -133,11 +133,12 @@ void note_earlier_values(const RecordedRun& run, const std::vector<SealedState>&
   }
 }
 
-// A checkpoint from the step of the result was written by the last start, so its config must be resolved_config.json.
+// A checkpoint from the step of the result was written by the last start, unless that was to go on. So its config must
+// be resolved_config.json.
 void check_last_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
   if (states.size() < 2 || states.back().folder != run.output) return;
   const SealedState& last = states[states.size() - 2];
-  if (!last.state || last.step != states.back().step) return;
+  if (!last.state || last.step != states.back().step || is_of_longer_run(last)) return;
   const Json others = keys_at_checkpoint(run, last.identity());
   std::vector<std::string> names;
   for (const auto& [key, was] : others.items())
@@ -205,6 +206,12 @@ void check_companions(const RecordedRun& run, const std::vector<SealedState>& st
 }
 
 }  // namespace
+
+bool is_of_longer_run(const SealedState& state) {
+  if (!state.state) return false;
+  const Json last = read_json(state.folder / kTrainerState).value("max_steps", Json());
+  return last.is_number_integer() && last > state.step;
+}
 
 std::string words_of(const ErrorText& text) {
   return text.place.empty() ? text.cause : fmt::format("{}: {}", text.place, text.cause);

@@ -23,6 +23,10 @@ struct SealedState {
   const Json& identity() const { return state->at("identity"); }
 };
 
+/// Whether a start that was to do more steps saved the checkpoint. A result of the same step is from a later start,
+/// which was to do fewer and had none left to do.
+bool is_of_longer_run(const SealedState& state);
+
 /// "the result", "checkpoint-4"
 std::string name_of(const RecordedRun& run, const std::filesystem::path& folder);
 /// The place and cause of an error, as one text.

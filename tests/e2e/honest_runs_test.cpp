@@ -65,6 +65,16 @@ std::vector<HonestRun> honest_runs() {
          kStopped}}},
       {"ResumedWithAnotherRate", Kind::full, {{{}, kAfterThree, kStopped}, {{{"learning_rate", 0.001}}}}},
       {"ResumedWithOtherLogging", Kind::full, {{{}, kAfterThree, kStopped}, {{{"logging_steps", 2}}}}},
+      {"EndedEarlier", Kind::full, {{{{"max_steps", 8}}, kAfterThree, kStopped}, {{{"max_steps", 3}}}}},
+      {"EndedBeforeItsLastStep",
+       Kind::full,
+       {{{{"max_steps", 8}}, kAfterThree, kStopped}, {{{"max_steps", 2}, {"learning_rate", 0.001}}}}},
+      {"AnAdapterEndedEarlier", Kind::adapter, {{{{"max_steps", 8}}, kAfterThree, kStopped}, {{{"max_steps", 3}}}}},
+      {"EndedEarlierByTwoRanks", Kind::full, {{ordered, kAfterThree, kStopped}, {[&] {
+                                                auto c = by_two;
+                                                c["max_steps"] = 3;
+                                                return c;
+                                              }()}}},
       {"StartedOver", Kind::full, {{}, {{{"seed", 7}}, {"--resume", "never"}}}},
       {"ByTwoRanks", Kind::full, {{{{"nproc", 2}}}}},
       {"ByTwoRanksThatDivide", Kind::full, {{{{"nproc", 2}, {"zero_stage", 2}}}}},

@@ -169,6 +169,36 @@ TEST_F(TamperedRun, OtherSetsOfFilesAreRefused) {
   EXPECT_THAT(o.out, HasSubstr("chat_template.jinja is missing from the sealed files"));
 }
 
+// Readers of JSON would take them for equal.
+TEST_F(TamperedRun, ManifestsInAnotherFormAreRefused) {
+  train_ok(folder_.path(), config());
+  const std::string whole = bytes_of(output() / "manifest.json");
+  const Json manifest = read_json(output() / "manifest.json");
+  const struct {
+    const char* name;
+    std::function<void(Json& manifest)> change;
+  } cases[] = {
+      {"a size with a fraction",
+       [](Json& m) { m["files"]["config.json"]["size"] = m["files"]["config.json"]["size"].get<double>(); }},
+      {"a name with a zero byte",
+       [](Json& m) { m["files"][std::string("config.json\0", 12)] = m["files"]["config.json"]; }},
+      {"another name of a file", [](Json& m) { m["files"]["./config.json"] = m["files"]["config.json"]; }},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    Json other = manifest;
+    other.erase("sha256");
+    c.change(other);
+    other["sha256"] = sha256_of(dump_json(other));
+    write_document(output() / "manifest.json", other);
+    const Outcome o = verify();
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_THAT(o.out, HasSubstr("manifest"));
+  }
+  write_file(output() / "manifest.json", whole);
+  EXPECT_EQ(verify().code, 0);
+}
+
 // The result is always recomputed, whichever other steps are chosen, so nothing is attested without that.
 TEST_F(TamperedRun, AStatementIsAboutAResultThatWasDoneAgain) {
   train_ok(folder_.path(), config());

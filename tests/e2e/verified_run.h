@@ -67,7 +67,7 @@ class VerifiedRun : public ::testing::Test {
   static void seal(const fs::path& folder) {
     Json manifest = read_json(folder / "manifest.json");
     for (const auto& [name, file] : manifest["files"].items())
-      file = {{"size", fs::file_size(folder / name)}, {"sha256", sha256_of_file(folder / name)}};
+      file = {{"sha256", sha256_of_file(folder / name)}, {"size", fs::file_size(folder / name)}};
     manifest.erase("sha256");
     manifest["sha256"] = sha256_of(dump_json(manifest));
     write_file(folder / "manifest.json", dump_json(manifest, 2) + "\n");

@@ -145,6 +145,28 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, absent) && !absent;
 }
 
+/// Whether a file of a run is a link to one of another run, as in a copy that consists of links.
+bool leads_to_another_run(const fs::directory_entry& entry) {
+  std::error_code broken;
+  if (!entry.is_symlink(broken) || !is_file_of_run(entry.path().filename())) return false;
+  const fs::path folder = real_path(entry.path()).parent_path();
+  return folder != real_path(entry.path().parent_path()) && is_output_of_run(folder);
+}
+
+/// The innermost checkpoint that a path leads to or into; empty if there is none.
+fs::path checkpoint_around(const fs::path& path) {
+  for (fs::path at = path; at.has_relative_path(); at = at.parent_path())
+    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / "training_state.json")) return at;
+  return {};
+}
+
+[[noreturn]] void fail_in_checkpoint(const fs::path& place, const fs::path& checkpoint) {
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("would damage {}, which has to stay as it was saved", checkpoint.filename().string()),
+        .place = place.string(),
+        .remedy = "choose another location"});
+}
+
 }  // namespace
 
 std::string gguf_writer(const fs::path& file) {
@@ -211,8 +233,14 @@ void require_no_foreign_results(const fs::path& output) {
          {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
           .place = output.string(),
           .remedy = "choose another output_dir, or pass --overwrite"});
-  if (is_ours) return;
+  require_no_folder_of_checkpoint(output);
   std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (leads_to_another_run(*it))
+      fail(ErrorKind::usage, {.cause = "is a link to a file of another run, which would be overwritten",
+                              .place = it->path().string(),
+                              .remedy = "choose another output_dir, or replace the link with a copy of the file"});
+  if (is_ours) return;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
     if (!is_lost_to_run(it->path())) continue;
     fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",
@@ -254,6 +282,32 @@ void require_outside(const fs::path& output, const std::vector<fs::path>& inputs
             .place = output.string(),
             .remedy = "choose another location"});
     }
+}
+
+void require_no_file_of_checkpoint(const fs::path& file) {
+  const fs::path real = real_path(file), checkpoint = checkpoint_around(real);
+  if (checkpoint.empty()) return;
+  const std::vector<std::string> sealed = sealed_files(checkpoint);
+  const fs::path name = real.lexically_relative(checkpoint);
+  const bool is_part =
+      name == kManifest || is_read_as_part(name) || std::ranges::find(sealed, name.string()) != sealed.end();
+  if (is_part) fail_in_checkpoint(file, checkpoint);
+}
+
+void require_no_folder_of_checkpoint(const fs::path& folder) {
+  const fs::path checkpoint = checkpoint_around(real_path(folder));
+  if (!checkpoint.empty()) fail_in_checkpoint(folder, checkpoint);
+}
+
+void require_no_file_of_run(const fs::path& file, const fs::path& output) {
+  require_no_file_of_checkpoint(file);
+  const fs::path inside = real_path(file).lexically_relative(real_path(output));
+  if (inside.empty() || *inside.begin() == "..") return;
+  const fs::path first = *inside.begin();
+  const bool is_folder = first != inside;
+  if (is_folder ? !is_folder_of_run(first) : !is_file_of_run(first) && first != ".lock" && !is_leftover(first)) return;
+  fail(ErrorKind::usage,
+       {.cause = "is a file of the run itself", .place = file.string(), .remedy = "choose another name or folder"});
 }
 
 }  // namespace qtrain

@@ -35,4 +35,12 @@ void require_inputs_stay(const std::filesystem::path& output, const std::vector<
 /// ignored: whoever reads them reports that.
 void require_outside(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
+/// Throws ErrorKind::usage if the file would damage a checkpoint, as one that it seals does, and one that a run or
+/// another program would take for a part of it.
+void require_no_file_of_checkpoint(const std::filesystem::path& file);
+/// Throws ErrorKind::usage if the folder is in a checkpoint.
+void require_no_folder_of_checkpoint(const std::filesystem::path& folder);
+/// Throws ErrorKind::usage if the run in the output directory writes, replaces or removes the file.
+void require_no_file_of_run(const std::filesystem::path& file, const std::filesystem::path& output);
+
 }  // namespace qtrain

@@ -25,13 +25,11 @@ std::string own_hash(Json manifest) {
   return sha256_of(dump_json(manifest));
 }
 
-// Whether a run or another program would read this file as part of the checkpoint. Notes of the user are allowed.
-bool is_read(const fs::path& file) {
-  return file.extension() == ".safetensors" || file.extension() == ".json";
-}
-
+// Whether this is the name that a manifest of this program would have for a file in its folder. The system would ignore
+// what follows a zero byte.
 bool is_inside(const fs::path& name) {
-  return name.is_relative() && std::ranges::find(name, "..") == name.end();
+  const bool is_plain = !name.empty() && name.native() == name.lexically_normal().native();
+  return is_plain && name.is_relative() && *name.begin() != ".." && name.native().find('\0') == std::string::npos;
 }
 
 [[noreturn]] void fail_damaged(const fs::path& place, std::string cause) {
@@ -71,11 +69,12 @@ std::map<std::string, fs::path> files_within(const fs::path& folder) {
 }
 
 void compare(const fs::path& file, const Json& saved, ManifestCheck check) {
-  if (!saved.is_object()) fail_damaged(file, "is not listed in the manifest with a size and hash");
+  const bool is_listed = saved.is_object() && saved.value("size", Json()).is_number_unsigned();
+  if (!is_listed) fail_damaged(file, "is not listed in the manifest with a size and hash");
   std::error_code missing;
   const std::uint64_t size = fs::file_size(file, missing);
   if (missing) fail_damaged(file, "is missing");
-  if (const Json expected = saved.value("size", Json()); expected != size)
+  if (const Json expected = saved["size"]; expected != size)
     fail_damaged(file, fmt::format("has {} bytes, but {} were saved", size, expected.dump()));
   if (check == ManifestCheck::sizes) return;
   const auto between = [check] {
@@ -90,6 +89,10 @@ void compare(const fs::path& file, const Json& saved, ManifestCheck check) {
 fs::path full_path(const fs::path& folder) {
   const fs::path path = (fs::current_path() / folder).lexically_normal();
   return path.has_filename() ? path : path.parent_path();
+}
+
+bool is_read_as_part(const fs::path& file) {
+  return file.extension() == ".safetensors" || file.extension() == ".json";
 }
 
 std::int64_t step_of_checkpoint(const fs::path& folder) {
@@ -127,7 +130,7 @@ std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside 
   }
   if (checkpoint)
     for (const auto& [name, file] : files_within(folder))
-      if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not one of the saved files");
+      if (is_read_as_part(file) && !files.contains(name)) fail_damaged(file, "is not one of the saved files");
   return manifest["step"];
 }
 

@@ -42,6 +42,10 @@ std::int64_t check_moving(const std::filesystem::path& from, const std::filesyst
 /// The names of the files in the manifest of `folder`.
 std::vector<std::string> sealed_files(const std::filesystem::path& folder);
 
+/// Whether a run or another program would read a file of this name in a checkpoint as part of it. Other files are
+/// notes.
+bool is_read_as_part(const std::filesystem::path& file);
+
 /// Checks the hash of one file, which the manifest must contain.
 void check_file(const std::filesystem::path& folder, const std::string& name);
 

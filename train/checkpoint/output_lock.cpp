@@ -38,7 +38,7 @@ void try_output(const std::filesystem::path& output) {
 }
 
 bool is_locked(const std::filesystem::path& output) {
-  const Descriptor file(::open((output / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open((output / ".lock").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   return file.get() >= 0 && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 

@@ -37,6 +37,13 @@ std::vector<fs::path> weight_files_there(const fs::path& folder) {
   return names;
 }
 
+// The text of the mark in a folder, which differs between two results of the same command; empty without a mark.
+std::string mark_in(const fs::path& folder) {
+  const fs::path mark = folder / kResultMark;
+  std::error_code absent;
+  return fs::is_regular_file(mark, absent) ? read_text(mark) : "";
+}
+
 }  // namespace
 
 fs::path model_place(const fs::path& target) {
@@ -53,6 +60,7 @@ PendingModel::PendingModel(const fs::path& target, std::string command)
   std::error_code error;
   replaces_ = fs::exists(target_, error);
   was_free_ = !replaces_ || is_free_for(command_, target_);
+  earlier_ = mark_in(target_);
   for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());
   folder_ = pending_name(replaces_ ? target_ / target_.filename() : target_);
   fs::create_directories(folder_.parent_path(), error);
@@ -84,7 +92,8 @@ void PendingModel::commit(CommitAs as) {
 
 // What was not there at the beginning is not replaced.
 void PendingModel::require_free() const {
-  if (!was_free_ || !path_exists(target_) || (is_folder(target_) && is_free_for(command_, target_))) return;
+  if (!was_free_ || !path_exists(target_)) return;
+  if (is_folder(target_) && is_free_for(command_, target_) && mark_in(target_) == earlier_) return;
   fail(ErrorKind::usage, {.cause = "another program has written to it in the meantime, so nothing was written",
                           .place = target_.string(),
                           .remedy = "choose another folder, or replace it with --overwrite"});

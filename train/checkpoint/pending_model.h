@@ -40,6 +40,7 @@ class PendingModel {
   std::filesystem::path target_, folder_;
   std::string command_;
   bool replaces_, was_free_;
+  std::string earlier_;  ///< the mark of the earlier result, by which a newer one is recognized
   Descriptor lock_;
 };
 

@@ -24,12 +24,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// If all steps were already done, the existing file is the right one.
+// Whether the config in an output directory ends at this step or before. If it ended later, its run was stopped.
+bool is_config_of_done_run(const fs::path& file, std::int64_t step) {
+  if (!path_exists(file)) return false;
+  const Json recorded = json_in(read_text(file));
+  const Json::json_pointer last("/run/max_steps");
+  return !recorded.contains(last) || !recorded[last].is_number_integer() || recorded[last] <= step;
+}
+
+// If all steps were already done, the existing file is the right one, unless this run is shorter than that one.
 void write_resolved_config(const Run& run, const OutputFolder& output, const std::optional<fs::path>& resumed) {
   const fs::path file = output.path() / kResolvedConfig;
   if (!run.leads()) return;
   const bool was_done = resumed && output.holds(*resumed) && run.state.step >= run.plan().max_steps;
-  if (was_done && path_exists(file)) return;
+  if (was_done && is_config_of_done_run(file, run.state.step)) return;
   Json resolved = resolved_config(run, *run.data, run.metadata.provenance);
   resolved["run"]["memory_plan"] = run.model.memory.json();
   write_file(file, dump_json(resolved, 2) + "\n");

@@ -115,6 +115,23 @@ TEST_F(PendingModels, DoNotReplaceWhatHasComeMeanwhile) {
   }
 }
 
+TEST_F(PendingModels, DoNotReplaceAResultOfTheSameCommandThatHasComeMeanwhile) {
+  for (const char* before : {"missing", "empty", "own"}) {
+    SCOPED_TRACE(before);
+    fs::remove_all(target_);
+    if (before == std::string("empty")) fs::create_directory(target_);
+    if (before == std::string("own")) make("first");
+    {
+      PendingModel model(target_, "qtrain merge");
+      write_model(model.folder(), "ours");
+      write_model(target_, "of the other process");
+      mark_result(target_, "qtrain merge");
+      EXPECT_EQ(testing::error_of([&] { model.commit(); }).kind(), ErrorKind::usage);
+    }
+    EXPECT_EQ(read_text(target_ / "model.safetensors"), "of the other process");
+  }
+}
+
 TEST_F(PendingModels, VanishWithoutACommit) {
   { write_model(PendingModel(target_, "qtrain merge").folder(), "x"); }
   EXPECT_TRUE(names().empty());

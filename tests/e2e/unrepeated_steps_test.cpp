@@ -1,0 +1,76 @@
+// Steps that this machine could not repeat say nothing about the records of a run.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "core/build.h"
+#include "tests/e2e/verified_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class UnrepeatedSteps : public VerifiedRun {
+ protected:
+  void SetUp() override {
+    VerifiedRun::SetUp();
+    fs::create_directory(at("scratch"));
+  }
+  Launch verifying(std::vector<std::string> before = {}) const {
+    const Launch own = launch_of({.words = {"verify", output().string(), "--scratch", at("scratch").string()}});
+    before.insert(before.end(), own.argv.begin(), own.argv.end());
+    return {.argv = before, .folder = folder_.path(), .input = {}, .environment = own.environment};
+  }
+  static void expect_undecided(const Outcome& o, int code) {
+    EXPECT_EQ(o.code, code) << o.out << o.err;
+    EXPECT_THAT(o.out + o.err, Not(HasSubstr("does not match its records")));
+    EXPECT_THAT(o.err, HasSubstr("the "));
+  }
+  /// The process that repeats the steps, once it has logged a row.
+  pid_t repeating(const Process& verify) const {
+    for (int i = 0; i < 20000; ++i) {
+      for (const auto& entry : fs::recursive_directory_iterator(at("scratch")))
+        if (entry.path().filename() == "metrics.jsonl") {
+          std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", verify.pid()));
+          pid_t child = 0;
+          if (children >> child) return child;
+        }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return 0;
+  }
+};
+
+// The weights are the first files that are larger than the limit, in blocks of 512 bytes.
+TEST_F(UnrepeatedSteps, BecauseOfADiskAreNoFinding) {
+  train_ok(folder_.path(), config());
+  const auto weights = fs::file_size(output() / "model.safetensors");
+  const std::string script = fmt::format("ulimit -f {} && exec \"$@\"", weights / 2 / 512);
+  expect_undecided(Process(verifying({"/bin/sh", "-c", script, "sh"})).wait(), 6);
+  EXPECT_TRUE(fs::is_empty(at("scratch")));
+  EXPECT_EQ(verify().code, 0);
+}
+
+TEST_F(UnrepeatedSteps, BecauseOfASignalAreNoFinding) {
+  Json c = config();
+  c.update({{"max_steps", 400}, {"save_steps", 400}, {"eval_strategy", "no"}});
+  train_ok(folder_.path(), c);
+  const struct { int signal, code; } cases[] = {{SIGKILL, 7}, {SIGTERM, 75}};
+  for (const auto& k : cases) {
+    SCOPED_TRACE(k.signal);
+    Process verify(verifying());
+    const pid_t child = repeating(verify);
+    ASSERT_GT(child, 0);
+    ASSERT_EQ(::kill(child, k.signal), 0);
+    expect_undecided(verify.wait(), k.code);
+    EXPECT_TRUE(fs::is_empty(at("scratch")));
+  }
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
