@@ -247,12 +247,12 @@ def joined_ranks(m, tokens, operand):
 
 
 def gemm_time(gpu, m, tokens, trained, operand=2):
-    """`operand`: bytes of the operands in blocks, except for the gradients of weights."""
+    """`operand`: bytes of the operands in blocks."""
     sums = 0
     for (i, o, element), ranks in zip(m.gemms, joined_ranks(m, tokens, operand)):
         summed = i + (0 if trained else ranks)
         each = gemm_seconds(gpu, tokens, o, summed, element, operand) + gemm_seconds(gpu, tokens, i, o, 2, operand)
-        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
+        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8, operand) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
