@@ -20,6 +20,13 @@ bool is_followed(const Param* p) {
   return p && p->spec.shape.numel() % kShardAlign == 0;
 }
 
+/// The layers that read the same input as `l`.
+std::span<const LinearId> beside(const Layer& layer, const LinearId& l) {
+  for (const LinearGroup& group : layer.groups)
+    if (std::ranges::find(group.layers, l) != group.layers.end()) return group.layers;
+  return {&l, 1};
+}
+
 /// The group whose results are joined with those of a layer, or the layer alone.
 std::span<const LinearId> joined_with(const Layer& layer, const LinearId& l) {
   for (const LinearGroup& group : layer.groups)
@@ -184,19 +191,26 @@ void Parameters::declare_linear(const std::string& prefix, const Layer& layer, L
   linear =
       declare_linear(prefix + spec.module, spec, l == group.front() ? nullptr : &p[*(std::ranges::find(group, l) - 1)]);
   linear.stream = streams_ + static_cast<std::uint64_t>(l);
+  if (const std::span<const LinearId> all = beside(layer, l); l == all.back()) declare_scales(p, all);
   if (l != group.back()) return;
-  declare_scales(p, group);
   for (std::size_t i = 0; i < group.size(); ++i)
     declare_bias(p[group[i]], layer.spec(group[i]), i == 0 ? nullptr : &p[group[i - 1]]);
   if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
 }
 
+// Layers with the same input share a scale whether or not they are one GEMM, so that every device has the same numbers.
 void Parameters::declare_scales(const LayerParams& p, std::span<const LinearId> group) {
-  const auto quantized = std::ranges::count_if(group, [&](LinearId l) { return p[l].quantized != nullptr; });
+  auto q = quantized_.end() - std::ranges::count_if(group, [&](LinearId l) { return p[l].quantized != nullptr; });
   const QuantizedLinear* first = nullptr;
-  for (auto q = quantized_.end() - quantized; q != quantized_.end(); ++q) {
+  for (const LinearId l : group) {
+    if (!p[l].quantized) {
+      first = nullptr;
+      continue;
+    }
+    check(&*q == p[l].quantized, "layers with the same input are not declared one after another");
+    q->declare_scales(weights_, first);
     if (!q->shares_scale()) first = &*q;
-    q->declare_scales(weights_, *first);
+    ++q;
   }
 }
 

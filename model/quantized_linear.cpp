@@ -100,7 +100,6 @@ QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shap
     ParamSpec codes{.name = name_, .shape = shape, .dtype = DType::f8_e4m3, .init = {}};
     codes.continues = before && before->codes_->spec.shape.numel() % kShardAlign == 0;
     codes_ = &store.declare(std::move(codes));
-    shares_scale_ = before && how.fp8->has_one_scale() && !how.fp8->of_files;
     return;
   }
   const auto part = [&](const std::string& of, DType dtype, Shape extents) {
@@ -122,10 +121,11 @@ QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shap
   offset_ = part(name_ + ".nested_offset", DType::f32, {1});
 }
 
-void QuantizedLinear::declare_scales(ParamStore& store, const QuantizedLinear& first) {
+void QuantizedLinear::declare_scales(ParamStore& store, const QuantizedLinear* first) {
   if (!how_.fp8) return;
+  shares_scale_ = first && how_.fp8->has_one_scale() && !how_.fp8->of_files;
   if (shares_scale_) {
-    scales_ = first.scales_;
+    scales_ = first->scales_;
     return;
   }
   const Shape block = how_.fp8->block_of(shape_);

@@ -15,7 +15,7 @@ namespace qtrain {
 /// FP8 weights in memory.
 struct Fp8Storage {
   Shape block = {0, 0};  ///< rows and columns that share a scale; 0: all of the matrix
-  /// The scales are those of the files; otherwise, layers with joined results share one scale, as if they were one.
+  /// The scales are those of the files; otherwise, layers with the same input share one scale, as if they were one.
   bool of_files = false;
 
   bool has_one_scale() const { return block == Shape{0, 0}; }
@@ -57,8 +57,9 @@ class QuantizedLinear {
   /// results are contiguous, each following that of `before`, and the scales follow the last.
   QuantizedLinear(ParamStore& store, std::string name, Shape shape, const Quantization& how,
                   const QuantizedLinear* before = nullptr);
-  /// Declares the FP8 scales, or shares those of `first`, the first of layers with joined results.
-  void declare_scales(ParamStore& store, const QuantizedLinear& first);
+  /// Declares the FP8 scales, or shares those of `first`, the first of the layers with the same input, unless it is
+  /// null.
+  void declare_scales(ParamStore& store, const QuantizedLinear* first);
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }

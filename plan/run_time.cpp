@@ -4,6 +4,7 @@
 #include <array>
 
 #include "plan/adapter_passes.h"
+#include "plan/fp8_passes.h"
 
 namespace qtrain {
 namespace {
@@ -34,11 +35,14 @@ double code_bytes(const PlannedRun& run) {
   return how.fp8 || how.bnb.bits == BnbConfig::Bits::eight ? 1 : 0.5625;
 }
 
-// Per weight that is not dense, in one pass: it is expanded, or, if GEMMs read it in FP8, transposed in every other
-// pass.
+// Per weight that is not dense, in one pass: it is expanded, unless fp8_passes counts what GEMMs in FP8 need.
 double expansion_bytes(const PlannedRun& run, double element) {
-  if (!expands_weights(run)) return 0;
-  return run.model.options().multiplies_stored_fp8() ? 1 : code_bytes(run) + element;
+  return expands_weights(run) && !run.model.options().multiplies_stored_fp8() ? code_bytes(run) + element : 0;
+}
+
+// The FLOPs in 16 bits that would take as long as what GEMMs in FP8 save.
+double saved_flops(const Fp8Pass& pass) {
+  return (1 - 1 / kFp8Rate) * pass.flops;
 }
 
 /// The kernels of a block that are no GEMMs, in one pass over a micro-batch.
@@ -67,7 +71,7 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   for (const LinearParams& l : layer.linears) {
     linears += 1;
     adapted += l.a ? 1 : 0;
-    expanded += expands_weights(run) ? 1 : 0;
+    expanded += expansion_bytes(run, element) > 0 ? 1 : 0;
   }
   const double weights = static_cast<double>(run.model.params().linear_elements()) / static_cast<double>(c.layers);
   const JoinedAdapters joined =
@@ -128,10 +132,12 @@ PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, 
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
   const double of_adapters = tokens * element / (speed.kernels ? speed.kernels->skinny : speed.bandwidth);
   const double again = run.policy().whole_blocks() ? 1 : 0;
-  PassTime forward{.gemms = tokens * flops.forward / speed.flops,
+  const Fp8Passes fp8 = fp8_passes(run.model);
+  PassTime forward{.gemms = tokens * (flops.forward - saved_flops(fp8.forward)) / speed.flops,
                    .adapters = of_adapters * adapters.forward / flops.layers};
-  PassTime backward{.gemms = tokens * (flops.backward - again * flops.forward) / speed.flops,
-                    .adapters = of_adapters * adapters.backward / flops.layers};
+  PassTime backward{
+      .gemms = tokens * (flops.backward - again * flops.forward - saved_flops(fp8.backward)) / speed.flops,
+      .adapters = of_adapters * adapters.backward / flops.layers};
   PassTime head{.gemms = tokens * flops.head / speed.flops, .adapters = of_adapters * adapters.head * mix.target_share};
   if (speed.kernels) {
     const KernelsOfBlock kernels = kernels_of_block(run);
@@ -140,12 +146,14 @@ PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, 
     forward.gemms -= tokens * flops.attention / speed.flops;
     backward.attention = tokens * 2 * flops.attention * attention.backward;
     backward.gemms -= tokens * 2 * flops.attention / speed.flops;
-    forward.elements =
-        (tokens * kernels.forward_bytes + kernels.weight_bytes + kernels.forward_copied) / speed.bandwidth;
-    backward.elements =
-        (tokens * kernels.backward_bytes + kernels.weight_bytes + kernels.backward_copied) / speed.bandwidth;
-    forward.gaps = kernels.forward_launches * speed.kernels->gap_seconds;
-    backward.gaps = kernels.backward_launches * speed.kernels->gap_seconds;
+    forward.elements = (tokens * (kernels.forward_bytes + fp8.forward.bytes) + kernels.weight_bytes +
+                        fp8.forward.weight_bytes + kernels.forward_copied) /
+                       speed.bandwidth;
+    backward.elements = (tokens * (kernels.backward_bytes + fp8.backward.bytes) + kernels.weight_bytes +
+                         fp8.backward.weight_bytes + kernels.backward_copied) /
+                        speed.bandwidth;
+    forward.gaps = (kernels.forward_launches + fp8.forward.launches) * speed.kernels->gap_seconds;
+    backward.gaps = (kernels.backward_launches + fp8.backward.launches) * speed.kernels->gap_seconds;
     const double logits = 3 * static_cast<double>(run.model.config().vocab_size) * element;
     head.elements = tokens * mix.target_share * logits / speed.bandwidth;
     head.gaps = kHeadLaunches * speed.kernels->gap_seconds;
@@ -229,7 +237,9 @@ StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpee
   const AdapterPasses adapters = adapter_passes(run.model, run.choice.adapter_gemms, run.work.train.tokens);
   const double adapted = adapters.forward * (1 + (policy.whole_blocks() ? again : 0)) + adapters.backward +
                          adapters.head * work.mix.target_share;
-  time.computing = tokens * flops.total() / speed.flops;
+  const Fp8Passes fp8 = fp8_passes(run.model);
+  const double saved = layers * (saved_flops(fp8.forward) * (passes - 1) + saved_flops(fp8.backward));
+  time.computing = tokens * (flops.total() - saved) / speed.flops;
   time.memory = moved / speed.bandwidth;
   time.adapters = tokens * adapted * element / speed.bandwidth;
   return time;

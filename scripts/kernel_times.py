@@ -266,7 +266,7 @@ def groups_of(m, tokens, case):
 
 
 def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
-    """`operand`: bytes of the operands in blocks, except for the gradients of weights. `groups`: those with adapters."""
+    """`operand`: bytes of the operands in blocks. `groups`: those with adapters."""
     sums = 0
     for n, (i, o, element) in enumerate(m.gemms):
         more_y = more_dx = 0  # terms
@@ -277,7 +277,7 @@ def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
             element, of_dx = (bytes_of if joined else 4 for joined, bytes_of in ((g.with_y, element), (g.with_dx, 2)))
         each = (gemm_seconds(gpu, tokens, o, i + more_y, element, operand) +
                 gemm_seconds(gpu, tokens, i, o + more_dx, of_dx, operand))
-        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8) if trained else 0))
+        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8, operand) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 

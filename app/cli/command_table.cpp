@@ -20,6 +20,7 @@ constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "data type of the weights in memory and of GEMMs (default: as in the folder)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (NF4) while loading"};
 constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
+constexpr Flag kLoadInFp8{"load_in_fp8", present, "", "store the weights in FP8, those of a model in FP8 as they are"};
 constexpr Flag kMoved{
     "moved", repeated, "OLD=NEW",
     "NEW is the present path of OLD, a file or folder that the run read; may be given more than once"};
@@ -165,6 +166,7 @@ std::vector<Command> model_commands() {
             kDtype,
             kLoadIn4Bit,
             kLoadIn8Bit,
+            kLoadInFp8,
             {"prompt", text, "TEXT", "a single prompt"},
             {"input", text, "FILE.jsonl", "file of rows with a prompt or messages, optionally with tools"},
             {"output", text, "FILE.jsonl", "where to write the completed rows (default: stdout)"},
@@ -181,6 +183,7 @@ std::vector<Command> model_commands() {
             kDtype,
             kLoadIn4Bit,
             kLoadIn8Bit,
+            kLoadInFp8,
             {"system", text, "TEXT", "system message"},
             {"compare", present, "", "with --adapter: also show the base model's answer to each message"}}),
        .has_result = false,
@@ -195,6 +198,7 @@ std::vector<Command> model_commands() {
                  kDtype,
                  kLoadIn4Bit,
                  kLoadIn8Bit,
+                 kLoadInFp8,
                  {"host", text, "H",
                   "address to listen on (default: 127.0.0.1); one that other machines can reach needs a token"},
                  {"port", integer, "N", "port to listen on (default: 8000); 0 picks a free one"},

@@ -1,6 +1,7 @@
 #pragma once
 #include "app/answers.h"
 #include "app/cli/arguments.h"
+#include "app/commands/model_flags.h"
 
 namespace qtrain {
 
@@ -9,8 +10,7 @@ inline AnswerModelRequest answer_request(const Arguments& args) {
   return {.model = args.required("model"),
           .adapter = args.text("adapter"),
           .dtype = args.text("dtype").value_or("auto"),
-          .quantization =
-              quantization_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
+          .quantization = quantization_of(args)};
 }
 
 /// Sampling options from the flags of `generate` and `chat`, with defaults from generation_config.json.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/commands/model_flags.h"
 #include "app/serve/cache_size.h"
 #include "app/serve/service.h"
 #include "core/http/authority.h"
@@ -90,8 +91,7 @@ ServiceOptions service_options(const Arguments& args) {
 AnswerModelRequest base_request(const Arguments& args) {
   return {.model = args.required("model"),
           .dtype = args.text("dtype").value_or("auto"),
-          .quantization =
-              quantization_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
+          .quantization = quantization_of(args)};
 }
 
 // The cache takes a quarter of the host memory that the models leave (other programs need it, too), or 60 % of a GPU's.

@@ -63,7 +63,8 @@ TEST_F(Shell, BashCompletesCommandsFlagsKeysAndValues) {
   EXPECT_THAT(offered({"qtrain", "gen"}), ElementsAre("generate"));
   EXPECT_THAT(offered({"qtrain", ""}),
               AllOf(Contains("train"), Contains("run.json"), Contains("model"), Not(Contains("notes.txt"))));
-  EXPECT_THAT(offered({"qtrain", "generate", "--load"}), UnorderedElementsAre("--load_in_4bit", "--load_in_8bit"));
+  EXPECT_THAT(offered({"qtrain", "generate", "--load"}),
+              UnorderedElementsAre("--load_in_4bit", "--load_in_8bit", "--load_in_fp8"));
   EXPECT_THAT(offered({"qtrain", "generate", "--device", "c"}), UnorderedElementsAre("cpu", "cuda"));
   EXPECT_THAT(offered({"qtrain", "generate", "--device", "=", "a"}), ElementsAre("auto"));
   EXPECT_THAT(offered({"qtrain", "chat", "--model", ""}), ElementsAre("model"));
@@ -125,7 +126,8 @@ TEST_F(Shell, FishCompletesCommandsFlagsKeysAndValues) {
     return words;
   };
   EXPECT_THAT(offered("qtrain gen"), Contains("generate"));
-  EXPECT_THAT(offered("qtrain generate --load_in"), UnorderedElementsAre("--load_in_4bit", "--load_in_8bit"));
+  EXPECT_THAT(offered("qtrain generate --load_in"),
+              UnorderedElementsAre("--load_in_4bit", "--load_in_8bit", "--load_in_fp8"));
   EXPECT_THAT(offered("qtrain generate --device c"), UnorderedElementsAre("cpu", "cuda"));
   EXPECT_THAT(offered("qtrain chat --model "), ElementsAre("model/"));
   EXPECT_THAT(offered("qtrain train run.json --resume "), UnorderedElementsAre("auto", "never", "model/"));

@@ -44,8 +44,8 @@ TEST_F(CudaFp8, LearnsOnFrozenWeightsInFp8AsOnDenseOnes) {
   EXPECT_EQ(losses(), expected);
 }
 
-// Any device runs the same config: without FP8 GEMMs, weights are expanded. Only on a GPU do q, k, v and gate, up share
-// a scale, so their codes differ slightly: by far less than E4M3 rounds.
+// Any device runs the same config: without FP8 GEMMs, weights are expanded, to the same numbers on each. Only sums are
+// in another order.
 TEST_F(CudaFp8, ExpandsFrozenWeightsForOtherGemms) {
   Json c = lora({{"max_steps", 3}, {"load_in_fp8", true}});
   trained(c);
@@ -54,7 +54,7 @@ TEST_F(CudaFp8, ExpandsFrozenWeightsForOtherGemms) {
   trained(c);
   const std::vector<double> cpu = losses();
   ASSERT_EQ(gpu.size(), cpu.size());
-  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 1e-3 * cpu[i]) << "step " << i + 1;
+  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], 1e-5 * cpu[i]) << "step " << i + 1;
 }
 
 TEST_F(CudaFp8, HasNoEffectInFloat32) {

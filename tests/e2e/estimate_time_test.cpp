@@ -48,9 +48,13 @@ const std::vector<PredictedSpeed>& predicted_speeds() {
   small.update(whole);
   large.update(
       {{"gradient_checkpointing", false}, {"per_device_train_batch_size", 4}, {"gradient_accumulation_steps", 2}});
+  Json fp8 = large;
+  fp8.erase("bnb_4bit_use_double_quant");
+  fp8.update({{"load_in_4bit", false}, {"load_in_fp8", true}, {"fp8", true}});
   static const std::vector<PredictedSpeed> kSpeeds{{"Qwen3-0.6B, full", "Qwen3-0.6B", whole, "qwen3-0.6b"},
                                                    {"Qwen3-0.6B, QLoRA", "Qwen3-0.6B", small, "qwen3-0.6b-qlora"},
                                                    {"Llama-3.1-8B, QLoRA", "Llama-3.1-8B", large, "llama-3.1-8b-qlora"},
+                                                   {"Llama-3.1-8B, FP8", "Llama-3.1-8B", fp8, "llama-3.1-8b-fp8"},
                                                    {"Qwen3-8B, full, 8-bit AdamW",
                                                     "Qwen3-8B",
                                                     {{"optim", "adamw_8bit"},

@@ -1,3 +1,7 @@
+#include <cmath>
+
+#include "core/formats/safetensors.h"
+#include "core/fp8.h"
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 
@@ -192,6 +196,50 @@ TEST_F(Generate, AppliesTheAdapter) {
   const std::string base = qtrain_ok({.words = words}).out;
   words.insert(words.end(), {"--adapter", (folder_ / "adapter").string()});
   EXPECT_NE(qtrain_ok({.words = words}).out, base);
+}
+
+/// Rounds the linear layers of a float32 folder to FP8: layers with the same input have one scale.
+void round_to_fp8(const fs::path& folder) {
+  std::map<std::string, std::vector<float>> weights;
+  NamedTensors tensors;
+  const SafetensorsReader reader(folder);
+  for (const auto& [name, t] : reader.tensors()) {
+    weights[name] = {t.as<float>(), t.as<float>() + t.numel()};
+    tensors.emplace_back(name, ConstTensor{reinterpret_cast<const std::byte*>(weights[name].data()), t.dtype, t.shape});
+  }
+  for (const char* layer : {"model.layers.0.", "model.layers.1."})
+    for (const std::vector<std::string>& group :
+         {std::vector<std::string>{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+          {"self_attn.o_proj"},
+          {"mlp.gate_proj", "mlp.up_proj"},
+          {"mlp.down_proj"}}) {
+      float largest = 0;
+      for (const std::string& module : group)
+        for (const float v : weights.at(layer + module + ".weight")) largest = std::max(largest, std::abs(v));
+      const float scale = largest / 448;
+      for (const std::string& module : group)
+        for (float& v : weights.at(layer + module + ".weight"))
+          v = decode_fp8<E4m3>(encode_fp8<E4m3>(v * (1 / scale))) * scale;
+    }
+  write_safetensors(folder / "model.safetensors.new", tensors);
+  fs::rename(folder / "model.safetensors.new", folder / "model.safetensors");
+}
+
+TEST_F(Generate, StoresWeightsInFp8) {
+  const std::string folder = model("llama_gqa3_tied");
+  const auto answer = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"generate", "--model", folder, "--raw", "--prompt", letters({19, 20, 21})};
+    for (const char* word : {"--max_new_tokens", "20", "--temperature", "0.9", "--top_k", "0"}) words.push_back(word);
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain(Call{.words = words});
+  };
+  const Outcome stored = answer({"--load_in_fp8"}), both = answer({"--load_in_fp8", "--load_in_4bit"});
+  EXPECT_EQ(stored.code, 0) << stored.err;
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("exclude each other"));
+  EXPECT_NE(stored.out, answer({}).out);
+  round_to_fp8(folder);
+  EXPECT_EQ(stored.out, answer({}).out);
 }
 
 TEST_F(Generate, FollowsGenerationConfig) {

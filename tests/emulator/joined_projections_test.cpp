@@ -23,6 +23,12 @@ Tried in_four_bits(Tried t, int tokens) {
   return t;
 }
 
+Tried in_fp8(Tried t) {
+  t = with_adapter(std::move(t));
+  t.options.quantization = Quantization{.fp8 = Fp8Storage{}};
+  return t;
+}
+
 void expect_near(const Learned& a, const Learned& b) {
   EXPECT_NEAR(a.loss, b.loss, 1e-5 * b.loss);
   ASSERT_EQ(a.gradients.size(), b.gradients.size());
@@ -51,8 +57,40 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("gaps_between_weights", dense({{"intermediate_size", 33}, {"mlp_bias", true}})),
                       std::pair("lora", with_adapter(dense())),
                       std::pair("four_bits", in_four_bits(dense({{"model_type", "qwen2"}}), 12)),
-                      std::pair("four_bits_few_rows", in_four_bits(dense(), 5))),
+                      std::pair("four_bits_few_rows", in_four_bits(dense(), 5)), std::pair("fp8", in_fp8(dense())),
+                      std::pair("fp8_olmo2", in_fp8(dense({{"model_type", "olmo2"}})))),
     [](const auto& info) { return std::string(info.param.first); });
+
+// The codes and scales of all frozen weights, by name.
+std::map<std::string, std::vector<std::byte>> stored_weights(const Tried& t, Device device) {
+  Ctx ctx(device, MatmulPrecision::storage, 1);
+  TransformerOptions options = t.options;
+  options.config = parse_model_config(t.config, "tried");
+  Transformer model(ctx, options);
+  Runner runner(model, {t.choice, {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}}});
+  runner.initialize_weights(ctx, 3);
+  std::map<std::string, std::vector<std::byte>> weights;
+  for (const QuantizedLinear& q : model.quantized()) {
+    const auto stored = std::get<Fp8Weight>(q.weight());
+    std::vector<std::byte>& bytes = weights[q.name()];
+    for (const ConstTensor& part : {stored.codes, stored.scales})
+      read_chunks(ctx, part,
+                  [&](ConstTensor chunk) { bytes.insert(bytes.end(), chunk.data, chunk.data + chunk.bytes()); });
+  }
+  return weights;
+}
+
+// Where layers are not one GEMM, on a CPU or with DoRA, they have the same numbers in FP8.
+TEST(JoinedOnDevice, StoresTheSameNumbersInFp8) {
+  for (const Json& family : {Json::object(), Json{{"model_type", "olmo2"}}}) {
+    Tried t = in_fp8(dense(family));
+    const auto joined = stored_weights(t, kCuda);
+    EXPECT_EQ(joined.size(), 2u * 7);
+    EXPECT_TRUE(stored_weights(t, {}) == joined) << family;
+    t.options.lora->dora = true;
+    EXPECT_TRUE(stored_weights(t, kCuda) == joined) << family << " with DoRA";
+  }
+}
 
 // In each layer, q, k, v are one GEMM, and so are gate, up: forward, for dx, and for the gradient of the weight.
 TEST(JoinedOnDevice, HasOneGemmForEachGroup) {

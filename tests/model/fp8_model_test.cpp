@@ -162,10 +162,14 @@ TEST(StoredFp8, IsExpandedForOtherGemms) {
   EXPECT_NE(stored.loss_sum, learned(ctx, stored_options(true, true)).loss_sum);
 }
 
-TEST(StoredFp8, SharesAScaleAmongJoinedLayers) {
+class SharedScale : public ::testing::TestWithParam<JoinProjections> {};
+
+TEST_P(SharedScale, IsThatOfLayersWithTheSameInput) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch(small_rows());
-  const auto model = planned_model(ctx, stored_options(true, true), batch.size());
+  TransformerOptions options = stored_options(true, true);
+  options.join = GetParam();
+  const auto model = planned_model(ctx, std::move(options), batch.size());
   model->runner.initialize_weights(ctx, 3);
   const auto weight_of = [&](const std::string& name) {
     for (const QuantizedLinear& q : model->quantized())
@@ -177,8 +181,13 @@ TEST(StoredFp8, SharesAScaleAmongJoinedLayers) {
   EXPECT_EQ(q.scales.data, k.scales.data);
   EXPECT_EQ(q.scales.data, v.scales.data);
   EXPECT_NE(q.scales.data, o.scales.data);
-  EXPECT_TRUE(are_contiguous(q.codes, k.codes) && are_contiguous(k.codes, v.codes));
+  EXPECT_EQ(weight_of("mlp.gate_proj").scales.data, weight_of("mlp.up_proj").scales.data);
+  if (GetParam() == JoinProjections::always) {
+    EXPECT_TRUE(are_contiguous(q.codes, k.codes) && are_contiguous(k.codes, v.codes));
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, SharedScale, ::testing::Values(JoinProjections::always, JoinProjections::never));
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoadedFp8, ::testing::Values("fp8_block", "fp8_row"));
 
