@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/cli/program.h"
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/estimate_time.h"
 #include "app/commands/ranged_text.h"
@@ -232,7 +233,7 @@ std::string ways_text(const Estimate& e) {
 
 /// `qtrain estimate`: memory by component, steps, tokens, time and cost, without using a device.
 int run_estimate(const Arguments& args) {
-  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  ResolvedConfig config = load_run_config(args, args.operand(0));
   set_layout(config, args);
   require_use(config.value, args);
   tell_remarks(config, args.log());

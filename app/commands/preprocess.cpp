@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
@@ -33,7 +34,7 @@ std::string split_text(const char* title, const DataReport& report) {
 
 /// `qtrain preprocess`: puts the rows of a config into the token cache and reports statistics on them.
 int run_preprocess(const Arguments& args) {
-  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const ResolvedConfig config = load_run_config(args, args.operand(0));
   tell_remarks(config, args.log());
   const Config& c = config.value;
   if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args, c));
