@@ -101,17 +101,10 @@ std::vector<NamedOnHub> find_datasets(Config& config) {
   return found;
 }
 
-void require_found(const ResolvedConfig& config) {
-  for (const NamedOnHub& named : config.hub_names)
-    if (!named.place) fail(ErrorKind::input, not_found(named));
-}
-
 ErrorText not_found(const NamedOnHub& named) {
   return {.cause = fmt::format("{} is not on this machine: {}", named.key, user_cache().why_missing(named.name)),
           .place = named.name.text(),
-          .remedy = fmt::format("fetch it with hf download {}{}{}, or name a folder", named.name.repo,
-                                named.name.kind == RepoKind::model ? "" : " --repo-type dataset",
-                                named.name.revision == "main" ? "" : " --revision " + named.name.revision)};
+          .remedy = "add --fetch to fetch it, or name a folder"};
 }
 
 }  // namespace qtrain

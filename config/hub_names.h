@@ -24,8 +24,6 @@ using ChangeDataset = std::function<std::string(const DatasetText&)>;
 /// Replaces each of them, and removes the revisions of entries.
 void change_datasets(Config& config, const ChangeDataset& change);
 
-/// Throws ErrorKind::input for the first name that is not in the cache.
-void require_found(const ResolvedConfig& config);
 /// The text of an error about a name that is not in the cache: says where it was looked for.
 ErrorText not_found(const NamedOnHub& named);
 

@@ -18,6 +18,7 @@ constexpr Flag kModel{"model", text, "DIR", "model: a folder, or its name on the
 constexpr Flag kTextModel{"model", text, "DIR", "model: a folder, or its name on the hub (OWNER/NAME)",
                           ModelFiles::text};
 constexpr Flag kRevision{"revision", text, "REV", "branch, tag or commit of the --model on the hub (default: main)"};
+constexpr Flag kFetch{"fetch", present, "", "first fetch what the config names on the hub"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "LoRA adapter: a folder, or its name on the hub", ModelFiles::all};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "data type of the weights in memory and of GEMMs (default: as in the folder)"};
@@ -84,7 +85,7 @@ std::vector<Command> training_commands() {
       {.name = "validate",
        .operands = kConfig,
        .summary = "Check everything that can be checked without training, and list all problems",
-       .flags = {},
+       .flags = {kFetch},
        .min_operands = 1,
        .max_operands = 1,
        .overrides = true,
@@ -93,7 +94,8 @@ std::vector<Command> training_commands() {
       {.name = "estimate",
        .operands = kConfig,
        .summary = "Estimate the memory by component, steps, tokens, time and cost of a run, without using the device",
-       .flags = {{"gpu", text, "NAME", "GPU to estimate for (need not be installed)"},
+       .flags = {kFetch,
+                 {"gpu", text, "NAME", "GPU to estimate for (need not be installed)"},
                  {"cards", present, "", "compare all known GPUs: memory, tokens/s and time, one row each"},
                  {"price_per_hour", number, "X", "price of the device per hour; adds the cost of the run"},
                  {"mfu", number, "X",

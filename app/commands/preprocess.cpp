@@ -34,7 +34,7 @@ std::string split_text(const char* title, const DataReport& report) {
 
 /// `qtrain preprocess`: puts the rows of a config into the token cache and reports statistics on them.
 int run_preprocess(const Arguments& args) {
-  const ResolvedConfig config = load_run_config(args, args.operand(0));
+  const ResolvedConfig config = load_run_config(args, args.operand(0), {.model = ModelFiles::text});
   tell_remarks(config, args.log());
   const Config& c = config.value;
   if (const auto file = args.text("dump")) require_free_file(args, *file, files_of_config(args, c));

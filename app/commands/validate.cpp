@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/cli/hub_arguments.h"
 #include "app/cli/near_path.h"
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
@@ -372,6 +373,10 @@ class Validation {
 /// `qtrain validate`: checks everything that can be checked without training, and lists all problems.
 int run_validate(const Arguments& args) {
   CheckedConfig checked = check_config(args.operand(0), args.overrides());
+  if (args.has("fetch") && checked.problems.empty() && checked.config && !checked.config->hub_names.empty()) {
+    load_run_config(args, args.operand(0));
+    checked = check_config(args.operand(0), args.overrides());
+  }
   Findings findings;
   for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
   if (checked.config) {

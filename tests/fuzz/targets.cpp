@@ -15,6 +15,7 @@
 #include "core/formats/safetensors.h"
 #include "data/row_shapes.h"
 #include "data/source/raw_rows.h"
+#include "hub/hub_api.h"
 #include "hub/name.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
@@ -156,6 +157,11 @@ void dataset_card(std::string_view bytes) {
         for (const std::string& path : split.files) check(is_safe_path(path), "a path that leaves the folder");
 }
 
+void hub_listing(std::string_view bytes) {
+  for (const RepoFile& file : read_listing(json_in(bytes), "hub").files)
+    check(is_safe_path(file.path) && is_safe_path(file.etag()), "a path that leaves the cache");
+}
+
 void hub_name(std::string_view bytes) {
   for (const RepoKind kind : {RepoKind::model, RepoKind::dataset})
     if (const auto name = parse_hub_name(kind, bytes))
@@ -219,6 +225,7 @@ const std::vector<Target>& targets() {
       {"tokenizer_text", tokenizer_text, {"README.md"}},
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
       {"dataset_card", dataset_card, {"tests/fuzz/data/dataset_card.md"}},
+      {"hub_listing", hub_listing, {"tests/fuzz/data/hub_listing.json"}},
       {"hub_name", hub_name, {"tests/fuzz/data/hub_name.txt"}},
       {"rows", rows, {"tests/golden/data/curves/llama_lora_all/data.jsonl"}},
       {"csv", csv, {"tests/data/golden/sources/types.csv", "tests/data/golden/sources/quotes.csv"}},
