@@ -8,6 +8,7 @@
 #include "config/check.h"
 #include "config/dialect_table.h"
 #include "config/fields.h"
+#include "config/hub_names.h"
 #include "config/keys.h"
 #include "config/named_files.h"
 #include "config/reading.h"
@@ -32,8 +33,10 @@ class Loading {
     draft_.folder = std::filesystem::path(document_.name).parent_path();
     read_settings(draft_, dialect, document_);
     for (const auto& [key, value] : overrides) override_setting(draft_, dialect, key, value);
+    out_.hub_names = find_models(draft_);
     settle_pending(draft_, dialect, document_);
     apply(dialect);
+    find_names_of_datasets();
     if (!diagnostics().found_problems()) follow(out_, dialect);
     if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) choose_loss_mask();
     follow(out_, dialect_table("rules"));
@@ -76,6 +79,17 @@ class Loading {
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
+  }
+
+  void find_names_of_datasets() {
+    try {
+      for (NamedOnHub& named : find_datasets(out_.value)) out_.hub_names.push_back(std::move(named));
+    } catch (const Error& e) {  // listed with the other problems
+      diagnostics().problem(e.text());
+    }
+    for (const NamedOnHub& named : out_.hub_names)
+      if (std::string& origin = out_.origin[named.key]; named.place)
+        origin += fmt::format(": {}, commit {}", named.name.text(), named.place->commit);
   }
 
   /// Without a chat template in the model's folder, rows have no roles, and completion_only_loss marks the answers.

@@ -12,15 +12,24 @@
 #include "config/sections.h"
 #include "core/error.h"
 #include "core/formats/json.h"
+#include "hub/cache.h"
 #include "optim/table.h"
 
 namespace qtrain {
+
+/// A name of the hub that a key gives. If it is in the cache, the value of the key is its path there.
+struct NamedOnHub {
+  std::string key;
+  HubName name;
+  std::optional<HubPlace> place = {};
+};
 
 struct ResolvedConfig {
   Config value;
   std::string dialect;                        ///< its name in `dialects()`
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
   Diagnostics diagnostics;                    ///< remarks about it: the dialect, ignored keys, ...
+  std::vector<NamedOnHub> hub_names = {};
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
 #include "data/source/files.h"
 #include "data/source/split_slice.h"
+#include "hub/name.h"
 
 /// Translates lists of data sets of trl and axolotl into files.
 namespace qtrain {
@@ -155,6 +158,7 @@ struct DatasetList {
       else
         problem(fmt::format("expected a data set, got {}", show(entry)));
     }
+    if (trains) add_config();
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
     if (conversations && (formatted_rows || some_texts)) out.settings.emplace_back("learn_plain_texts", true);
     if (has_alpaca) out.settings.emplace_back("~alpaca_prompts", prompts);
@@ -194,6 +198,26 @@ struct DatasetList {
       for (const NamedSplit& named : splits)
         if (wanted.empty() && !named.split.is_null()) wanted.push_back(named.split);
     if (!wanted.empty() && !wanted[0].is_null()) out.settings.emplace_back("dataset_test_split", wanted[0]);
+  }
+
+  static bool is_of_repo(std::string_view member) { return member == "name" || member == "revision"; }
+  /// Whether a source can have configs: a folder, or a data set of the hub.
+  static bool has_configs(const Json& source) {
+    std::error_code ignored;
+    const std::string file = source.at("data_files").empty() ? "" : source["data_files"][0].get<std::string>();
+    const auto name = hub_name_unless_path(RepoKind::dataset, file);
+    return (name && name->has_owner()) || std::filesystem::is_directory(file, ignored);
+  }
+
+  /// A config that all entries name, or none does, becomes that of the run; else each entry keeps its own.
+  void add_config() {
+    const auto config_of = [](const Json& source) {
+      return source.is_object() ? source.value("name", Json()) : Json();
+    };
+    if (is_mixture || sources.empty()) return;
+    const Json config = config_of(sources[0]);
+    is_mixture = !std::ranges::all_of(sources, [&](const Json& source) { return config_of(source) == config; });
+    if (!is_mixture && !config.is_null()) out.settings.emplace_back("dataset_config", config);
   }
 
   /// A chat template that all entries name becomes that of the run.
@@ -293,8 +317,9 @@ struct DatasetList {
     if (known == nullptr) return problem(fmt::format("unknown member \"{}\"", member));
     if (known->is_neutral(value)) {
       if (trains && member == "fraction" && !value.is_null()) source[member] = value;  // because other sources have one
+      if (trains && member == "name" && value == "main" && has_configs(source)) source[member] = value;
     } else if (const Json target = dataset_table().object("source").value(member, Json());
-               trains && !target.is_null()) {
+               trains && !target.is_null() && (!is_of_repo(member) || has_configs(source))) {
       set_in_source(source, target.get_ref<const std::string&>(), value);
     } else if (known->status == KeyStatus::unsupported) {
       problem(fmt::format("{} {} cannot be honored: {}", member, show(member, value), known->reason));

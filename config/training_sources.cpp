@@ -22,7 +22,8 @@ std::vector<DataSource> training_sources(const DataSection& data) {
   if (data.dataset_mixture.empty())
     return {{.files = data.dataset_name,
              .splits = named_splits("dataset_train_split", data.dataset_train_split),
-             .columns = columns_of(data)}};
+             .columns = columns_of(data),
+             .config = data.dataset_config}};
   const ColumnMap columns = columns_of(data);
   std::vector<DataSource> sources;
   for (const Json& entry : data.dataset_mixture) {

@@ -315,8 +315,7 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
     fail(ErrorKind::input,
          {.cause = "no such adapter folder",
           .place = folder.string(),
-          .remedy = "adapters are not downloaded automatically: run hf download OWNER/NAME --local-dir DIR "
-                    "and name that folder"});
+          .remedy = "name an adapter folder, or an adapter of the hub as OWNER/NAME"});
   if (!exists(file))
     fail(ErrorKind::input, {.cause = "no adapter_config.json",
                             .place = folder.string(),

@@ -56,22 +56,10 @@ std::optional<std::pair<fs::path, const WeightFile*>> unread_weights(const fs::p
                                         : fmt::format(fmt::runtime(known.remedy), file.string())});
 }
 
-/// Whether a name looks like a model name on the Hugging Face Hub: "Qwen/Qwen3-0.6B".
-bool is_hub_name(const std::string& name) {
-  const auto slash = name.find('/');
-  const bool two = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && slash == name.rfind('/');
-  std::error_code ignored;
-  return two && name[0] != '.' && name[0] != '~' && !fs::exists(name.substr(0, slash), ignored);
-}
-
 [[noreturn]] void refuse_missing(const std::string& name) {
-  const std::string remedy = is_hub_name(name)
-                                 ? fmt::format(
-                                       "models are not downloaded automatically; download it and name that folder: "
-                                       "hf download {} --local-dir {}",
-                                       name, name.substr(name.find('/') + 1))
-                                 : "name a model folder; hf download OWNER/NAME --local-dir DIR downloads one";
-  fail(ErrorKind::input, {.cause = "no such model folder", .place = name, .remedy = remedy});
+  fail(ErrorKind::input, {.cause = "no such model folder",
+                          .place = name,
+                          .remedy = "name a model folder, or a model of the hub as OWNER/NAME"});
 }
 
 void require_config_file(const fs::path& folder) {

@@ -45,7 +45,7 @@ has_program pkg-config || missing+=(pkg-config)
 has_pip || missing+=(python3-pip)
 libraries=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
   liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev
-  libboost-dev libgtest-dev libgmock-dev)
+  libboost-dev libcurl4-openssl-dev libgtest-dev libgmock-dev)
 if has_program dpkg-query; then
   for package in "${libraries[@]}"; do
     has_package "$package" || missing+=("$package")

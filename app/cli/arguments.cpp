@@ -170,6 +170,10 @@ std::vector<std::string> Arguments::all(std::string_view flag) const {
   return it == values_.end() ? std::vector<std::string>{} : it->second;
 }
 
+void Arguments::replace(std::string_view flag, std::size_t index, std::string value) {
+  values_.find(flag)->second.at(index) = std::move(value);
+}
+
 bool Arguments::json() const {
   const auto it = values_.find("json");
   return it != values_.end() && it->second.empty();

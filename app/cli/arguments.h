@@ -53,6 +53,9 @@ class Arguments {
   std::optional<double> number(std::string_view flag) const;
   /// All values of a `repeated` flag.
   std::vector<std::string> all(std::string_view flag) const;
+  /// Replaces a value of a flag, or an operand, by what it stands for.
+  void replace(std::string_view flag, std::size_t index, std::string value);
+  void replace_operand(std::size_t index, std::string value) { operands_.at(index) = std::move(value); }
   /// The value of a mandatory flag. Throws ErrorKind::usage if it is missing.
   std::string required(std::string_view flag) const;
 

@@ -2,6 +2,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hub/name.h"
+
 namespace qtrain {
 
 /// `present` takes no value; the value of `file_or_stdout` is optional.
@@ -12,6 +14,7 @@ struct Flag {
   FlagKind kind = FlagKind::present;
   std::string_view value;  ///< name of the value in the help; for `choice` the choices: "cpu|cuda|auto"
   std::string_view doc;
+  ModelFiles files = ModelFiles::none;  ///< what the command reads of the model or adapter that the value names
 };
 
 class Arguments;
@@ -29,6 +32,7 @@ struct Command {
   bool only_reads = false;                 ///< a stop signal ends it immediately: no file needs cleanup
   bool answers_stops = false;              ///< handles stop signals itself, and says how it ends
   RunCommand run = nullptr;
+  ModelFiles files = ModelFiles::none;  ///< the same for its operand
 };
 
 }  // namespace qtrain

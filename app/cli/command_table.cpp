@@ -14,8 +14,12 @@ constexpr Flag kHelp{"help", present, "", "show this help"};
 constexpr Flag kJson{"json", present, "", "print one JSON document on stdout"};
 constexpr Flag kDevice{"device", choice, "cpu|cuda|auto", "device to run on"};
 constexpr Flag kQuiet{"quiet", present, "", "print only warnings and errors"};
-constexpr Flag kModel{"model", text, "DIR", "model folder"};
-constexpr Flag kAdapter{"adapter", text, "DIR", "folder of the LoRA adapter"};
+constexpr Flag kModel{"model", text, "DIR", "model: a folder, or its name on the hub (OWNER/NAME)", ModelFiles::all};
+constexpr Flag kTextModel{"model", text, "DIR", "model: a folder, or its name on the hub (OWNER/NAME)",
+                          ModelFiles::text};
+constexpr Flag kRevision{"revision", text, "REV", "branch, tag or commit of the --model on the hub (default: main)"};
+constexpr Flag kFetch{"fetch", present, "", "first fetch what the config names on the hub"};
+constexpr Flag kAdapter{"adapter", text, "DIR", "LoRA adapter: a folder, or its name on the hub", ModelFiles::all};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "data type of the weights in memory and of GEMMs (default: as in the folder)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (NF4) while loading"};
@@ -82,7 +86,7 @@ std::vector<Command> training_commands() {
       {.name = "validate",
        .operands = kConfig,
        .summary = "Check everything that can be checked without training, and list all problems",
-       .flags = {},
+       .flags = {kFetch},
        .min_operands = 1,
        .max_operands = 1,
        .overrides = true,
@@ -91,7 +95,8 @@ std::vector<Command> training_commands() {
       {.name = "estimate",
        .operands = kConfig,
        .summary = "Estimate the memory by component, steps, tokens, time and cost of a run, without using the device",
-       .flags = {{"gpu", text, "NAME", "GPU to estimate for (need not be installed)"},
+       .flags = {kFetch,
+                 {"gpu", text, "NAME", "GPU to estimate for (need not be installed)"},
                  {"cards", present, "", "compare all known GPUs: memory, tokens/s and time, one row each"},
                  {"price_per_hour", number, "X", "price of the device per hour; adds the cost of the run"},
                  {"mfu", number, "X",
@@ -162,6 +167,7 @@ std::vector<Command> model_commands() {
        .summary = "Generate completions for prompts",
        .flags = with_sampling(
            {kModel,
+            kRevision,
             kAdapter,
             kDtype,
             kLoadIn4Bit,
@@ -179,6 +185,7 @@ std::vector<Command> model_commands() {
        .summary = "Chat with a model",
        .flags = with_sampling(
            {kModel,
+            kRevision,
             kAdapter,
             kDtype,
             kLoadIn4Bit,
@@ -193,8 +200,9 @@ std::vector<Command> model_commands() {
        .operands = "--model DIR",
        .summary = "Serve a model and its adapters over an OpenAI-compatible HTTP API, with a web page to try them",
        .flags = {kModel,
+                 kRevision,
                  {"adapter", repeated, "[NAME=]DIR",
-                  "LoRA adapter to serve; clients request it by NAME. May be given more than once"},
+                  "LoRA adapter to serve; clients request it by NAME. May be given more than once", ModelFiles::all},
                  kDtype,
                  kLoadIn4Bit,
                  kLoadIn8Bit,
@@ -218,7 +226,8 @@ std::vector<Command> model_commands() {
       {.name = "tokenize",
        .operands = "--model DIR",
        .summary = "Convert strings to token ids: one JSON string per line in, one JSON array per line out",
-       .flags = {kModel,
+       .flags = {kTextModel,
+                 kRevision,
                  {"input", text, "FILE", "read this file instead of stdin"},
                  {"no_special", present, "", "do not add special tokens; with --decode, drop them"},
                  {"decode", present, "", "convert token ids to strings: arrays of ids in, strings out"}},
@@ -228,7 +237,8 @@ std::vector<Command> model_commands() {
        .operands = "CONFIG [key=value ...] | --model DIR --input FILE.jsonl",
        .summary = "Print rows as text, one JSON string per line: the training rows of a config, or a file of messages "
                   "through a model's chat template",
-       .flags = {kModel,
+       .flags = {kTextModel,
+                 kRevision,
                  {"input", text, "FILE.jsonl", "file of rows with messages, used instead of a config"},
                  {"add_generation_prompt", present, "", "end each text with the start of the assistant's turn"}},
        .min_operands = 0,
@@ -253,12 +263,15 @@ std::vector<Command> model_commands() {
                  {"dtype", choice, "auto|float32|bfloat16|float16", "data type of the weights to write"}},
        .min_operands = 1,
        .max_operands = 1,
-       .run = run_import},
+       .run = run_import,
+       .files = ModelFiles::all},
       {.name = "merge",
        .operands = "--model DIR --adapter DIR --output DIR",
        .summary = "Merge LoRA adapters into the 32- or 16-bit weights of their model",
        .flags = {kModel,
-                 {"adapter", repeated, "DIR", "folder of a LoRA adapter; may be given more than once to merge several"},
+                 kRevision,
+                 {"adapter", repeated, "DIR", "LoRA adapter; may be given more than once to merge several",
+                  ModelFiles::all},
                  {"weights", text, "X,...", "factor for each adapter (default: 1)"},
                  {"dtype", choice, "auto|float32|bfloat16|float16",
                   "data type of the merged weights (default: as in the folder); the rounding error is reported"},
@@ -270,7 +283,9 @@ std::vector<Command> model_commands() {
        .operands = "--model DIR --output FILE.gguf",
        .summary = "Convert a Hugging Face folder, or a LoRA adapter, to a GGUF file",
        .flags = {kModel,
-                 {"adapter", repeated, "DIR", "convert this LoRA adapter instead of the model, for llama.cpp's --lora"},
+                 kRevision,
+                 {"adapter", repeated, "DIR", "convert this LoRA adapter instead of the model, for llama.cpp's --lora",
+                  ModelFiles::all},
                  {"merge", present, "", "with --adapter: write the model with the adapter merged into it"},
                  {"output", text, "FILE.gguf", "file to write"},
                  kOverwrite,
@@ -281,6 +296,7 @@ std::vector<Command> model_commands() {
        .operands = "--model DIR --output DIR",
        .summary = "Quantize a model to 4 bits in the format of bitsandbytes",
        .flags = {kModel,
+                 kRevision,
                  {"output", text, "DIR", "folder to write"},
                  kOverwrite,
                  {"quant_type", choice, "nf4|fp4", "4-bit data type (default: nf4)"},
@@ -300,7 +316,8 @@ std::vector<Command> model_commands() {
        .min_operands = 1,
        .max_operands = 1,
        .only_reads = true,
-       .run = run_inspect},
+       .run = run_inspect,
+       .files = ModelFiles::all},
       {.name = "report",
        .operands = "RUN_DIR",
        .summary = "Write an HTML page about a run, finished or still going: curves, speed, memory, samples, config",

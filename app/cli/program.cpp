@@ -9,6 +9,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "app/cli/help.h"
+#include "app/cli/hub_arguments.h"
 #include "app/cli/near_path.h"
 #include "config/keys.h"
 #include "core/os/shrunk_file.h"
@@ -50,7 +51,7 @@ bool asks_for_document(std::span<const std::string> words) {
 }
 
 int run_command(const Command& command, std::span<const std::string> words, std::shared_ptr<Log> log) {
-  const Arguments arguments(command, words, log);
+  Arguments arguments(command, words, log);
   log->set_result_form(arguments.json() && !arguments.has("help") ? ResultForm::document : ResultForm::lines);
   if (arguments.has("help")) {
     log->result(command_help(command));
@@ -59,6 +60,7 @@ int run_command(const Command& command, std::span<const std::string> words, std:
   if (arguments.has("quiet")) log->set_level(LogLevel::warning);
   std::optional<StopsAtOnce> stops;
   if (command.only_reads) stops.emplace();
+  place_names(arguments);
   const int code = command.run(arguments);
   if (!command.answers_stops && code == 0)
     finish_or_stop();  // a signal may have cut off input, which the command took for its end

@@ -193,7 +193,7 @@ std::string asked_for(const Arguments& args) {
 }
 
 ResolvedConfig config_of(const fs::path& file, const Arguments& args) {
-  ResolvedConfig config = load_config(file, args.overrides());
+  ResolvedConfig config = load_run_config(args, file);
   remark_on_device(config);
   tell_remarks(config, args.log());
   require_supported(config);

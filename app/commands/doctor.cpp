@@ -18,6 +18,7 @@
 #include "core/plural.h"
 #include "core/version.h"
 #include "dist/nccl_library.h"
+#include "hub/curl_library.h"
 #include "kernels/dispatch.h"
 #include "kernels/libraries.h"
 #include "kernels/processor.h"
@@ -118,6 +119,14 @@ std::set<std::string> loaded_libraries() {
   return names;
 }
 
+Finding curl_finding() {
+  try {
+    return {"libcurl", curl_library().version()};
+  } catch (const Error& e) {  // a part that is missing
+    return {"libcurl", e.text().cause, "models and data sets cannot be fetched from a hub", e.text().remedy};
+  }
+}
+
 std::vector<Finding> libraries() {
   constexpr std::pair<std::string_view, std::string_view> kLinked[] = {
       {"libpcre2", "PCRE2"}, {"libsentencepiece", "sentencepiece"}, {"libyaml-cpp", "yaml-cpp"}};
@@ -130,6 +139,7 @@ std::vector<Finding> libraries() {
   }
   findings.push_back({"zlib", zlibVersion()});
   findings.push_back({"zstd", ZSTD_versionString()});
+  findings.push_back(curl_finding());
   return findings;
 }
 

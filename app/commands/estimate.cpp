@@ -5,12 +5,14 @@
 
 #include <cmath>
 
+#include "app/cli/hub_arguments.h"
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
 #include "app/commands/estimate_time.h"
 #include "app/commands/ranged_text.h"
 #include "app/commands/ranks_text.h"
 #include "config/check.h"
+#include "config/hub_names.h"
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "train/setup/compute.h"
@@ -88,6 +90,25 @@ EstimateOptions options_of(const Arguments& args) {
   for (const GpuModel& gpu : gpu_models()) known.push_back(gpu.name);
   fail(ErrorKind::usage, {.cause = fmt::format("unknown GPU \"{}\" in --gpu", *name),
                           .remedy = fmt::format("known GPUs are {}", fmt::join(known, ", "))});
+}
+
+/// An estimate needs config.json of the model, but not its weights.
+void require_model(const ResolvedConfig& config) {
+  for (const NamedOnHub& named : config.hub_names) {
+    if (named.place || named.name.kind != RepoKind::model) continue;
+    ErrorText text = not_found(named);
+    text.remedy = "add --fetch to fetch config.json";
+    fail(ErrorKind::input, std::move(text));
+  }
+}
+
+void ignore_absent_rows(const ResolvedConfig& config, EstimateOptions& options, Log& log) {
+  for (const NamedOnHub& named : config.hub_names) {
+    if (named.place || options.data == DataUse::ignore) continue;
+    log.warn("{} is not on this machine: all rows are assumed to be max_length tokens long; --fetch fetches them",
+             named.name.text());
+    options.data = DataUse::ignore;
+  }
 }
 
 Json or_null(std::optional<double> x) {
@@ -233,10 +254,14 @@ std::string ways_text(const Estimate& e) {
 /// `qtrain estimate`: memory by component, steps, tokens, time and cost, without using a device.
 int run_estimate(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  if (args.has("fetch"))
+    config = load_run_config(args, args.operand(0), {.model = ModelFiles::config, .rows = !args.has("no_data")});
+  require_model(config);
   set_layout(config, args);
   require_use(config.value, args);
   tell_remarks(config, args.log());
-  const EstimateOptions options = options_of(args);
+  EstimateOptions options = options_of(args);
+  ignore_absent_rows(config, options, args.log());
   if (!args.has("gpu") && !args.has("nodes")) settle_ranks(config);
   require_supported(config, place_of_run(config.value, options));
   const Price price{args.number("price_per_hour")};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "app/answers.h"
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
@@ -151,7 +152,7 @@ std::vector<std::filesystem::path> files_eval_reads(const Arguments& args, const
 }  // namespace
 
 int run_eval(const Arguments& args) {
-  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  ResolvedConfig config = load_run_config(args, args.operand(0));
   require_supported(config);
   if (const DataSection& d = config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/commands/result_place.h"
@@ -35,7 +36,7 @@ std::string split_text(const char* title, const DataReport& report) {
 
 /// `qtrain preprocess`: puts the rows of a config into the token cache and reports statistics on them.
 int run_preprocess(const Arguments& args) {
-  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const ResolvedConfig config = load_run_config(args, args.operand(0), {.model = ModelFiles::text});
   tell_remarks(config, args.log());
   const Config& c = config.value;
   std::optional<ResultFile> dump = result_file(args, "dump", files_of_config(args, c));

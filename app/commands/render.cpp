@@ -1,5 +1,6 @@
 #include <functional>
 
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "config/training_sources.h"
 #include "data/encode.h"
@@ -30,7 +31,7 @@ int render_config(const Arguments& args) {
     if (args.has(flag))
       fail(ErrorKind::usage, {.cause = std::string("--") + flag + " cannot be combined with a config",
                               .remedy = "leave one of them out: a config's rows are always rendered as in training"});
-  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const ResolvedConfig config = load_run_config(args, args.operand(0), {.model = ModelFiles::text});
   const TextFolder text = load_text_folder(config.value);
   const RowEncoder encoder(dataset_options(config.value, Split::train), text.tools());
   RawRows rows;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/next_commands.h"
@@ -173,7 +174,7 @@ int run_train(const Arguments& args) {
   const auto stop_after = args.integer("stop_after");
   if (stop_after && *stop_after < 1)
     fail(ErrorKind::usage, {.cause = "must be the number of an optimizer step, at least 1", .place = "--stop_after"});
-  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  ResolvedConfig config = load_run_config(args, args.operand(0));
   const RunSection& run = config.value.run;
   const std::optional<RankPlace> place = rank_place();
   if (place) settle_in(*place, config, args.log());

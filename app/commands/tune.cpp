@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/cli/hub_arguments.h"
 #include "app/commands/commands.h"
 #include "app/commands/ranged_text.h"
 #include "app/commands/read_files.h"
@@ -195,7 +196,7 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
 
 /// `qtrain tune`: finds the fastest micro-batch size, recompute policy and offloading in short trials of real steps.
 int run_tune(const Arguments& args) {
-  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  ResolvedConfig config = load_run_config(args, args.operand(0));
   const TuneOptions options = options_of(args);
   std::vector<fs::path> read = files_of_config(args, config.value);
   std::erase(read, fs::path(args.operand(0)));  // --overwrite may replace the config by the result

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "app/cli/hub_arguments.h"
 #include "app/cli/near_path.h"
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "config/check.h"
+#include "config/hub_names.h"
 #include "config/remarks.h"
 #include "core/formats/safetensors.h"
 #include "core/os/stop.h"
@@ -185,14 +187,19 @@ class Validation {
           {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "set it to the training rows"});
     findings_.attempt("output_dir", [&] { return check_output(); });
     findings_.attempt("machine", [&] { return check_machine(); });
-    if (!c.model.model_name_or_path.empty()) {
+    for (const NamedOnHub& named : config_.hub_names)
+      if (!named.place) findings_.add(ErrorKind::input, not_found(named));
+    const bool has_models = !lacks({"model_name_or_path", "tokenizer_name_or_path", "adapter_name_or_path"});
+    if (!c.model.model_name_or_path.empty() && has_models) {
       findings_.attempt("model", [&] { return check_model(); });
       std::error_code absent;  // `check_model` has reported it
       if (c.model.tokenizer_name_or_path || fs::exists(c.model.model_name_or_path, absent))
         findings_.attempt("tokenizer", [&] { return check_text(); });
     }
-    if (c.data.has_training_rows())
+    const bool has_rows = !lacks({"dataset_name", "dataset_mixture"}) && has_models;
+    if (c.data.has_training_rows() && has_rows)
       findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
+    if (!has_rows || lacks({"eval_dataset_name"})) return;
     if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && c.data.has_training_rows()))
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
     const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // otherwise reported by `unsupported`
@@ -203,6 +210,13 @@ class Validation {
   }
 
  private:
+  /// Whether what one of these keys names on the hub is not on this machine.
+  bool lacks(std::initializer_list<std::string_view> keys) const {
+    return std::ranges::any_of(config_.hub_names, [&](const NamedOnHub& named) {
+      return !named.place && std::ranges::find(keys, named.key) != keys.end();
+    });
+  }
+
   std::string check_output() const {
     try_output(config_.value.training.output_dir);
     require_inputs_stay(config_.value.training.output_dir, files_of_config(args_, config_.value));
@@ -359,6 +373,10 @@ class Validation {
 /// `qtrain validate`: checks everything that can be checked without training, and lists all problems.
 int run_validate(const Arguments& args) {
   CheckedConfig checked = check_config(args.operand(0), args.overrides());
+  if (args.has("fetch") && checked.problems.empty() && checked.config && !checked.config->hub_names.empty()) {
+    load_run_config(args, args.operand(0));
+    checked = check_config(args.operand(0), args.overrides());
+  }
   Findings findings;
   for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
   if (checked.config) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/os/paths.h"
+#include "hub/cache.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain::serve {
@@ -13,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last name in a path: "a" for "runs/a/".
+// The last name in a path: "a" for "runs/a/". For a snapshot in the cache of the hub, its name there.
 std::string name_of_folder(const std::string& path) {
   const fs::path full = absolute_path(path);
+  if (auto repo = repo_of_snapshot(full)) return *repo;
   const std::string last = full.filename().string();
   return last.empty() ? full.parent_path().filename().string() : last;
 }

@@ -60,19 +60,21 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
   if (entry.is_string())
     return {.files = {entry.get<std::string>()}, .columns = columns, .shared = {.columns = true, .message_keys = true}};
   if (!entry.is_object()) bad_entry("an entry is neither a path nor an object");
-  constexpr std::array<std::string_view, 10> kKeys = {
-      "path",         "data_files", "data_dir", "split", "columns", "column_mapping", "message_property_mappings",
-      "role_mapping", "fraction",   "weight"};
+  constexpr std::array<std::string_view, 11> kKeys = {
+      "path",         "name",     "data_files",     "data_dir",
+      "split",        "columns",  "column_mapping", "message_property_mappings",
+      "role_mapping", "fraction", "weight"};
   for (const auto& [key, value] : entry.items())
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() && !(key == "name" && value.is_null()))
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       bad_entry("unknown key \"" + key + "\"",
-                "An entry may have path or data_files, data_dir, split, columns, column_mapping, "
+                "An entry may have path or data_files, data_dir, name, split, columns, column_mapping, "
                 "message_property_mappings, role_mapping, fraction, weight.");
   DataSource source{.files = files_member(entry),
                     .splits = read_split(string_member(entry, "split")),
                     .columns = columns,
                     .fraction = number_member(entry, "fraction"),
                     .weight = number_member(entry, "weight")};
+  if (std::string config = string_member(entry, "name"); !config.empty()) source.config = std::move(config);
   if (source.files[0].empty()) bad_entry("neither 'path' nor 'data_files' is given");
   const ColumnMap own = read_column_map(entry);
   const auto gives = [&](const char* key) { return !entry.value(key, Json()).is_null(); };

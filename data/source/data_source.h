@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +18,14 @@ struct DataSource {
   ColumnMap columns;
   SharedMaps shared = {};  ///< which parts of `columns` are shared
   std::optional<double> fraction, weight;
+  std::optional<std::string> config = {};        ///< of a data set that has several ("socratic")
+  std::map<std::string, CardSplits> cards = {};  ///< as in WantedSplit
 };
 
-/// Reads a path, or an object with `path` or `data_files` (in `data_dir`), `split`, `columns` (a list of columns to
-/// keep), `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`. Mappings that are
-/// absent (not just empty) come from `columns`. Throws ErrorKind::usage (without a place) for other keys or types.
+/// Reads a path, or an object with `path` or `data_files` (in `data_dir`), `name` (a config), `split`, `columns` (a
+/// list of columns to keep), `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`.
+/// Mappings that are absent (not just empty) come from `columns`. Throws ErrorKind::usage (without a place) for other
+/// keys or types.
 DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
 }  // namespace qtrain

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <system_error>
@@ -196,20 +197,37 @@ Paths expand(const fs::path& pattern) {
   return found;
 }
 
+/// The files of one split in a folder whose card lists the splits. None if there are none: a card may be outdated.
+Paths from_card(const fs::path& folder, const CardSplits& card, const WantedSplit& split) {
+  Paths names, files;
+  for (const CardSplit& listed : card) names.emplace_back(listed.name);
+  for (const fs::path& chosen : choose_split(folder, names, split))
+    for (const CardSplit& listed : card)
+      if (listed.name == chosen)
+        for (const std::string& pattern : listed.files)
+          for (const fs::path& match : expand(folder / pattern)) {
+            const Paths found = leads_to_folder(match) ? data_files_in(match) : Paths{match};
+            std::ranges::copy_if(found, std::back_inserter(files),
+                                 [](const fs::path& file) { return is_data_file(file) || is_text_file(file); });
+          }
+  return files;
+}
+
 [[noreturn]] void fail_missing(const std::string& entry) {
   std::error_code error;
   const bool unknown = fs::status(entry, error).type() == fs::file_type::none && !has_wildcard(entry);
   if (unknown) fail(ErrorKind::input, {.cause = "cannot be read: " + error.message(), .place = entry});
   const std::string here = fs::current_path(error).string();
-  fail(ErrorKind::input, {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
-                          .place = entry,
-                          .remedy = "Relative paths start from " + here +
-                                    ". Data sets are not downloaded automatically: download one first with hf download "
-                                    "OWNER/NAME --repo-type dataset --local-dir DIR or datasets.save_to_disk."});
+  fail(ErrorKind::input,
+       {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
+        .place = entry,
+        .remedy = "Relative paths start from " + here + ". A data set of the hub is named OWNER/NAME."});
 }
 
 Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   const fs::path path(entry);
+  if (const auto card = split.cards.find(entry); card != split.cards.end() && leads_to_folder(path))
+    if (Paths files = from_card(path, card->second, split); !files.empty()) return files;
   if (leads_to_folder(path)) return from_folder(path, split);
   if (is_there(path)) {
     if (ends_with_any(entry, kNotRead))

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,11 +12,19 @@ namespace qtrain {
 /// val, dev, eval) or `test`.
 enum class Split : std::uint8_t { train, evaluation };
 
+/// A split of a data set, and the paths and globs of its files in the folder of the data set.
+struct CardSplit {
+  std::string name;
+  std::vector<std::string> files;
+};
+using CardSplits = std::vector<CardSplit>;
+
 /// A part of a data set by its use, or by the name of its split ("train_sft") if given.
 struct WantedSplit {
   WantedSplit(Split used_as, std::string named = {}) : part(used_as), name(std::move(named)) {}  // NOLINT: implicit
   Split part;
   std::string name;
+  std::map<std::string, CardSplits> cards = {};  ///< the splits of folders that have a card; others are found by name
 };
 
 /// Resolves a list of files, globs (*, ?, [a-z], ** for folders) and folders to data files, in list order, the matches

@@ -127,10 +127,14 @@ Counts fraction_sizes(const Counts& sizes, const std::vector<double>& fractions)
 SourceFiles source_files(const std::vector<DataSource>& sources, Split split) {
   SourceFiles files;
   for (const DataSource& source : sources) {
-    if (source.splits.empty()) files.push_back(resolve_data_files(source.files, split));
+    WantedSplit wanted(split);
+    wanted.cards = source.cards;
+    if (source.splits.empty()) files.push_back(resolve_data_files(source.files, wanted));
     const std::size_t first = files.size();
-    for (const SplitSlice& slice : source.splits)
-      files.push_back(resolve_data_files(source.files, {split, slice.name}));
+    for (const SplitSlice& slice : source.splits) {
+      wanted.name = slice.name;
+      files.push_back(resolve_data_files(source.files, wanted));
+    }
     require_other_files(source, std::span(files).subspan(first));
   }
   return files;

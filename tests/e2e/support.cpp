@@ -31,11 +31,13 @@ std::vector<double> values_of(const ConstTensor& t) {
   return values;
 }
 
-/// A token cache that only this program uses, so that no rows come from another build and none remain.
+/// Caches that only this program uses, so that no rows or models come from elsewhere and none remain. No hub is asked.
 class OwnCaches {
  public:
   OwnCaches() : folder_(fs::temp_directory_path() / ("qtrain_caches_" + std::to_string(::getpid()))) {
     ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    ::setenv("HF_HOME", (folder_ / "huggingface").c_str(), 1);
+    ::setenv("HF_HUB_OFFLINE", "1", 1);
   }
   ~OwnCaches() { fs::remove_all(folder_); }
 

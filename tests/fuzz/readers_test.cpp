@@ -41,8 +41,8 @@ bool reads(const std::string& source) {
 std::set<std::string> found_readers() {
   const std::filesystem::path root = QTRAIN_SOURCE_DIR;
   std::set<std::string> found;
-  for (const char* folder : {"app", "config", "convert", "core", "data", "dist", "kernels", "model", "monitor", "plan",
-                             "quant", "report", "text", "train"})
+  for (const char* folder : {"app", "config", "convert", "core", "data", "dist", "hub", "kernels", "model", "monitor",
+                             "plan", "quant", "report", "text", "train"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder))
       if (entry.path().extension() == ".cpp" && reads(read_text(entry.path())))
         found.insert(entry.path().lexically_relative(root).string());

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "config/config.h"
+#include "config/dataset_card.h"
 #include "convert/gguf/import_model.h"
 #include "core/error.h"
 #include "core/formats/gguf.h"
@@ -14,6 +15,8 @@
 #include "core/formats/safetensors.h"
 #include "data/row_shapes.h"
 #include "data/source/raw_rows.h"
+#include "hub/hub_api.h"
+#include "hub/name.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "quant/fp8.h"
@@ -147,6 +150,25 @@ void chat_template(std::string_view bytes) {
   parsed.render({.messages = &messages, .add_generation_prompt = true, .now = 0});
 }
 
+void dataset_card(std::string_view bytes) {
+  for (const std::optional<std::string>& config : {std::optional<std::string>(), std::optional<std::string>("a")})
+    if (const auto card = read_dataset_card(bytes, config))
+      for (const CardSplit& split : card->splits)
+        for (const std::string& path : split.files) check(is_safe_path(path), "a path that leaves the folder");
+}
+
+void hub_listing(std::string_view bytes) {
+  for (const RepoFile& file : read_listing(json_in(bytes), "hub").files)
+    check(is_safe_path(file.path) && is_safe_path(file.etag()), "a path that leaves the cache");
+}
+
+void hub_name(std::string_view bytes) {
+  for (const RepoKind kind : {RepoKind::model, RepoKind::dataset})
+    if (const auto name = parse_hub_name(kind, bytes))
+      check(is_repo_id(name->repo) && is_safe_path(name->revision) && (name->file.empty() || is_safe_path(name->file)),
+            "a name that leaves the cache");
+}
+
 void rows(std::string_view bytes) {
   const OneFile file("rows.jsonl", bytes);
   const RawRows raw({file.path()});
@@ -202,6 +224,9 @@ const std::vector<Target>& targets() {
       {"tokenizer_file", tokenizer_file, {"tests/data/golden/chatml/tokenizer.json"}},
       {"tokenizer_text", tokenizer_text, {"README.md"}},
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
+      {"dataset_card", dataset_card, {"tests/fuzz/data/dataset_card.md"}},
+      {"hub_listing", hub_listing, {"tests/fuzz/data/hub_listing.json"}},
+      {"hub_name", hub_name, {"tests/fuzz/data/hub_name.txt"}},
       {"rows", rows, {"tests/golden/data/curves/llama_lora_all/data.jsonl"}},
       {"csv", csv, {"tests/data/golden/sources/types.csv", "tests/data/golden/sources/quotes.csv"}},
       {"arrow",

@@ -33,11 +33,12 @@ Folders with(Folders folders, std::span<const char* const> more) {
 // those in train/ are listed one by one.
 const std::map<std::string, Folders>& layers() {
   static const std::map<std::string, Folders> table = [] {
-    const Folders config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
+    const Folders config{"core", "hub", "kernels", "quant", "text", "data", "optim", "dist", "model"};
     const Folders with_config = with(config, std::array{"config"}), with_training = with(with_config, kTrainingFolders);
     const Folders app = with(with_training, std::array{"convert", "bench", "monitor"});
     std::map<std::string, Folders> folders{
         {"core", {}},
+        {"hub", {"core"}},
         {"kernels", {"core"}},
         {"emulator", {"core", "kernels", "dist"}},
         {"quant", {"core", "kernels"}},

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "config/dataset_card.h"
 #include "config/training_sources.h"
 #include "core/os/stop.h"
 #include "core/plural.h"
@@ -14,13 +15,21 @@
 namespace qtrain {
 namespace {
 
+/// The sources of a split, before the cards of their folders are read.
+std::vector<DataSource> given_sources(const DataSection& data, Split split) {
+  if (split == Split::train || data.eval_dataset_name.empty()) return training_sources(data);
+  const bool same_data = data.eval_dataset_name == data.dataset_name;
+  return {{.files = data.eval_dataset_name,
+           .splits = named_splits("dataset_test_split", data.dataset_test_split),
+           .columns = columns_of(data),
+           .shared = {.columns = true, .message_keys = true},
+           .config = same_data ? data.dataset_config : std::nullopt}};
+}
+
 std::vector<DataSource> sources_of(const DataSection& data, Split split) {
-  if (split == Split::evaluation && !data.eval_dataset_name.empty())
-    return {{.files = data.eval_dataset_name,
-             .splits = named_splits("dataset_test_split", data.dataset_test_split),
-             .columns = columns_of(data),
-             .shared = {.columns = true, .message_keys = true}}};
-  return training_sources(data);
+  std::vector<DataSource> sources = given_sources(data, split);
+  for (DataSource& source : sources) apply_cards(source);
+  return sources;
 }
 
 /// The split of a folder's files to read: held-out rows come from the training files.

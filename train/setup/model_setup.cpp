@@ -5,6 +5,7 @@
 #include "core/formats/weight_files.h"
 #include "core/plural.h"
 #include "core/utf8.h"
+#include "hub/cache.h"
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -248,7 +249,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   if (request.lora) require_adapter_names(*request.lora, o.config);
   if (request.lora) o.lora = for_model(*request.lora, o.config);
   require_shareable(o);
-  if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
+  if (o.lora && o.lora->base_model.empty()) o.lora->base_model = repo_of_snapshot(setup.source).value_or(request.model);
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
   return setup;

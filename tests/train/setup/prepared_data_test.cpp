@@ -135,6 +135,7 @@ class TokenCacheKey : public ::testing::Test {
 
 /// For every key that affects rows, a value other than the default and the keys that it requires.
 const Json kOtherValues = parse_json(R"({
+  "dataset_config": {"dataset_config": "default"},
   "max_samples": {"max_samples": 2},
   "dataset_train_split": {"dataset_train_split": "train[1:]"},
   "dataset_test_split": {"dataset_test_split": "train[1:]"},

@@ -1,0 +1,274 @@
+#include "hub/fetch.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "core/os/file.h"
+#include "core/os/paths.h"
+#include "core/os/stop.h"
+#include "core/plural.h"
+#include "core/progress.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string size_text(double bytes) {
+  constexpr double kKb = 1e3, kMb = 1e6, kGb = 1e9;
+  if (bytes < kMb) return fmt::format("{:.1f} kB", bytes / kKb);
+  return bytes < kGb ? fmt::format("{:.1f} MB", bytes / kMb) : fmt::format("{:.2f} GB", bytes / kGb);
+}
+
+void require_space(const fs::path& folder, std::uint64_t bytes) {
+  fs::path there = absolute_path(folder);
+  std::error_code ignored;
+  while (!fs::exists(there, ignored) && there != there.parent_path()) there = there.parent_path();
+  struct statvfs info {};
+  if (::statvfs(there.c_str(), &info) != 0) return;
+  const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
+  if (bytes > free)
+    fail(ErrorKind::disk,
+         {.cause = fmt::format("{} are to be fetched, but only {} are free", size_text(static_cast<double>(bytes)),
+                               size_text(static_cast<double>(free))),
+          .place = folder.string(),
+          .remedy = "free some space, or set HF_HUB_CACHE to a folder on another disk"});
+}
+
+/// What has come of a set of downloads, shown from time to time.
+class FetchProgress {
+ public:
+  FetchProgress(Log& log, std::string what, std::uint64_t total)
+      : log_(log), what_(std::move(what)), total_(static_cast<std::int64_t>(total)) {}
+  ~FetchProgress() { log_.end_live(); }
+  FetchProgress(const FetchProgress&) = delete;
+  FetchProgress& operator=(const FetchProgress&) = delete;
+
+  void add(std::int64_t bytes) { done_ += bytes; }
+
+  void show() {
+    constexpr std::chrono::seconds kLines{10}, kRate{2};
+    const auto now = Clock::now();
+    if (now - measured_ >= kRate) {
+      const double seconds = std::chrono::duration<double>(now - measured_).count();
+      rate_ = std::max(0.0, static_cast<double>(done_ - done_then_) / seconds);
+      measured_ = now;
+      done_then_ = done_;
+    }
+    const std::string unit = fmt::format("fetching {}, {}{}", what_, size_text(static_cast<double>(total_)),
+                                         rate_ > 0 ? fmt::format(" at {}/s", size_text(rate_)) : "");
+    Progress p{.step = done_, .total = total_, .unit = unit, .counted = false};
+    if (rate_ > 0) p.eta_seconds = static_cast<double>(total_ - done_) / rate_;
+    if (log_.shows_live()) return log_.live(p);
+    if (now - said_ < kLines) return;
+    said_ = now;
+    log_.info("{}", format_progress(p));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Log& log_;
+  std::string what_;
+  std::int64_t total_;
+  std::atomic<std::int64_t> done_ = 0;
+  std::int64_t done_then_ = 0;
+  double rate_ = 0;
+  Clock::time_point measured_ = Clock::now(), said_ = measured_;
+};
+
+/// Downloads of files by several threads. The first error ends all of them.
+class ParallelDownloads {
+ public:
+  struct Job {
+    const FetchOptions& options;
+    const HubCache& cache;
+    const HubName& name;
+    const std::string& commit;
+    const std::vector<RepoFile>& files;
+  };
+  ParallelDownloads(Job job, FetchProgress& progress) : job_(job), progress_(progress) {}
+
+  void run() {
+    constexpr std::chrono::milliseconds kShow{100};
+    const std::size_t threads =
+        std::min<std::size_t>(job_.files.size(), static_cast<std::size_t>(job_.options.connections));
+    running_ = threads;
+    std::vector<std::thread> workers;
+    for (std::size_t i = 0; i < threads; ++i) workers.emplace_back([this] { work(); });
+    for (std::unique_lock lock(mutex_); running_ > 0;) {
+      ended_.wait_for(lock, kShow);
+      progress_.show();
+    }
+    for (std::thread& worker : workers) worker.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void work() {
+    try {
+      HttpClient client;
+      for (std::size_t i = next_++; i < job_.files.size() && !failed_; i = next_++)
+        download_blob(client, job_.cache,
+                      {.hub = job_.options.hub,
+                       .name = job_.name,
+                       .commit = job_.commit,
+                       .file = job_.files[i],
+                       .rules = job_.options.rules,
+                       .advance = [this](std::int64_t bytes) {
+                         progress_.add(bytes);
+                         return !failed_;
+                       }});
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failed_) error_ = std::current_exception();
+      failed_ = true;
+    }
+    const std::lock_guard lock(mutex_);
+    --running_;
+    ended_.notify_all();
+  }
+
+  Job job_;
+  FetchProgress& progress_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::size_t running_ = 0;
+  std::atomic<std::size_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::exception_ptr error_;
+};
+
+/// A file like those that git repositories name their branches with. Unchanged if it says so already: the cache may be
+/// read-only.
+void write_ref(const HubCache& cache, const HubName& name, const std::string& commit) {
+  if (name.revision == commit) return;
+  const fs::path ref = cache.folder_of(name) / "refs" / name.revision;
+  std::error_code ignored;
+  if (fs::is_regular_file(ref, ignored) && read_text(ref) == commit) return;
+  create_folders(ref.parent_path());
+  write_file(ref, commit);
+}
+
+}  // namespace
+
+HubFetcher::HubFetcher(FetchOptions options, Log& log)
+    : options_(std::move(options)), cache_(options_.hub.cache), log_(log) {}
+
+RepoListing HubFetcher::list(const HubName& name) {
+  if (is_commit(name.revision))
+    if (auto known = read_tree(cache_, name, name.revision)) return *known;
+  if (options_.hub.offline)
+    fail(ErrorKind::input, {.cause = cache_.why_missing(name) + ", and HF_HUB_OFFLINE forbids to fetch it",
+                            .place = name.text(),
+                            .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
+  if (!name.has_owner())
+    fail(ErrorKind::input, {.cause = "the name has no owner", .place = name.text(), .remedy = "write OWNER/NAME"});
+  HttpClient client;
+  RepoListing listing = list_repo(client, options_.hub, name, options_.rules);
+  if (!listing.moved_to.empty()) log_.warn("{} is now called {}", name.repo, listing.moved_to);
+  return listing;
+}
+
+void HubFetcher::download(const HubName& name, const RepoListing& listing, const std::vector<RepoFile>& files) {
+  std::vector<RepoFile> missing;
+  std::uint64_t bytes = 0;
+  for (const RepoFile& file : files)
+    if (!is_fetched(cache_, name, listing.commit, file.path)) {
+      missing.push_back(file);
+      bytes += file.size;
+    }
+  // Large files first, so that the last one does not begin when all others are done.
+  std::ranges::stable_sort(missing, std::greater<>(), &RepoFile::size);
+  if (!missing.empty()) {
+    if (options_.hub.offline)
+      fail(ErrorKind::input,
+           {.cause = fmt::format("{} is not in the cache, and HF_HUB_OFFLINE forbids to fetch it", missing[0].path),
+            .place = name.text(),
+            .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
+    require_space(cache_.folder(), bytes);
+    const auto count = static_cast<std::int64_t>(missing.size());
+    log_.info("fetching {} of {} ({}) to {}", counted(count, "file"), name.text(),
+              size_text(static_cast<double>(bytes)), cache_.folder().string());
+    FetchProgress progress(log_, name.repo, bytes);
+    ParallelDownloads({options_, cache_, name, listing.commit, missing}, progress).run();
+  }
+}
+
+HubPlace HubFetcher::fetch(const HubName& name, const RepoListing& listing, const std::vector<RepoFile>& files) {
+  write_tree(cache_, name, listing);  // first, so that an interrupted download is known to be incomplete
+  download(name, listing, files);
+  HubPlace place{.name = name, .commit = listing.commit, .path = cache_.snapshot_folder(name, listing.commit)};
+  create_folders(place.path);
+  write_ref(cache_, name, listing.commit);
+  if (!name.quant.empty() || !name.file.empty()) {
+    const auto found = cache_.find(name);
+    if (found) place.path = found->path;
+  }
+  return place;
+}
+
+HubPlace fetch_model(HubFetcher& fetcher, const HubName& name, ModelFiles files) {
+  if (const auto place = fetcher.cache().find(name)) {
+    const bool is_file = !name.quant.empty() || !name.file.empty();
+    if (is_file || has_needed_files(place->path, files)) return *place;
+    if (const auto known = read_tree(fetcher.cache(), name, place->commit)) {
+      const auto needed = needed_files(*known, name, files);
+      const auto is_here = [&](const RepoFile& file) {
+        return is_fetched(fetcher.cache(), name, place->commit, file.path);
+      };
+      if (std::ranges::all_of(needed, is_here)) return *place;
+    }
+    if (fetcher.offline()) return *place;  // reading it says what is missing
+  }
+  const RepoListing listing = fetcher.list(name);
+  return fetcher.fetch(name, listing, needed_files(listing, name, files));
+}
+
+std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name, const std::string& commit) {
+  const fs::path file = cache.folder_of(name) / "trees" / (commit + ".json");
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  Json files = Json::array();
+  try {
+    const Json tree = read_json(file, {.max_bytes = std::uint64_t{1} << 27});
+    if (!tree.is_object() || tree.value("format_version", Json()) != 1 || !tree.value("files", Json()).is_object())
+      return {};
+    for (const auto& [path, known] : tree["files"].items()) {
+      if (!known.is_object()) return {};
+      Json entry{
+          {"rfilename", path}, {"size", known.value("size", Json())}, {"blobId", known.value("blob_id", Json())}};
+      if (known.contains("lfs_sha256"))
+        entry["lfs"] = {{"sha256", known["lfs_sha256"]}, {"size", known.value("lfs_size", Json())}};
+      files.push_back(std::move(entry));
+    }
+  } catch (const Error&) {  // a damaged list is fetched again
+    return {};
+  }
+  return read_listing({{"sha", commit}, {"siblings", std::move(files)}}, file.string());
+}
+
+void write_tree(const HubCache& cache, const HubName& name, const RepoListing& listing) {
+  const fs::path file = cache.folder_of(name) / "trees" / (listing.commit + ".json");
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) return;
+  Json files = Json::object();
+  std::vector<RepoFile> sorted = listing.files;
+  std::ranges::sort(sorted, {}, &RepoFile::path);
+  for (const RepoFile& one : sorted) {
+    Json entry{{"size", one.size}, {"blob_id", one.git_sha1}};
+    if (!one.sha256.empty()) entry.update({{"lfs_sha256", one.sha256}, {"lfs_size", one.size}});
+    files[one.path] = std::move(entry);
+  }
+  create_folders(file.parent_path());
+  write_file(file, dump_json(Json{{"format_version", 1}, {"files", std::move(files)}}, 1));
+}
+
+}  // namespace qtrain

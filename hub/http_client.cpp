@@ -1,0 +1,197 @@
+#include "hub/http_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <vector>
+
+#include "core/os/stop.h"
+#include "core/secrets.h"
+#include "core/utf8.h"
+#include "core/version.h"
+#include "hub/curl_library.h"
+
+namespace qtrain {
+namespace {
+
+constexpr long kConnectSeconds = 20, kSilentSeconds = 30;  // NOLINT(google-runtime-int): as in curl.h
+constexpr std::size_t kMaxBody = std::size_t{1} << 27, kMaxHead = 1 << 18;
+constexpr int kMaxRedirects = 8;
+
+std::string in_lower_case(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string without_blanks(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
+}
+
+std::string given_file(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name); value && *value) return value;
+  return {};
+}
+
+bool is_redirect(int status) {
+  constexpr std::array<int, 5> kRedirects{301, 302, 303, 307, 308};
+  return std::ranges::find(kRedirects, status) != kRedirects.end();
+}
+
+}  // namespace
+
+/// One request and what has come of its answer.
+struct HttpClient::OneRequest {
+  const HttpQuery& query;
+  HttpReply reply = {};
+  std::size_t head_bytes = 0;
+  bool ended = false;  ///< by `take`, or because the answer is too large
+
+  static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* data) {
+    return static_cast<OneRequest*>(data)->add_header({bytes, size * count}) ? size * count : 0;
+  }
+  static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* data) {
+    return static_cast<OneRequest*>(data)->add_body({bytes, size * count}) ? size * count : 0;
+  }
+  static int on_progress(void*, std::int64_t, std::int64_t, std::int64_t, std::int64_t) {
+    return stop_requested() ? 1 : 0;
+  }
+
+  bool add_header(std::string_view line) {
+    head_bytes += line.size();
+    if (line.starts_with("HTTP/")) {  // the answer itself, after that of a proxy
+      const std::size_t space = line.find(' ');
+      reply.headers.clear();
+      reply.status = space == line.npos ? 0 : std::atoi(std::string(line.substr(space + 1)).c_str());
+    } else if (const std::size_t colon = line.find(':'); colon != line.npos) {
+      reply.headers[in_lower_case(line.substr(0, colon))] = without_blanks(line.substr(colon + 1));
+    }
+    return head_bytes <= kMaxHead;
+  }
+
+  bool add_body(std::string_view bytes) {
+    if (query.take && (reply.status == 200 || reply.status == 206)) {
+      ended = !query.take(reply, std::as_bytes(std::span(bytes.data(), bytes.size())));
+      return !ended;
+    }
+    ended = reply.body.size() + bytes.size() > kMaxBody;
+    if (!ended) reply.body.append(bytes);
+    return !ended;
+  }
+};
+
+HttpClient::HttpClient() : easy_(curl_library().easy_init()) {
+  check(easy_ != nullptr, "libcurl failed to allocate memory");
+}
+
+HttpClient::~HttpClient() {
+  curl_library().easy_cleanup(easy_);
+}
+
+HttpReply HttpClient::get(const HttpQuery& query) {
+  HttpQuery next = query;
+  const std::string first = origin_of_url(query.url);
+  for (int hops = 0; hops <= kMaxRedirects; ++hops) {
+    HttpReply reply = get_once(next);
+    if (!is_redirect(reply.status)) return reply;
+    const std::string url = redirected_url(next.url, reply.header("location")), origin = origin_of_url(url);
+    if (origin.empty() || (first.starts_with("https:") && !origin.starts_with("https:")))
+      return {.status = 0,
+              .problem = fmt::format("{} redirects to an address that is not safe: {}", reply.host,
+                                     one_line(without_credentials(url)))};
+    next.url = url;
+    // Other hosts get URLs that are signed; a token would let them act for the user.
+    next.token = origin == first ? query.token : "";
+    next.use_netrc = origin == first;
+  }
+  return {.status = 0, .problem = "too many redirects"};
+}
+
+HttpReply HttpClient::get_once(const HttpQuery& query) {
+  const CurlLibrary& lib = curl_library();
+  lib.easy_reset(easy_);
+  OneRequest request{.query = query};
+  request.reply.host = origin_of_url(query.url);
+  if (request.reply.host.empty()) return {.status = 0, .problem = "the address is not one of http or https"};
+  std::array<char, curl::kErrorSize> problem{};
+  const std::string range = fmt::format("{}-", query.begin), netrc = given_file({"NETRC"}),
+                    certificates = given_file({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}),
+                    agent = fmt::format("qtrain/{}", kVersion);
+  const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
+  set(curl::kUrl, query.url.c_str());
+  set(curl::kProtocols, curl::kHttpAndHttps);
+  set(curl::kFollowLocation, 0L);
+  set(curl::kHttpGet, 1L);
+  set(curl::kNoSignal, 1L);
+  set(curl::kConnectTimeout, kConnectSeconds);
+  set(curl::kLowSpeedLimit, 1L);
+  set(curl::kLowSpeedTime, kSilentSeconds);
+  set(curl::kUserAgent, agent.c_str());
+  set(curl::kErrorBuffer, problem.data());
+  set(curl::kHeaderFunction, static_cast<curl::Write>(OneRequest::on_header));
+  set(curl::kHeaderData, static_cast<void*>(&request));
+  set(curl::kWriteFunction, static_cast<curl::Write>(OneRequest::on_body));
+  set(curl::kWriteData, static_cast<void*>(&request));
+  set(curl::kNoProgress, 0L);
+  set(curl::kProgressFunction, static_cast<curl::Watch>(OneRequest::on_progress));
+  if (query.begin > 0) set(curl::kRange, range.c_str());
+  if (!certificates.empty()) set(curl::kCaInfo, certificates.c_str());
+  const bool uses_netrc = query.token.empty() && query.use_netrc;
+  if (uses_netrc) set(curl::kNetrc, curl::kNetrcOptional);
+  if (uses_netrc && !netrc.empty()) set(curl::kNetrcFile, netrc.c_str());
+  curl::Header* headers = lib.slist_append(nullptr, "Accept-Encoding: identity");
+  if (!query.token.empty()) headers = lib.slist_append(headers, ("Authorization: Bearer " + query.token).c_str());
+  set(curl::kHttpHeader, headers);
+  const int code = lib.easy_perform(easy_);
+  lib.slist_free_all(headers);
+  HttpReply reply = std::move(request.reply);
+  if (code == 0 || (request.ended && query.take)) return reply;
+  throw_if_stopped();
+  reply.problem = problem[0] != 0 ? problem.data() : lib.easy_strerror(code);
+  if (request.ended) reply.problem = "the answer is too large";
+  reply.problem = one_line(without_credentials(reply.problem));
+  reply.status = 0;
+  return reply;
+}
+
+std::string origin_of_url(std::string_view url) {
+  const std::size_t mark = url.find("://");
+  if (mark == url.npos || url.find('\\') != url.npos) return {};  // some parsers take \ for /
+  const std::string scheme = in_lower_case(url.substr(0, mark));
+  const std::string_view rest = url.substr(mark + 3);
+  std::string authority = in_lower_case(rest.substr(0, rest.find_first_of("/?#")));
+  const auto refused = [](unsigned char c) { return c <= ' ' || c >= 0x7f || c == '@'; };
+  if ((scheme != "http" && scheme != "https") || authority.empty() || std::ranges::any_of(authority, refused))
+    return {};
+  const std::string_view usual = scheme == "http" ? ":80" : ":443";
+  if (authority.ends_with(usual)) authority.erase(authority.size() - usual.size());
+  return scheme + "://" + authority;
+}
+
+std::string redirected_url(const std::string& url, const std::string& location) {
+  if (location.find("://") != location.npos) return location;
+  const std::size_t host = url.find("://"), path = host == url.npos ? url.npos : url.find_first_of("/?#", host + 3);
+  if (location.starts_with("//")) return url.substr(0, url.find(':') + 1) + location;
+  if (location.starts_with('/')) return url.substr(0, path) + location;
+  return {};
+}
+
+std::string escaped_path(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || std::string_view("-._~/").find(c) != std::string_view::npos)
+      out += c;
+    else
+      out += fmt::format("%{:02X}", byte);
+  }
+  return out;
+}
+
+}  // namespace qtrain

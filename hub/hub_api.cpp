@@ -1,0 +1,169 @@
+#include "hub/hub_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "core/os/stop.h"
+#include "core/utf8.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::size_t kMaxFiles = 200'000, kMaxName = 255, kMaxSaid = 300;
+
+std::string api_url(const HubEnvironment& hub, const HubName& name) {
+  std::string revision;
+  for (const char c : escaped_path(name.revision)) revision += c == '/' ? "%2F" : std::string(1, c);
+  return fmt::format("{}/api/{}/{}/revision/{}?blobs=true", hub.endpoint,
+                     name.kind == RepoKind::model ? "models" : "datasets", name.repo, revision);
+}
+
+bool is_hex(const std::string& text, std::size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+std::string text_at(const Json& object, const char* member) {
+  const auto it = object.find(member);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+std::optional<std::uint64_t> size_at(const Json& object) {
+  const auto it = object.find("size");
+  constexpr std::int64_t kMaxSize = std::int64_t{1} << 50;
+  if (it == object.end() || !it->is_number_integer()) return {};
+  const auto size = it->get<std::int64_t>();
+  return size >= 0 && size <= kMaxSize ? std::optional(static_cast<std::uint64_t>(size)) : std::nullopt;
+}
+
+bool has_short_parts(const std::string& path) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (end - begin > kMaxName) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+/// None for a file that cannot be fetched safely.
+std::optional<RepoFile> file_in_listing(const Json& entry) {
+  constexpr std::size_t kSha1 = 40, kSha256 = 64;
+  if (!entry.is_object()) return {};
+  RepoFile file{.path = text_at(entry, "rfilename"), .git_sha1 = text_at(entry, "blobId")};
+  auto size = size_at(entry);
+  if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) {
+    file.sha256 = text_at(*lfs, "sha256");
+    if (file.sha256.empty()) file.sha256 = text_at(*lfs, "oid");
+    size = size_at(*lfs);
+    if (!is_hex(file.sha256, kSha256)) return {};
+  } else if (!is_hex(file.git_sha1, kSha1)) {
+    return {};
+  }
+  if (!size || !is_safe_path(file.path) || !has_short_parts(file.path)) return {};
+  file.size = *size;
+  return file;
+}
+
+/// What the hub says about an error, for people.
+std::string said_by(const HttpReply& reply) {
+  std::string said = reply.header("x-error-message");
+  if (said.empty())
+    if (const Json body = json_in(reply.body); body.is_object()) said = text_at(body, "error");
+  if (said.size() > kMaxSaid) said.resize(kMaxSaid);
+  return said.empty() ? "" : fmt::format(" (\"{}\")", one_line(said));
+}
+
+}  // namespace
+
+bool is_passing(const HttpReply& reply) {
+  constexpr int kTimeout = 408, kTooMany = 429, kServer = 500;
+  return reply.status == 0 || reply.status == kTimeout || reply.status == kTooMany || reply.status >= kServer;
+}
+
+void wait_before_retry(const RetryRules& rules, int attempt, const HttpReply& reply) {
+  std::chrono::milliseconds left = rules.pause * (1 << std::min(attempt - 1, 10));
+  if (const int asked = std::atoi(reply.header("retry-after").c_str()); asked > 0) left = std::chrono::seconds(asked);
+  left = std::min(left, rules.longest_pause);
+  for (constexpr std::chrono::milliseconds kStep{50}; left.count() > 0; left -= kStep) {
+    throw_if_stopped();
+    std::this_thread::sleep_for(std::min(left, kStep));
+  }
+}
+
+Error refused_request(const HubEnvironment& hub, const HubName& name, const HttpReply& reply) {
+  const std::string code = reply.header("x-error-code"),
+                    page = fmt::format("{}/{}{}", hub.endpoint, name.kind == RepoKind::model ? "" : "datasets/",
+                                       name.repo);
+  const bool logged_in = !hub_token(hub).empty();
+  const std::string log_in = "log in with hf auth login, or set HF_TOKEN";
+  const auto error = [&](std::string cause, std::string remedy) {
+    return Error(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
+  };
+  if (reply.status == 0)
+    return error(fmt::format("{} cannot be reached: {}", hub.endpoint, reply.problem),
+                 "check the connection (HF_ENDPOINT, https_proxy), or name a folder");
+  if (code == "GatedRepo")
+    return error(fmt::format("this repository is gated{}", said_by(reply)),
+                 fmt::format("accept its conditions on {}{}", page, logged_in ? "" : ", and " + log_in));
+  if (code == "RevisionNotFound")
+    return error(fmt::format("the hub has no revision {} of it", name.revision), "see " + page);
+  if (code == "EntryNotFound") return error("the hub no longer has a file of this revision", "see " + page);
+  if (reply.status == 401 || reply.status == 404)
+    return error("there is no such path, and the hub has no such repository, or it is private",
+                 logged_in ? "check the name, and whether the account of your token may see it"
+                           : "check the name; for a private repository, " + log_in);
+  if (reply.status == 403)
+    return error(fmt::format("the hub refuses access{}", said_by(reply)),
+                 logged_in ? "use a token that may read this repository" : log_in);
+  if (reply.status == 429)
+    return error(fmt::format("the hub allows no more requests for now{}", said_by(reply)),
+                 logged_in ? "try again in a few minutes" : "try again in a few minutes, or " + log_in);
+  if (reply.status >= 500)
+    return error(fmt::format("the hub fails with status {}{}", reply.status, said_by(reply)), "try again later");
+  return error(fmt::format("the hub answers with status {}{}", reply.status, said_by(reply)), "see " + page);
+}
+
+RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubName& name, const RetryRules& rules) {
+  const std::string url = api_url(hub, name);
+  const std::string token = hub_token(hub);
+  HttpReply reply;
+  for (int attempt = 1;; ++attempt) {
+    reply = client.get({.url = url, .token = token});
+    if (reply.status == 200) break;
+    // Without a connection, people should not wait for the error.
+    const int attempts = reply.status == 0 ? std::min(2, rules.attempts) : rules.attempts;
+    if (!is_passing(reply) || attempt >= attempts) throw refused_request(hub, name, reply);
+    wait_before_retry(rules, attempt, reply);
+  }
+  const Json answer = json_in(reply.body);
+  RepoListing listing = read_listing(answer, url);
+  if (const std::string id = text_at(answer, "id"); is_repo_id(id) && id != name.repo) listing.moved_to = id;
+  return listing;
+}
+
+RepoListing read_listing(const Json& answer, const std::string& place) {
+  const auto refuse = [&](const std::string& cause) {
+    fail(ErrorKind::input, {.cause = cause, .place = place, .remedy = "check HF_ENDPOINT"});
+  };
+  if (!answer.is_object() || !is_commit(text_at(answer, "sha"))) refuse("the answer is not one of a hub");
+  RepoListing listing{.commit = text_at(answer, "sha"), .files = {}};
+  const auto files = answer.find("siblings");
+  if (files == answer.end() || !files->is_array()) return listing;
+  if (files->size() > kMaxFiles) refuse(fmt::format("the repository has more than {} files", kMaxFiles));
+  std::set<std::string> seen;
+  for (const Json& entry : *files)
+    if (auto file = file_in_listing(entry); file && seen.insert(file->path).second)
+      listing.files.push_back(std::move(*file));
+  return listing;
+}
+
+std::string file_url(const HubEnvironment& hub, const HubName& name, const std::string& commit,
+                     const std::string& file) {
+  return fmt::format("{}/{}{}/resolve/{}/{}", hub.endpoint, name.kind == RepoKind::model ? "" : "datasets/", name.repo,
+                     commit, escaped_path(file));
+}
+
+}  // namespace qtrain
