@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-HubServer::Files files_in(const fs::path& folder) {
+HubServer::Files served_files(const fs::path& folder) {
   HubServer::Files files;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.is_regular_file())
@@ -28,7 +28,7 @@ class FetchingRun : public ::testing::Test {
   void SetUp() override {
     Json run = tiny_lora_run(folder_ / "out");
     const std::string rows = bytes_of(run["dataset_name"].get<std::string>());
-    hub_.add("models/o/m", files_in(run["model_name_or_path"].get<std::string>()));
+    hub_.add("models/o/m", served_files(run["model_name_or_path"].get<std::string>()));
     hub_.add("datasets/o/d", {{"README.md", {.contents = kCard}},
                               {"a/train-0.jsonl", {.contents = rows}},
                               {"a/test-0.jsonl", {.contents = "not needed"}},
