@@ -13,7 +13,7 @@ namespace qtrain {
 
 /// A network address.
 struct Endpoint {
-  std::string host;  ///< a name or an address; IPv6 addresses may be in brackets, and ::ffff:1.2.3.4 means 1.2.3.4
+  std::string host;  ///< a name or an address; IPv6 addresses may be in brackets, and mapped ones mean IPv4
   std::uint16_t port = 0;
 
   /// "host:port", "[::1]:port"
