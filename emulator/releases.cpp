@@ -13,6 +13,11 @@ constexpr unsigned kMaxWaits = 30'000'000;
 /// A block may see what another has released late: when its other threads wait, or after so many loads.
 constexpr unsigned kMaxLate = 100'000;
 
+/// Whether other threads of the block could run, or a copy has landed for which they may wait.
+bool others_run(Block& block, const Fiber& self) {
+  return block.others_ready(self) || block.mbarriers().land(block);
+}
+
 }  // namespace
 
 void Releases::store(int* p, int value, std::shared_ptr<const Released> released) {
@@ -46,7 +51,7 @@ int load_acquire(const int* p, Place place) {
   Block& block = *self.block;
   auto [value, before, released] = block.launch().releases->load(p);
   if (released && released->block != block.number()) {
-    if (!block.acquired().has(released) && block.others_ready(self) && block.count_wait(p, before) < kMaxLate) {
+    if (!block.acquired().has(released) && others_run(block, self) && block.count_wait(p, before) < kMaxLate) {
       block.yield(self);
       return before;
     }
@@ -55,7 +60,7 @@ int load_acquire(const int* p, Place place) {
   const unsigned times = block.count_wait(p, value);
   if (times > kMaxWaits) block.fault(self, "deadlock: waits for a value that no block stores", place);
   if (block.launch().releases->stopped()) block.fault(self, "another block has failed", place);
-  if (times > 1) block.yield(self);
+  if (times > 1 && others_run(block, self)) block.yield(self);
   std::this_thread::yield();
   return value;
 }
