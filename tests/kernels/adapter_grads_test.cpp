@@ -1,5 +1,7 @@
 #include "kernels/adapter_grads.h"
 
+#include <numeric>
+
 #include "tests/kernels/adapter_grads_cases.h"
 #include "tests/kernels/each_type.h"
 
@@ -35,7 +37,11 @@ TEST(AdapterGrads, HaveSumsThatFitIntoTheMemoryInEachLaunch) {
     for (const std::size_t memory : {Ctx::kScratchBytes, Ctx::kScratchBytes / 4})
       for (std::int64_t tokens = 1; tokens < 70'000; tokens += tokens < 700 ? 1 : 61) {
         const auto grid = ops::AdapterGrid::of(tokens, outputs, memory);
-        ASSERT_GT(grid.tokens, 0);
+        if (grid.tokens == 0) {  // the sums of dB alone do not fit
+          ASSERT_GT(std::accumulate(outputs.begin(), outputs.end(), std::int64_t{0}) * 16 * 4 + 64 * 16 * 4,
+                    static_cast<std::int64_t>(memory));
+          break;
+        }
         ASSERT_LE(grid.rows, ops::AdapterGrid::kMaxBlockRows);
         ASSERT_EQ(grid.tokens % ops::AdapterGrid::kTileRows + grid.rows % ops::AdapterGrid::kTileRows, 0);
         const std::int64_t launches = grid.launches(tokens), last = tokens - (launches - 1) * grid.tokens;
