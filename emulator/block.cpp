@@ -261,6 +261,12 @@ void Block::yield(Fiber& self) {
   if (&to != &self) switch_context(self, to);
 }
 
+bool Block::others_ready(const Fiber& self) const {
+  for (std::size_t w = 0; w < warps_.size(); ++w)
+    if ((w == self.warp ? warps_[w].ready & ~(1u << self.lane) : warps_[w].ready) != 0) return true;
+  return false;
+}
+
 void Block::pause(Fiber& self, const char* what, Place place) {
   self.waits_in = what;
   self.place = place;

@@ -53,6 +53,8 @@ class Block {
   int count(Fiber& self, int predicate, Place place);
   void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
   void yield(Fiber& self);
+  /// Whether other threads of the block are ready to run.
+  bool others_ready(const Fiber& self) const;
   /// Suspends the calling thread until another resumes it; `what` is what it waits in.
   void pause(Fiber& self, const char* what, Place place);
   void resume(Fiber& fiber) { make_ready(fiber); }

@@ -23,7 +23,7 @@ class Releases {
  public:
   void store(int* p, int value, std::shared_ptr<const Released> released);
   struct Loaded {
-    int value;
+    int value, before;                         ///< before: until the last release
     std::shared_ptr<const Released> released;  ///< null if no block has released it
   };
   Loaded load(const int* p);
@@ -34,7 +34,11 @@ class Releases {
  private:
   std::atomic<bool> stopped_ = false;
   std::mutex mutex_;
-  std::unordered_map<const int*, std::shared_ptr<const Released>> last_;
+  struct Last {
+    int before = 0;
+    std::shared_ptr<const Released> released;
+  };
+  std::unordered_map<const int*, Last> last_;
 };
 
 /// What threads of a block know of other blocks, because they have acquired values that those had released. Other
@@ -51,6 +55,11 @@ class Acquired {
     std::vector<Entry>& of = of_[entry.released->block];
     if (of.empty() || of.back().released != entry.released || of.back().thread != entry.thread)
       of.push_back(std::move(entry));
+  }
+  bool has(const std::shared_ptr<const Released>& released) const {
+    const auto found = of_.find(released->block);
+    return found != of_.end() && std::any_of(found->second.rbegin(), found->second.rend(),
+                                             [&](const Entry& e) { return e.released == released; });
   }
   /// Whether one of the entries that `known` holds for includes the access of another block's thread in an epoch.
   template <class F>

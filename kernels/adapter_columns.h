@@ -9,7 +9,7 @@ namespace qtrain::ops {
 /// weights of all layers one below the other, B_i [N_i, r_i], and R is the sum of the ranks. So [x | x A^T] y^T is the
 /// result of the layers with their adapters, and dy y is the gradient of x through W beside that of x A^T.
 struct AdapterColumns {
-  static constexpr std::size_t kMost = 4;
+  static constexpr std::size_t kMaxLayers = 4;
   struct Layer {
     std::int64_t rows = 0;  ///< N_i
     ConstTensor w = {};     ///< in y's type; absent for all layers if y already holds W
@@ -19,7 +19,7 @@ struct AdapterColumns {
   };
   Tensor y;
   std::int64_t y_stride;  ///< elements from one row to the next, at least K + R; those after a row are undefined
-  std::array<Layer, kMost> layers;
+  std::array<Layer, kMaxLayers> layers;
 
   std::int64_t ranks() const {
     std::int64_t sum = 0;

@@ -26,8 +26,9 @@ struct Attention {
 /// tanh^2. Sinks enter through y and lse. Deterministic: each output element has one writer and a fixed order of
 /// summation. If the queries are a subset of the tokens, dk and dv get the contributions of these queries only; rows
 /// that no query sees may be left unwritten. `memory` (optional, of any type) is overwritten. GPUs with tensor
-/// cores compute five GEMMs instead of seven if it has attention_sum_bytes for the query heads of a key head; with
-/// more, for more heads at a time.
+/// cores compute five GEMMs instead of seven if it has attention_sum_bytes for the query heads of a key head (with
+/// more, for more heads at a time), all three gradients are wanted, heads have at most 128 elements, and there is no
+/// softcap.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;

@@ -64,7 +64,8 @@ inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
 }
 /// c += alpha * the GEMM of `f`.
 Gemm added_to(Tensor c, const Factors& f, double alpha);
-/// The equivalent sequence of GEMMs without `added`, each adding to the result of the previous one.
+/// The equivalent sequence of GEMMs without `added`, each adding to the result of the previous one. A GPU may run the
+/// first one last.
 std::vector<Gemm> one_by_one(const Gemm& g);
 /// The GEMM that adds to its residual, which it expects in C.
 Gemm added_to_residual(const Gemm& g);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/adapter_columns.h"
+#include "kernels/adapter_grads.h"
 #include "model/recompute.h"
 
 namespace qtrain {
@@ -15,7 +16,6 @@ constexpr std::int64_t kSector = 16;  ///< 16-bit elements of a memory sector, i
 /// Copies of quantized weights are counted as a quarter: they are expanded anyway, unless there is memory for dense
 /// ones.
 constexpr std::int64_t kLessIfQuantized = 4;
-constexpr std::int64_t kMaxRanks = 32;  ///< see ops::reads_once
 
 std::int64_t copied(const LayerParams& params, const LinearGroup& group, std::int64_t elements) {
   return elements / (params[group.layers.front()].quantized ? kLessIfQuantized : 1);
@@ -86,7 +86,7 @@ std::int64_t joined_stride(const Transformer& model, AdapterGemms choice, const 
   const std::int64_t ranks = ranks_of(params, of.group), in = params[of.group.layers.front()].shape()[1];
   if (choice == AdapterGemms::apart || ranks == 0 || !supports(options, model.device())) return 0;
   if (choice == AdapterGemms::by_size && !saves_in_results(params, of, in)) return 0;
-  if (in % kAligned != 0 || of.group.layers.size() > ops::AdapterColumns::kMost) return 0;
+  if (in % kAligned != 0 || of.group.layers.size() > ops::AdapterColumns::kMaxLayers) return 0;
   if (!has_spaced_input(model.layers()[of.layer], of.group)) return 0;
   if (!has_frozen_weights(params, of.group, options.activation_dtype)) return 0;
   return spaced(in, ranks);
@@ -100,7 +100,8 @@ std::int64_t joined_gradient_stride(const Transformer& model, AdapterGemms choic
   if (choice == AdapterGemms::apart || of.group.layers.size() != 1 || ranks == 0) return 0;
   if (!supports(options, model.device()) || !has_frozen_weights(params, of.group, options.activation_dtype)) return 0;
   if (choice == AdapterGemms::by_size && !saves_in_gradients(params, of, w)) return 0;
-  if (in < out || in % kAligned != 0 || out % kAligned != 0 || ranks % kAligned != 0 || ranks > kMaxRanks) return 0;
+  if (in < out || in % kAligned != 0 || out % kAligned != 0) return 0;
+  if (ranks % kAligned != 0 || ranks > ops::AdapterGrads::kMaxRank) return 0;
   const std::int64_t stride = spaced(out, ranks);
   return has_idle_gradient(model.layers()[of.layer], of.group, stride) ? stride : 0;
 }

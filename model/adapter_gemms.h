@@ -25,7 +25,7 @@ struct GroupInPass {
 std::int64_t joined_stride(const Transformer& model, AdapterGemms choice, const GroupInPass& of);
 /// The elements between rows of [dy | du], if the gradient of the group's input is one GEMM, [dy | du] [W; A];
 /// otherwise 0. This is so for a single layer with at least as many inputs as outputs, because dy is copied. Ranks are
-/// 8, 16, 24 or 32 (see ops::reads_once), and another gradient has memory for the copy.
+/// 8 or 16 (see ops::reads_once), and another gradient has memory for the copy.
 std::int64_t joined_gradient_stride(const Transformer& model, AdapterGemms choice, const GroupInPass& of);
 /// The sum of the ranks of a group's adapters.
 std::int64_t ranks_of(const LayerParams& layer, const LinearGroup& group);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/adapter_grads.h"
+
 namespace qtrain {
 namespace {
 
@@ -50,8 +52,16 @@ bool reads_once(const Transformer& model, const LayerParams& layer, const Linear
     return false;
   return std::ranges::all_of(group.layers, [&](LinearId id) {
     const LinearParams& p = layer[id];
-    return !p.a || (p.rank() % 8 == 0 && p.rank() <= 32 && p.shape()[0] % 8 == 0);
+    return !p.a || (p.rank() % 8 == 0 && p.rank() <= ops::AdapterGrads::kMaxRank && p.shape()[0] % 8 == 0);
   });
+}
+
+/// The launches of ops::adapter_grads for a group.
+double launches_of(const LayerParams& layer, const LinearGroup& group, std::int64_t tokens) {
+  std::vector<std::int64_t> outputs;
+  for (const LinearId id : group.layers)
+    if (layer[id].a) outputs.push_back(layer[id].shape()[0]);
+  return static_cast<double>(ops::AdapterGrid::of(tokens, outputs, Ctx::kScratchBytes).launches(tokens));
 }
 
 }  // namespace
@@ -101,10 +111,13 @@ JoinedAdapters joined_adapters(const Transformer& model, AdapterGemms gemms, con
       weights += static_cast<double>(layer[id].shape().numel());
     }
     if (adapters > 0 && reads_once(model, layer, group)) {
-      sum.groups_once += 1;
+      sum.launches_once += launches_of(layer, group, of.tokens);
       sum.adapters_once += adapters;
     }
-    if (joined_gradient_stride(model, gemms, {of.layer, group, of.tokens}) != 0) sum.gradient_weights += weights;
+    if (joined_gradient_stride(model, gemms, {of.layer, group, of.tokens}) != 0) {
+      sum.gradient_groups += 1;
+      sum.gradient_weights += weights;
+    }
     if (joined_stride(model, gemms, {of.layer, group, of.tokens}) == 0) continue;
     sum.groups += 1;
     sum.adapters += adapters;

@@ -26,10 +26,13 @@ struct LayerInPass {
   std::int64_t tokens;
 };
 /// The groups of a layer that are computed with their adapters: how many, the number of adapters in them, and the
-/// elements of their weights, of which each forward pass makes a copy. gradient_weights: those of which each backward
-/// pass makes a copy. groups_once, adapters_once: those whose gradients of outputs are read once.
+/// elements of their weights, of which each forward pass makes a copy. gradient_groups, gradient_weights: those of
+/// which each backward pass makes a copy. adapters_once: those for which gradients of outputs are read once, in
+/// launches_once launches.
 struct JoinedAdapters {
-  double groups = 0, adapters = 0, weights = 0, gradient_weights = 0, groups_once = 0, adapters_once = 0;
+  double groups = 0, adapters = 0, weights = 0;
+  double gradient_groups = 0, gradient_weights = 0;
+  double launches_once = 0, adapters_once = 0;
 };
 JoinedAdapters joined_adapters(const Transformer& model, AdapterGemms gemms, const LayerInPass& of);
 

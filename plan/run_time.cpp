@@ -55,7 +55,8 @@ struct KernelsOfBlock {
 // As counted by tests/emulator/launch_counts_test.cpp: norms and sums of their gradients, rotary embedding, attention,
 // the gate and, unless GEMMs add them, residual sums. A linear layer has one GEMM in the forward pass and one per
 // gradient, an adapter six more, of which those of the forward pass become a GEMM and a copy of the weights if they are
-// in the GEMMs of a group. Two for gradients become two for a group if dy is read once.
+// in the GEMMs of a group. Two for gradients become two for each launch of a group if dy is read once, and a GEMM of dx
+// with an adapter needs copies of A and of weights that are not expanded.
 KernelsOfBlock kernels_of_block(const PlannedRun& run) {
   const ModelConfig& c = run.model.config();
   const auto element = static_cast<double>(size_of(run.model.options().activation_dtype));
@@ -83,7 +84,8 @@ KernelsOfBlock kernels_of_block(const PlannedRun& run) {
           .backward_copied = expands_weights(run) ? 0 : 2 * element * joined.gradient_weights,
           .forward_launches = 5 + sums + linears + 2 * (adapted - joined.adapters + joined.groups) + expanded,
           .backward_launches = (frozen ? 7 : 11) + (frozen ? 1 : 2) * linears + 4 * adapted + expanded +
-                               2 * (joined.groups_once - joined.adapters_once)};
+                               2 * (joined.launches_once - joined.adapters_once) +
+                               (expands_weights(run) ? 0 : joined.gradient_groups)};
 }
 
 constexpr double kHeadLaunches = 12;

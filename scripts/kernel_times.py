@@ -282,17 +282,28 @@ def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
 
-def adapter_sums(tokens, outputs):
-    """How many f32 of du and dB the blocks of adapter_grads write and read again (kernels/cuda/adapter_grads.cu)."""
+def adapter_launches(tokens, outputs):
+    """The number of launches of adapter_grads for a group, each with two kernels, and how many f32 of du and dB their
+    blocks write and read again (ops::AdapterGrid)."""
     launches = 0
     while True:
         launches += 1
-        rows = 64 * ceil(ceil(tokens / launches) / 64)
-        splits = ceil(rows / 640)
+        of_launch = 64 * ceil(ceil(tokens / launches) / 64)
+        most = min(of_launch, tokens)
+        splits = ceil(most / 640)
+        rows = 64 * ceil(ceil(most / splits) / 64)
         width = 128 * max(2, ceil(sum(ceil(o / 128) for o in outputs) * splits / 264))
-        sums = RANK * sum(ceil(o / width) * rows + splits * o for o in outputs)
-        if 4 * sums <= 16 << 20:
-            return ceil(tokens / rows) * sums
+
+        def sums_of(n):
+            return RANK * sum(ceil(o / width) * n + ceil(n / rows) * o for o in outputs)
+
+        if 4 * sums_of(most) <= 16 << 20:
+            full = ceil(tokens / of_launch) - 1
+            return full + 1, full * sums_of(most) + sums_of(tokens - full * of_launch)
+
+
+def adapter_sums(tokens, outputs):
+    return adapter_launches(tokens, outputs)[1]
 
 
 def adapter_work(m, tokens, groups):
@@ -353,7 +364,10 @@ def step(gpu, table, m, case):
         # The first micro-batch stores gradients, but that of an embedding without a tied head adds to zeros.
         ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
-        launches = m.layers * (67 if quantized else 55) + 11
+        # Of a group, further launches of adapter_grads have two kernels, and a weight for dx that is not expanded is copied.
+        further = sum(2 * (adapter_launches(tokens, g.outputs)[0] - 1) + (0 if quantized or not g.with_dx else 1)
+                      for g in groups)
+        launches = m.layers * ((67 if quantized else 55) + further) + 11
         ms["adapter gemms"] += micro * adapter_time(gpu, m, tokens, groups, quantized)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):

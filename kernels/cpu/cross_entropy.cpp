@@ -101,17 +101,19 @@ struct OneRow {
   A weight(A log_probability) const {
     return form.weight == TargetWeight::probability ? std::exp(log_probability) : A{1};
   }
+  /// p log p is 0 for p = 0, also where its logit is -inf.
+  static A loss(A weight, A log_probability) { return weight == 0 ? A{0} : weight * -log_probability; }
 };
 template <class T>
 Acc<T> plain_row(T* x, const OneRow<Acc<T>>& row) {
   using A = Acc<T>;
   const A lse = log_sum_exp(x, row.width), logit = static_cast<A>(x[row.target]), weight = row.weight(logit - lse);
-  if (row.gradient == Gradient::none) return weight * (lse - logit);
+  if (row.gradient == Gradient::none) return row.loss(weight, logit - lse);
   const A scale = weight * row.scale;
   scaled_softmax(x, row.width, lse, scale);
   // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
   x[row.target] = static_cast<T>(scale * std::expm1(logit - lse));
-  return weight * (lse - logit);
+  return row.loss(weight, logit - lse);
 }
 /// With capped logits z or label smoothing e, whose part of the loss is e (z[target] - mean(z)).
 template <class T>
@@ -121,7 +123,7 @@ Acc<T> capped_row(T* x, const OneRow<Acc<T>>& row, const LogitCap<Acc<T>>& cap) 
   const Vec<A> of_target = cap.value(simd::broadcast(static_cast<A>(x[row.target])));
   const A logit = of_target[0], weight = row.weight(logit - lse), smoothing = static_cast<A>(row.form.smoothing),
           share = smoothing / static_cast<A>(row.width), scale = weight * row.scale;
-  A loss = weight * (lse - logit);
+  A loss = row.loss(weight, logit - lse);
   if (smoothing > 0) loss += smoothing * (logit - mean);
   if (row.gradient == Gradient::none) return loss;
   const Vec<A> shift = simd::broadcast(lse), factor = simd::broadcast(scale), less = simd::broadcast(scale * share);

@@ -16,7 +16,7 @@ struct ColumnWriter {
     int end, first, rank;  // the row after its last; its columns after K
   };
   T* y;
-  Layer layers[AdapterColumns::kMost];
+  Layer layers[AdapterColumns::kMaxLayers];
   int inputs, begin;
   std::uint32_t width;  // writes columns [begin, begin + width)
   int step;
@@ -28,7 +28,7 @@ struct ColumnWriter {
     int start = 0;
     Layer l = layers[0];
 #pragma unroll
-    for (std::size_t k = 1; k < AdapterColumns::kMost; ++k)
+    for (std::size_t k = 1; k < AdapterColumns::kMaxLayers; ++k)
       if (row >= l.end) start = l.end, l = layers[k];
     const int own = row - start;
     T* const to = y + std::int64_t{row} * step + column;

@@ -1,6 +1,7 @@
 #include "kernels/adapter_grads.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/elements.cuh"
@@ -12,11 +13,11 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr int kTileRows = 64, kTileColumns = 128, kGradStages = 3;
+constexpr int kTileRows = AdapterGrid::kTileRows, kTileColumns = AdapterGrid::kTileColumns, kGradStages = 3;
 constexpr int kWarpRows = kTileRows / kAttentionWarps, kWarpColumns = kTileColumns / kAttentionWarps;
 constexpr std::size_t kMaxShared = std::size_t{99} << 10;  ///< that every GPU with tensor cores has
 
-/// R: the ranks of a tile, 16 or 32; adapters with fewer are filled up with zeros.
+/// R: the ranks of a tile, 16; adapters with fewer are filled up with zeros. With 32, sums would move as much as dy.
 template <class T, int R>
 struct AdapterTiles {
   struct Stage {
@@ -27,12 +28,13 @@ struct AdapterTiles {
   struct alignas(16) Sums {
     float v[R / 8][kAttentionThreads][4];
   };
-  static constexpr int kMost =
+  static constexpr int kMaxTiles =
       static_cast<int>((kMaxShared - kGradStages * sizeof(Stage) - sizeof(Tile<T, kTileColumns, R>)) / sizeof(Sums));
 
   Stage stages[kGradStages];
   Tile<T, kTileColumns, R> b;
-  Sums du[kMost];
+  Sums du[kMaxTiles];
+  static_assert(kMaxTiles * kTileRows == AdapterGrid::kMaxBlockRows);
 };
 
 struct AdapterLayer {
@@ -43,7 +45,7 @@ struct AdapterLayer {
   std::int64_t du, db;             ///< where their sums start in scratch memory
 };
 struct AdapterArgs {
-  AdapterLayer layers[AdapterGrads::kMost];
+  AdapterLayer layers[AdapterGrads::kMaxLayers];
   float* sums;
   std::int64_t dy_step, u_step, copy_step;
   int begin, end, rows;  ///< a launch takes rows [begin, end), and a block `rows` of them
@@ -212,7 +214,7 @@ __global__ void __launch_bounds__(kAttentionThreads) adapter_grads_tiles(Adapter
   const int strip = static_cast<int>(blockIdx.x);
   AdapterLayer l = a.layers[0];
 #pragma unroll
-  for (std::size_t k = 1; k < AdapterGrads::kMost; ++k)
+  for (std::size_t k = 1; k < AdapterGrads::kMaxLayers; ++k)
     if (strip >= l.first_strip + l.strips) l = a.layers[k];
   AdapterGradBlock<T, R>(a, l, strip - l.first_strip).run();
 }
@@ -228,7 +230,7 @@ struct AdapterAdder {
     int columns, rank, strips;
     float scale;
   };
-  Layer layers[AdapterGrads::kMost];
+  Layer layers[AdapterGrads::kMaxLayers];
   std::int64_t du_step;
   int rows, splits;
 
@@ -237,7 +239,7 @@ struct AdapterAdder {
     std::int64_t begin = 0;
     Layer l = layers[0];
 #pragma unroll
-    for (std::size_t k = 1; k < AdapterGrads::kMost; ++k)
+    for (std::size_t k = 1; k < AdapterGrads::kMaxLayers; ++k)
       if (i >= l.end) begin = l.end, l = layers[k];
     const std::int64_t of_du = std::int64_t{rows} * R, own = i - begin;
     const bool is_du = own < of_du;
@@ -262,41 +264,32 @@ struct AdapterAdder {
   }
 };
 
-/// How the work of a launch is divided.
-struct AdapterGrid {
+/// A launch's strips of columns and splits of rows, and the f32 of their sums in scratch memory.
+struct AdapterLaunch {
   int strips = 0, splits = 0;
-  std::int64_t sums = 0;  ///< elements in scratch memory
+  std::int64_t sums = 0;
 };
 
-/// There are about two blocks for each of 132 multiprocessors, with at least 256 columns, since every sum of a block is
-/// written and read again.
-template <class T, int R>
-AdapterGrid divide(AdapterArgs& args, std::size_t layers) {
-  constexpr int kBlocks = 264, kFewest = 2;
-  constexpr std::int64_t kMaxRows = AdapterTiles<T, R>::kMost * kTileRows;
-  const std::int64_t rows = args.end - args.begin, splits = ceil_div(rows, kMaxRows);
-  std::int64_t parts = 0;
-  for (std::size_t i = 0; i < layers; ++i) parts += ceil_div(args.layers[i].columns, kTileColumns);
-  const std::int64_t wide = std::max<std::int64_t>(kFewest, ceil_div(parts * splits, std::int64_t{kBlocks}));
-  AdapterGrid grid;
-  args.rows = static_cast<int>(ceil_div(ceil_div(rows, splits), std::int64_t{kTileRows}) * kTileRows);
-  grid.splits = static_cast<int>(ceil_div(rows, std::int64_t{args.rows}));
-  for (std::size_t i = 0; i < layers; ++i) {
-    AdapterLayer& l = args.layers[i];
-    l.width = static_cast<int>(wide) * kTileColumns;
-    l.strips = ceil_div(l.columns, l.width);
-    l.first_strip = grid.strips;
-    grid.strips += l.strips;
-    l.du = grid.sums;
-    l.db = l.du + l.strips * rows * R;
-    grid.sums = l.db + std::int64_t{grid.splits} * l.columns * R;
+/// Places the columns and sums of layers for a launch of rows [begin, end).
+AdapterLaunch place(AdapterArgs& args, const AdapterGrid& grid, std::size_t layers) {
+  const std::int64_t rows = args.end - args.begin;
+  AdapterLaunch launch{.splits = static_cast<int>(grid.splits(rows))};
+  args.rows = static_cast<int>(grid.rows);
+  for (AdapterLayer& l : std::span(args.layers).first(layers)) {
+    l.width = static_cast<int>(grid.columns);
+    l.strips = static_cast<int>(grid.strips(l.columns));
+    l.first_strip = launch.strips;
+    launch.strips += l.strips;
+    l.du = launch.sums;
+    l.db = l.du + grid.du_sums(rows, l.columns);
+    launch.sums = l.db + grid.db_sums(rows, l.columns);
   }
-  return grid;
+  return launch;
 }
 
 template <class T, int R>
-void add_sums(Ctx& ctx, const AdapterGrads& op, const AdapterArgs& args, const AdapterGrid& grid) {
-  AdapterAdder<T, R> adder{.layers = {}, .du_step = 0, .rows = args.end - args.begin, .splits = grid.splits};
+void add_sums(Ctx& ctx, const AdapterGrads& op, const AdapterArgs& args, int splits) {
+  AdapterAdder<T, R> adder{.layers = {}, .du_step = 0, .rows = args.end - args.begin, .splits = splits};
   std::int64_t end = 0;
   for (std::size_t i = 0; i < op.count(); ++i) {
     const AdapterGrads::Layer& l = op.layers[i];
@@ -318,26 +311,15 @@ void add_sums(Ctx& ctx, const AdapterGrads& op, const AdapterArgs& args, const A
   launch_elements<4>(ctx, "adapter_grads", end, adder);
 }
 
-/// The rows of a launch: as many as possible, if their sums fit in scratch memory.
-template <class T, int R>
-std::int64_t rows_of_launch(AdapterArgs args, const AdapterGrads& op) {
-  const std::int64_t tokens = op.tokens();
-  for (std::int64_t launches = 1;; ++launches) {
-    const std::int64_t rows = ceil_div(ceil_div(tokens, launches), std::int64_t{kTileRows}) * kTileRows;
-    args.begin = 0;
-    args.end = static_cast<int>(std::min(rows, tokens));
-    const AdapterGrid grid = divide<T, R>(args, op.count());
-    if (static_cast<std::size_t>(grid.sums) * sizeof(float) <= op.memory) return rows;
-    if (rows == kTileRows) return 0;
-  }
-}
-
-template <class T, int R>
+template <class T>
 void compute(Ctx& ctx, const AdapterGrads& op) {
+  constexpr int kRanks = AdapterGrads::kMaxRank;
   AdapterArgs args{};
   const std::size_t layers = op.count();
+  std::array<std::int64_t, AdapterGrads::kMaxLayers> outputs{};
   for (std::size_t i = 0; i < layers; ++i) {
     const AdapterGrads::Layer& l = op.layers[i];
+    outputs[i] = l.dy.shape[1];
     args.layers[i].dy = l.dy.data;
     args.layers[i].u = l.u.data;
     args.layers[i].b = l.b.data;
@@ -350,27 +332,21 @@ void compute(Ctx& ctx, const AdapterGrads& op) {
   args.u_step = row_step(first.u, op.u_stride);
   args.copy_step = op.copy_stride;
   args.wide = first.b.dtype == DType::f32;
-  const std::int64_t tokens = op.tokens(), rows = rows_of_launch<T, R>(args, op);
-  if (rows == 0) return apart(ctx, op);  // so many columns that their sums do not fit
-  for (std::int64_t begin = 0; begin < tokens; begin += rows) {
+  const std::int64_t tokens = op.tokens();
+  const AdapterGrid grid = AdapterGrid::of(tokens, std::span(outputs).first(layers), op.memory);
+  for (std::int64_t begin = 0; begin < tokens; begin += grid.tokens) {
     args.begin = static_cast<int>(begin);
-    args.end = static_cast<int>(std::min(begin + rows, tokens));
-    const AdapterGrid grid = divide<T, R>(args, layers);
-    args.sums = reinterpret_cast<float*>(ctx.scratch(static_cast<std::size_t>(grid.sums) * sizeof(float)));
-    launch(ctx, "adapter_grads", adapter_grads_tiles<T, R>,
-           {dim3(static_cast<unsigned>(grid.strips), static_cast<unsigned>(grid.splits)), kAttentionThreads,
-            sizeof(AdapterTiles<T, R>)},
+    args.end = static_cast<int>(std::min(begin + grid.tokens, tokens));
+    const AdapterLaunch placed = place(args, grid, layers);
+    const std::size_t bytes = static_cast<std::size_t>(placed.sums) * sizeof(float);
+    check(bytes <= op.memory, "adapter_grads: sums do not fit into the memory");
+    args.sums = reinterpret_cast<float*>(ctx.scratch(bytes));
+    launch(ctx, "adapter_grads", adapter_grads_tiles<T, kRanks>,
+           {dim3(static_cast<unsigned>(placed.strips), static_cast<unsigned>(placed.splits)), kAttentionThreads,
+            sizeof(AdapterTiles<T, kRanks>)},
            args);
-    add_sums<T, R>(ctx, op, args, grid);
+    add_sums<T, kRanks>(ctx, op, args, placed.splits);
   }
-}
-
-template <class T>
-void compute(Ctx& ctx, const AdapterGrads& op) {
-  std::int64_t most = 0;
-  for (std::size_t i = 0; i < op.count(); ++i) most = std::max(most, op.layers[i].u.shape[1]);
-  if (most <= 16) return compute<T, 16>(ctx, op);
-  compute<T, 32>(ctx, op);
 }
 
 }  // namespace

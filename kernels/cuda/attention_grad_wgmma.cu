@@ -23,7 +23,7 @@ struct GradShared {
   GradQueries<T, Width> queries[2];
   SwizzledTile<T, kBlockRows, kSumQueries> ds[2];  ///< a row for each key
   TileGate key_gate, query_gate[2];
-  TileGate turn;        ///< full: it is the block's turn; empty: its part has been added
+  TileGate turn[2];     ///< full: it is the block's turn; empty: its part has been added
   ptx::Mbarrier whole;  ///< all warps have stored their part of ds
   KeyItem item;
   int last[kBlockRows];  ///< last query that sees each key
@@ -74,14 +74,16 @@ __device__ __forceinline__ void feed(const Turns<T>& turns, const GradMaps& maps
   }
 }
 
-/// Waits for each turn of the block, and passes it on when all warps have added their part.
+/// Waits for each turn of the block, and passes it on when all warps have added their part. If warpgroups take turns,
+/// one may reach the gate of the next step while the other still waits for this one, so steps have two gates.
 template <class T, int Width>
 __device__ __forceinline__ void keep_turns(const Turns<T>& turns, GradShared<T, Width>& s) {
   int use = 0;
   for (QueryTileAt at = turns.first(); !turns.done(at); at = turns.next(at), ++use) {
     turns.wait(at);
-    ptx::arrive(s.turn.full);
-    ptx::wait(s.turn.empty, use % 2);
+    TileGate& turn = s.turn[use % 2];
+    ptx::arrive(turn.full);
+    ptx::wait(turn.empty, use / 2 % 2);
     if (!turns.is_last(at)) turns.pass_on(turns.sum_of(at));
   }
 }
@@ -109,7 +111,8 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   const Turns<T> turns{n, x, s.item};
   if (threadIdx.x == kBlockThreads) {
     turns.take();
-    s.key_gate.open(), s.query_gate[0].open(), s.query_gate[1].open(), s.turn.open();
+    s.key_gate.open(), s.query_gate[0].open(), s.query_gate[1].open();
+    s.turn[0].open(), s.turn[1].open();
     ptx::init(s.whole, kBlockWarps);
     ptx::fence_proxy_async();
   }
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
       float dq[1][kColumns / 8][4] = {};
       float* sums = x.sums.data + std::int64_t{turns.sum_of(at)} * kQueries * Width + across * kQueries * kColumns +
                     static_cast<int>(threadIdx.x) % kWarpgroupThreads * 4;
-      s.turn.wait(use);
+      s.turn[use % 2].wait(use / 2);
       if (turns.ahead(at) > 0)
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j) {
@@ -206,7 +209,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
       gate.release();
       ptx::wait(s.whole, use % 2);
     }
-    s.turn.release();
+    s.turn[use % 2].release();
   }
   for_rows<1>([&](int i, int h) {
     const int t = first + lane_row + 8 * h;

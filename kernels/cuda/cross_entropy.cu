@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) cross_entropy_rows(Args<T> a) 
   __syncthreads();  // all threads have read the target's logit
   const float lse = total.max + logf(total.sum);
   const float weight = a.weight == TargetWeight::probability ? expf(logit - lse) : 1.0f;
-  float loss = weight * (lse - logit), share = 0;
+  // p log p is 0 for p = 0, also where its logit is -inf.
+  float loss = weight == 0 ? 0 : weight * (lse - logit), share = 0;
   if constexpr (L == Logits::changed) {
     share = a.smoothing / static_cast<float>(a.width);
     if (a.smoothing > 0) loss += a.smoothing * (logit - total.plain_sum / static_cast<float>(a.width));

@@ -59,12 +59,14 @@ TEST(AdapterGradsOnCuda, ReadOnceWhatRowsOf16BytesHold) {
   const auto reads_once = [&](const AdapterGradCase& c, DType d, DType of_b) {
     return AdapterGradArrays(c, d, of_b).reads_once(ctx);
   };
-  EXPECT_TRUE(reads_once({.tokens = 3, .layers = {{8, 8}, {24, 32}}}, DType::bf16, DType::f32));
+  EXPECT_TRUE(reads_once({.tokens = 3, .layers = {{8, 8}, {24, 16}}}, DType::bf16, DType::f32));
   EXPECT_TRUE(reads_once({.tokens = 3, .layers = {{8, 8}}}, DType::f16, DType::f16));
-  EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{8, 8}, {24, 40}}}, DType::bf16, DType::f32));
+  EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{8, 8}, {24, 24}}}, DType::bf16, DType::f32));
   EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{8, 4}}}, DType::bf16, DType::f32));
   EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{12, 8}}}, DType::bf16, DType::f32));
   EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{8, 8}}}, DType::f32, DType::f32));
+  // Nothing is copied if the sums do not fit into the memory.
+  EXPECT_FALSE(reads_once({.tokens = 3, .layers = {{8, 8}}, .memory = 64}, DType::bf16, DType::f32));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ std::vector<AdapterCase> adapter_cases() {
           {"rank_3", adapted({}, everywhere(3)), 3, 0},
           {"rank_1", adapted(qwen3, of_rank_one()), 3, 0},
           {"patterns", adapted(qwen3, with_patterns()), 3, 2},
-          {"rank_24", adapted({}, everywhere(24))},
+          {"rank_24", adapted({}, everywhere(24)), 3, 0},
           {"some", adapted(qwen2, some), 3, 0},
           {"one_group", adapted({}, one), 1, 0},
           {"biases_apart", adapted(biases, everywhere(8)), 2, 3},
@@ -199,8 +199,8 @@ TEST(AdapterGemmsOnDevice, AreThoseOfDxForSingleLayersWithFewerOutputs) {
   const auto strides = [](const auto& change) { return strides_of(joined_gradient_stride, change); };
   using ::testing::Each, ::testing::ElementsAre;
   EXPECT_THAT(strides([](auto&) {}), ElementsAre(0, 64 + 16, 0, 64 + 16));
-  EXPECT_THAT(strides([](auto& o) { o.lora->r = 32; }), ElementsAre(0, 64 + 32, 0, 64 + 32));
-  for (const std::int64_t other : {3, 40}) EXPECT_THAT(strides([&](auto& o) { o.lora->r = other; }), Each(0)) << other;
+  EXPECT_THAT(strides([](auto& o) { o.lora->r = 16; }), ElementsAre(0, 64 + 16, 0, 64 + 16));
+  for (const std::int64_t other : {3, 24}) EXPECT_THAT(strides([&](auto& o) { o.lora->r = other; }), Each(0)) << other;
   EXPECT_THAT(strides([](auto& o) { o.config.intermediate_size = 56; }), ElementsAre(0, 64 + 16, 0, 0));
   EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));

@@ -1,5 +1,6 @@
 #pragma once
 #include <cmath>
+#include <limits>
 
 #include "kernels/cross_entropy.h"
 #include "tests/kernels/support.h"
@@ -45,6 +46,18 @@ inline void weights_targets_by_probability(Ctx& ctx, DType d) {
             << r << " " << c;
       }
     }
+  }
+}
+
+/// A target with a probability of 0 contributes nothing, even if its loss is infinite.
+inline void ignores_targets_of_no_probability(Ctx& ctx, DType d) {
+  for (const std::int64_t width : {5, 2056}) {
+    Array logits = random(d, {2, width}, 6);
+    logits.set(0, -std::numeric_limits<double>::infinity());  // the target of the first row
+    const TargetRows weighted(ctx, logits, ops::TargetWeight::probability, 0);
+    EXPECT_EQ(weighted.loss.get(0), 0) << width;
+    EXPECT_GT(weighted.loss.get(1), 0) << width;
+    for (std::int64_t c = 0; c < width; ++c) ASSERT_EQ(weighted.gradient.get(c), 0) << width << " " << c;
   }
 }
 

@@ -8,6 +8,10 @@ TEST(TargetWeight, IsTheProbabilityOfTheTarget) {
   in_each_type({DType::f64, DType::f32, DType::bf16}, weights_targets_by_probability);
 }
 
+TEST(TargetWeight, OfNoProbabilityMakesTheLossZero) {
+  in_each_type({DType::f64, DType::f32, DType::bf16}, ignores_targets_of_no_probability);
+}
+
 TEST(TargetWeight, IsOneIfLabelsAreSmoothed) {
   Ctx ctx;
   Array logits(DType::f32, {1, 4}), loss(DType::f32, {1}), targets = integers({1});

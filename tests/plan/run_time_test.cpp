@@ -72,7 +72,7 @@ TEST(AdapterPasses, LeaveOutTheResultsOfGemmsWithAdapters) {
   EXPECT_EQ(joined.adapters, 6);
   EXPECT_EQ(joined.weights, 64 * (128 + 256 + 128));
   EXPECT_EQ(joined.gradient_weights, 64 * (64 + 128));
-  EXPECT_EQ(joined.groups_once, 4);
+  EXPECT_EQ(joined.launches_once, 4);
   EXPECT_EQ(joined.adapters_once, 7);
 }
 
