@@ -61,7 +61,8 @@ double launches_of(const LayerParams& layer, const LinearGroup& group, std::int6
   std::vector<std::int64_t> outputs;
   for (const LinearId id : group.layers)
     if (layer[id].a) outputs.push_back(layer[id].shape()[0]);
-  return static_cast<double>(ops::AdapterGrid::of(tokens, outputs, Ctx::kScratchBytes).launches(tokens));
+  const std::int64_t some = std::max<std::int64_t>(tokens, 1);  // 0: not known
+  return static_cast<double>(ops::AdapterGrid::of(some, outputs, Ctx::kScratchBytes).launches(some));
 }
 
 }  // namespace
