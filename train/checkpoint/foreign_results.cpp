@@ -222,7 +222,18 @@ bool has_foreign_weights(const fs::path& output) {
          });
 }
 
+void require_other_runs_stay(const fs::path& output) {
+  require_no_folder_of_checkpoint(output);
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (leads_to_another_run(*it))
+      fail(ErrorKind::usage, {.cause = "is a link to a file of another run, which would be overwritten",
+                              .place = it->path().string(),
+                              .remedy = "choose another output_dir, or replace the link with a copy of the file"});
+}
+
 void require_no_foreign_results(const fs::path& output) {
+  require_other_runs_stay(output);
   const bool is_ours = is_output_of_run(output);
   if (!is_ours && manifest_step(output))
     fail(ErrorKind::usage, {.cause = "output_dir is a checkpoint, which would be overwritten",
@@ -233,14 +244,8 @@ void require_no_foreign_results(const fs::path& output) {
          {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
           .place = output.string(),
           .remedy = "choose another output_dir, or pass --overwrite"});
-  require_no_folder_of_checkpoint(output);
-  std::error_code error;
-  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (leads_to_another_run(*it))
-      fail(ErrorKind::usage, {.cause = "is a link to a file of another run, which would be overwritten",
-                              .place = it->path().string(),
-                              .remedy = "choose another output_dir, or replace the link with a copy of the file"});
   if (is_ours) return;
+  std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
     if (!is_lost_to_run(it->path())) continue;
     fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",
