@@ -163,6 +163,18 @@ TEST_F(ParallelOutputs, OfARunAreNotWrittenThroughLinksIntoAnotherRun) {
   EXPECT_EQ(verify().code, 0);
 }
 
+// Large files are often moved to another disk.
+TEST_F(ParallelOutputs, OfARunMayBeWrittenThroughLinksToItsOwnFilesElsewhere) {
+  fs::create_directory(at("disk"));
+  for (const char* name : {"checkpoint-2", "checkpoint-4", "model.safetensors"}) {
+    fs::rename(output() / name, at("disk") / name);
+    fs::create_symlink(at("disk") / name, output() / name);
+  }
+  write_later_config();
+  qtrain_ok({.words = {text_at("later.json")}});
+  EXPECT_EQ(history(output(), "loss").size(), 6u);
+}
+
 // It is in a folder that others may write to.
 TEST_F(ParallelOutputs, AreNotWaitedForIfALockIsAFifo) {
   fs::remove(output() / ".lock");

@@ -145,12 +145,14 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, absent) && !absent;
 }
 
-/// Whether a file of a run is a link to one of another run, as in a copy that consists of links.
+/// Whether a file of a run is a link to one of another run, as in a copy that consists of links. A folder to which the
+/// checkpoints or weights of this run were moved contains no config of a run.
 bool leads_to_another_run(const fs::directory_entry& entry) {
   std::error_code broken;
   if (!entry.is_symlink(broken) || !is_file_of_run(entry.path().filename())) return false;
   const fs::path folder = real_path(entry.path()).parent_path();
-  return folder != real_path(entry.path().parent_path()) && is_output_of_run(folder);
+  return folder != real_path(entry.path().parent_path()) && path_exists(folder / kResolvedConfig) &&
+         is_output_of_run(folder);
 }
 
 /// The innermost checkpoint that a path leads to or into; empty if there is none.
