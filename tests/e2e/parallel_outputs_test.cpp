@@ -135,6 +135,7 @@ TEST_F(ParallelOutputs, OfNoCommandDamageACheckpoint) {
   const Outcome chat =
       qtrain({.words = {"chat", "--model", weights, "--max_new_tokens", "1"}, .input = "hello\n/save " + file + "\n"});
   EXPECT_FALSE(fs::exists(file)) << chat.err;
+  EXPECT_THAT(chat.err, HasSubstr("would damage checkpoint-2"));
   qtrain_ok({.words = {"monitor", "--duration", "0.1", "--json", (checkpoint / "notes").string()}});
   EXPECT_EQ(verify().code, 0) << "notes are no damage";
 }
