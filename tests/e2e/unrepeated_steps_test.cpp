@@ -12,6 +12,7 @@
 namespace qtrain::e2e {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -81,6 +82,25 @@ TEST_F(UnrepeatedSteps, BecauseOfASignalAreNoFinding) {
     expect_undecided(verify.wait(), k.code);
     EXPECT_TRUE(fs::is_empty(at("scratch")));
   }
+}
+
+// More space would not help.
+TEST_F(UnrepeatedSteps, BecauseOfAFolderThatCannotBeWrittenAreToldSo) {
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  train_ok(folder_.path(), config());
+  Process verify(verifying_slowly());
+  ASSERT_GT(repeating(verify), 0);
+  fs::path metrics;
+  for (const auto& entry : fs::recursive_directory_iterator(at("scratch")))
+    if (entry.path().filename() == "metrics.jsonl") metrics = entry.path();
+  const fs::path folder = metrics.parent_path();
+  fs::rename(folder, folder.string() + ".moved");
+  write_file(folder, "");
+  write_file(at("go"), "");
+  const Outcome o = verify.wait();
+  expect_undecided(o, 6);
+  EXPECT_THAT(o.err, AllOf(HasSubstr("name another folder with --scratch"), Not(HasSubstr("space"))));
+  EXPECT_TRUE(fs::is_empty(at("scratch")));
 }
 
 }  // namespace
