@@ -176,6 +176,16 @@ TEST_F(ParallelOutputs, OfARunMayBeWrittenThroughLinksToItsOwnFilesElsewhere) {
   EXPECT_EQ(history(output(), "loss").size(), 6u);
 }
 
+// The steps are done, so the run ends as it did before.
+TEST_F(ParallelOutputs, OfAFinishedRunStayIfItsRecordsWereTruncated) {
+  for (const std::string text : {"", "{\"run\": {\"max_st", "{\"run\": [4]}", "[]"}) {
+    SCOPED_TRACE(text);
+    write_file(output() / "resolved_config.json", text);
+    qtrain_ok({.words = {text_at("config.json")}});
+    EXPECT_EQ(bytes_of(output() / "resolved_config.json"), text);
+  }
+}
+
 // It is in a folder that others may write to.
 TEST_F(ParallelOutputs, AreNotWaitedForIfALockIsAFifo) {
   fs::remove(output() / ".lock");
