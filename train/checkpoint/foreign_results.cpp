@@ -158,7 +158,7 @@ bool leads_to_another_run(const fs::directory_entry& entry) {
 /// The innermost checkpoint that a path leads to or into; empty if there is none.
 fs::path checkpoint_around(const fs::path& path) {
   for (fs::path at = path; at.has_relative_path(); at = at.parent_path())
-    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / "training_state.json")) return at;
+    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / kTrainingState)) return at;
   return {};
 }
 
