@@ -34,8 +34,8 @@ void wait_for_input() {
   }
 }
 
-// Reads one character for libedit, without bytes that are none. Unlike libedit's own function, a stop signal ends the
-// read.
+// Reads one character for libedit, skipping bytes that are not UTF-8. Unlike libedit's own function, a stop signal ends
+// the read.
 int read_character(EditLine*, wchar_t* character) {
   std::mbstate_t state{};
   for (char byte = 0;;) {

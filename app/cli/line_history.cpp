@@ -49,7 +49,7 @@ bool is_history(const fs::path& file) {
   return got == 0 || (got > 0 && first == kFirstLine);
 }
 
-/// Creates the file, or restricts it to its user.
+/// Creates the file, or restricts it to its user. Returns false if it cannot be written.
 bool make_private(const fs::path& file) {
   const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, kMode));
   return out.get() >= 0 && ::fchmod(out.get(), kMode) == 0;
@@ -78,19 +78,20 @@ void replace(const fs::path& file, const std::string& text) {
   }
 }
 
-/// Whether the file could be read.
-bool shorten(const fs::path& file, std::size_t longest) try {
+void shorten(const fs::path& file, std::size_t longest) try {
   const std::string last = shortened(read_text(file, kMaxBytes), longest);
   if (!last.empty()) replace(file, last);
-  return true;
-} catch (const Error&) {
-  return false;
+} catch (const Error&) {  // another program has removed it
 }
 
 }  // namespace
 
 LineHistory::LineHistory(fs::path file, std::size_t longest) : file_(std::move(file)) {
-  if (!file_.empty() && (!is_history(file_) || !make_private(file_) || !shorten(file_, longest))) file_.clear();
+  if (file_.empty()) return;
+  if (!is_history(file_))
+    file_.clear();
+  else if (make_private(file_))
+    shorten(file_, longest);
 }
 
 void LineHistory::load(History* lines) const {
@@ -99,7 +100,8 @@ void LineHistory::load(History* lines) const {
 }
 
 void LineHistory::remember(std::string_view line) const {
-  if (file_.empty()) return;
+  // The file may have been removed or replaced since.
+  if (file_.empty() || !is_history(file_) || !make_private(file_)) return;
   std::error_code absent;
   const std::string text = encoded(line) + "\n";
   try {

@@ -7,7 +7,8 @@
 namespace qtrain {
 
 /// A file with the lines that a user entered, in libedit's format. It is created for its user only. A file that
-/// libedit has not written, a device, and a FIFO are left alone; then lines are remembered by nobody.
+/// libedit has not written, a device, and a FIFO are left alone; then no lines are saved. A history that cannot be
+/// written is only read.
 class LineHistory {
  public:
   /// `file` may be empty. A file of more than twice as many lines as `longest` is shortened to the last ones.

@@ -185,22 +185,24 @@ bool is_file_of_rows(const std::string& file) {
   return json_in(line).is_object();
 }
 
-// Whether a program would read the file to load one of the models.
-bool is_of_a_model(const std::string& file, const std::vector<fs::path>& model_files) {
+// Why the file must not be written: it is one of the models, or would damage a checkpoint. Empty: it may be written.
+std::string why_not_saved(const std::string& file, const std::vector<fs::path>& model_files) {
+  std::string why = fmt::format("{}: is a file of the model\n  give another name", file);
   try {
     require_outside(file, model_files);
+    why.clear();
     require_no_file_of_checkpoint(file);
-    return false;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
-    return true;
+    return why.empty() ? e.what() : why;
   }
+  return why;
 }
 
 // Appends the conversation to the file as a training row.
 void ChatSession::save(const std::string& file) const {
   if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
-  if (is_of_a_model(file, model_files_)) return log_.error("{}: is a file of the model; give another name", file);
+  if (const std::string why = why_not_saved(file, model_files_); !why.empty()) return log_.error("{}", why);
   if (!is_file_of_rows(file)) return log_.error("{}: is not a file of JSON rows; give another name", file);
   const std::string row = dump_json({{"messages", messages_}}) + "\n";
   try {

@@ -4,6 +4,7 @@
 
 #include "app/commands/commands.h"
 #include "core/os/paths.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -15,7 +16,7 @@ int run_inspect(const Arguments& args) {
     if (!path_exists(path / kManifest))
       fail(ErrorKind::usage,
            {.cause = "has no manifest.json, so there are no hashes to check", .place = path.string()});
-    const bool checkpoint = path_exists(path / "training_state.json");
+    const bool checkpoint = path_exists(path / kTrainingState);
     check_manifest(path, ManifestCheck::hashes, checkpoint ? Beside::notes : Beside::anything);
   }
   CommandResult result{.text = "", .json = inspect_path(path, list ? TensorList::include : TensorList::leave_out)};

@@ -151,8 +151,8 @@ ResultFile::ResultFile(const Arguments& args, fs::path file, const std::vector<f
 ResultFile::Version ResultFile::version_of(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return {};
-  return {static_cast<std::int64_t>(info.st_dev), static_cast<std::int64_t>(info.st_ino), info.st_size,
-          info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+  // Not the device, whose number changes when a network file system is mounted again.
+  return {static_cast<std::int64_t>(info.st_ino), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
 fs::path ResultFile::place_now() {

@@ -103,7 +103,7 @@ void prepare_adapter_config(const RedoneState& state, Documents& d) {
 using Prepare = void (*)(const RedoneState& state, Documents& documents);
 const std::map<std::string, Prepare>& documents() {
   static const std::map<std::string, Prepare> kDocuments{{"trainer_state.json", prepare_trainer_state},
-                                                         {"training_state.json", prepare_training_state},
+                                                         {kTrainingState, prepare_training_state},
                                                          {"train_results.json", prepare_results},
                                                          {"adapter_config.json", prepare_adapter_config}};
   return kDocuments;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <random>
 #include <string_view>
@@ -229,17 +230,29 @@ bool is_by_last_start(const RecordedRun& run, const Stretch& stretch, const Veri
   });
 }
 
+bool is_full_disk(const ErrorText& text) {
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT, EFBIG}, [&](int error) {
+    return text.cause.find(std::generic_category().message(error)) != std::string::npos;
+  });
+}
+
+// The advice of a process that could not write to the scratch folder would be about a run, not about its repetition.
+std::string remedy_of(const Error& error, const fs::path& scratch) {
+  const ErrorText& text = error.text();
+  if (error.kind() != ErrorKind::disk) return text.remedy;
+  if (is_full_disk(text)) return "name a folder on a disk with more space with --scratch";
+  return text.place.starts_with(scratch.string()) ? "name another folder with --scratch" : text.remedy;
+}
+
 // Fails if this machine, not the run, is the reason why the steps were not repeated: a full disk, too little memory, or
 // a process that was stopped or killed says nothing about the records.
 void require_end_of_its_own(const OwnProcessEnd& end, const fs::path& last) {
   constexpr std::array kOfMachine{ErrorKind::memory, ErrorKind::disk, ErrorKind::peer};
   if (end.error && std::ranges::find(kOfMachine, end.error->kind()) != kOfMachine.end()) {
     const ErrorText& text = end.error->text();
-    const bool is_full = end.error->kind() == ErrorKind::disk;
-    fail(end.error->kind(),
-         {.cause = "the steps could not be repeated: " + text.cause,
-          .place = text.place,
-          .remedy = is_full ? "name a folder on a disk with more space with --scratch" : text.remedy});
+    fail(end.error->kind(), {.cause = "the steps could not be repeated: " + text.cause,
+                             .place = text.place,
+                             .remedy = remedy_of(*end.error, last.parent_path().parent_path())});
   }
   if (end.exit_code == static_cast<int>(ErrorKind::stopped) && !manifest_step(last))
     fail(ErrorKind::stopped, {.cause = "the process that repeats the steps was stopped by a signal"});
@@ -276,8 +289,9 @@ void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOpti
   DocumentChanges changes = changes_for(run, stretch, scratch);
   std::string resume = stretch.from.empty() ? "never" : stretch.from.string();
   RunDocument document;
-  require_few_ranks(changes.ranks);
-  for (const Start& start : starts_of(run, stretch, changes, options.earlier)) {
+  const std::vector<Start> starts = starts_of(run, stretch, changes, options.earlier);
+  for (const Start& start : starts) require_few_ranks(start.ranks);
+  for (const Start& start : starts) {
     changes.keys = start.keys;
     changes.ranks = start.ranks;
     keep_apart(changes.keys, scratch);

@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTrainingState = "training_state.json";
 /// Files that differ from state to state.
 constexpr std::array kOfState{kTrainingState, kTrainerState, kTrainResults, "gemm_choices.json"};
 constexpr std::string_view kTemplates = "additional_chat_templates/", kCustomGenerate = "custom_generate";

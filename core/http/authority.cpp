@@ -34,7 +34,7 @@ std::string looked_up_name() {
   return lower_case(found->ai_canonname ? found->ai_canonname : "");
 }
 
-// The canonical name from the resolver, looked up once; empty while that takes long: where no server of names answers,
+// The canonical name from the resolver, looked up once; empty while that takes long: where no name server answers,
 // it takes many seconds, for which neither a client nor the end of the program must wait.
 std::string full_name_of_this_machine() {
   constexpr std::chrono::milliseconds kPatience{200};

@@ -15,12 +15,18 @@
 namespace qtrain {
 namespace {
 
-/// Removes what was appended of a text that could not be written as a whole, unless another program appended more.
-void remove_part(int file, off_t written) {
+/// What was appended of a text so far.
+struct AppendedPart {
+  off_t begin = 0, bytes = 0;
+};
+
+/// Removes a part that could not be completed, unless another program has appended something after or between its
+/// bytes.
+void remove_part(int file, const AppendedPart& part) {
   struct stat about {};
-  if (written == 0 || ::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return;
-  if (::lseek(file, 0, SEEK_CUR) == about.st_size) [[maybe_unused]]
-    const int failed = ::ftruncate(file, about.st_size - written);
+  if (part.bytes == 0 || ::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return;
+  if (part.begin + part.bytes == about.st_size && ::lseek(file, 0, SEEK_CUR) == about.st_size) [[maybe_unused]]
+    const int failed = ::ftruncate(file, part.begin);
 }
 
 }  // namespace
@@ -31,11 +37,12 @@ void append_text(const std::filesystem::path& file, std::string_view text) {
   if (out.get() < 0 && errno == ENXIO)
     fail(ErrorKind::disk, {.cause = "cannot be written: no program reads this FIFO or socket", .place = file.string()});
   if (out.get() < 0) fail_write(file, "opening", errno);
-  for (off_t done = 0; !text.empty();) {
+  for (AppendedPart done; !text.empty();) {
     const ssize_t written = ::write(out.get(), text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-      done += written;
+      if (done.bytes == 0) done.begin = ::lseek(out.get(), 0, SEEK_CUR) - written;
+      done.bytes += written;
       continue;
     }
     if (errno == EINTR) continue;

@@ -247,6 +247,18 @@ TEST_F(Chat, ComparesAnAdapterWithItsModel) {
   EXPECT_EQ(qtrain({.words = {"chat", "--model", model, "--compare"}}).code, 2);
 }
 
+TEST_F(Chat, SavesNothingAtTheCostOfAnotherProgramOnAFullDisk) {
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  const fs::path rows = folder_ / "crowded.jsonl";
+  Launch launch = launch_of({.words = {"chat", "--model", model(64), "--max_new_tokens", "1"},
+                             .input = "hello\n/save " + rows.string() + "\n"});
+  launch.environment.insert(launch.environment.end(),
+                            {fmt::format("LD_PRELOAD={}", QTRAIN_SHORTAGE), "CROWDED_FILE=/crowded.jsonl"});
+  const Outcome o = Process(launch).wait();
+  EXPECT_THAT(o.err, HasSubstr("No space left on device"));
+  EXPECT_THAT(bytes_of(rows), HasSubstr("\n{}")) << "is of the other program";
+}
+
 TEST_F(Chat, NeedsATemplate) {
   const std::string folder = model(64);
   fs::remove(fs::path(folder) / "chat_template.jinja");

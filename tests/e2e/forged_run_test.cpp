@@ -250,6 +250,21 @@ TEST_F(ForgedRun, RanksThatNoMachineHasAreNotStarted) {
   EXPECT_FALSE(fs::exists(at("again")));
 }
 
+// Nor those of the start that made the result of a run that was shortened.
+TEST_F(ForgedRun, RanksOfALaterStartThatNoMachineHasAreNotStarted) {
+  Json longer = config();
+  longer["max_steps"] = 6;
+  write_file(at("longer.json"), dump_json(longer));
+  ASSERT_EQ(qtrain({.words = {"train", at("longer.json").string(), "--stop_after", "4"}}).code, 75);
+  train_ok(folder_.path(), config());
+  EXPECT_EQ(verify().code, 0);
+  change_text(output() / "resolved_config.json", "\"ranks\": 1", "\"ranks\": 4000");
+  seal_what_lies_beside();
+  const Outcome o = verify();
+  EXPECT_EQ(o.code, 3) << o.out << o.err;
+  EXPECT_THAT(o.err, HasSubstr("4000 ranks are recorded"));
+}
+
 // The number of ranks that was requested cannot be determined from the result.
 TEST_F(ForgedRun, ANumberOfRanksIsAttestedAsItWas) {
   train_ok(folder_.path(), config());

@@ -393,12 +393,13 @@ TEST_F(Outputs, OfARunDoNotReplaceCheckpoints) {
   for (const auto& words :
        std::vector<std::vector<std::string>>{{"train", keys, "output_dir=" + checkpoint},
                                              {"train", keys, "output_dir=" + checkpoint, "--resume", checkpoint},
+                                             {"train", keys, "output_dir=" + checkpoint, "--overwrite"},
                                              {"validate", keys, "output_dir=" + checkpoint},
                                              {"reproduce", at("saved"), "--output", checkpoint}}) {
     SCOPED_TRACE(words[0] + " " + words.back());
     const Outcome refused = qtrain({.words = words});
     EXPECT_EQ(refused.code, 2) << refused.out << refused.err;
-    EXPECT_THAT(refused.out + refused.err, HasSubstr("is a checkpoint, which would be overwritten"));
+    EXPECT_THAT(refused.out + refused.err, HasSubstr("would damage checkpoint-1"));
     EXPECT_EQ(bytes_of(checkpoint + "/manifest.json"), before);
   }
 }

@@ -12,6 +12,7 @@
 namespace qtrain::e2e {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -34,8 +35,10 @@ class UnrepeatedSteps : public VerifiedRun {
   /// The process that repeats the steps, once it has logged a row.
   pid_t repeating(const Process& verify) const {
     for (int i = 0; i < 20000; ++i) {
-      for (const auto& entry : fs::recursive_directory_iterator(at("scratch")))
-        if (entry.path().filename() == "metrics.jsonl") {
+      std::error_code removed;  // the process removes some folders
+      for (fs::recursive_directory_iterator it(at("scratch"), removed), end; !removed && it != end;
+           it.increment(removed))
+        if (it->path().filename() == "metrics.jsonl") {
           std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", verify.pid()));
           pid_t child = 0;
           if (children >> child) return child;
@@ -43,6 +46,14 @@ class UnrepeatedSteps : public VerifiedRun {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return 0;
+  }
+  /// Steps that wait when they log a row until the file "go" exists.
+  Launch verifying_slowly() const {
+    Launch launch = verifying();
+    launch.environment.insert(
+        launch.environment.end(),
+        {fmt::format("LD_PRELOAD={}", QTRAIN_SHORTAGE), "HELD_FILE=/metrics.jsonl", "HELD_UNTIL=" + at("go").string()});
+    return launch;
   }
 };
 
@@ -57,19 +68,39 @@ TEST_F(UnrepeatedSteps, BecauseOfADiskAreNoFinding) {
 }
 
 TEST_F(UnrepeatedSteps, BecauseOfASignalAreNoFinding) {
-  Json c = config();
-  c.update({{"max_steps", 400}, {"save_steps", 400}, {"eval_strategy", "no"}});
-  train_ok(folder_.path(), c);
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  train_ok(folder_.path(), config());
   const struct { int signal, code; } cases[] = {{SIGKILL, 7}, {SIGTERM, 75}};
   for (const auto& k : cases) {
     SCOPED_TRACE(k.signal);
-    Process verify(verifying());
+    fs::remove(at("go"));
+    Process verify(verifying_slowly());
     const pid_t child = repeating(verify);
     ASSERT_GT(child, 0);
     ASSERT_EQ(::kill(child, k.signal), 0);
+    write_file(at("go"), "");
     expect_undecided(verify.wait(), k.code);
     EXPECT_TRUE(fs::is_empty(at("scratch")));
   }
+}
+
+// More space would not help.
+TEST_F(UnrepeatedSteps, BecauseOfAFolderThatCannotBeWrittenAreToldSo) {
+  if (std::string_view(QTRAIN_SHORTAGE).empty()) GTEST_SKIP() << "not under sanitizers";
+  train_ok(folder_.path(), config());
+  Process verify(verifying_slowly());
+  ASSERT_GT(repeating(verify), 0);
+  fs::path metrics;
+  for (const auto& entry : fs::recursive_directory_iterator(at("scratch")))
+    if (entry.path().filename() == "metrics.jsonl") metrics = entry.path();
+  const fs::path folder = metrics.parent_path();
+  fs::rename(folder, folder.string() + ".moved");
+  write_file(folder, "");
+  write_file(at("go"), "");
+  const Outcome o = verify.wait();
+  expect_undecided(o, 6);
+  EXPECT_THAT(o.err, AllOf(HasSubstr("name another folder with --scratch"), Not(HasSubstr("space"))));
+  EXPECT_TRUE(fs::is_empty(at("scratch")));
 }
 
 }  // namespace

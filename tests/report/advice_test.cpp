@@ -32,6 +32,14 @@ TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
   EXPECT_THAT(notes_on(R"({"dataloader_prefetch_factor": 4, "dataloader_num_workers": 2})"),
               Not(Contains(HasSubstr("one thread prepares batches"))));
   EXPECT_THAT(notes_on(R"({"max_steps": 10, "warmup_steps": 10})"), Contains(HasSubstr("never reaches its peak")));
+  for (const std::string choice :
+       {R"("load_best_model_at_end": true)", R"("save_strategy": "best")", R"("metric_for_best_model": "loss")"}) {
+    const std::string evaluated = R"({"eval_split": 2, "eval_strategy": "steps", )" + choice;
+    const auto told = Contains(HasSubstr("c.json:1: loss_type dft makes eval_loss"));
+    EXPECT_THAT(notes_on((evaluated + R"(, "loss_type": "dft"})").c_str()), told) << choice;
+    EXPECT_THAT(notes_on((evaluated + "}").c_str()), Not(told)) << choice;
+  }
+  EXPECT_THAT(notes_on(R"({"loss_type": "dft"})"), Not(Contains(HasSubstr("loss_type"))));
   EXPECT_THAT(notes_on(R"({"warmup_steps": 3, "warmup_ratio": 0.1})"),
               Contains(HasSubstr("\"warmup_ratio\" has no effect")));
   EXPECT_THAT(notes_on(R"({"lr_scheduler_type": "constant", "lr_scheduler_kwargs": {"num_cycles": 2}})"),

@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMasters = "master_weights.safetensors";
 constexpr int kStateVersion = 2;                                    // version 1 lacked the identity of the run
@@ -80,7 +79,7 @@ void write_states(const TrainingObjects& run, const fs::path& folder) {
   state["updates"] = run.optimizer.updates();
   state["resumable"] = !run.training.save_only_model;
   state["identity"] = run.identity;
-  write_file(folder / kState, dump_json(state, 2) + "\n");
+  write_file(folder / kTrainingState, dump_json(state, 2) + "\n");
 }
 
 using WriteTensors = void (*)(const TrainingObjects& run, const fs::path& folder, Writers writers);
@@ -191,8 +190,8 @@ void save_final(const TrainingObjects& run, const fs::path& output, const Json& 
 std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {
   for (const fs::path& checkpoint : checkpoints) {
     try {
-      check_file(checkpoint, kState);
-      const Json identity = read_members(checkpoint / kState, {{"identity", &Json::is_object}})["identity"];
+      check_file(checkpoint, kTrainingState);
+      const Json identity = read_members(checkpoint / kTrainingState, {{"identity", &Json::is_object}})["identity"];
       return template_date_of(identity);
     } catch (const Error& e) {  // load_first_whole reports what is wrong
       if (e.kind() != ErrorKind::input) throw;
@@ -202,12 +201,13 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
 }
 
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
-  const fs::path file = checkpoint / kState;
+  const fs::path file = checkpoint / kTrainingState;
   if (!path_exists(file)) {
     const bool is_there = path_exists(checkpoint);
     const std::string others = is_there ? other_checkpoints(checkpoint) : "";  // added by the caller if missing
     fail(ErrorKind::input,
-         {.cause = is_there ? fmt::format("not a qtrain checkpoint: it does not contain {}", kState) : "no such folder",
+         {.cause = is_there ? fmt::format("not a qtrain checkpoint: it does not contain {}", kTrainingState)
+                            : "no such folder",
           .place = checkpoint.string(),
           .remedy = others.empty() ? "name a checkpoint-N folder" : others});
   }

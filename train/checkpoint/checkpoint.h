@@ -16,6 +16,8 @@ inline constexpr const char* kResolvedConfig = "resolved_config.json";
 /// The totals of a finished run; kConfigDigest is the key of resolved_config.json's SHA-256 in it.
 inline constexpr const char* kTrainResults = "train_results.json";
 inline constexpr const char* kConfigDigest = "resolved_config_sha256";
+/// The state of a checkpoint, with the identity of its run; other results have none.
+inline constexpr const char* kTrainingState = "training_state.json";
 /// In transformers' format, with the logged rows.
 inline constexpr const char* kTrainerState = "trainer_state.json";
 /// Every logged row; kMetricsSeal is the key in the results of the file's size and SHA-256.

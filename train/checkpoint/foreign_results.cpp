@@ -145,18 +145,20 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, absent) && !absent;
 }
 
-/// Whether a file of a run is a link to one of another run, as in a copy that consists of links.
+/// Whether a file of a run is a link to one of another run, as in a copy that consists of links. A folder to which the
+/// checkpoints or weights of this run were moved contains no config of a run.
 bool leads_to_another_run(const fs::directory_entry& entry) {
   std::error_code broken;
   if (!entry.is_symlink(broken) || !is_file_of_run(entry.path().filename())) return false;
   const fs::path folder = real_path(entry.path()).parent_path();
-  return folder != real_path(entry.path().parent_path()) && is_output_of_run(folder);
+  return folder != real_path(entry.path().parent_path()) && path_exists(folder / kResolvedConfig) &&
+         is_output_of_run(folder);
 }
 
 /// The innermost checkpoint that a path leads to or into; empty if there is none.
 fs::path checkpoint_around(const fs::path& path) {
   for (fs::path at = path; at.has_relative_path(); at = at.parent_path())
-    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / "training_state.json")) return at;
+    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / kTrainingState)) return at;
   return {};
 }
 
@@ -222,7 +224,18 @@ bool has_foreign_weights(const fs::path& output) {
          });
 }
 
+void require_other_runs_stay(const fs::path& output) {
+  require_no_folder_of_checkpoint(output);
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (leads_to_another_run(*it))
+      fail(ErrorKind::usage, {.cause = "is a link to a file of another run, which would be overwritten",
+                              .place = it->path().string(),
+                              .remedy = "choose another output_dir, or replace the link with a copy of the file"});
+}
+
 void require_no_foreign_results(const fs::path& output) {
+  require_other_runs_stay(output);
   const bool is_ours = is_output_of_run(output);
   if (!is_ours && manifest_step(output))
     fail(ErrorKind::usage, {.cause = "output_dir is a checkpoint, which would be overwritten",
@@ -233,14 +246,8 @@ void require_no_foreign_results(const fs::path& output) {
          {.cause = "output_dir contains weights that were not written by a run and would be overwritten",
           .place = output.string(),
           .remedy = "choose another output_dir, or pass --overwrite"});
-  require_no_folder_of_checkpoint(output);
-  std::error_code error;
-  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (leads_to_another_run(*it))
-      fail(ErrorKind::usage, {.cause = "is a link to a file of another run, which would be overwritten",
-                              .place = it->path().string(),
-                              .remedy = "choose another output_dir, or replace the link with a copy of the file"});
   if (is_ours) return;
+  std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error)) {
     if (!is_lost_to_run(it->path())) continue;
     fail(ErrorKind::usage, {.cause = "was not written by a run and would be overwritten",

@@ -24,8 +24,11 @@ bool is_free_for(const std::string& command, const std::filesystem::path& folder
 bool is_file_of_run(const std::string& name);
 /// Whether an output directory contains weights that no run wrote.
 bool has_foreign_weights(const std::filesystem::path& output);
-/// Throws ErrorKind::usage in that case, and also if the output directory contains other files that a run would replace
-/// although no run has written to it.
+/// Throws ErrorKind::usage if a run in the output directory would damage another run: the directory is in a checkpoint,
+/// or has links to files of another run.
+void require_other_runs_stay(const std::filesystem::path& output);
+/// Throws ErrorKind::usage in both cases, and also if the output directory contains other files that a run would
+/// replace although no run has written to it.
 void require_no_foreign_results(const std::filesystem::path& output);
 
 /// Throws ErrorKind::usage if a run would replace one of these inputs by writing to the output directory.

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <system_error>
+#include <thread>
 
 #include "core/error.h"
 #include "core/os/descriptor.h"
@@ -18,6 +20,18 @@ namespace {
   fail(ErrorKind::disk, {.cause = "cannot write to the output directory: " + reason,
                          .place = output.string(),
                          .remedy = "choose another output_dir"});
+}
+
+// Others share the lock for a moment while they look whether a run holds it (`is_locked`).
+bool lock_for_run(int file) {
+  constexpr int kTries = 100;
+  constexpr std::chrono::milliseconds kPause{10};
+  for (int i = 0; ::flock(file, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (::flock(file, LOCK_SH | LOCK_NB) != 0 || i == kTries) return false;
+    ::flock(file, LOCK_UN);
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
 }
 
 }  // namespace
@@ -49,7 +63,7 @@ OutputLock::OutputLock(const std::filesystem::path& output) {
   if (file_ < 0) {
     cannot_write(output, error ? error.message() : std::generic_category().message(errno));
   }
-  if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  if (lock_for_run(file_)) return;
   ::close(file_);
   fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
                           .place = output.string(),

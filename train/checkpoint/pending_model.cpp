@@ -13,6 +13,7 @@
 #include "core/os/pending.h"
 #include "core/os/stop.h"
 #include "train/checkpoint/foreign_results.h"
+#include "train/checkpoint/output_lock.h"
 
 namespace qtrain {
 namespace {
@@ -90,8 +91,12 @@ void PendingModel::commit(CommitAs as) {
   }
 }
 
-// What was not there at the beginning is not replaced.
+// What was not there at the beginning is not replaced, nor what a run has begun to write since.
 void PendingModel::require_free() const {
+  if (is_locked(target_))
+    fail(ErrorKind::usage, {.cause = "a run is writing to this folder, so nothing was written",
+                            .place = target_.string(),
+                            .remedy = "wait for it to finish, or choose another folder"});
   if (!was_free_ || !path_exists(target_)) return;
   if (is_folder(target_) && is_free_for(command_, target_) && mark_in(target_) == earlier_) return;
   fail(ErrorKind::usage, {.cause = "another program has written to it in the meantime, so nothing was written",

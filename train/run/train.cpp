@@ -178,7 +178,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   const ResolvedConfig& config = start.config;
   const bool leads = start.ranks.rank() == 0;
   const fs::path folder = config.value.training.output_dir;
-  if (leads && !start.overwrite) require_no_foreign_results(folder);
+  if (leads) start.overwrite ? require_other_runs_stay(folder) : require_no_foreign_results(folder);
   const OutputFolder output(folder, leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
   if (leads && start.overwrite) fs::remove(folder / kResultMark);  // this run owns the weights from now on
   ComputeChoice compute = compute_choice(config.value);

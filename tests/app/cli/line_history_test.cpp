@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -63,6 +64,56 @@ TEST_F(LineHistoryFile, HasTheLinesOfAllSessions) {
   two.remember("2");
   one.remember("3");
   EXPECT_THAT(recalled(one), ::testing::ElementsAre("3", "2", "1"));
+}
+
+TEST_F(LineHistoryFile, IsMadeAgainIfItWasDeletedOrEmptied) {
+  const LineHistory kept(file_, kLongest);
+  for (const bool deleted : {true, false}) {
+    SCOPED_TRACE(deleted);
+    kept.remember("before");
+    deleted ? fs::remove(file_) : (write_file(file_, ""), true);
+    kept.remember("after");
+    EXPECT_EQ(mode_of(file_) & 0777, 0600u);
+    EXPECT_THAT(recalled(LineHistory(file_, kLongest)), ::testing::ElementsAre("after"));
+  }
+  fs::remove(file_);
+  write_file(file_, "of another program\n");
+  kept.remember("hello");
+  EXPECT_EQ(read_text(file_, 100), "of another program\n");
+}
+
+/// As a user for whom modes of files hold, which they do not for root.
+class AsUser {
+ public:
+  explicit AsUser(const fs::path& folder) {
+    constexpr uid_t kNobody = 65534;
+    if (root_ && (::chown(folder.c_str(), kNobody, static_cast<gid_t>(-1)) != 0 || ::seteuid(kNobody) != 0))
+      ADD_FAILURE() << "cannot become another user";
+  }
+  ~AsUser() {
+    if (root_ && ::seteuid(0) != 0) ADD_FAILURE() << "cannot become root again";
+  }
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+
+ private:
+  const bool root_ = ::geteuid() == 0;
+};
+
+TEST_F(LineHistoryFile, IsReadEvenIfItCannotBeWritten) {
+  const AsUser user(folder_.path());
+  const std::string text = std::string(kFirst) + "old\n";
+  for (const mode_t folder_mode : {0700, 0500}) {
+    write_file(file_, text);
+    fs::permissions(file_, fs::perms(0400));
+    fs::permissions(folder_.path(), fs::perms(folder_mode));
+    const LineHistory kept(file_, kLongest);
+    kept.remember("new");
+    EXPECT_THAT(recalled(kept), ::testing::ElementsAre("old"));
+    EXPECT_EQ(read_text(file_, 100), text);
+    EXPECT_EQ(mode_of(file_) & 0777, 0400u);
+    fs::permissions(folder_.path(), fs::perms(0700));
+  }
 }
 
 TEST_F(LineHistoryFile, IsShortenedToTheLastLines) {

@@ -14,6 +14,7 @@
 #include "core/os/pending.h"
 #include "tests/core/temp_folder.h"
 #include "train/checkpoint/foreign_results.h"
+#include "train/checkpoint/output_lock.h"
 
 namespace qtrain {
 namespace {
@@ -130,6 +131,20 @@ TEST_F(PendingModels, DoNotReplaceAResultOfTheSameCommandThatHasComeMeanwhile) {
     }
     EXPECT_EQ(read_text(target_ / "model.safetensors"), "of the other process");
   }
+}
+
+// A run has started in the folder since the command, with or without --overwrite, checked it.
+TEST_F(PendingModels, DoNotReplaceWhatARunIsWriting) {
+  write_model(target_, "of the run");
+  {
+    PendingModel model(target_, "qtrain merge");
+    write_model(model.folder(), "ours");
+    const OutputLock of_run(target_);
+    const Error e = testing::error_of([&] { model.commit(); });
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_THAT(e.text().cause, ::testing::HasSubstr("a run is writing to this folder"));
+  }
+  EXPECT_EQ(read_text(target_ / "model.safetensors"), "of the run");
 }
 
 TEST_F(PendingModels, VanishWithoutACommit) {
