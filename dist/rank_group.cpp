@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/os/loopback.h"
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
 #include "dist/nccl_collective.h"
@@ -32,8 +33,7 @@ void require_reachable(const RankPlace& place, Store& store, std::chrono::millis
     const std::vector<std::string> addresses = Listener({.host = store.own_host()}).addresses();
     const auto other = std::ranges::find_if_not(addresses, is_loopback);
     const std::string here = other == addresses.end() ? addresses.front() : *other;
-    const bool means_one = host == "localhost" || is_loopback(host);
-    if (place.size > place.local_size && is_loopback(here) && !means_one) fail_as_unreachable(place.store, here);
+    if (place.size > place.local_size && is_loopback(here) && !is_loopback(host)) fail_as_unreachable(place.store, here);
     return store.set("address", here);
   }
   const std::string here = store.local_address();

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/os/loopback.h"
 #include "core/os/stop.h"
 #include "core/parallel.h"
 #include "dist/call.h"

@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/os/loopback.h"
+
 namespace qtrain::http {
 namespace {
 
@@ -116,14 +118,6 @@ std::string host_of(std::string_view authority) {
   if (authority[end] != ':') refuse_authority();
   require_port(authority.substr(end + 1));
   return host;
-}
-
-bool is_loopback(const std::string& host) {
-  if (equal_without_case(host, "localhost")) return true;
-  in_addr four{};
-  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
-  in6_addr six{};
-  return ::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
 bool answers_to(const std::string& host, const std::string& address) {
