@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -38,7 +39,7 @@ std::string looked_up_name() {
 
 // The canonical name from the resolver, looked up once; empty while that takes long: where no server of names answers,
 // it takes many seconds, for which neither a client nor the end of the program must wait.
-std::string full_name_of_this_machine() {
+std::string full_name_of_this_machine() try {
   constexpr std::chrono::milliseconds kPatience{200};
   static const std::shared_future<std::string> name = [] {
     std::promise<std::string> found;
@@ -52,6 +53,8 @@ std::string full_name_of_this_machine() {
     return result;
   }();
   return name.wait_for(kPatience) == std::future_status::ready ? name.get() : std::string();
+} catch (const std::system_error&) {  // no thread is left; the next request tries again
+  return {};
 }
 
 // Accepts the name alone or in this machine's own domain: anybody can make the name in another domain resolve to this

@@ -1,6 +1,7 @@
 #include "core/http/authority.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace qtrain::http {
@@ -49,6 +50,21 @@ TEST(Names, OfAServer) {
                                            {"rebound.example.org", "0.0.0.0", false},
                                            {"x" + own, "0.0.0.0", false}})
     EXPECT_EQ(answers_to(a.host, a.address), a.answered) << a.host << " at " << a.address;
+}
+
+// Runs before the other tests, in a process of its own that has not looked up the name yet.
+TEST(NamesDeathTest, OfAServerThatCanStartNoThread) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become a user whose processes are limited";
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  const std::string own = name, asked = own.substr(0, own.find('.')) + ".rebound.org";
+  const auto ask_without_threads = [&] {
+    constexpr int kAnswered = 1, kNobody = 1'000'000;
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0 || ::setuid(kNobody) != 0) ::_exit(2);
+    ::_exit(answers_to(asked, "0.0.0.0") ? kAnswered : 0);
+  };
+  EXPECT_EXIT(ask_without_threads(), ::testing::ExitedWithCode(0), "");
 }
 
 Request of(std::vector<Header> headers) {
