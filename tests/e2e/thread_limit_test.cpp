@@ -40,14 +40,19 @@ class FewThreads : public StartedRanks {
 
 // Wherever the limit is reached, the run names it and ends soon.
 TEST_F(FewThreads, AreNamedAndNotWaitedFor) {
+  std::list<Process> runs;
   for (const int limit : {1, 6, 10}) {
-    SCOPED_TRACE(limit);
-    const auto begin = std::chrono::steady_clock::now();
-    const Outcome outcome = Process(limited(launch_of({.words = words(config(limit))}), limit)).wait();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+    const fs::path file = at(fmt::format("run{}.json", limit));
+    write_file(file, dump_json(config(limit)));
+    runs.emplace_back(limited(launch_of({.words = {file.string()}}), limit));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  for (Process& run : runs) {
+    const Outcome outcome = run.wait();
     EXPECT_THAT(outcome.code, AnyOf(0, kMemory)) << outcome.err;
     EXPECT_TRUE(outcome.code == 0 || outcome.err.find("cannot start a thread") != std::string::npos) << outcome.err;
   }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(90));
 }
 
 // Rank 0 itself serves the others here, which also wait for it: it has no thread left for the first or second client.
