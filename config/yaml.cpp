@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/formats/key_lines.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -15,7 +16,6 @@ namespace {
 
 // A config is a few KB; the nodes of a malicious text can take thousands of times its size.
 constexpr std::size_t kMaxYamlBytes = 1u << 18, kMaxYamlDepth = 64;
-constexpr std::size_t kMaxKeyWithLine = 1000;        // longer paths of keys have no line: all together would be long
 constexpr std::size_t kMaxExpandedBytes = 1u << 22;  // of all keys and values, aliases expanded
 
 void append(Json& list, Json made) {

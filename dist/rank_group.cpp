@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/os/loopback.h"
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
 #include "dist/nccl_collective.h"
@@ -32,8 +33,8 @@ void require_reachable(const RankPlace& place, Store& store, std::chrono::millis
     const std::vector<std::string> addresses = Listener({.host = store.own_host()}).addresses();
     const auto other = std::ranges::find_if_not(addresses, is_loopback);
     const std::string here = other == addresses.end() ? addresses.front() : *other;
-    const bool means_one = host == "localhost" || is_loopback(host);
-    if (place.size > place.local_size && is_loopback(here) && !means_one) fail_as_unreachable(place.store, here);
+    if (place.size > place.local_size && is_loopback(here) && !is_loopback(host))
+      fail_as_unreachable(place.store, here);
     return store.set("address", here);
   }
   const std::string here = store.local_address();
@@ -63,7 +64,8 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
                         .secret = options.secret ? *options.secret : shared_secret(),
                         .attempt = place->attempt,
                         .ranks = place->size,
-                        .say = options.say};
+                        .say = options.say,
+                        .meanwhile = [this] { end_if_nobody_can_come(); }};
   if (place->serves_store) server_.emplace(meeting);
   store_.emplace(meeting, options.timeout);
   store_->set_keeper(place->launcher == "qtrain" ? "the launcher" : "rank 0");
@@ -82,20 +84,23 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
 void RankGroup::meet(const RankPlace& place, const Options& options) {
   const RankWatch watch{*store_, *watchdog_};
   collective_ = GuardedCollective::connected(watch, place.size, [&] {
-    const auto end_if_nobody_can_come = [this] {
-      if (const auto failure = server_ ? server_->failure() : std::nullopt)
-        throw *failure;  // NOLINT(cert-err60-cpp): it is reported like all errors
-    };
-    require_same_settings(
-        *store_,
-        {.rank = place.rank, .ranks = place.size, .timeout = options.timeout, .meanwhile = end_if_nobody_can_come},
-        options.settings);
+    require_same_settings(*store_,
+                          {.rank = place.rank,
+                           .ranks = place.size,
+                           .timeout = options.timeout,
+                           .meanwhile = [this] { end_if_nobody_can_come(); }},
+                          options.settings);
     std::unique_ptr<Collective> ranks = connect_gloo(place, *store_, options.timeout);
     if (options.device.kind == DeviceKind::cpu) return ranks;
     return connect_nccl(std::move(ranks), {.device = options.device, .timeout = options.timeout}, watch);
   });
   // Work that is queued on a GPU is already asynchronous.
   if (options.device.kind == DeviceKind::cpu) collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
+}
+
+void RankGroup::end_if_nobody_can_come() {
+  if (const auto failure = server_ ? server_->failure() : std::nullopt)
+    throw *failure;  // NOLINT(cert-err60-cpp): it is reported like all errors
 }
 
 RankGroup::~RankGroup() {

@@ -34,6 +34,7 @@ class RankGroup {
 
  private:
   void meet(const RankPlace& place, const Options& options);
+  void end_if_nobody_can_come();
   void announce_end();
   void announce_failure();
 

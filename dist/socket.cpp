@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/os/loopback.h"
 
 namespace qtrain {
 namespace {
@@ -28,21 +29,6 @@ struct FreeAddresses {
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
 enum class Side : std::uint8_t { server, client };
-
-std::string without_brackets(const std::string& host) {
-  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
-}
-
-// The host as sockets understand it. Those for IPv6 carry no IPv4 here, so ::ffff:1.2.3.4 needs a socket for 1.2.3.4.
-std::string plain_host(const std::string& host) {
-  const std::string address = without_brackets(host);
-  in6_addr a{};
-  char text[INET_ADDRSTRLEN] = "";
-  constexpr std::size_t kPrefix = sizeof(in6_addr) - sizeof(in_addr);
-  const bool mapped = ::inet_pton(AF_INET6, address.c_str(), &a) == 1 && IN6_IS_ADDR_V4MAPPED(&a) &&
-                      ::inet_ntop(AF_INET, a.s6_addr + kPrefix, text, sizeof text) != nullptr;
-  return mapped ? text : address;
-}
 
 // Returns null and sets `why` if the name cannot be resolved.
 Addresses addresses_of(const Endpoint& e, Side side, std::string& why) {
@@ -218,11 +204,6 @@ bool has_address(const std::string& host, const std::string& address) {
 
 std::string peer_of(int fd) {
   return end_of(fd, ::getpeername).text();
-}
-
-bool is_loopback(const std::string& address) {
-  const std::string plain = plain_host(address);
-  return plain.starts_with("127.") || plain == "::1";
 }
 
 void make_blocking(int fd) {

@@ -53,9 +53,6 @@ class Socket {
   Descriptor fd_;
 };
 
-/// Whether a numeric IPv4 or IPv6 address is a loopback address.
-bool is_loopback(const std::string& address);
-
 /// The part of a numeric address behind "%": the interface of a link-local IPv6 address, which only has a meaning on
 /// this machine. Empty if there is none.
 std::string scope_of(const std::string& address);

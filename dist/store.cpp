@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/os/loopback.h"
 #include "core/os/stop.h"
 #include "core/parallel.h"
 #include "dist/call.h"
@@ -198,6 +199,7 @@ Store::Store(const Meeting& meeting, milliseconds patience) : meeting_(meeting),
                                  meeting.at.text()),
             .remedy = "end what still runs there, and start the command on all machines again"});
     throw_if_stopped();
+    if (meeting.meanwhile) meeting.meanwhile();
     std::this_thread::sleep_for(kAgain);
   }
 }
@@ -206,7 +208,8 @@ Socket Store::connect(milliseconds patience) const {
   return connected({.to = meeting_.at,
                     .handshake = {.secret = meeting_.secret, .purpose = kPurpose},
                     .patience = patience,
-                    .say = meeting_.say});
+                    .say = meeting_.say,
+                    .meanwhile = meeting_.meanwhile});
 }
 
 // Returns nothing if the server ends.

@@ -27,8 +27,10 @@ struct Meeting {
   /// Receives messages about what the processes wait for and who was turned away.
   std::function<void(const std::string&)> say = {};
 
+  std::function<void()> meanwhile = {};  ///< called while a process waits for the server; may throw
+
   /// The same without messages, for another connection of a process that already reports them.
-  Meeting in_silence() const { return {.at = at, .secret = secret, .attempt = attempt}; }
+  Meeting in_silence() const { return {.at = at, .secret = secret, .attempt = attempt, .meanwhile = meanwhile}; }
 };
 
 /// A key-value store in the memory of one process, through which the ranks of a run find each other: all ranks set keys

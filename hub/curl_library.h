@@ -36,7 +36,7 @@ enum Option : int {
   kHeaderFunction = 20079,
   kProgressFunction = 20219,
 };
-enum Info : int { kResponseCode = 0x200002 };
+enum Info : int { kResponseCode = 0x200002, kPretransferTime = 0x300006 };
 constexpr long kHttpAndHttps = 3, kNetrcOptional = 1;  // NOLINT(google-runtime-int): as in curl.h
 constexpr std::size_t kErrorSize = 256;
 

@@ -17,7 +17,7 @@
 namespace qtrain {
 namespace {
 
-constexpr long kConnectSeconds = 20, kSilentSeconds = 30;  // NOLINT(google-runtime-int): as in curl.h
+constexpr long kConnectSeconds = 10, kSilentSeconds = 30;  // NOLINT(google-runtime-int): as in curl.h
 constexpr std::size_t kMaxBody = std::size_t{1} << 27, kMaxHead = 1 << 18;
 constexpr int kMaxRedirects = 8;
 
@@ -153,6 +153,8 @@ HttpReply HttpClient::get_once(const HttpQuery& query) {
   HttpReply reply = std::move(request.reply);
   if (code == 0 || (request.ended && query.take)) return reply;
   throw_if_stopped();
+  double until_sent = 0;
+  reply.is_unreachable = lib.easy_getinfo(easy_, curl::kPretransferTime, &until_sent) == 0 && until_sent <= 0;
   reply.problem = problem[0] != 0 ? problem.data() : lib.easy_strerror(code);
   if (request.ended) reply.problem = "the answer is too large";
   reply.problem = one_line(without_credentials(reply.problem));

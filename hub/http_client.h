@@ -21,6 +21,7 @@ struct HttpReply {
   std::map<std::string, std::string> headers = {};  ///< of the last answer, with names in lower case
   std::string body = {};                            ///< unless it was handed to `take`
   std::string host = {};                            ///< scheme, host and port that sent it
+  bool is_unreachable = false;                      ///< no connection could be made
 
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);

@@ -103,8 +103,8 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
     return Error(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
   };
   if (reply.status == 0)
-    return error(fmt::format("{} cannot be reached: {}", hub.endpoint, reply.problem),
-                 "check the connection (HF_ENDPOINT, https_proxy), or name a folder");
+    return error(fmt::format("there is no such path, and {} cannot be reached: {}", hub.endpoint, reply.problem),
+                 "check the path, or the connection (HF_ENDPOINT, https_proxy)");
   if (code == "GatedRepo")
     return error(fmt::format("this repository is gated{}", said_by(reply)),
                  fmt::format("accept its conditions on {}{}", page, logged_in ? "" : ", and " + log_in));
@@ -133,8 +133,9 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
   for (int attempt = 1;; ++attempt) {
     reply = client.get({.url = url, .token = token});
     if (reply.status == 200) break;
-    // Without a connection, people should not wait for the error.
-    const int attempts = reply.status == 0 ? std::min(2, rules.attempts) : rules.attempts;
+    // Without a connection, people should not wait for the error, which is often about a path that does not exist.
+    const int when_silent = reply.is_unreachable ? 1 : 2;
+    const int attempts = reply.status == 0 ? std::min(when_silent, rules.attempts) : rules.attempts;
     if (!is_passing(reply) || attempt >= attempts) throw refused_request(hub, name, reply);
     wait_before_retry(rules, attempt, reply);
   }

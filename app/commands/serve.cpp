@@ -10,8 +10,8 @@
 #include "app/commands/model_flags.h"
 #include "app/serve/cache_size.h"
 #include "app/serve/service.h"
-#include "core/http/authority.h"
 #include "core/os/file.h"
+#include "core/os/loopback.h"
 #include "core/os/stop.h"
 #include "core/utf8.h"
 #include "dist/open_files.h"
@@ -79,7 +79,7 @@ std::string token_of(const Arguments& args) {
 
 ServiceOptions service_options(const Arguments& args) {
   ServiceOptions o{.host = args.text("host").value_or("127.0.0.1"), .token = token_of(args)};
-  if (!http::is_loopback(o.host) && o.token.empty())
+  if (!is_loopback(o.host) && o.token.empty())
     fail(ErrorKind::usage,
          {.cause = fmt::format("--host {} lets other machines connect, but no token is set", o.host),
           .remedy = "set the clients' API key with --token T or --token_file FILE, or listen on this machine only "

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/formats/json_items.h"
+#include "core/formats/key_lines.h"
 #include "core/keyed_hash.h"
 #include "core/os/file.h"
 #include "core/utf8.h"
@@ -47,8 +48,7 @@ std::string shortened(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-constexpr std::size_t kMaxKeyWithLine = 1000;  // longer paths of keys have no line: all together would be long
-constexpr std::size_t kFewKeys = 12;           // up to which comparing all pairs beats a table
+constexpr std::size_t kFewKeys = 12;  // up to which comparing all pairs beats a table
 
 bool all_differ(const std::vector<std::string>& keys) {
   for (std::size_t i = 1; i < keys.size(); ++i)

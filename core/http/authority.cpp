@@ -9,8 +9,11 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "core/os/loopback.h"
 
 namespace qtrain::http {
 namespace {
@@ -36,7 +39,7 @@ std::string looked_up_name() {
 
 // The canonical name from the resolver, looked up once; empty while that takes long: where no name server answers,
 // it takes many seconds, for which neither a client nor the end of the program must wait.
-std::string full_name_of_this_machine() {
+std::string full_name_of_this_machine() try {
   constexpr std::chrono::milliseconds kPatience{200};
   static const std::shared_future<std::string> name = [] {
     std::promise<std::string> found;
@@ -50,6 +53,8 @@ std::string full_name_of_this_machine() {
     return result;
   }();
   return name.wait_for(kPatience) == std::future_status::ready ? name.get() : std::string();
+} catch (const std::system_error&) {  // no thread is left; the next request tries again
+  return {};
 }
 
 // Accepts the name alone or in this machine's own domain: anybody can make the name in another domain resolve to this
@@ -116,14 +121,6 @@ std::string host_of(std::string_view authority) {
   if (authority[end] != ':') refuse_authority();
   require_port(authority.substr(end + 1));
   return host;
-}
-
-bool is_loopback(const std::string& host) {
-  if (equal_without_case(host, "localhost")) return true;
-  in_addr four{};
-  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
-  in6_addr six{};
-  return ::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
 bool answers_to(const std::string& host, const std::string& address) {

@@ -9,9 +9,6 @@ namespace qtrain::http {
 /// The host in "host", "host:80" and "[::1]:80". Throws Problem 400 for anything else.
 std::string host_of(std::string_view authority);
 
-/// Whether a host is "localhost" or a loopback address.
-bool is_loopback(const std::string& host);
-
 /// Whether a server that listens at `address` answers to `host`: to loopback and to the address, and, if other machines
 /// can reach it, to this machine's name, alone or in its own domain, and to all numeric addresses.
 bool answers_to(const std::string& host, const std::string& address);

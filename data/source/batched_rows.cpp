@@ -19,7 +19,8 @@ BatchedRows::BatchedRows(const Stored& stored)
     : RowSource(stored.name),
       bytes_of_file_(stored.bytes),
       max_rows_(std::max(GrowthLimit::kFreeBytes, stored.bytes * GrowthLimit::kTimes) / kBytesPerRow),
-      growth_(stored.bytes, kAsLines) {}
+      growth_(stored.bytes, kAsLines),
+      repetition_(repetition_limit()) {}
 
 void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
   constexpr std::uint64_t kMaxBelieved = std::uint64_t{1} << 40;
@@ -27,7 +28,7 @@ void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
     fail(ErrorKind::input, {.cause = fmt::format("it has more than {} rows, too many for its size", max_rows_),
                             .place = name(),
                             .remedy = kAsLines});
-  decoded_.push_back(0);
+  counted_.push_back({});
   ends_.push_back(size() + rows);
   bytes_.push_back(static_cast<std::int64_t>(std::min(bytes, kMaxBelieved)));
 }
@@ -85,10 +86,13 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
 /// The actual size of a batch may exceed what the file states. A batch that is decoded again is counted once.
 void BatchedRows::keep(Slot& slot, std::shared_ptr<const RowBatch> rows) const {
   const std::lock_guard lock(mutex_);
-  if (std::uint64_t& counted = decoded_[slot.batch]; rows->decoded() > counted) {
-    growth_.add(rows->decoded() - counted);
-    counted = rows->decoded();
-  }
+  const auto count = [](GrowthLimit& limit, std::uint64_t& counted, std::uint64_t bytes) {
+    if (bytes > counted) limit.add(bytes - counted);
+    counted = std::max(counted, bytes);
+  };
+  RowBatch::Size& counted = counted_[slot.batch];
+  count(growth_, counted.memory, rows->bytes());
+  count(repetition_, counted.repeated, rows->shared_bytes());
   slot.rows = std::move(rows);
   slot.bytes = std::max(slot.bytes, static_cast<std::int64_t>(slot.rows->bytes()));
   drop_old_slots();

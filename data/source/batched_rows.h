@@ -21,8 +21,7 @@ class RowBatch {
   explicit RowBatch(Size size) : size_(size) {}
   virtual ~RowBatch() = default;
   std::uint64_t bytes() const { return size_.memory; }
-  /// Bytes of everything that was decoded, as if no rows shared values.
-  std::uint64_t decoded() const { return size_.memory + size_.repeated; }
+  std::uint64_t shared_bytes() const { return size_.repeated; }
   /// Returns one row as an object. Throws ErrorKind::input, without a place.
   virtual Json row(std::int64_t row) const = 0;
 
@@ -54,8 +53,14 @@ class BatchedRows : public RowSource {
   /// Decodes a batch. May be called from several threads, but only by one at a time for each batch.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
-  /// A limit for values that rows of a batch share, which only the size of the file limits.
-  GrowthLimit repetition_limit() const { return {bytes_of_file_, kAsLines}; }
+  /// A limit for the values that rows of the file share, counted once for each row. Rows are decoded one at a time, so
+  /// these values cost time, but no memory: columns with a constant value of some kilobytes are usual.
+  GrowthLimit repetition_limit() const {
+    constexpr GrowthLimit::Allowance kWork{.free_bytes = std::uint64_t{8} << 30, .times = 1024};
+    return {bytes_of_file_, kAsLines, kWork};
+  }
+  /// A limit for one row.
+  GrowthLimit row_limit() const { return {bytes_of_file_, kAsLines}; }
   /// Appends to a list in the format of unread_columns().
   static void list_column(std::string& list, const std::string& name, const std::string& type) {
     list += (list.empty() ? "" : ", ") + name + " (" + type + ")";
@@ -80,8 +85,8 @@ class BatchedRows : public RowSource {
   std::uint64_t bytes_of_file_, max_rows_;
   std::vector<std::int64_t> ends_, bytes_;  // of each batch
   mutable std::mutex mutex_;
-  mutable GrowthLimit growth_;                        // of the whole file
-  mutable std::vector<std::uint64_t> decoded_;        // bytes of each batch that are counted in it
+  mutable GrowthLimit growth_, repetition_;           // of the whole file
+  mutable std::vector<RowBatch::Size> counted_;       // bytes of each batch that are counted in them
   mutable std::vector<std::shared_ptr<Slot>> slots_;  // most recently used first
 };
 

@@ -9,8 +9,11 @@
 
 namespace qtrain {
 
-GrowthLimit::GrowthLimit(std::uint64_t stored, std::string remedy)
-    : stored_(stored), most_(std::max(kFreeBytes, stored * kTimes)), remedy_(std::move(remedy)) {}
+GrowthLimit::GrowthLimit(std::uint64_t stored, std::string remedy, Allowance allowance)
+    : stored_(stored),
+      allowance_(allowance),
+      most_(std::max(allowance.free_bytes, stored * allowance.times)),
+      remedy_(std::move(remedy)) {}
 
 void GrowthLimit::add(std::uint64_t bytes) {
   if (bytes <= most_ - made_) {
@@ -20,7 +23,7 @@ void GrowthLimit::add(std::uint64_t bytes) {
   fail(ErrorKind::input,
        {.cause = fmt::format("{} bytes would be decoded to more than {}; the limit is {} MiB, or {} times the stored "
                              "size if that is more, since files beyond it are usually made to exhaust memory or time",
-                             stored_, most_, kFreeBytes >> 20, kTimes),
+                             stored_, most_, allowance_.free_bytes >> 20, allowance_.times),
         .remedy = remedy_});
 }
 

@@ -35,6 +35,8 @@ def main():
     write_stream("dictionary.arrow", pa.table({"text": pa.array([LONG]).dictionary_encode()}))
     write_row_groups("row_groups.parquet")
     write_shared_values()
+    write_shared_prompt()
+    write_wide_rows()
     write_overlaps()
     write_many_rows("many_rows.parquet")
 
@@ -49,8 +51,8 @@ def write_row_groups(name: str):
 
 
 def write_shared_values():
-    """Rows that share one long text."""
-    text, rows = "a" * (100 << 10), 4000
+    """Rows that share one long text: together 10 GB."""
+    text, rows = "a" * (100 << 10), 100_000
     indices = pa.array(np.zeros(rows, np.int8))
     shared = pa.table({"text": pa.DictionaryArray.from_arrays(indices, [text])})
     pq.write_table(shared, ROOT / "dictionary_uses.parquet", compression="none", write_statistics=False)
@@ -61,6 +63,29 @@ def write_shared_values():
     views[:, :2] = len(text), int.from_bytes(b"aaaa", "little")
     buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(text.encode())]
     write_stream("views.arrow", pa.table({"text": pa.Array.from_buffers(pa.string_view(), rows, buffers)}), None)
+
+
+def write_shared_prompt():
+    """Rows as ordinary data sets have them: each repeats a system prompt of 8 kB, which both formats store once."""
+    rows = 50_000
+    prompts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), ["You are helpful. " * 480])
+    table = pa.table({"system": prompts, "text": pa.DictionaryArray.from_arrays(
+        pa.array(np.arange(rows) % 7, pa.int8()), [f"text {i}" for i in range(7)])})
+    pq.write_table(table, ROOT / "shared_prompt.parquet", compression="zstd", row_group_size=10_000,
+                   write_statistics=False)
+    options = pa.ipc.IpcWriteOptions(compression=None)
+    with pa.ipc.new_file(ROOT / "shared_prompt.arrow", table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=10_000)
+
+
+def write_wide_rows():
+    """One row whose items share one text."""
+    text, items = "a" * (100 << 10), 4000
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(items, np.int8)), [text])
+    table = pa.table({"text": pa.ListArray.from_arrays(pa.array([0, items], pa.int32()), column)})
+    write_stream("uses_in_one_row.arrow", table, None)
+    plain = pa.table({"text": pa.array([[text] * items])})
+    pq.write_table(plain, ROOT / "uses_in_one_row.parquet", compression="none", write_statistics=False)
 
 
 def write_overlaps():

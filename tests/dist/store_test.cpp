@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/os/loopback.h"
 #include "tests/dist/meetings.h"
 #include "tests/errors.h"
 

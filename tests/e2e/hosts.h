@@ -40,7 +40,7 @@ class OnTwoHosts : public Base {
   Launch on_host(int n, Json config, int ranks = 2) const {
     config.update({{"device", "cpu"}, {"nproc", ranks}, {"nnodes", 2}, {"node_rank", n}});
     if (!config.contains("master_addr")) config["master_addr"] = "10.77.0.1";
-    const fs::path file = this->folder_ / fmt::format("host{}.json", n);
+    const fs::path file = this->folder_ / fmt::format("host{}-{}.json", n, config.value("master_port", 0));
     write_file(file, dump_json(config));
     Launch launch = launch_of({.words = {file.string()}});
     launch.argv.insert(launch.argv.begin(), {"/sbin/ip", "netns", "exec", host(n)});

@@ -37,6 +37,7 @@ TEST(CurlLibrary, IsDeclaredAsInItsHeader) {
   constexpr int kProtocolsOfOldVersions = 181;  // CURLOPT_PROTOCOLS, which newer headers call deprecated
   EXPECT_EQ(curl::kProtocols, kProtocolsOfOldVersions);
   EXPECT_EQ(curl::kResponseCode, CURLINFO_RESPONSE_CODE);
+  EXPECT_EQ(curl::kPretransferTime, CURLINFO_PRETRANSFER_TIME);
   EXPECT_EQ(curl::kHttpAndHttps, CURLPROTO_HTTP | CURLPROTO_HTTPS);
   EXPECT_EQ(curl::kNetrcOptional, CURL_NETRC_OPTIONAL);
   EXPECT_EQ(curl::kErrorSize, CURL_ERROR_SIZE);

@@ -254,10 +254,21 @@ TEST_F(Fetching, ABusyHubIsAskedAgain) {
   EXPECT_EQ(text("model.safetensors"), files_["model.safetensors"].contents);
 }
 
-TEST_F(Fetching, AnAbsentHubIsNamed) {
-  options_.hub.endpoint = "http://127.0.0.1:1";
-  EXPECT_THAT(complaint({.repo = "o/m"}),
-              AllOf(HasSubstr("http://127.0.0.1:1 cannot be reached"), HasSubstr("HF_ENDPOINT")));
+// The name may be a path with a typo, whose owner should learn that at once.
+TEST_F(Fetching, AHubThatCannotBeReachedIsAskedOnce) {
+  constexpr std::chrono::seconds kPause{30};
+  options_.rules.pause = options_.rules.longest_pause = kPause;
+  for (const char* endpoint : {"http://127.0.0.1:1", "http://no.such.host.invalid"}) {
+    options_.hub.endpoint = endpoint;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THAT(complaint({.repo = "o/m"}),
+                AllOf(HasSubstr("there is no such path, and " + std::string(endpoint) + " cannot be reached"),
+                      HasSubstr("HF_ENDPOINT")));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kPause);
+  }
+}
+
+TEST_F(Fetching, SomethingElseThanAHubIsNamed) {
   options_.hub.endpoint = "file:///etc";
   EXPECT_THAT(complaint({.repo = "o/m"}), HasSubstr("not one of http or https"));
   options_.hub.endpoint = server_.url();

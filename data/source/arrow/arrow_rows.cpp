@@ -16,17 +16,23 @@ constexpr const char* kSmallerBatches = "Write it again in smaller record batche
 
 class ArrowRowBatch final : public RowBatch {
  public:
-  ArrowRowBatch(ArrowColumns columns, Size size) : RowBatch(size), columns_(std::move(columns)) {}
+  ArrowRowBatch(ArrowColumns columns, Size size, GrowthLimit row_limit)
+      : RowBatch(size), columns_(std::move(columns)), row_limit_(std::move(row_limit)) {}
 
   Json row(std::int64_t row) const override {
     JsonObject out;
-    for (const ArrowColumn& column : columns_.columns)
+    GrowthLimit memory = row_limit_;
+    const bool shares = shared_bytes() > 0;
+    for (const ArrowColumn& column : columns_.columns) {
+      if (shares && column.field->kind != ArrowKind::unread) memory.add(value_size(column, row));
       if (column.field->kind != ArrowKind::unread) out.add(column.field->name, arrow_value(column, row));
+    }
     return out.take();
   }
 
  private:
   ArrowColumns columns_;
+  GrowthLimit row_limit_;
 };
 
 class ArrowRows final : public BatchedRows {
@@ -53,8 +59,8 @@ class ArrowRows final : public BatchedRows {
     ArrowColumns columns = read_arrow_columns({fields_, at.parts, *at.dictionaries, memory});
     GrowthLimit repeated = repetition_limit();
     for (const ArrowColumn& column : columns.columns) repeated.add(repeated_bytes(column));
-    return std::make_shared<ArrowRowBatch>(std::move(columns),
-                                           RowBatch::Size{.memory = memory.made(), .repeated = repeated.made()});
+    const RowBatch::Size size{.memory = memory.made(), .repeated = repeated.made()};
+    return std::make_shared<ArrowRowBatch>(std::move(columns), size, row_limit());
   }
   void release_batch(std::size_t batch) const override { file_->release(batches_[batch].parts.body); }
 

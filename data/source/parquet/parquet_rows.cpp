@@ -21,13 +21,13 @@ struct LeafCursor {
 /// Assembles a row from the levels of its leaves.
 class RecordAssembly {
  public:
-  RecordAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, std::size_t row)
-      : file_(file), leaves_(leaves), row_(row), cursors_(leaves.size()) {
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (!leaves[i].row_levels.empty()) cursors_[i] = {leaves[i].row_levels[row], leaves[i].row_values[row]};
-  }
+  RecordAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, GrowthLimit memory)
+      : file_(file), leaves_(leaves), memory_(std::move(memory)), cursors_(leaves.size()) {}
 
-  Json row() {
+  Json row(std::size_t row) {
+    row_ = row;
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (!leaves_[i].row_levels.empty()) cursors_[i] = {leaves_[i].row_levels[row], leaves_[i].row_values[row]};
     JsonObject out;
     for (const ParquetNode& column : file_.columns)
       if (column.is_read) out.add(column.name, value(column));
@@ -95,6 +95,7 @@ class RecordAssembly {
       case LeafKind::real: return values.reals[i];
       default: break;
     }
+    memory_.add(values.texts[i].size());
     require_page(is_utf8(values.texts[i]), "text is not UTF-8");
     if (file_.leaves[node.leaf].kind == LeafKind::json) return parse_json(values.texts[i], node.name);
     return std::string(values.texts[i]);
@@ -102,7 +103,8 @@ class RecordAssembly {
 
   const ParquetFile& file_;
   const std::vector<LeafValues>& leaves_;
-  std::size_t row_;
+  GrowthLimit memory_;
+  std::size_t row_ = 0;
   std::vector<LeafCursor> cursors_;
 };
 
@@ -111,16 +113,22 @@ class ParquetBatch final : public RowBatch {
   struct Parts {
     const ParquetFile& file;
     std::vector<LeafValues> leaves;
+    GrowthLimit row_limit;
     Size size;
   };
-  explicit ParquetBatch(Parts parts) : RowBatch(parts.size), file_(parts.file), leaves_(std::move(parts.leaves)) {}
+  explicit ParquetBatch(Parts parts)
+      : RowBatch(parts.size),
+        file_(parts.file),
+        leaves_(std::move(parts.leaves)),
+        row_limit_(std::move(parts.row_limit)) {}
   Json row(std::int64_t row) const override {
-    return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row();
+    return RecordAssembly(file_, leaves_, row_limit_).row(static_cast<std::size_t>(row));
   }
 
  private:
   const ParquetFile& file_;
   std::vector<LeafValues> leaves_;
+  GrowthLimit row_limit_;
 };
 
 /// Parquet rows, one batch per row group.
@@ -148,7 +156,10 @@ class ParquetRows final : public BatchedRows {
     GrowthLimit repeated = repetition_limit();
     for (const ParquetNode& column : file_.columns) read_below(column, {group, memory, repeated}, leaves);
     return std::make_shared<ParquetBatch>(
-        ParquetBatch::Parts{file_, std::move(leaves), {.memory = memory.made(), .repeated = repeated.made()}});
+        ParquetBatch::Parts{.file = file_,
+                            .leaves = std::move(leaves),
+                            .row_limit = row_limit(),
+                            .size = {.memory = memory.made(), .repeated = repeated.made()}});
   }
   void release_batch(std::size_t batch) const override {
     for (const ParquetChunk& chunk : file_.groups[batch].chunks)

@@ -77,18 +77,34 @@ TEST_F(HostileRows, FilesWhoseRowsTogetherBecomeTooMuchAreRefused) {
   struct Case {
     const char *name, *cause;
   };
-  constexpr const char* kTooMuch = "would be decoded to more than 268435456";
+  constexpr const char *kTooMuch = "would be decoded to more than 268435456",
+                       *kTooLong = "would be decoded to more than 8589934592";
   const Case cases[] = {{"row_groups.parquet", kTooMuch},
-                        {"dictionary_uses.parquet", kTooMuch},
-                        {"dictionary_uses.arrow", kTooMuch},
-                        {"dictionary_of_lists.arrow", kTooMuch},
-                        {"views.arrow", kTooMuch},
+                        {"dictionary_uses.parquet", kTooLong},
+                        {"dictionary_uses.arrow", kTooLong},
+                        {"dictionary_of_lists.arrow", kTooLong},
+                        {"views.arrow", kTooLong},
+                        {"uses_in_one_row.parquet", kTooMuch},
+                        {"uses_in_one_row.arrow", kTooMuch},
                         {"overlaps.arrow", "its offsets decrease"},
                         {"overlapping_lists.arrow", "its offsets decrease"},
                         {"many_rows.parquet", "it has more than 16777216 rows, too many for its size"}};
   for (const Case& c : cases) {
     const std::filesystem::path path = test::golden_folder() / "growth" / c.name;
     EXPECT_THAT(refusal(path), AllOf(HasSubstr(path.string()), HasSubstr(c.cause)));
+  }
+}
+
+// The rows of 400 MB are read one at a time.
+TEST_F(HostileRows, OrdinaryRowsThatShareAPromptAreRead) {
+  for (const char* name : {"shared_prompt.parquet", "shared_prompt.arrow"}) {
+    SCOPED_TRACE(name);
+    const RawRows rows({test::golden_folder() / "growth" / name});
+    ASSERT_EQ(rows.size(), 50'000);
+    std::uint64_t bytes = 0;
+    for (std::int64_t i = 0; i < rows.size(); ++i)
+      bytes += rows.parse(i).at("system").get_ref<const std::string&>().size();
+    EXPECT_EQ(bytes, std::uint64_t{50'000} * 480 * 17);
   }
 }
 
