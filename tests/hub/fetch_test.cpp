@@ -96,6 +96,82 @@ TEST_F(Fetching, FillsTheCacheAsHuggingfaceHubDoes) {
   EXPECT_EQ(static_cast<int>(server_.requests().size()), before) << "a complete snapshot needs no hub";
 }
 
+// Not every model has these files, so their absence does not show in a snapshot: the list of the repository tells.
+TEST_F(Fetching, FilesThatAnInterruptionLeftOutFollow) {
+  for (const char* file : {"tokenizer_config.json", "chat_template.jinja", "generation_config.json"})
+    files_[file].contents = std::string("{\"of\": \"") + file + "\"}";
+  commit_ = server_.add("models/o/m", files_);
+  for (const bool has_list : {true, false}) {
+    fs::remove_all(cache_.path() / "models--o--m");
+    options_.hub.offline = false;
+    fetch({.repo = "o/m"});
+    for (const char* file : {"tokenizer_config.json", "chat_template.jinja"})
+      fs::remove(cache_.path() / "models--o--m/snapshots" / commit_ / file);
+    if (!has_list) fs::remove_all(cache_.path() / "models--o--m/trees");
+    options_.hub.offline = true;
+    if (has_list)
+      EXPECT_THAT(complaint({.repo = "o/m"}),
+                  AllOf(HasSubstr("chat_template.jinja"), HasSubstr("tokenizer_config.json"),
+                        HasSubstr("HF_HUB_OFFLINE"), Not(HasSubstr("generation_config"))));
+    else
+      fetch({.repo = "o/m"});
+    options_.hub.offline = false;
+    const int asked = server_.count("/api/");
+    fetch({.repo = "o/m"});
+    fetch({.repo = "o/m"});
+    EXPECT_EQ(server_.count("/api/") - asked, has_list ? 0 : 1);
+    for (const auto& [file, served] : files_)
+      if (file != "pytorch_model.bin" && file != "README.md") {
+        EXPECT_EQ(text(file), served.contents);
+      }
+  }
+}
+
+// Another program has fetched the commit of main, and the branch has moved since then.
+TEST_F(Fetching, ASnapshotWithoutAListIsCompletedAtItsCommit) {
+  fetch({.repo = "o/m"}, ModelFiles::text);
+  fs::remove_all(cache_.path() / "models--o--m/trees");
+  HubServer::Files later = files_;
+  later["config.json"].contents = "{\"model_type\": \"qwen2\"}";
+  server_.add("models/o/m", later);
+  fetch({.repo = "o/m"});
+  EXPECT_EQ(text("model.safetensors"), files_["model.safetensors"].contents);
+  EXPECT_EQ(read_text(cache_.path() / "models--o--m/refs/main"), commit_);
+}
+
+TEST_F(Fetching, AHubThatDoesNotAnswerStopsNoRunThatHasItsFiles) {
+  fetch({.repo = "o/m"});
+  fs::remove_all(cache_.path() / "models--o--m/trees");
+  server_.fail_with([](const ServedRequest&) { return std::optional(HubFault{.status = 404}); });
+  fetch({.repo = "o/m"});
+  fs::remove(cache_.path() / "models--o--m/snapshots" / commit_ / "model.safetensors");
+  EXPECT_THAT(complaint({.repo = "o/m"}), HasSubstr("no such repository"));
+}
+
+TEST_F(Fetching, TheIndexSaysWhichFilesHaveTheWeights) {
+  const std::string index =
+      R"({"weight_map": {"a": "model.safetensors-00001-of-00002.safetensors", "b": "b.safetensors"}})";
+  const HubServer::Files parts = {{"config.json", {.contents = "{}"}},
+                                  {"tokenizer.json", {.contents = "{}"}},
+                                  {"model.safetensors.index.json", {.contents = index}},
+                                  {"model.safetensors-00001-of-00002.safetensors", {.contents = "1", .large = true}},
+                                  {"b.safetensors", {.contents = "2", .large = true}},
+                                  {"model-00001-of-00009.safetensors", {.contents = "3", .large = true}}};
+  commit_ = server_.add("models/o/i", parts);
+  const HubPlace place = fetch({.repo = "o/i"});
+  for (const auto& [file, served] : parts)
+    EXPECT_EQ(fs::exists(place.path / file), file != "model-00001-of-00009.safetensors") << file;
+  HubServer::Files lacking = parts;
+  lacking.erase("b.safetensors");
+  server_.add("models/o/l", lacking);
+  EXPECT_THAT(complaint({.repo = "o/l"}), HasSubstr("names b.safetensors, which the repository does not have"));
+  HubServer::Files whole = parts;
+  whole["model.safetensors"] = {.contents = "0", .large = true};
+  server_.add("models/o/w", whole);
+  EXPECT_TRUE(fs::exists(fetch({.repo = "o/w"}).path / "model.safetensors"));
+  EXPECT_EQ(server_.count("o/w/resolve"), 4) << "the whole file is the one that is read";
+}
+
 TEST_F(Fetching, GetsOnlyWhatACommandReads) {
   fetch({.repo = "o/m"}, ModelFiles::config);
   EXPECT_TRUE(has("snapshots/" + commit_ + "/config.json"));
