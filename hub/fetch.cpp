@@ -7,7 +7,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -41,6 +43,29 @@ void require_space(const fs::path& folder, std::uint64_t bytes) {
                                size_text(static_cast<double>(free))),
           .place = folder.string(),
           .remedy = "free some space, or set HF_HUB_CACHE to a folder on another disk"});
+}
+
+/// What is still to come of files: contents that another commit has, or that two files share, are there once.
+struct ToFetch {
+  std::int64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t total = 0;  ///< the size of all, which downloads report in the end
+};
+
+ToFetch count_missing(const fs::path& blobs, const std::vector<RepoFile>& missing) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto add = [](std::uint64_t& sum, std::uint64_t more) { sum += std::min(more, kMost - sum); };
+  ToFetch count;
+  std::set<std::string> seen;
+  for (const RepoFile& file : missing) {
+    add(count.total, file.size);
+    std::error_code error;
+    if (!seen.insert(file.etag()).second || fs::exists(blobs / file.etag(), error)) continue;
+    const std::uintmax_t have = fs::file_size(blobs / (file.etag() + ".incomplete"), error);
+    add(count.bytes, error ? file.size : file.size - std::min<std::uint64_t>(file.size, have));
+    ++count.files;
+  }
+  return count;
 }
 
 /// The first names of files, and how many more there are.
@@ -187,12 +212,8 @@ RepoListing HubFetcher::list(const HubName& name) {
 
 void HubFetcher::download(const HubName& name, const RepoListing& listing, const std::vector<RepoFile>& files) {
   std::vector<RepoFile> missing;
-  std::uint64_t bytes = 0;
   for (const RepoFile& file : files)
-    if (!is_fetched(cache_, name, listing.commit, file.path)) {
-      missing.push_back(file);
-      bytes += file.size;
-    }
+    if (!is_fetched(cache_, name, listing.commit, file.path)) missing.push_back(file);
   // Large files first, so that the last one does not begin when all others are done.
   std::ranges::stable_sort(missing, std::greater<>(), &RepoFile::size);
   if (!missing.empty()) {
@@ -202,11 +223,12 @@ void HubFetcher::download(const HubName& name, const RepoListing& listing, const
                                  missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them"),
             .place = name.text(),
             .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
-    require_space(cache_.folder(), bytes);
-    const auto count = static_cast<std::int64_t>(missing.size());
-    log_.info("fetching {} of {} ({}) to {}", counted(count, "file"), name.text(),
-              size_text(static_cast<double>(bytes)), cache_.folder().string());
-    FetchProgress progress(log_, name.repo, bytes);
+    const ToFetch to_fetch = count_missing(cache_.folder_of(name) / "blobs", missing);
+    require_space(cache_.folder(), to_fetch.bytes);
+    if (to_fetch.files > 0)
+      log_.info("fetching {} of {} ({}) to {}", counted(to_fetch.files, "file"), name.text(),
+                size_text(static_cast<double>(to_fetch.bytes)), cache_.folder().string());
+    FetchProgress progress(log_, name.repo, to_fetch.total);
     ParallelDownloads({options_, cache_, name, listing.commit, missing}, progress).run();
   }
 }
