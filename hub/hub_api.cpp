@@ -76,6 +76,12 @@ std::string said_by(const HttpReply& reply) {
   return said.empty() ? "" : fmt::format(" (\"{}\")", one_line(said));
 }
 
+/// The status is the same as that of a repository that does not exist.
+bool is_bad_token(const HttpReply& reply) {
+  const std::string said = said_by(reply);
+  return reply.status == 401 && (said.find("Invalid credentials") != said.npos || said.find("expired") != said.npos);
+}
+
 }  // namespace
 
 bool is_passing(const HttpReply& reply) {
@@ -111,6 +117,11 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
   if (code == "RevisionNotFound")
     return error(fmt::format("the hub has no revision {} of it", name.revision), "see " + page);
   if (code == "EntryNotFound") return error("the hub no longer has a file of this revision", "see " + page);
+  if (is_bad_token(reply))
+    return error(fmt::format("the hub does not accept the token{}", said_by(reply)),
+                 fmt::format("log in again with hf auth login, or {}",
+                             hub.token.empty() ? fmt::format("remove {}", hub.token_file.string())
+                                               : std::string("unset HF_TOKEN")));
   if (reply.status == 401 || reply.status == 404)
     return error("there is no such path, and the hub has no such repository, or it is private",
                  logged_in ? "check the name, and whether the account of your token may see it"
@@ -131,7 +142,7 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
   const std::string token = hub_token(hub);
   HttpReply reply;
   for (int attempt = 1;; ++attempt) {
-    reply = client.get({.url = url, .token = token});
+    reply = client.get({.url = url, .token = token, .use_netrc = hub.implicit_token});
     if (reply.status == 200) break;
     // Without a connection, people should not wait for the error.
     const int attempts = reply.status == 0 ? std::min(2, rules.attempts) : rules.attempts;

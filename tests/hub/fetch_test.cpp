@@ -152,7 +152,7 @@ TEST_F(Fetching, TheIndexSaysWhichFilesHaveTheWeights) {
   const std::string index =
       R"({"weight_map": {"a": "model.safetensors-00001-of-00002.safetensors", "b": "b.safetensors"}})";
   const HubServer::Files parts = {{"config.json", {.contents = "{}"}},
-                                  {"tokenizer.json", {.contents = "{}"}},
+                                  {"tokenizer.json", {.contents = "[]"}},
                                   {"model.safetensors.index.json", {.contents = index}},
                                   {"model.safetensors-00001-of-00002.safetensors", {.contents = "1", .large = true}},
                                   {"b.safetensors", {.contents = "2", .large = true}},
@@ -299,6 +299,12 @@ TEST_F(Fetching, EachRefusalSaysWhatToDo) {
        true,
        {"gated (\"ask \\x1b[2J the author\")", "accept its conditions on"}},
       {{.status = 401}, false, {"no such repository, or it is private", "HF_TOKEN"}},
+      {{.status = 401, .headers = "X-Error-Message: Invalid credentials in Authorization header\r\n"},
+       true,
+       {"the hub does not accept the token", "hf auth login", "HF_TOKEN"}},
+      {{.status = 401, .body = "{\"error\": \"User Access Token is expired\"}"},
+       true,
+       {"the hub does not accept the token (\"User Access Token is expired\")"}},
       {{.status = 404}, true, {"no such repository", "the account of your token"}},
       {{.status = 404, .headers = "X-Error-Code: RevisionNotFound\r\n"}, false, {"the hub has no revision main"}},
       {{.status = 403}, false, {"refuses access", "hf auth login"}},
@@ -365,6 +371,20 @@ TEST_F(Fetching, ATokenGoesToTheHubAlone) {
   EXPECT_FALSE(elsewhere.requests()[0].has_token());
 }
 
+TEST_F(Fetching, APasswordOfNetrcIsAnImplicitToken) {
+  const fs::path netrc = cache_.path() / "netrc";
+  std::ofstream(netrc) << "machine 127.0.0.1 login me password secret\n";
+  const test::HubVariables variables{{{"NETRC", netrc.string()}}};
+  for (const bool implicit : {true, false}) {
+    options_.hub.implicit_token = implicit;
+    fs::remove_all(cache_.path() / "models--o--m");
+    const std::size_t before = server_.requests().size();
+    fetch({.repo = "o/m"});
+    const auto requests = server_.requests();
+    for (std::size_t i = before; i < requests.size(); ++i) EXPECT_EQ(requests[i].has_token(), implicit);
+  }
+}
+
 TEST_F(Fetching, UnsafeRedirectsAreNotFollowed) {
   for (const char* to : {"file:///etc/passwd", "ftp://127.0.0.1/x", "http://user:word@127.0.0.1/x", "gopher://x", ""}) {
     fail_files({.status = 302, .headers = fmt::format("Location: {}\r\n", to)});
@@ -417,6 +437,37 @@ TEST_F(Fetching, AFullDiskIsFoundBefore) {
   EXPECT_EQ(server_.count("/resolve/"), 0);
 }
 
+// What is there already needs no space: an interrupted download, and contents of another commit.
+TEST_F(Fetching, OnlyWhatIsStillToComeNeedsSpace) {
+  const std::uint64_t huge = std::uint64_t{1} << 43;
+  const std::string whole = files_["model.safetensors"].contents;
+  files_["model.safetensors"].claimed_size = huge;
+  commit_ = server_.add("models/o/m", files_);
+  EXPECT_THAT(test::error_of(ErrorKind::disk, [&] { fetch({.repo = "o/m"}); }), HasSubstr("are to be fetched"));
+  const fs::path blob = cache_.path() / "models--o--m/blobs" / sha256_of(whole);
+  fs::create_directories(blob.parent_path());
+  std::ofstream(blob) << whole;
+  fetch({.repo = "o/m"});
+  EXPECT_EQ(text("model.safetensors"), whole);
+}
+
+TEST_F(Fetching, TheLogCountsWhatIsStillToCome) {
+  const std::string whole = files_["model.safetensors"].contents;
+  files_["adapter_model.safetensors"] = files_["model.safetensors"];  // the same contents
+  commit_ = server_.add("models/o/m", files_);
+  fetch({.repo = "o/m"}, ModelFiles::text);
+  const fs::path part = cache_.path() / "models--o--m/blobs" / (sha256_of(whole) + ".incomplete");
+  std::ofstream(part) << whole.substr(0, 150'000);
+  ::testing::internal::CaptureStderr();
+  {
+    Log log(LogLevel::info);
+    HubFetcher fetcher(options_, log);
+    fetch_model(fetcher, {.repo = "o/m"}, ModelFiles::all);
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("fetching 1 file of o/m (50.0 kB)"));
+  EXPECT_EQ(text("adapter_model.safetensors"), whole);
+}
+
 TEST_F(Fetching, SeveralProcessesShareADownload) {
   std::vector<pid_t> processes;
   for (int i = 0; i < 3; ++i) {
@@ -467,6 +518,7 @@ TEST(HttpUrls, OriginsAreCompared) {
   EXPECT_EQ(redirected_url("https://h", "/c"), "https://h/c");
   EXPECT_EQ(redirected_url("https://h/a", "//other/c"), "https://other/c");
   EXPECT_EQ(redirected_url("https://h/a", "http://other/c"), "http://other/c");
+  EXPECT_EQ(redirected_url("https://h/a", "/c?from=https://x/y"), "https://h/c?from=https://x/y");
   EXPECT_EQ(escaped_path("a b/\xc3\xa4#?%.json"), "a%20b/%C3%A4%23%3F%25.json");
 }
 
