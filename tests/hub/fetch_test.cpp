@@ -148,6 +148,17 @@ TEST_F(Fetching, AHubThatDoesNotAnswerStopsNoRunThatHasItsFiles) {
   EXPECT_THAT(complaint({.repo = "o/m"}), HasSubstr("no such repository"));
 }
 
+TEST_F(Fetching, AnEmptyRefIsWrittenAgain) {
+  fetch({.repo = "o/m"});
+  const fs::path ref = cache_.path() / "models--o--m/refs/main";
+  fs::resize_file(ref, 0);
+  options_.hub.offline = true;
+  EXPECT_THAT(complaint({.repo = "o/m"}), HasSubstr("no snapshot of revision main"));
+  options_.hub.offline = false;
+  fetch({.repo = "o/m"});
+  EXPECT_EQ(read_text(ref), commit_);
+}
+
 TEST_F(Fetching, TheIndexSaysWhichFilesHaveTheWeights) {
   const std::string index =
       R"({"weight_map": {"a": "model.safetensors-00001-of-00002.safetensors", "b": "b.safetensors"}})";
