@@ -193,7 +193,9 @@ void write_ref(const HubCache& cache, const HubName& name, const std::string& co
 }  // namespace
 
 HubFetcher::HubFetcher(FetchOptions options, Log& log)
-    : options_(std::move(options)), cache_(options_.hub.cache), log_(log) {}
+    : options_(std::move(options)), cache_(options_.hub.cache), log_(log) {
+  if (!options_.rules.say) options_.rules.say = [&log](const std::string& text) { log.info("{}", text); };
+}
 
 RepoListing HubFetcher::list(const HubName& name) {
   if (is_commit(name.revision))

@@ -13,6 +13,7 @@
 namespace qtrain {
 namespace {
 
+constexpr int kTooMany = 429, kUnavailable = 503;
 constexpr std::size_t kMaxFiles = 200'000, kMaxName = 255, kMaxSaid = 300;
 
 std::string api_url(const HubEnvironment& hub, const HubName& name) {
@@ -85,7 +86,7 @@ bool is_bad_token(const HttpReply& reply) {
 }  // namespace
 
 bool is_passing(const HttpReply& reply) {
-  constexpr int kTimeout = 408, kTooMany = 429, kServer = 500;
+  constexpr int kTimeout = 408, kServer = 500;
   return reply.status == 0 || reply.status == kTimeout || reply.status == kTooMany || reply.status >= kServer;
 }
 
@@ -93,6 +94,10 @@ void wait_before_retry(const RetryRules& rules, int attempt, const HttpReply& re
   std::chrono::milliseconds left = rules.pause * (1 << std::min(attempt - 1, 10));
   if (const int asked = std::atoi(reply.header("retry-after").c_str()); asked > 0) left = std::chrono::seconds(asked);
   left = std::min(left, rules.longest_pause);
+  const bool busy = reply.status == kTooMany || reply.status == kUnavailable;
+  if (busy && rules.say)
+    rules.say(fmt::format("the hub is busy (status {}): trying again in {:.1f} s", reply.status,
+                          std::chrono::duration<double>(left).count()));
   for (constexpr std::chrono::milliseconds kStep{50}; left.count() > 0; left -= kStep) {
     throw_if_stopped();
     std::this_thread::sleep_for(std::min(left, kStep));
