@@ -124,7 +124,11 @@ std::optional<DatasetCard> read_dataset_card(std::string_view card, const std::o
     for (const Json& one : list)
       if (one.is_object()) configs.emplace_back(text_member(one, "config_name"), &one);
   if (configs.empty()) return {};
-  if (const auto chosen = choose_config(configs, config)) return card_of(*configs[*chosen].second);
+  if (const auto chosen = choose_config(configs, config)) {
+    DatasetCard card = card_of(*configs[*chosen].second);
+    card.only_config = configs.size() == 1;
+    return card;
+  }
   if (config && is_usual_config(config) && configs.size() == 1) return card_of(*configs[0].second);
   std::vector<std::string> names;
   for (const auto& [name, unused] : configs) names.push_back(name);
@@ -141,7 +145,8 @@ void apply_cards(DataSource& source) {
     if (!fs::is_directory(folder, ignored)) continue;
     if (const auto card = card_in(folder, source.config)) {
       if (!card->folder.empty()) entry = (folder / card->folder).string();
-      if (!card->splits.empty()) source.cards[entry] = card->splits;
+      if (!card->splits.empty())
+        source.cards[entry] = {.splits = card->splits, .only = source.config || !card->only_config};
     } else if (source.config && is_safe_path(*source.config) && fs::is_directory(folder / *source.config, ignored)) {
       entry = (folder / *source.config).string();
     } else if (!is_usual_config(source.config)) {

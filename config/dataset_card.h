@@ -12,6 +12,7 @@ namespace qtrain {
 struct DatasetCard {
   CardSplits splits;        ///< empty: the files are found by their names
   std::string folder = {};  ///< in which the config's files are ("data_dir"); empty: that of the card
+  bool only_config = true;  ///< the card lists no other one
 };
 
 /// The config of that name, else the one that is used without a name: the only one, "default", or one marked so. None

@@ -20,7 +20,7 @@ HubCache user_cache() {
 /// Looks for what a key names. A revision in the name wins over `revision`. None if the name is not in the cache and
 /// has no owner: it is more likely a path that does not exist.
 std::optional<NamedOnHub> look_up(std::string key, HubName name, const std::string& revision) {
-  if (!revision.empty() && name.revision == HubName{}.revision) {
+  if (!revision.empty() && !name.has_revision) {
     if (!is_revision(revision))
       fail(ErrorKind::usage, {.cause = fmt::format("{} is not a revision: a branch, a tag or a commit", revision)});
     name.revision = revision;

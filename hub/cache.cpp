@@ -84,6 +84,7 @@ std::optional<std::string> HubCache::commit_of(const HubName& name) const {
   if (fs::is_regular_file(ref, ignored)) {
     std::string commit = read_text(ref, kMaxBytes);
     while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back())) != 0) commit.pop_back();
+    if (commit.empty()) return {};  // a program was killed while it wrote the file: the hub is asked again
     if (!is_commit(commit))
       fail(ErrorKind::input, {.cause = "the file should contain a commit, but contains " + one_line(commit),
                               .place = ref.string(),

@@ -45,8 +45,8 @@ class HubCache {
 /// ErrorKind::input if several match.
 std::vector<std::string> gguf_paths(const std::vector<std::string>& paths, const std::string& quant);
 
-/// The GGUF file in a folder, or a folder below it, whose name has this type: "model-Q4_K_M.gguf". Of a model in
-/// several files, the first. None if there is none. Throws ErrorKind::input if several match.
+/// The GGUF file in a folder, or a folder below it, whose name has this type: "model-Q4_K_M.gguf"; the first
+/// file of a model in several. None if there is none. Throws ErrorKind::input if several match.
 std::optional<std::filesystem::path> gguf_file_in(const std::filesystem::path& folder, const std::string& quant);
 
 /// The id of the repository ("owner/name") whose snapshot in a cache this folder is; none for other folders.

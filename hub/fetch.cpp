@@ -7,7 +7,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -41,6 +43,37 @@ void require_space(const fs::path& folder, std::uint64_t bytes) {
                                size_text(static_cast<double>(free))),
           .place = folder.string(),
           .remedy = "free some space, or set HF_HUB_CACHE to a folder on another disk"});
+}
+
+/// What is still to come of files: contents that another commit has, or that two files share, are there once.
+struct ToFetch {
+  std::int64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t total = 0;  ///< the size of all, which downloads report in the end
+};
+
+ToFetch count_missing(const fs::path& blobs, const std::vector<RepoFile>& missing) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const auto add = [](std::uint64_t& sum, std::uint64_t more) { sum += std::min(more, kMost - sum); };
+  ToFetch count;
+  std::set<std::string> seen;
+  for (const RepoFile& file : missing) {
+    add(count.total, file.size);
+    std::error_code error;
+    if (!seen.insert(file.etag()).second || fs::exists(blobs / file.etag(), error)) continue;
+    const std::uintmax_t have = fs::file_size(blobs / (file.etag() + ".incomplete"), error);
+    add(count.bytes, error ? file.size : file.size - std::min<std::uint64_t>(file.size, have));
+    ++count.files;
+  }
+  return count;
+}
+
+/// The first names of files, and how many more there are.
+std::string names_of(const std::vector<RepoFile>& files) {
+  constexpr std::size_t kShown = 8;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(files.size(), kShown); ++i) names += (i > 0 ? ", " : "") + files[i].path;
+  return files.size() <= kShown ? names : fmt::format("{} and {} more", names, files.size() - kShown);
 }
 
 /// What has come of a set of downloads, shown from time to time.
@@ -160,7 +193,9 @@ void write_ref(const HubCache& cache, const HubName& name, const std::string& co
 }  // namespace
 
 HubFetcher::HubFetcher(FetchOptions options, Log& log)
-    : options_(std::move(options)), cache_(options_.hub.cache), log_(log) {}
+    : options_(std::move(options)), cache_(options_.hub.cache), log_(log) {
+  if (!options_.rules.say) options_.rules.say = [&log](const std::string& text) { log.info("{}", text); };
+}
 
 RepoListing HubFetcher::list(const HubName& name) {
   if (is_commit(name.revision))
@@ -169,7 +204,7 @@ RepoListing HubFetcher::list(const HubName& name) {
     fail(ErrorKind::input, {.cause = cache_.why_missing(name) + ", and HF_HUB_OFFLINE forbids to fetch it",
                             .place = name.text(),
                             .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
-  if (!name.has_owner())
+  if (!name.has_owner() && !cache_.commit_of(name))
     fail(ErrorKind::input, {.cause = "the name has no owner", .place = name.text(), .remedy = "write OWNER/NAME"});
   HttpClient client;
   RepoListing listing = list_repo(client, options_.hub, name, options_.rules);
@@ -179,31 +214,35 @@ RepoListing HubFetcher::list(const HubName& name) {
 
 void HubFetcher::download(const HubName& name, const RepoListing& listing, const std::vector<RepoFile>& files) {
   std::vector<RepoFile> missing;
-  std::uint64_t bytes = 0;
   for (const RepoFile& file : files)
-    if (!is_fetched(cache_, name, listing.commit, file.path)) {
-      missing.push_back(file);
-      bytes += file.size;
-    }
+    if (!is_fetched(cache_, name, listing.commit, file.path)) missing.push_back(file);
   // Large files first, so that the last one does not begin when all others are done.
   std::ranges::stable_sort(missing, std::greater<>(), &RepoFile::size);
   if (!missing.empty()) {
     if (options_.hub.offline)
       fail(ErrorKind::input,
-           {.cause = fmt::format("{} is not in the cache, and HF_HUB_OFFLINE forbids to fetch it", missing[0].path),
+           {.cause = fmt::format("{} {} not in the cache, and HF_HUB_OFFLINE forbids to fetch {}", names_of(missing),
+                                 missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them"),
             .place = name.text(),
             .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
-    require_space(cache_.folder(), bytes);
-    const auto count = static_cast<std::int64_t>(missing.size());
-    log_.info("fetching {} of {} ({}) to {}", counted(count, "file"), name.text(),
-              size_text(static_cast<double>(bytes)), cache_.folder().string());
-    FetchProgress progress(log_, name.repo, bytes);
+    const ToFetch to_fetch = count_missing(cache_.folder_of(name) / "blobs", missing);
+    require_space(cache_.folder(), to_fetch.bytes);
+    if (to_fetch.files > 0)
+      log_.info("fetching {} of {} ({}) to {}", counted(to_fetch.files, "file"), name.text(),
+                size_text(static_cast<double>(to_fetch.bytes)), cache_.folder().string());
+    FetchProgress progress(log_, name.repo, to_fetch.total);
     ParallelDownloads({options_, cache_, name, listing.commit, missing}, progress).run();
   }
 }
 
 HubPlace HubFetcher::fetch(const HubName& name, const RepoListing& listing, const std::vector<RepoFile>& files) {
-  write_tree(cache_, name, listing);  // first, so that an interrupted download is known to be incomplete
+  const bool complete = std::ranges::all_of(
+      files, [&](const RepoFile& file) { return is_fetched(cache_, name, listing.commit, file.path); });
+  try {
+    write_tree(cache_, name, listing);  // first, so that an interrupted download is known to be incomplete
+  } catch (const Error&) {              // a cache that is complete may be read-only
+    if (!complete) throw;
+  }
   download(name, listing, files);
   HubPlace place{.name = name, .commit = listing.commit, .path = cache_.snapshot_folder(name, listing.commit)};
   create_folders(place.path);
@@ -215,21 +254,50 @@ HubPlace HubFetcher::fetch(const HubName& name, const RepoListing& listing, cons
   return place;
 }
 
-HubPlace fetch_model(HubFetcher& fetcher, const HubName& name, ModelFiles files) {
-  if (const auto place = fetcher.cache().find(name)) {
-    const bool is_file = !name.quant.empty() || !name.file.empty();
-    if (is_file || has_needed_files(place->path, files)) return *place;
-    if (const auto known = read_tree(fetcher.cache(), name, place->commit)) {
-      const auto needed = needed_files(*known, name, files);
-      const auto is_here = [&](const RepoFile& file) {
-        return is_fetched(fetcher.cache(), name, place->commit, file.path);
-      };
-      if (std::ranges::all_of(needed, is_here)) return *place;
-    }
-    if (fetcher.offline()) return *place;  // reading it says what is missing
+namespace {
+
+/// A snapshot that another program has made, and whose files cannot be compared with those of the repository: offline
+/// that is all there is, and a hub that does not answer must not stop a run that has its files.
+std::optional<HubPlace> unlisted_place(HubFetcher& fetcher, const HubName& name, ModelFiles files,
+                                       std::optional<RepoListing>& listing) {
+  const auto place = fetcher.cache().find(name);
+  const bool is_file = !name.quant.empty() || !name.file.empty();
+  if (place && is_file && place->path.filename().string().find("-of-") == std::string::npos) return place;
+  if (fetcher.offline()) return place;  // reading it says what is missing
+  HubName at = name;
+  at.revision = *fetcher.cache().commit_of(name);
+  try {
+    listing = fetcher.list(at);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input || !place || (!is_file && !has_needed_files(place->path, files))) throw;
+    fetcher.log().warn("{}: the files in {} are used without knowing whether all are there ({})", name.text(),
+                       place->path.string(), e.text().cause);
+    return place;
   }
-  const RepoListing listing = fetcher.list(name);
-  return fetcher.fetch(name, listing, needed_files(listing, name, files));
+  return {};
+}
+
+}  // namespace
+
+HubPlace fetch_model(HubFetcher& fetcher, const HubName& name, ModelFiles files) {
+  const HubCache& cache = fetcher.cache();
+  const auto commit = cache.commit_of(name);
+  std::optional<RepoListing> listing;
+  if (commit) {
+    listing = read_tree(cache, name, *commit);
+    if (!listing)
+      if (auto place = unlisted_place(fetcher, name, files, listing)) return *place;
+  }
+  if (!listing) listing = fetcher.list(name);
+  std::vector<RepoFile> needed = needed_files(*listing, name, files);
+  if (const RepoFile* index = needed_index(*listing, name, files)) {
+    if (!is_fetched(cache, name, listing->commit, index->path)) {
+      write_tree(cache, name, *listing);
+      fetcher.download(name, *listing, {*index});
+    }
+    needed = needed_files(*listing, name, files, parts_in_index(cache.snapshot_folder(name, listing->commit)));
+  }
+  return fetcher.fetch(name, *listing, needed);
 }
 
 std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name, const std::string& commit) {
@@ -257,8 +325,7 @@ std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name,
 
 void write_tree(const HubCache& cache, const HubName& name, const RepoListing& listing) {
   const fs::path file = cache.folder_of(name) / "trees" / (listing.commit + ".json");
-  std::error_code ignored;
-  if (fs::exists(file, ignored)) return;
+  if (read_tree(cache, name, listing.commit)) return;
   Json files = Json::object();
   std::vector<RepoFile> sorted = listing.files;
   std::ranges::sort(sorted, {}, &RepoFile::path);

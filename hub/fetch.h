@@ -34,6 +34,7 @@ class HubFetcher {
 
   const HubCache& cache() const { return cache_; }
   bool offline() const { return options_.hub.offline; }
+  Log& log() const { return log_; }
 
  private:
   FetchOptions options_;
@@ -41,7 +42,8 @@ class HubFetcher {
   Log& log_;
 };
 
-/// What a model's name means, after fetching what is missing. Without a hub if the cache has all needed files.
+/// What a model's name means, after fetching what is missing. Without a hub if the cache has a list of the repository's
+/// files and all needed ones; a snapshot without a list is checked against the hub's, unless the hub does not answer.
 HubPlace fetch_model(HubFetcher& fetcher, const HubName& name, ModelFiles files);
 
 /// Reads and writes the list of files that huggingface_hub keeps for each commit, trees/COMMIT.json.

@@ -108,7 +108,7 @@ HttpReply HttpClient::get(const HttpQuery& query) {
     next.url = url;
     // Other hosts get URLs that are signed; a token would let them act for the user.
     next.token = origin == first ? query.token : "";
-    next.use_netrc = origin == first;
+    next.use_netrc = query.use_netrc && origin == first;
   }
   return {.status = 0, .problem = "too many redirects"};
 }
@@ -177,7 +177,8 @@ std::string origin_of_url(std::string_view url) {
 }
 
 std::string redirected_url(const std::string& url, const std::string& location) {
-  if (location.find("://") != location.npos) return location;
+  if (const std::size_t mark = location.find("://"); mark != location.npos && mark < location.find_first_of("/?#"))
+    return location;
   const std::size_t host = url.find("://"), path = host == url.npos ? url.npos : url.find_first_of("/?#", host + 3);
   if (location.starts_with("//")) return url.substr(0, url.find(':') + 1) + location;
   if (location.starts_with('/')) return url.substr(0, path) + location;

@@ -13,6 +13,7 @@
 namespace qtrain {
 namespace {
 
+constexpr int kTooMany = 429, kUnavailable = 503;
 constexpr std::size_t kMaxFiles = 200'000, kMaxName = 255, kMaxSaid = 300;
 
 std::string api_url(const HubEnvironment& hub, const HubName& name) {
@@ -76,10 +77,16 @@ std::string said_by(const HttpReply& reply) {
   return said.empty() ? "" : fmt::format(" (\"{}\")", one_line(said));
 }
 
+/// The status is the same as that of a repository that does not exist.
+bool is_bad_token(const HttpReply& reply) {
+  const std::string said = said_by(reply);
+  return reply.status == 401 && (said.find("Invalid credentials") != said.npos || said.find("expired") != said.npos);
+}
+
 }  // namespace
 
 bool is_passing(const HttpReply& reply) {
-  constexpr int kTimeout = 408, kTooMany = 429, kServer = 500;
+  constexpr int kTimeout = 408, kServer = 500;
   return reply.status == 0 || reply.status == kTimeout || reply.status == kTooMany || reply.status >= kServer;
 }
 
@@ -87,6 +94,10 @@ void wait_before_retry(const RetryRules& rules, int attempt, const HttpReply& re
   std::chrono::milliseconds left = rules.pause * (1 << std::min(attempt - 1, 10));
   if (const int asked = std::atoi(reply.header("retry-after").c_str()); asked > 0) left = std::chrono::seconds(asked);
   left = std::min(left, rules.longest_pause);
+  const bool busy = reply.status == kTooMany || reply.status == kUnavailable;
+  if (busy && rules.say)
+    rules.say(fmt::format("the hub is busy (status {}): trying again in {:.1f} s", reply.status,
+                          std::chrono::duration<double>(left).count()));
   for (constexpr std::chrono::milliseconds kStep{50}; left.count() > 0; left -= kStep) {
     throw_if_stopped();
     std::this_thread::sleep_for(std::min(left, kStep));
@@ -111,6 +122,11 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
   if (code == "RevisionNotFound")
     return error(fmt::format("the hub has no revision {} of it", name.revision), "see " + page);
   if (code == "EntryNotFound") return error("the hub no longer has a file of this revision", "see " + page);
+  if (is_bad_token(reply))
+    return error(fmt::format("the hub does not accept the token{}", said_by(reply)),
+                 fmt::format("log in again with hf auth login, or {}",
+                             hub.token.empty() ? fmt::format("remove {}", hub.token_file.string())
+                                               : std::string("unset HF_TOKEN")));
   if (reply.status == 401 || reply.status == 404)
     return error("there is no such path, and the hub has no such repository, or it is private",
                  logged_in ? "check the name, and whether the account of your token may see it"
@@ -131,7 +147,7 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
   const std::string token = hub_token(hub);
   HttpReply reply;
   for (int attempt = 1;; ++attempt) {
-    reply = client.get({.url = url, .token = token});
+    reply = client.get({.url = url, .token = token, .use_netrc = hub.implicit_token});
     if (reply.status == 200) break;
     // Without a connection, people should not wait for the error, which is often about a path that does not exist.
     const int when_silent = reply.is_unreachable ? 1 : 2;

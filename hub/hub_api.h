@@ -33,6 +33,7 @@ struct RepoListing {
 struct RetryRules {
   int attempts = 5;  ///< without progress
   std::chrono::milliseconds pause{1000}, longest_pause{30000};
+  std::function<void(const std::string&)> say = {};  ///< called before a wait that the hub has asked for
 };
 
 /// Whether a request may succeed later: the connection broke, or the server is busy.

@@ -108,7 +108,8 @@ std::optional<HubName> parse_hub_name(RepoKind kind, std::string_view text) {
   HubName name{.kind = kind, .repo = {}};
   std::string_view rest = text, repo = take_parts(rest, 2);
   if (kind == RepoKind::model) name.quant = cut_after(repo, ':');
-  if (const std::size_t at = repo.find('@'); at != repo.npos) name.revision = cut_after(repo, '@');
+  name.has_revision = repo.find('@') != repo.npos;
+  if (name.has_revision) name.revision = cut_after(repo, '@');
   // The hub has two kinds of revisions with slashes: refs/pr/1 and refs/convert/parquet.
   if (name.revision == "refs" && (rest.starts_with("pr/") || rest.starts_with("convert/")))
     name.revision.append("/").append(take_parts(rest, 2));

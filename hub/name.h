@@ -23,6 +23,7 @@ struct HubName {
   std::string revision = "main";  ///< branch, tag, commit, or the beginning of a commit
   std::string file = {};          ///< path in the repository; of a data set also a folder or a glob
   std::string quant = {};         ///< selects a GGUF file by its type: "Q4_K_M"
+  bool has_revision = false;      ///< the text names the revision, which then wins over those of other settings
 
   /// As a user writes it: "owner/name@v1/data", "owner/name:Q4_K_M". Without the revision if it is "main".
   std::string text() const;

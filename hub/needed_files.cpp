@@ -11,6 +11,7 @@
 
 #include "core/formats/json.h"
 #include "core/formats/weight_files.h"
+#include "core/utf8.h"
 
 namespace qtrain {
 namespace {
@@ -70,7 +71,7 @@ void require_weights(const RepoListing& listing, const HubName& name) {
   const auto has = [&](auto test) {
     return std::ranges::any_of(listing.files, [&](const RepoFile& file) { return test(file.path); });
   };
-  if (has([](const std::string& path) { return is_weight_of(path) && path.ends_with(".safetensors"); })) return;
+  if (has(is_weight_of)) return;
   if (has([](const std::string& path) { return path.ends_with(".gguf"); }))
     refuse_repo(name, "the repository has no safetensors, only GGUF files",
                 "import one: qtrain import OWNER/NAME:Q4_K_M --output DIR");
@@ -84,9 +85,11 @@ bool has_file(const fs::path& file) {
   return fs::exists(file, ignored);
 }
 
-/// Whether all files that the index names are there.
-bool has_all_parts(const fs::path& snapshot) {
+}  // namespace
+
+std::optional<std::set<std::string>> parts_in_index(const fs::path& snapshot) {
   constexpr std::uint64_t kMaxBytes = 1u << 28;
+  if (!has_file(snapshot / kIndex)) return {};
   std::set<std::string> parts;
   try {
     const Json index = read_json(snapshot / kIndex, {.max_bytes = kMaxBytes});
@@ -94,25 +97,37 @@ bool has_all_parts(const fs::path& snapshot) {
     for (const Json& part : map)
       if (part.is_string()) parts.insert(part.get<std::string>());
   } catch (const Error&) {  // reading it later reports the error
-    return true;
+    return {};
   }
-  return std::ranges::all_of(parts, [&](const std::string& part) { return has_file(snapshot / part); });
+  return parts;
 }
 
-}  // namespace
+const RepoFile* needed_index(const RepoListing& listing, const HubName& name, ModelFiles files) {
+  if (files != ModelFiles::all || !name.quant.empty() || !name.file.empty()) return nullptr;
+  return file_named(listing, kWeights) ? nullptr : file_named(listing, kIndex);
+}
 
-std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& name, ModelFiles files) {
+std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& name, ModelFiles files,
+                                   const std::optional<std::set<std::string>>& parts) {
   if (!name.quant.empty() || !name.file.empty()) return gguf_files(listing, name);
   if (files == ModelFiles::all) require_weights(listing, name);
+  // Some repositories have the weights twice, whole and in parts: the whole file is the one that is read.
+  const bool whole = file_named(listing, kWeights), by_index = parts && needed_index(listing, name, files);
+  const auto has_weights = [&](const std::string& path) {
+    if (path == kAdapter || path == kWeights) return true;
+    return by_index ? parts->contains(path) : !whole && is_weight_file(path);
+  };
+  if (by_index)
+    for (const std::string& part : *parts)
+      if (!file_named(listing, part))
+        refuse_repo(name, fmt::format("{} names {}, which the repository does not have", kIndex, one_line(part)),
+                    "choose another repository or revision");
   std::vector<RepoFile> needed;
   for (const RepoFile& file : listing.files) {
     const bool text = files != ModelFiles::config && is_text_of_model(file.path);
-    const bool weight = files == ModelFiles::all && is_weight_of(file.path);
+    const bool weight = files == ModelFiles::all && has_weights(file.path);
     if (is_config_of_model(file.path) || text || weight) needed.push_back(file);
   }
-  // Some repositories have the weights twice: whole and in parts.
-  if (file_named(listing, kWeights) && !file_named(listing, kIndex))
-    std::erase_if(needed, [](const RepoFile& file) { return file.path.starts_with("model-"); });
   if (needed.empty())
     refuse_repo(name, "the repository has no config.json, tokenizer or weights that this program reads",
                 "check the name; a GGUF file is named as OWNER/NAME:Q4_K_M");
@@ -127,7 +142,10 @@ bool has_needed_files(const fs::path& snapshot, ModelFiles files) {
   if (!text && !adapter) return false;
   if (files == ModelFiles::text) return true;
   if (adapter && has_file(snapshot / kAdapter)) return true;
-  return has_file(snapshot / kWeights) || (has_file(snapshot / kIndex) && has_all_parts(snapshot));
+  if (has_file(snapshot / kWeights)) return true;
+  const auto parts = parts_in_index(snapshot);
+  return has_file(snapshot / kIndex) &&
+         (!parts || std::ranges::all_of(*parts, [&](const std::string& part) { return has_file(snapshot / part); }));
 }
 
 bool has_all_shards(const fs::path& snapshot) {

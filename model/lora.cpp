@@ -306,6 +306,7 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   if (r.get("modules_to_save")) lora.modules_to_save = read_names(r, "modules_to_save");
   lora.ensure_weight_tying = r.flag("ensure_weight_tying", false);
   lora.base_model = r.text("base_model_name_or_path", "");
+  lora.base_revision = r.text("revision", "");
   return lora;
 }
 
@@ -324,7 +325,7 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
 }
 
 Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names) {
-  return {
+  Json config{
       {"alpha_pattern", pattern_json(lora.alpha_pattern)},
       {"base_model_name_or_path", lora.base_model},
       {"bias", "none"},
@@ -346,6 +347,8 @@ Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& li
       {"task_type", "CAUSAL_LM"},
       {"use_dora", lora.dora},
       {"use_rslora", lora.rslora}};
+  if (!lora.base_revision.empty()) config["revision"] = lora.base_revision;
+  return config;
 }
 
 }  // namespace qtrain

@@ -48,6 +48,7 @@ struct LoraConfig {
   /// Whether modules_to_save trains a tied head and embedding as one weight instead of untying them.
   bool ensure_weight_tying = false;
   std::string base_model = {};
+  std::string base_revision = {};  ///< the commit of base_model on the hub; empty: unknown, or a folder
 
   std::int64_t rank_of(std::string_view module) const;
   /// alpha / rank, or alpha / sqrt(rank) with rsLoRA.

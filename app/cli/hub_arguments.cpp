@@ -30,7 +30,7 @@ std::optional<std::string> placed(HubFetcher& fetcher, const std::string& text, 
                                   ModelFiles files) {
   auto name = hub_name_unless_path(RepoKind::model, text);
   if (!name) return {};
-  if (!revision.empty() && name->revision == HubName{}.revision) name->revision = revision;
+  if (!revision.empty() && !name->has_revision) name->revision = revision;
   if (!is_revision(name->revision))
     fail(ErrorKind::usage, {.cause = fmt::format("--revision {} is no branch, tag or commit", name->revision)});
   if (!name->has_owner() && !fetcher.cache().find(*name)) return {};

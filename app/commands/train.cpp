@@ -174,9 +174,11 @@ int run_train(const Arguments& args) {
   const auto stop_after = args.integer("stop_after");
   if (stop_after && *stop_after < 1)
     fail(ErrorKind::usage, {.cause = "must be the number of an optimizer step, at least 1", .place = "--stop_after"});
-  ResolvedConfig config = load_run_config(args, args.operand(0));
-  const RunSection& run = config.value.run;
   const std::optional<RankPlace> place = rank_place();
+  const bool is_fetched = place && place->launcher == "qtrain";  // by the process that started the ranks
+  ResolvedConfig config =
+      is_fetched ? load_config(args.operand(0), args.overrides()) : load_run_config(args, args.operand(0));
+  const RunSection& run = config.value.run;
   if (place) settle_in(*place, config, args.log());
   if (const auto node = node_place(); !place && node) settle_in(*node, config);
   if (!place) settle_ranks(config);

@@ -19,7 +19,7 @@ struct DataSource {
   SharedMaps shared = {};  ///< which parts of `columns` are shared
   std::optional<double> fraction, weight;
   std::optional<std::string> config = {};        ///< of a data set that has several ("socratic")
-  std::map<std::string, CardSplits> cards = {};  ///< as in WantedSplit
+  std::map<std::string, CardFiles> cards = {};  ///< as in WantedSplit
 };
 
 /// Reads a path, or an object with `path` or `data_files` (in `data_dir`), `name` (a config), `split`, `columns` (a

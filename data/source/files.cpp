@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/utf8.h"
 #include "data/source/row_source.h"
 #include "data/source/split_choice.h"
 
@@ -197,19 +198,33 @@ Paths expand(const fs::path& pattern) {
   return found;
 }
 
+/// Reading other files instead would train on another config.
+[[noreturn]] void fail_unmatched(const fs::path& folder, const std::string& patterns) {
+  const bool in_cache = std::ranges::find(folder, fs::path("snapshots")) != folder.end();
+  fail(ErrorKind::input,
+       {.cause = "no file is there that README.md lists for this config and split: " + patterns,
+        .place = folder.string(),
+        .remedy = in_cache ? "add --fetch to fetch the files of this config, or set another dataset_config"
+                           : "check README.md, or set another dataset_config"});
+}
+
 /// The files of one split in a folder whose card lists the splits. None if there are none: a card may be outdated.
-Paths from_card(const fs::path& folder, const CardSplits& card, const WantedSplit& split) {
+Paths from_card(const fs::path& folder, const CardFiles& card, const WantedSplit& split) {
   Paths names, files;
-  for (const CardSplit& listed : card) names.emplace_back(listed.name);
+  std::string patterns;
+  for (const CardSplit& listed : card.splits) names.emplace_back(listed.name);
   for (const fs::path& chosen : choose_split(folder, names, split))
-    for (const CardSplit& listed : card)
+    for (const CardSplit& listed : card.splits)
       if (listed.name == chosen)
-        for (const std::string& pattern : listed.files)
+        for (const std::string& pattern : listed.files) {
+          patterns += (patterns.empty() ? "" : ", ") + one_line(pattern);
           for (const fs::path& match : expand(folder / pattern)) {
             const Paths found = leads_to_folder(match) ? data_files_in(match) : Paths{match};
             std::ranges::copy_if(found, std::back_inserter(files),
                                  [](const fs::path& file) { return is_data_file(file) || is_text_file(file); });
           }
+        }
+  if (files.empty() && card.only) fail_unmatched(folder, patterns);
   return files;
 }
 

@@ -19,12 +19,18 @@ struct CardSplit {
 };
 using CardSplits = std::vector<CardSplit>;
 
+/// What a card says about the files of a folder.
+struct CardFiles {
+  CardSplits splits;
+  bool only = false;  ///< no others belong to the config; else those of the folder are read if these are not there
+};
+
 /// A part of a data set by its use, or by the name of its split ("train_sft") if given.
 struct WantedSplit {
   WantedSplit(Split used_as, std::string named = {}) : part(used_as), name(std::move(named)) {}  // NOLINT: implicit
   Split part;
   std::string name;
-  std::map<std::string, CardSplits> cards = {};  ///< the splits of folders that have a card; others are found by name
+  std::map<std::string, CardFiles> cards = {};  ///< the splits of folders that have a card; others are found by name
 };
 
 /// Resolves a list of files, globs (*, ?, [a-z], ** for folders) and folders to data files, in list order, the matches

@@ -14,9 +14,11 @@ namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::TempFolder;
 
 // The front matter of openai/gsm8k, shortened.
@@ -117,6 +119,22 @@ TEST_F(CardInFolder, ChoosesTheFilesOfConfigAndSplit) {
               ElementsAre("main/train-0.jsonl", "main/train-1.jsonl", "main/test-0.jsonl"));
   EXPECT_THAT(files("socratic"), ElementsAre("socratic/train-0.jsonl"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("socratic", "test"); }), HasSubstr("no test split"));
+}
+
+// The files of another config are there, as in a cache to which only that one was fetched.
+TEST_F(CardInFolder, AConfigWithoutFilesIsNotReplacedByAnother) {
+  fs::remove_all(folder_.path() / "socratic");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("socratic"); }),
+              AllOf(HasSubstr("socratic/train-*"), Not(HasSubstr("--fetch"))));
+  fs::remove_all(folder_.path() / "main");
+  std::ofstream(folder_.path() / "other.jsonl") << "{}\n";
+  const std::string one = "---\nconfigs:\n- config_name: a\n  data_files: a/*\n";
+  const std::string chosen = one + "  default: true\n- config_name: b\n  data_files: b/*\n---\n";
+  std::ofstream(folder_.path() / "README.md") << chosen;
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files({}); }), HasSubstr("a/*"));
+  std::ofstream(folder_.path() / "README.md") << one << "---\n";
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("a"); }), HasSubstr("a/*"));
+  EXPECT_THAT(files({}), ElementsAre("other.jsonl")) << "an outdated card of a data set with one config";
 }
 
 TEST_F(CardInFolder, WithoutACardAConfigIsAFolder) {

@@ -62,6 +62,9 @@ TEST_F(NamesInConfigs, TakeTheRevisionOfTheModel) {
     EXPECT_EQ(config.model.model_name_or_path, at("models--o--m", kOther)) << key;
     EXPECT_EQ(config.model.adapter_name_or_path, at("models--o--a")) << key;
   }
+  EXPECT_EQ(value_of(R"({"model_name_or_path": "o/m@main", "model_revision": "v1"})").model.model_name_or_path,
+            at("models--o--m"))
+      << "the name wins";
   EXPECT_THAT(complaint_about(R"({"model_name_or_path": "o/m", "model_revision": "../x"})"),
               HasSubstr("not a revision"));
   EXPECT_EQ(value_of(R"({"base_model": "o/m", "sequence_len": 9, "revision_of_model": "v1"})").model.model_name_or_path,

@@ -1,4 +1,6 @@
 // Runs and commands that fetch what they name from a hub.
+#include <fmt/format.h>
+
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 #include "tests/hub/hub_server.h"
@@ -126,6 +128,57 @@ TEST_F(FetchingRun, APartOfADataSetIsCompleted) {
   fs::remove(snapshot / "train-00001-of-00002.jsonl");
   EXPECT_EQ(run({"config.json", "dataset_name=o/s", "dataset_config=null", "output_dir=again"}).code, 0);
   EXPECT_TRUE(fs::exists(snapshot / "train-00001-of-00002.jsonl"));
+}
+
+// Without a list, nothing in the snapshot says that files are missing.
+TEST_F(FetchingRun, ASnapshotOfAnotherProgramIsComparedWithTheHub) {
+  const std::string rows = bytes_of(tiny_run("out")["dataset_name"].get<std::string>());
+  const HubServer::Files files = {
+      {"README.md", {.contents = "# d"}}, {"train_a.jsonl", {.contents = rows}}, {"train_b.jsonl", {.contents = rows}}};
+  const std::string commit = hub_.add("datasets/o/q", files);
+  const fs::path repo = folder_ / "cache/datasets--o--q", snapshot = repo / "snapshots" / commit;
+  const std::vector<std::string> words{"config.json", "dataset_name=o/q", "dataset_config=null", "--overwrite"};
+  ASSERT_EQ(run({"tokenize", "--model", "o/m", "--input", "/dev/null"}).code, 0);
+  for (const char* there : {"README.md", "train_a.jsonl"}) {
+    fs::remove_all(repo);
+    fs::create_directories(snapshot);
+    fs::create_directories(repo / "refs");
+    write_file(snapshot / there, files.at(there).contents);
+    write_file(repo / "refs/main", commit);
+    const Outcome online = run(words);
+    EXPECT_EQ(online.code, 0) << online.err;
+    EXPECT_TRUE(fs::exists(snapshot / "train_b.jsonl")) << there;
+  }
+  fs::remove_all(repo / "trees");
+  const Outcome offline = run(words, "HF_HUB_OFFLINE=1");
+  EXPECT_EQ(offline.code, 0) << offline.err;
+  EXPECT_THAT(offline.err, HasSubstr("without knowing whether all are there"));
+}
+
+TEST_F(FetchingRun, AConfigThatIsNotInTheCacheIsNotReplacedByAnother) {
+  ASSERT_EQ(run({"config.json"}).code, 0);
+  const std::string tree_free = (folder_ / "cache/datasets--o--d/trees").string();
+  fs::remove_all(tree_free);
+  const Outcome offline = run({"config.json", "dataset_config=b", "output_dir=b"}, "HF_HUB_OFFLINE=1");
+  EXPECT_EQ(offline.code, 3);
+  EXPECT_THAT(offline.err, AllOf(HasSubstr("b/*.jsonl"), HasSubstr("--fetch")));
+  EXPECT_EQ(run({"estimate", "config.json", "dataset_config=b"}).code, 3);
+}
+
+// Laying a file out takes milliseconds on some file systems, and some data sets have very many.
+TEST_F(FetchingRun, OnlyFilesThatAPathMaySelectAreLaidOut) {
+  const std::string rows = bytes_of(tiny_run("out")["dataset_name"].get<std::string>());
+  HubServer::Files files = {{"rows/train-0.jsonl", {.contents = rows}}};
+  files["a.jsonl"] = files["a.jsonl/b.jsonl"] = {.contents = "both cannot be laid out"};
+  hub_.add("datasets/o/many", files);
+  for (const char* path : {"o/many/rows/train-0.jsonl", "o/many/rows/*.jsonl", "o/many/rows"}) {
+    const Outcome outcome =
+        run({"config.json", fmt::format("dataset_name={}", path), "dataset_config=null", "--overwrite"});
+    EXPECT_EQ(outcome.code, 0) << path << outcome.err;
+  }
+  const Outcome all = run({"config.json", "dataset_name=o/many", "dataset_config=null", "--overwrite"});
+  EXPECT_EQ(all.code, 6) << all.err;
+  EXPECT_THAT(all.err, HasSubstr("a.jsonl"));
 }
 
 TEST_F(FetchingRun, AMessageNamesTheDataSet) {

@@ -56,7 +56,10 @@ TEST_F(NamedRun, GivesTheSameAdapterAsPaths) {
   fs::create_directories(folder_ / "elsewhere");
   train_ok(folder_ / "elsewhere", by_path_);
   EXPECT_EQ(bytes_of(folder_ / "out/adapter_model.safetensors"), bytes_of(folder_ / "other/adapter_model.safetensors"));
-  EXPECT_EQ(read_json(folder_ / "out/adapter_config.json")["base_model_name_or_path"], "o/m");
+  const Json adapter = read_json(folder_ / "out/adapter_config.json");
+  EXPECT_EQ(adapter["base_model_name_or_path"], "o/m");
+  EXPECT_EQ(adapter["revision"], kCommit);
+  EXPECT_FALSE(read_json(folder_ / "other/adapter_config.json").contains("revision")) << "a folder has none";
   const Json model = read_json(folder_ / "out/resolved_config.json")["values"]["model_name_or_path"];
   EXPECT_EQ(model["value"], model_.string());
   EXPECT_THAT(model["origin"].get<std::string>(), HasSubstr("o/m, commit " + kCommit));

@@ -1,28 +1,21 @@
 // Fetching from a hub: what arrives in the cache, and what is said about everything that can go wrong.
-#include "hub/fetch.h"
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <random>
 
-#include "core/os/file.h"
 #include "core/sha256.h"
-#include "tests/core/temp_folder.h"
-#include "tests/errors.h"
-#include "tests/hub/hub_server.h"
-#include "tests/hub/variables.h"
+#include "tests/hub/fetching.h"
 
 namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Fetching;
 using test::HubFault;
 using test::HubServer;
 using test::ServedRequest;
@@ -30,55 +23,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TempFolder;
-
-std::string some_bytes(std::size_t size) {
-  std::string text(size, '\0');
-  std::mt19937 random(7);
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
-
-/// A hub with the model o/m, and an empty cache.
-class Fetching : public ::testing::Test {
- protected:
-  void SetUp() override {
-    files_ = {{"config.json", {.contents = "{\"model_type\": \"llama\"}"}},
-              {"tokenizer.json", {.contents = "{}"}},
-              {"model.safetensors", {.contents = some_bytes(200'000), .large = true}},
-              {"pytorch_model.bin", {.contents = "pickle", .large = true}},
-              {"README.md", {.contents = "# m"}}};
-    commit_ = server_.add("models/o/m", files_);
-    options_.hub.endpoint = server_.url();
-    options_.rules = {
-        .attempts = 3, .pause = std::chrono::milliseconds(1), .longest_pause = std::chrono::milliseconds(5)};
-  }
-  HubPlace fetch(const HubName& name, ModelFiles files = ModelFiles::all) {
-    Log log(LogLevel::silent);
-    HubFetcher fetcher(options_, log);
-    return fetch_model(fetcher, name, files);
-  }
-  std::string complaint(const HubName& name) {
-    return test::error_of(ErrorKind::input, [&] { fetch(name); });
-  }
-  std::string text(const std::string& file) {
-    return read_text(cache_.path() / "models--o--m/snapshots" / commit_ / file);
-  }
-  bool has(const std::string& file) { return fs::exists(cache_.path() / "models--o--m" / file); }
-  /// A fault of the files of the repository only.
-  void fail_files(const HubFault& fault) {
-    server_.fail_with([fault](const ServedRequest& r) {
-      return r.path.find("/resolve/") != r.path.npos ? std::optional(fault) : std::nullopt;
-    });
-  }
-
-  TempFolder cache_;
-  test::HubVariables variables_{{{"HF_HUB_CACHE", cache_.path().string()}, {"HOME", cache_.path().string()}}};
-  HubServer server_;
-  HubServer::Files files_;
-  std::string commit_;
-  FetchOptions options_;
-};
 
 TEST_F(Fetching, FillsTheCacheAsHuggingfaceHubDoes) {
   const HubPlace place = fetch({.repo = "o/m"});
@@ -94,17 +38,6 @@ TEST_F(Fetching, FillsTheCacheAsHuggingfaceHubDoes) {
   fetch({.repo = "o/m"});
   fetch({.repo = "o/m", .revision = commit_});
   EXPECT_EQ(static_cast<int>(server_.requests().size()), before) << "a complete snapshot needs no hub";
-}
-
-TEST_F(Fetching, GetsOnlyWhatACommandReads) {
-  fetch({.repo = "o/m"}, ModelFiles::config);
-  EXPECT_TRUE(has("snapshots/" + commit_ + "/config.json"));
-  EXPECT_FALSE(has("snapshots/" + commit_ + "/tokenizer.json"));
-  fetch({.repo = "o/m"}, ModelFiles::text);
-  EXPECT_TRUE(has("snapshots/" + commit_ + "/tokenizer.json"));
-  EXPECT_FALSE(has("snapshots/" + commit_ + "/model.safetensors"));
-  fetch({.repo = "o/m"});
-  EXPECT_TRUE(has("snapshots/" + commit_ + "/model.safetensors"));
 }
 
 TEST_F(Fetching, ABranchWithASlashAndATagAndACommitAreRevisions) {
@@ -223,6 +156,12 @@ TEST_F(Fetching, EachRefusalSaysWhatToDo) {
        true,
        {"gated (\"ask \\x1b[2J the author\")", "accept its conditions on"}},
       {{.status = 401}, false, {"no such repository, or it is private", "HF_TOKEN"}},
+      {{.status = 401, .headers = "X-Error-Message: Invalid credentials in Authorization header\r\n"},
+       true,
+       {"the hub does not accept the token", "hf auth login", "HF_TOKEN"}},
+      {{.status = 401, .body = "{\"error\": \"User Access Token is expired\"}"},
+       true,
+       {"the hub does not accept the token (\"User Access Token is expired\")"}},
       {{.status = 404}, true, {"no such repository", "the account of your token"}},
       {{.status = 404, .headers = "X-Error-Code: RevisionNotFound\r\n"}, false, {"the hub has no revision main"}},
       {{.status = 403}, false, {"refuses access", "hf auth login"}},
@@ -250,7 +189,15 @@ TEST_F(Fetching, ABusyHubIsAskedAgain) {
     if (n == 1) return HubFault{.status = 429, .headers = "Retry-After: 9\r\n"};
     return {};
   });
+  std::mutex mutex;
+  std::vector<std::string> said;
+  options_.rules.say = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    said.push_back(text);
+  };
   fetch({.repo = "o/m"});
+  EXPECT_EQ(said.size(), 2 * seen.size()) << "one line for each wait";
+  EXPECT_THAT(said, ::testing::Contains("the hub is busy (status 429): trying again in 0.0 s"));
   EXPECT_EQ(text("model.safetensors"), files_["model.safetensors"].contents);
 }
 
@@ -276,16 +223,6 @@ TEST_F(Fetching, SomethingElseThanAHubIsNamed) {
   EXPECT_THAT(complaint({.repo = "o/m"}), HasSubstr("the answer is not one of a hub"));
 }
 
-TEST_F(Fetching, OfflineNothingIsAsked) {
-  options_.hub.offline = true;
-  EXPECT_THAT(complaint({.repo = "o/m"}), AllOf(HasSubstr("HF_HUB_OFFLINE"), HasSubstr("models--o--m does not exist")));
-  EXPECT_EQ(server_.requests().size(), 0u);
-  options_.hub.offline = false;
-  fetch({.repo = "o/m"});
-  options_.hub.offline = true;
-  fetch({.repo = "o/m"});
-}
-
 // Large files are elsewhere, and their URLs are signed: that server must not learn the token.
 TEST_F(Fetching, ATokenGoesToTheHubAlone) {
   HubServer elsewhere;
@@ -298,6 +235,20 @@ TEST_F(Fetching, ATokenGoesToTheHubAlone) {
     EXPECT_EQ(r.headers.at("authorization"), "Bearer hf_secret") << r.path;
   ASSERT_EQ(elsewhere.requests().size(), 1u);
   EXPECT_FALSE(elsewhere.requests()[0].has_token());
+}
+
+TEST_F(Fetching, APasswordOfNetrcIsAnImplicitToken) {
+  const fs::path netrc = cache_.path() / "netrc";
+  std::ofstream(netrc) << "machine 127.0.0.1 login me password secret\n";
+  const test::HubVariables variables{{{"NETRC", netrc.string()}}};
+  for (const bool implicit : {true, false}) {
+    options_.hub.implicit_token = implicit;
+    fs::remove_all(cache_.path() / "models--o--m");
+    const std::size_t before = server_.requests().size();
+    fetch({.repo = "o/m"});
+    const auto requests = server_.requests();
+    for (std::size_t i = before; i < requests.size(); ++i) EXPECT_EQ(requests[i].has_token(), implicit);
+  }
 }
 
 TEST_F(Fetching, UnsafeRedirectsAreNotFollowed) {
@@ -402,6 +353,7 @@ TEST(HttpUrls, OriginsAreCompared) {
   EXPECT_EQ(redirected_url("https://h", "/c"), "https://h/c");
   EXPECT_EQ(redirected_url("https://h/a", "//other/c"), "https://other/c");
   EXPECT_EQ(redirected_url("https://h/a", "http://other/c"), "http://other/c");
+  EXPECT_EQ(redirected_url("https://h/a", "/c?from=https://x/y"), "https://h/c?from=https://x/y");
   EXPECT_EQ(escaped_path("a b/\xc3\xa4#?%.json"), "a%20b/%C3%A4%23%3F%25.json");
 }
 

@@ -113,10 +113,11 @@ std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedCon
   return out;
 }
 
-/// An adapter's settings without folder names.
+/// An adapter's settings without names of models.
 Json shape_of(const LoraConfig& lora) {
   Json shape = lora_config_json(lora);
   shape.erase("base_model_name_or_path");
+  shape.erase("revision");
   shape["modules_to_save"] = comparable_value("lora_modules_to_save", shape["modules_to_save"]);
   return shape;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "config/hub_names.h"
 #include "core/os/paths.h"
+#include "core/os/stop.h"
 #include "core/os/temporary_folder.h"
 #include "data/source/files.h"
 #include "data/source/row_source.h"
@@ -31,6 +33,11 @@ bool is_about_data(const fs::path& path) {
   return name == "README.md" ? !path.has_parent_path() : std::ranges::find(kAboutData, name) != kAboutData.end();
 }
 
+/// What every path begins with that a path or glob selects.
+std::string fixed_prefix(const std::string& file) {
+  return file.substr(0, file.find_first_of("*?["));
+}
+
 /// A folder with the names of a data set's files, which are empty: the code that reads a folder chooses among them.
 class ListedDataset {
  public:
@@ -41,16 +48,24 @@ class ListedDataset {
     for (const RepoFile& file : listing_.files)
       if (is_about_data(file.path)) about.push_back(file);
     fetcher.download(name_, listing_, about);
+    for (const RepoFile& file : about)
+      lay_out(file.path, [&](const fs::path& path) {
+        std::error_code error;
+        fs::create_symlink(fetcher.cache().snapshot_folder(name_, listing_.commit) / file.path, path, error);
+        return !error;
+      });
+  }
+
+  /// Lays out the files that a path or glob may select, or all. Each takes time on some file systems.
+  void show(const std::string& selected) {
+    const std::string prefix = fixed_prefix(selected);
     for (const RepoFile& file : listing_.files) {
-      const fs::path path = folder_ / file.path;
-      const bool is_about = is_about_data(file.path);
-      if (!is_about && !is_data_file(path) && !is_text_file(path)) continue;
-      create_folders(path.parent_path());
-      std::error_code ignored;
-      if (is_about)
-        fs::create_symlink(fetcher.cache().snapshot_folder(name_, listing_.commit) / file.path, path, ignored);
-      else
-        std::ofstream(path).flush();
+      const fs::path path(file.path);
+      if (!file.path.starts_with(prefix) || is_about_data(path) || !(is_data_file(path) || is_text_file(path)))
+        continue;
+      throw_if_stopped();
+      if (shown_.insert(file.path).second)
+        lay_out(path, [](const fs::path& place) { return std::ofstream(place).good(); });
     }
   }
 
@@ -72,10 +87,18 @@ class ListedDataset {
   }
 
  private:
+  void lay_out(const fs::path& file, const std::function<bool(const fs::path&)>& create) {
+    const fs::path path = folder_ / file;
+    if (folders_.insert(path.parent_path()).second) create_folders(path.parent_path());
+    if (!create(path))
+      fail(ErrorKind::disk, {.cause = "the file cannot be created", .place = path.string(), .remedy = "set TMPDIR"});
+  }
+
   HubName name_;
   RepoListing listing_;
   fs::path folder_;
-  std::set<std::string> needed_;
+  std::set<std::string> needed_, shown_;
+  std::set<fs::path> folders_;
 };
 
 /// The data sets of a config that are on the hub.
@@ -96,18 +119,42 @@ class NamedDatasets {
   }
 
  private:
-  /// The path among the listed files, or the text itself if it is a path, or its snapshot was not made from a list.
+  /// The path among the listed files, or the text itself if it is a path, or nothing says which files there are.
   std::string listed_path(const DatasetText& given) {
     for (const NamedOnHub& named : config_.hub_names)
       if (named.name.kind == RepoKind::dataset && named.place && named.place->path == given.text) {
-        const auto known = read_tree(fetcher_.cache(), named.name, named.place->commit);
-        const fs::path snapshot = fetcher_.cache().snapshot_folder(named.name, named.place->commit);
-        if (!known && has_all_shards(snapshot)) return given.text;
-        return dataset_of(named.name, known).path(named.name.file).string();
+        const auto known = list_of(named);
+        return known ? shown_path(named.name, *known) : given.text;
       }
     const auto name = hub_name_unless_path(RepoKind::dataset, given.text);
     if (!name || !name->has_owner()) return given.text;
-    return dataset_of(*name, {}).path(name->file).string();
+    return shown_path(*name, {});
+  }
+
+  /// The files of a snapshot's commit; none if neither the cache nor the hub has a list, and none is known to be
+  /// missing.
+  std::optional<RepoListing> list_of(const NamedOnHub& named) {
+    if (auto known = read_tree(fetcher_.cache(), named.name, named.place->commit)) return known;
+    const fs::path snapshot = fetcher_.cache().snapshot_folder(named.name, named.place->commit);
+    HubName at = named.name;
+    if (!fetcher_.offline()) at.revision = named.place->commit;
+    std::string cause = "HF_HUB_OFFLINE forbids to ask the hub";
+    try {
+      if (!fetcher_.offline() || !has_all_shards(snapshot)) return fetcher_.list(at);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input || !has_all_shards(snapshot)) throw;
+      cause = e.text().cause;
+    }
+    if (warned_.insert(snapshot).second)
+      fetcher_.log().warn("{}: the files in {} are used without knowing whether all are there ({})", named.name.text(),
+                          snapshot.string(), cause);
+    return {};
+  }
+
+  std::string shown_path(const HubName& name, const std::optional<RepoListing>& known) {
+    ListedDataset& dataset = dataset_of(name, known);
+    dataset.show(name.file);
+    return dataset.path(name.file).string();
   }
 
   ListedDataset& dataset_of(const HubName& name, const std::optional<RepoListing>& known) {
@@ -139,6 +186,7 @@ class NamedDatasets {
   const ResolvedConfig& config_;
   TemporaryFolder listed_;
   std::map<std::string, ListedDataset> datasets_;
+  std::set<fs::path> warned_;
 };
 
 }  // namespace

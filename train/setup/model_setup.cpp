@@ -138,6 +138,13 @@ void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
   }
 }
 
+/// For PEFT: a branch may move, so the commit is named too.
+void name_base(LoraConfig& lora, const fs::path& source, const std::string& given) {
+  const auto repo = repo_of_snapshot(source);
+  lora.base_model = repo.value_or(given);
+  if (repo) lora.base_revision = (source.has_filename() ? source : source.parent_path()).filename().string();
+}
+
 }  // namespace
 
 LoraConfig lora_from(const LoraSection& s) {
@@ -249,7 +256,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   if (request.lora) require_adapter_names(*request.lora, o.config);
   if (request.lora) o.lora = for_model(*request.lora, o.config);
   require_shareable(o);
-  if (o.lora && o.lora->base_model.empty()) o.lora->base_model = repo_of_snapshot(setup.source).value_or(request.model);
+  if (o.lora && o.lora->base_model.empty()) name_base(*o.lora, setup.source, request.model);
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
   return setup;
