@@ -364,7 +364,8 @@ def step(gpu, table, m, case):
         # The first micro-batch stores gradients, but that of an embedding without a tied head adds to zeros.
         ms["update"] += 4 * (0 if m.tied else m.vocabulary * m.width) / (gpu.bandwidth * gpu.shares["copy"])
     else:
-        # Of a group, further launches of adapter_grads have two kernels, and a weight for dx that is not expanded is copied.
+        # Further launches of adapter_grads for a group have two kernels each. A weight for dx that is not expanded is
+        # copied.
         further = sum(2 * (adapter_launches(tokens, g.outputs)[0] - 1) + (0 if quantized or not g.with_dx else 1)
                       for g in groups)
         launches = m.layers * ((67 if quantized else 55) + further) + 11
