@@ -4,7 +4,7 @@
 #   --quick        compiles the code for the processor as the preset emulated does, so that ccache has most of it from
 #                  there, and keeps the PTX of each kernel in build/gpu-quick/ptx for scripts/ptx_tests.py. For a check
 #                  that all of it builds, not for measurements
-#   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 20 MB, or 40 MB together with the
+#   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 24 MB, or 40 MB together with the
 #                  tracked sources. Pass either to scripts/gpu_suite.sh --prebuilt
 #   ARCHITECTURES  as QTRAIN_CUDA_ARCHS (default: 90a-real, an H100 or H200)
 # Needs nvcc and the packages of scripts/install_deps.sh, but no GPU. The other machine's C library must not be older.
@@ -28,7 +28,7 @@ esac
 mkdir -p "$1"
 target="$(cd "$1" && pwd)"
 architectures="${2:-90a-real}"
-max_bundle=$((20 * 1000 * 1000))
+max_bundle=$((24 * 1000 * 1000))
 max_with_sources=$((40 * 1000 * 1000))
 jobs="${JOBS:-$(nproc)}"
 
