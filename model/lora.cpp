@@ -313,10 +313,9 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
 LoraConfig load_lora_config(const std::filesystem::path& folder) {
   const auto file = folder / "adapter_config.json";
   if (!exists(folder))
-    fail(ErrorKind::input,
-         {.cause = "no such adapter folder",
-          .place = folder.string(),
-          .remedy = "name an adapter folder, or an adapter of the hub as OWNER/NAME"});
+    fail(ErrorKind::input, {.cause = "no such adapter folder",
+                            .place = folder.string(),
+                            .remedy = "name an adapter folder, or an adapter of the hub as OWNER/NAME"});
   if (!exists(file))
     fail(ErrorKind::input, {.cause = "no adapter_config.json",
                             .place = folder.string(),

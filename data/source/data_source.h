@@ -18,7 +18,7 @@ struct DataSource {
   ColumnMap columns;
   SharedMaps shared = {};  ///< which parts of `columns` are shared
   std::optional<double> fraction, weight;
-  std::optional<std::string> config = {};        ///< of a data set that has several ("socratic")
+  std::optional<std::string> config = {};       ///< of a data set that has several ("socratic")
   std::map<std::string, CardFiles> cards = {};  ///< as in WantedSplit
 };
 
