@@ -398,7 +398,8 @@ TEST_F(HttpServer, TurnsAwayConnectionsBeyondItsLimit) {
   EXPECT_EQ(status, 200);
 }
 
-// If the listen queue is too short, connections are dropped, and clients retry for minutes, because nobody accepts them.
+// If the listen queue is too short, connections are dropped, and clients retry for minutes, because nobody accepts
+// them.
 TEST_F(HttpServer, ABurstOfClientsFitsItsQueue) {
   constexpr int kClients = 200;
   server_.emplace(Limits{.connections = kClients});
