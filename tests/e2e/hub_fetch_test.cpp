@@ -134,12 +134,12 @@ TEST_F(FetchingRun, APartOfADataSetIsCompleted) {
 TEST_F(FetchingRun, ASnapshotOfAnotherProgramIsComparedWithTheHub) {
   const std::string rows = bytes_of(tiny_run("out")["dataset_name"].get<std::string>());
   const HubServer::Files files = {
-      {"README.md", {.contents = "# d"}}, {"train_a.jsonl", {.contents = rows}}, {"train_b.jsonl", {.contents = rows}}};
+      {"README.md", {.contents = "# d"}}, {"a.jsonl", {.contents = rows}}, {"b.jsonl", {.contents = rows}}};
   const std::string commit = hub_.add("datasets/o/q", files);
   const fs::path repo = folder_ / "cache/datasets--o--q", snapshot = repo / "snapshots" / commit;
   const std::vector<std::string> words{"config.json", "dataset_name=o/q", "dataset_config=null", "--overwrite"};
-  ASSERT_EQ(run({"tokenize", "--model", "o/m", "--input", "/dev/null"}).code, 0);
-  for (const char* there : {"README.md", "train_a.jsonl"}) {
+  ASSERT_EQ(run({"config.json"}).code, 0);  // fetches the model
+  for (const char* there : {"README.md", "a.jsonl"}) {
     fs::remove_all(repo);
     fs::create_directories(snapshot);
     fs::create_directories(repo / "refs");
@@ -147,7 +147,7 @@ TEST_F(FetchingRun, ASnapshotOfAnotherProgramIsComparedWithTheHub) {
     write_file(repo / "refs/main", commit);
     const Outcome online = run(words);
     EXPECT_EQ(online.code, 0) << online.err;
-    EXPECT_TRUE(fs::exists(snapshot / "train_b.jsonl")) << there;
+    EXPECT_TRUE(fs::exists(snapshot / "b.jsonl")) << there;
   }
   fs::remove_all(repo / "trees");
   const Outcome offline = run(words, "HF_HUB_OFFLINE=1");
