@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 #include "core/os/descriptor.h"
@@ -99,38 +100,38 @@ TEST_F(PendingModels, LeaveOtherFilesAndRemoveOtherWeights) {
 }
 
 // The folder was empty or missing, or an earlier result of the command, when the work began.
-TEST_F(PendingModels, DoNotReplaceWhatHasComeMeanwhile) {
-  for (const char* before : {"missing", "empty", "own"}) {
-    SCOPED_TRACE(before);
-    fs::remove_all(target_);
-    if (before == std::string("empty")) fs::create_directory(target_);
-    if (before == std::string("own")) make("first");
-    {
-      PendingModel model(target_, "qtrain merge");
-      write_model(model.folder(), "ours");
-      fs::create_directories(target_);
-      write_file(target_ / "model.safetensors", "of another program");
-      EXPECT_EQ(testing::error_of([&] { model.commit(); }).kind(), ErrorKind::usage);
+class MeanwhileIn : public PendingModels {
+ protected:
+  /// Refuses to commit after `come` has put weights of "another" into the folder.
+  void expect_kept(const std::function<void()>& come) {
+    for (const char* before : {"missing", "empty", "own"}) {
+      SCOPED_TRACE(before);
+      fs::remove_all(target_);
+      if (before == std::string("empty")) fs::create_directory(target_);
+      if (before == std::string("own")) make("first");
+      {
+        PendingModel model(target_, "qtrain merge");
+        write_model(model.folder(), "ours");
+        come();
+        EXPECT_EQ(testing::error_of([&] { model.commit(); }).kind(), ErrorKind::usage);
+      }
+      EXPECT_EQ(read_text(target_ / "model.safetensors"), "another");
     }
-    EXPECT_EQ(read_text(target_ / "model.safetensors"), "of another program");
   }
+};
+
+TEST_F(MeanwhileIn, FoldersFilesOfOthersAreKept) {
+  expect_kept([&] {
+    fs::create_directories(target_);
+    write_file(target_ / "model.safetensors", "another");
+  });
 }
 
-TEST_F(PendingModels, DoNotReplaceAResultOfTheSameCommandThatHasComeMeanwhile) {
-  for (const char* before : {"missing", "empty", "own"}) {
-    SCOPED_TRACE(before);
-    fs::remove_all(target_);
-    if (before == std::string("empty")) fs::create_directory(target_);
-    if (before == std::string("own")) make("first");
-    {
-      PendingModel model(target_, "qtrain merge");
-      write_model(model.folder(), "ours");
-      write_model(target_, "of the other process");
-      mark_result(target_, "qtrain merge");
-      EXPECT_EQ(testing::error_of([&] { model.commit(); }).kind(), ErrorKind::usage);
-    }
-    EXPECT_EQ(read_text(target_ / "model.safetensors"), "of the other process");
-  }
+TEST_F(MeanwhileIn, FoldersResultsOfTheSameCommandAreKept) {
+  expect_kept([&] {
+    write_model(target_, "another");
+    mark_result(target_, "qtrain merge");
+  });
 }
 
 // A run has started in the folder since the command, with or without --overwrite, checked it.
