@@ -326,13 +326,13 @@ std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name,
 void write_tree(const HubCache& cache, const HubName& name, const RepoListing& listing) {
   const fs::path file = cache.folder_of(name) / "trees" / (listing.commit + ".json");
   if (read_tree(cache, name, listing.commit)) return;
-  Json files = Json::object();
+  Json::object_t files;  // operator[] would compare each path with all before it
   std::vector<RepoFile> sorted = listing.files;
   std::ranges::sort(sorted, {}, &RepoFile::path);
   for (const RepoFile& one : sorted) {
     Json entry{{"size", one.size}, {"blob_id", one.git_sha1}};
     if (!one.sha256.empty()) entry.update({{"lfs_sha256", one.sha256}, {"lfs_size", one.size}});
-    files[one.path] = std::move(entry);
+    files.emplace_back(one.path, std::move(entry));
   }
   create_folders(file.parent_path());
   write_file(file, dump_json(Json{{"format_version", 1}, {"files", std::move(files)}}, 1));

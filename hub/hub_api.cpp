@@ -70,8 +70,9 @@ std::optional<RepoFile> file_in_listing(const Json& entry) {
 
 /// What the hub says about an error, for people.
 std::string said_by(const HttpReply& reply) {
+  constexpr std::size_t kMaxParsed = 1 << 16;
   std::string said = reply.header("x-error-message");
-  if (said.empty())
+  if (said.empty() && reply.body.size() <= kMaxParsed)
     if (const Json body = json_in(reply.body); body.is_object()) said = text_at(body, "error");
   if (said.size() > kMaxSaid) said.resize(kMaxSaid);
   return said.empty() ? "" : fmt::format(" (\"{}\")", one_line(said));
@@ -142,6 +143,18 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
   return error(fmt::format("the hub answers with status {}{}", reply.status, said_by(reply)), "see " + page);
 }
 
+namespace {
+
+/// The answer with a list, or null for one that is damaged or has more values than a list of so many files.
+Json listing_in(const std::string& body) try {
+  constexpr std::uint64_t kMaxValues = 25 * kMaxFiles;  // a file has 8, and the repository has some of its own
+  return parse_json(body, "", {.duplicate_keys = true, .max_values = kMaxValues});
+} catch (const Error&) {
+  return nullptr;
+}
+
+}  // namespace
+
 RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubName& name, const RetryRules& rules) {
   const std::string url = api_url(hub, name);
   const std::string token = hub_token(hub);
@@ -155,7 +168,7 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
     if (!is_passing(reply) || attempt >= attempts) throw refused_request(hub, name, reply);
     wait_before_retry(rules, attempt, reply);
   }
-  const Json answer = json_in(reply.body);
+  const Json answer = listing_in(reply.body);
   RepoListing listing = read_listing(answer, url);
   if (const std::string id = text_at(answer, "id"); is_repo_id(id) && id != name.repo) listing.moved_to = id;
   return listing;

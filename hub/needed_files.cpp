@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -40,6 +41,21 @@ const RepoFile* file_named(const RepoListing& listing, std::string_view path) {
   return it == listing.files.end() ? nullptr : &*it;
 }
 
+/// For many look-ups: a repository may have very many files.
+class FilesByPath {
+ public:
+  explicit FilesByPath(const RepoListing& listing) {
+    for (const RepoFile& file : listing.files) files_.try_emplace(file.path, &file);
+  }
+  const RepoFile* find(std::string_view path) const {
+    const auto it = files_.find(path);
+    return it == files_.end() ? nullptr : it->second;
+  }
+
+ private:
+  std::map<std::string_view, const RepoFile*> files_;
+};
+
 [[noreturn]] void refuse_repo(const HubName& name, std::string cause, std::string remedy) {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
 }
@@ -50,14 +66,15 @@ std::vector<RepoFile> gguf_files(const RepoListing& listing, const HubName& name
   for (const RepoFile& file : listing.files) paths.push_back(file.path);
   const std::vector<std::string> chosen =
       name.file.empty() ? gguf_paths(paths, name.quant) : std::vector<std::string>{name.file};
+  const FilesByPath by_path(listing);
   std::vector<RepoFile> files;
   for (const std::string& path : chosen)
-    if (const RepoFile* file = file_named(listing, path)) files.push_back(*file);
+    if (const RepoFile* file = by_path.find(path)) files.push_back(*file);
   if (!files.empty()) return files;
+  constexpr std::size_t kMaxShown = 400;
   std::string there;
   for (const std::string& path : paths)
-    if (path.ends_with(".gguf")) there += (there.empty() ? "" : ", ") + path;
-  constexpr std::size_t kMaxShown = 400;
+    if (path.ends_with(".gguf") && there.size() <= kMaxShown) there += (there.empty() ? "" : ", ") + path;
   if (there.size() > kMaxShown) there = there.substr(0, kMaxShown) + "...";
   refuse_repo(name, fmt::format("the repository has no such GGUF file; it has {}", there.empty() ? "none" : there),
               "name one of them: OWNER/NAME/FILE.gguf");
@@ -118,8 +135,8 @@ std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& na
     return by_index ? parts->contains(path) : !whole && is_weight_file(path);
   };
   if (by_index)
-    for (const std::string& part : *parts)
-      if (!file_named(listing, part))
+    for (const FilesByPath by_path(listing); const std::string& part : *parts)
+      if (!by_path.find(part))
         refuse_repo(name, fmt::format("{} names {}, which the repository does not have", kIndex, one_line(part)),
                     "choose another repository or revision");
   std::vector<RepoFile> needed;

@@ -10,6 +10,9 @@
 
 namespace qtrain {
 
+/// In output_dir.
+inline constexpr const char* kMessages = "messages.jsonl";
+
 /// messages.jsonl: the warnings of a run and how it ended, each with its time and the last finished step. Only created
 /// if there is a message; on a resume, rows of later steps are removed.
 class RunMessages {

@@ -9,6 +9,7 @@
 #include "core/formats/json.h"
 #include "core/os/file.h"
 #include "core/plural.h"
+#include "report/run_messages.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/output_lock.h"
 
@@ -67,7 +68,7 @@ class Reader {
     if (!logged || record_.rows == 0) read_log_history();
     if (record_.rows == 0) miss("no rows were logged, so there are no curves");
     lines("samples.jsonl", [&](const Json& row) { return add_sample(row); });
-    lines("messages.jsonl", [&](const Json& row) { return add_message(row); });
+    lines(kMessages, [&](const Json& row) { return add_message(row); });
     for (const Phase& phase : kPhases)
       if (const auto it = seconds_.find(phase.key); it != seconds_.end())
         record_.phases[std::string(phase.name)] = it->second;

@@ -14,11 +14,14 @@
 #include "app/reproduction/own_process.h"
 #include "app/reproduction/redone_state.h"
 #include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/os/stop.h"
 #include "core/version.h"
+#include "report/run_messages.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/run_identity.h"
+#include "train/run/train.h"
 #include "train/setup/provenance.h"
 
 namespace qtrain {
@@ -244,6 +247,18 @@ std::string remedy_of(const Error& error, const fs::path& scratch) {
   return text.place.starts_with(scratch.string()) ? "name another folder with --scratch" : text.remedy;
 }
 
+// Whether a signal stopped the process that wrote to an output directory, and not the number of steps that it was
+// given.
+bool was_stopped_by_signal(const fs::path& output) {
+  const fs::path file = output / kMessages;
+  if (!path_exists(file)) return false;
+  std::string text = read_text(file);
+  while (text.ends_with('\n')) text.pop_back();
+  const Json last = json_in(std::string_view(text).substr(text.rfind('\n') + 1));
+  const Json said = last.is_object() ? last.value("text", Json()) : Json();
+  return said.is_string() && said.get_ref<const std::string&>().ends_with(kStoppedBySignal);
+}
+
 // Fails if this machine, not the run, is the reason why the steps were not repeated: a full disk, too little memory, or
 // a process that was stopped or killed says nothing about the records.
 void require_end_of_its_own(const OwnProcessEnd& end, const fs::path& last) {
@@ -254,7 +269,8 @@ void require_end_of_its_own(const OwnProcessEnd& end, const fs::path& last) {
                              .place = text.place,
                              .remedy = remedy_of(*end.error, last.parent_path().parent_path())});
   }
-  if (end.exit_code == static_cast<int>(ErrorKind::stopped) && !manifest_step(last))
+  const bool stopped = end.exit_code == static_cast<int>(ErrorKind::stopped);
+  if (stopped && (!manifest_step(last) || was_stopped_by_signal(last.parent_path())))
     fail(ErrorKind::stopped, {.cause = "the process that repeats the steps was stopped by a signal"});
   if (end.signal == 0) return;
   fail(ErrorKind::peer, {.cause = fmt::format("the process that repeats the steps ended with signal {}", end.signal),

@@ -61,7 +61,11 @@ class PendingFile {
     if (name_now) target_ = name_now(target_);
     require_regular();
     if (before != nullptr) before();
-    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
+    if (::rename(pending_.c_str(), target_.c_str()) != 0) {
+      if (errno != EBUSY) fail_write(target_, "rename", errno);
+      copy_into_mount();
+      return target_;
+    }
     committed_ = true;
     sync_folder(parent_of(target_));
     return target_;
@@ -95,6 +99,26 @@ class PendingFile {
     const std::optional<mode_t> mode = require_regular();
     if (!mode) return;
     [[maybe_unused]] const int failed = ::fchmod(out_.get(), *mode & 0777);  // on a file system without modes
+  }
+
+  // A file that is mounted by itself, as into a container, cannot be replaced, only written.
+  void copy_into_mount() {
+    const Descriptor in(::open(pending_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (in.get() < 0) fail_write(target_, "opening", errno);
+    out_ = Descriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (out_.get() < 0) fail_write(target_, "opening", errno);
+    buffer_.resize(kBuffer);
+    off_t size = 0;
+    while (true) {
+      const auto got = ::read(in.get(), buffer_.data(), buffer_.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail_write(target_, "reading the temporary file", errno);
+      if (got == 0) break;
+      write_all(std::span(buffer_).first(static_cast<std::size_t>(got)));
+      size += got;
+    }
+    if (::ftruncate(out_.get(), size) != 0) fail_write(target_, "shortening", errno);
+    sync_and_close(out_, target_);
   }
 
   fs::path target_, pending_;

@@ -1,7 +1,5 @@
 #include "data/source/files.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "data/source/globs.h"
 #include "data/source/row_source.h"
 #include "data/source/split_choice.h"
 
@@ -51,28 +50,9 @@ const DataFormat* format_of_name(std::string_view name) {
   return nullptr;
 }
 
-Paths children(const fs::path& folder) {
-  Paths all;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    all.push_back(it->path());
-  if (error) fail(ErrorKind::input, {.cause = "cannot list the folder: " + error.message(), .place = folder.string()});
-  std::sort(all.begin(), all.end());
-  return all;
-}
-
-bool leads_to_folder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 Paths data_files_in(const fs::path& folder) {
   Paths files;
-  for (const fs::path& child : children(folder))
+  for (const fs::path& child : children_of(folder))
     if (is_data_file(child) && !leads_to_folder(child)) files.push_back(child);
   return files;
 }
@@ -80,7 +60,7 @@ Paths data_files_in(const fs::path& folder) {
 /// Plain text files in a folder; they count only without other data, since notes and licenses have this extension too.
 Paths text_files_in(const fs::path& folder) {
   Paths files;
-  for (const fs::path& child : children(folder))
+  for (const fs::path& child : children_of(folder))
     if (is_text_file(child) && !child.filename().string().starts_with('.') && !leads_to_folder(child))
       files.push_back(child);
   return files;
@@ -143,7 +123,7 @@ Paths from_folder(const fs::path& folder, const WantedSplit& split) {
   if (is_saved_folder(folder)) return from_saved(folder);
   Paths files = of_one_format(data_files_in(folder));
   if (files.empty()) {
-    for (const fs::path& child : children(folder))
+    for (const fs::path& child : children_of(folder))
       if (leads_to_folder(child)) {
         const Paths below = data_files_in(child);
         files.insert(files.end(), below.begin(), below.end());
@@ -162,42 +142,6 @@ Paths from_folder(const fs::path& folder, const WantedSplit& split) {
   return chosen;
 }
 
-bool has_wildcard(std::string_view text) {
-  return text.find_first_of("*?[") != std::string_view::npos;
-}
-
-void folders_below(const fs::path& folder, Paths& out) {
-  std::error_code error;
-  out.push_back(folder);
-  for (const fs::path& child : children(folder))
-    if (leads_to_folder(child) && !fs::is_symlink(child, error)) folders_below(child, out);
-}
-
-/// Paths that match a pattern, expanded one component at a time.
-Paths expand(const fs::path& pattern) {
-  Paths found = {pattern.is_absolute() ? pattern.root_path() : fs::path()};
-  for (const fs::path& component : pattern.relative_path()) {
-    const std::string part = component.string();
-    Paths next;
-    for (const fs::path& base : found) {
-      const fs::path folder = base.empty() ? fs::path(".") : base;
-      if (part == "**") {
-        Paths below;
-        if (leads_to_folder(folder)) folders_below(folder, below);
-        for (const fs::path& f : below) next.push_back(base.empty() ? f.lexically_relative(".") : f);
-      } else if (is_there(base / part)) {
-        next.push_back(base / part);
-      } else if (has_wildcard(part) && leads_to_folder(folder)) {
-        for (const fs::path& child : children(folder))
-          if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) next.push_back(base / child.filename());
-      }
-    }
-    found = std::move(next);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 /// Reading other files instead would train on another config.
 [[noreturn]] void fail_unmatched(const fs::path& folder, const std::string& patterns) {
   const bool in_cache = std::ranges::find(folder, fs::path("snapshots")) != folder.end();
@@ -208,23 +152,47 @@ Paths expand(const fs::path& pattern) {
                            : "check README.md, or set another dataset_config"});
 }
 
+/// The patterns that a card lists for a split, each once.
+std::vector<std::string> patterns_of(const fs::path& folder, const CardFiles& card, const WantedSplit& split) {
+  Paths names;
+  std::set<fs::path> seen_names;
+  for (const CardSplit& listed : card.splits)
+    if (seen_names.insert(listed.name).second) names.emplace_back(listed.name);
+  const Paths chosen = choose_split(folder, names, split);
+  const std::set<fs::path> wanted(chosen.begin(), chosen.end());
+  std::vector<std::string> patterns;
+  std::set<std::string> seen;
+  for (const CardSplit& listed : card.splits)
+    if (wanted.contains(listed.name))
+      for (const std::string& pattern : listed.files)
+        if (seen.insert(pattern).second) patterns.push_back(pattern);
+  return patterns;
+}
+
+/// The first patterns, and how many more there are.
+std::string listed_patterns(const std::vector<std::string>& patterns) {
+  constexpr std::size_t kShown = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(patterns.size(), kShown); ++i)
+    text += (i == 0 ? "" : ", ") + one_line(patterns[i]);
+  return patterns.size() <= kShown ? text : text + ", and " + std::to_string(patterns.size() - kShown) + " more";
+}
+
 /// The files of one split in a folder whose card lists the splits. None if there are none: a card may be outdated.
 Paths from_card(const fs::path& folder, const CardFiles& card, const WantedSplit& split) {
-  Paths names, files;
-  std::string patterns;
-  for (const CardSplit& listed : card.splits) names.emplace_back(listed.name);
-  for (const fs::path& chosen : choose_split(folder, names, split))
-    for (const CardSplit& listed : card.splits)
-      if (listed.name == chosen)
-        for (const std::string& pattern : listed.files) {
-          patterns += (patterns.empty() ? "" : ", ") + one_line(pattern);
-          for (const fs::path& match : expand(folder / pattern)) {
-            const Paths found = leads_to_folder(match) ? data_files_in(match) : Paths{match};
-            std::ranges::copy_if(found, std::back_inserter(files),
-                                 [](const fs::path& file) { return is_data_file(file) || is_text_file(file); });
-          }
-        }
-  if (files.empty() && card.only) fail_unmatched(folder, patterns);
+  constexpr std::int64_t kMaxNames = 20'000'000;  // a hundred patterns may look at all files of a repository
+  Globs globs(kMaxNames);
+  Paths files;
+  std::set<fs::path> seen;
+  const std::vector<std::string> patterns = patterns_of(folder, card, split);
+  for (const std::string& pattern : patterns)
+    for (const fs::path& match : globs.expand(folder / pattern)) {
+      if (!seen.insert(match).second) continue;
+      const Paths found = leads_to_folder(match) ? data_files_in(match) : Paths{match};
+      std::ranges::copy_if(found, std::back_inserter(files),
+                           [](const fs::path& file) { return is_data_file(file) || is_text_file(file); });
+    }
+  if (files.empty() && card.only) fail_unmatched(folder, listed_patterns(patterns));
   return files;
 }
 
@@ -253,7 +221,7 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   }
   Paths files;
   if (has_wildcard(entry))
-    for (const fs::path& match : expand(path))
+    for (const fs::path& match : Globs().expand(path))
       if (!leads_to_folder(match)) files.push_back(match);
   if (files.empty()) fail_missing(entry);
   return files;

@@ -172,5 +172,95 @@ TEST_F(KeptInputs, AFileThatWasMadeWhileAnExportRanStays) {
   GTEST_SKIP() << "the export was always done before the file was written";
 }
 
+/// A finished run and its model, parts of which are mounted under other names. Skipped where nothing can be mounted.
+class Mounts : public ::testing::Test {
+ protected:
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  void SetUp() override {
+    if (!fs::exists("/usr/bin/unshare") || mounted(at("."), at("."), {"true"}).code != 0)
+      GTEST_SKIP() << "nothing can be mounted";
+    write_untrained_model(at("model"));
+    give_random_weights(at("model"));
+    write_file(at("prompts.jsonl"), jsonl({{{"prompt", "a"}}}));
+    Json run = tiny_run(at("out"));
+    run.update({{"save_strategy", "steps"}, {"save_steps", 2}, {"max_steps", 4}});
+    train_ok(folder_.path(), run);
+    fs::create_directories(at("mount"));
+  }
+  /// Runs a command while `from` is mounted at `to`.
+  static Outcome mounted(const std::string& from, const std::string& to, const std::vector<std::string>& command) {
+    Launch launch = launch_of({.words = {}});
+    launch.argv = {
+        "/usr/bin/unshare", "-rm", "/bin/sh", "-c", R"(mount --bind "$0" "$1" && shift && exec "$@")", from, to};
+    launch.argv.insert(launch.argv.end(), command.begin(), command.end());
+    return Process(launch).wait();
+  }
+  Outcome mounted_qtrain(const std::string& from, const std::string& to, std::vector<std::string> words) const {
+    words.insert(words.begin(), program());
+    return mounted(from, to, words);
+  }
+  std::vector<std::string> generate(const std::string& output) const {
+    return {"generate",         "--model", at("model"), "--input", at("prompts.jsonl"), "--raw",
+            "--max_new_tokens", "2",       "--output",  output,    "--overwrite"};
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Mounts, OfCheckpointsAndCopiesOfThemStayWhole) {
+  fs::copy(at("out/checkpoint-2"), at("out/best"), fs::copy_options::recursive);
+  const std::string all_there = "all files match";
+  for (const char* name : {"rows.json", "more.safetensors", "trainer_state.json", "model.safetensors"}) {
+    const Outcome by_mount = mounted_qtrain(at("out/checkpoint-2"), at("mount"), generate(at("mount/") + name));
+    EXPECT_EQ(by_mount.code, 2) << name << by_mount.err;
+    EXPECT_THAT(by_mount.err, HasSubstr("would damage")) << name;
+    const Outcome copy = qtrain({.words = generate(at("out/best/") + name)});
+    EXPECT_EQ(copy.code, 2) << name << copy.err;
+    EXPECT_THAT(copy.err, HasSubstr("would damage best")) << name;
+  }
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", at("config.json"), "output_dir=" + at("mount")},
+        {"quantize", "--model", at("model"), "--output", at("mount")}}) {
+    std::vector<std::string> all = words;
+    all.emplace_back("--overwrite");
+    const Outcome refused = mounted_qtrain(at("out/checkpoint-2"), at("mount"), all);
+    EXPECT_EQ(refused.code, 2) << words[0] << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("would damage")) << words[0];
+  }
+  for (const char* name : {"out/checkpoint-2", "out/best"})
+    EXPECT_THAT(qtrain_ok({.words = {"inspect", at(name), "--verify"}}).out, HasSubstr(all_there)) << name;
+}
+
+TEST_F(Mounts, OfAModelThatIsReadAreNotWrittenTo) {
+  const std::string before = bytes_of(at("model/model.safetensors"));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"export", "--model", at("model"), "--output", at("mount/model.safetensors")},
+        {"export", "--model", at("model"), "--output", at("mount/new.gguf")},
+        {"quantize", "--model", at("model"), "--output", at("mount")},
+        {"quantize", "--model", at("model"), "--output", at("mount/in/it")},
+        {"train", at("config.json"), "output_dir=" + at("mount"), "model_name_or_path=" + at("model"),
+         "max_steps=1"}}) {
+    std::vector<std::string> all = words;
+    all.emplace_back("--overwrite");
+    const Outcome refused = mounted_qtrain(at("model"), at("mount"), all);
+    EXPECT_EQ(refused.code, 2) << words[0] << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("input of the ")) << words[0];
+  }
+  EXPECT_EQ(bytes_of(at("model/model.safetensors")), before);
+}
+
+TEST_F(Mounts, OfASingleFileAreWrittenInPlace) {
+  write_file(at("target"), std::string());
+  write_file(at("page"), std::string());
+  const Outcome written = mounted_qtrain(at("target"), at("page"), generate(at("page")));
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_EQ(read_jsonl(at("target")).size(), 1u);
+  const std::string longer = bytes_of(at("target")) + std::string(10'000, '\n');
+  write_file(at("target"), longer);
+  const Outcome again = mounted_qtrain(at("target"), at("page"), generate(at("page")));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_LT(fs::file_size(at("target")), longer.size()) << "the rest of what was there is gone";
+  EXPECT_EQ(bytes_of(at("page")), "") << "it is under the mount";
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/build.h"
+#include "tests/e2e/interrupted.h"
 #include "tests/e2e/verified_run.h"
 
 namespace qtrain::e2e {
@@ -101,6 +102,27 @@ TEST_F(UnrepeatedSteps, BecauseOfAFolderThatCannotBeWrittenAreToldSo) {
   expect_undecided(o, 6);
   EXPECT_THAT(o.err, AllOf(HasSubstr("name another folder with --scratch"), Not(HasSubstr("space"))));
   EXPECT_TRUE(fs::is_empty(at("scratch")));
+}
+
+// A signal in the last step leads to a checkpoint of that step, but to no result, or to one whose evaluation is still
+// due.
+TEST_F(UnrepeatedSteps, AreNotThoseThatASignalStoppedAtTheLastOne) {
+  Json run = config();
+  run.update({{"max_steps", 2}, {"save_steps", 1}, {"eval_steps", 1}});
+  train_ok(folder_.path(), run);
+  const std::vector<std::string> words{"verify", output().string(), "--scratch", at("scratch").string()};
+  int stopped = 0, done = 0;
+  for (int number = 2; number < 60 && done < 3; ++number) {  // the first rename is of a file that verify writes
+    const auto launch = launch_stopped(words, {.call = "renamed", .text = {}, .number = number});
+    if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
+    const Outcome o = Process(*launch).wait();
+    SCOPED_TRACE(number);
+    EXPECT_TRUE(o.code == 0 || o.code == 75) << o.code << o.out << o.err;
+    EXPECT_THAT(o.out + o.err, Not(HasSubstr("does not match its records")));
+    ++(o.code == 0 ? done : stopped);
+  }
+  EXPECT_GT(stopped, 0);
+  EXPECT_EQ(done, 3) << "the signal came too late or never";
 }
 
 }  // namespace

@@ -295,6 +295,42 @@ TEST_F(Fetching, NamesFromTheHubStayInTheSnapshot) {
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_listing(answer, "hub"); }), HasSubstr("not one of a hub"));
 }
 
+// A list of 200,000 files took a minute, and parts of a GGUF file took longer than anyone waits.
+TEST_F(Fetching, ManyFilesTakeTimeInProportion) {
+  constexpr int kFiles = 90'000;
+  RepoListing listing{.commit = commit_, .files = {}};
+  std::set<std::string> parts;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string part = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, kFiles);
+    parts.insert(part);
+    listing.files.push_back({.path = part, .size = 1, .git_sha1 = std::string(40, 'b')});
+    listing.files.push_back({.path = fmt::format("m-Q4_K_M-{:05}-of-{:05}.gguf", i + 1, kFiles),
+                             .size = 1,
+                             .git_sha1 = std::string(40, 'b')});
+  }
+  listing.files.push_back({.path = "model.safetensors.index.json", .size = 1, .git_sha1 = std::string(40, 'b')});
+  const HubCache cache(cache_.path());
+  const HubName name{.kind = RepoKind::model, .repo = "o/many"};
+  HubName gguf = name;
+  gguf.quant = "Q4_K_M";
+  const auto begin = std::chrono::steady_clock::now();
+  write_tree(cache, name, listing);
+  EXPECT_EQ(read_tree(cache, name, commit_)->files.size(), listing.files.size());
+  EXPECT_EQ(needed_files(listing, gguf, ModelFiles::all).size(), std::size_t{kFiles});
+  EXPECT_EQ(needed_files(listing, name, ModelFiles::all, parts).size(), kFiles + 1u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+}
+
+TEST_F(Fetching, AListThatHasTooManyValuesIsRefused) {
+  std::string body = fmt::format(R"({{"sha": "{}", "siblings": [)", commit_);
+  for (int i = 0; i < 6'000'000; ++i) body += "{},";
+  server_.fail_with([&](const ServedRequest& r) {
+    return r.path.find("/api/") != r.path.npos ? std::optional(HubFault{.status = 200, .body = body + "{}]}"})
+                                               : std::nullopt;
+  });
+  EXPECT_THAT(complaint({.kind = RepoKind::model, .repo = "o/m"}), HasSubstr("not one of a hub"));
+}
+
 TEST_F(Fetching, AFullDiskIsFoundBefore) {
   files_["model.safetensors"].claimed_size = std::uint64_t{1} << 49;
   server_.add("models/o/huge", files_);

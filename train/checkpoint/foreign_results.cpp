@@ -1,5 +1,6 @@
 #include "train/checkpoint/foreign_results.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -51,6 +52,15 @@ bool is_filled_folder(const fs::path& folder) {
   return fs::is_directory(folder, unknown) && !fs::is_empty(folder, unknown);
 }
 
+// The name under which a run writes to something that is there: on a file system that ignores case, "config.json" for
+// "Config.json".
+fs::path name_for_run(const fs::path& there) {
+  std::string name = there.filename().string();
+  std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  std::error_code absent;
+  return fs::equivalent(there.parent_path() / name, there, absent) && !absent ? fs::path(name) : there.filename();
+}
+
 // Whether something would be lost if the file were replaced. A killed run may leave empty files, and a run does not
 // replace folders.
 bool has_contents(const fs::path& file) {
@@ -62,7 +72,7 @@ bool has_contents(const fs::path& file) {
 
 // Whether a run would replace or remove something that is in its output directory.
 bool is_lost_to_run(const fs::path& there) {
-  const fs::path name = there.filename();
+  const fs::path name = name_for_run(there);
   if (is_filled_folder(there)) return is_leftover(name) || name == kTemplates;
   return has_contents(there) && (is_leftover(name) || is_file_of_run(name));
 }
@@ -139,10 +149,31 @@ bool is_in(const fs::path& path, const fs::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }
 
-/// Whether two paths lead to one file, as hard links do.
-bool is_same_file(const fs::path& a, const fs::path& b) {
-  std::error_code absent;
-  return fs::equivalent(a, b, absent) && !absent;
+using FileId = std::pair<dev_t, ino_t>;
+
+/// Hard links to a file have the same id, and so does a folder under every path to which it is mounted.
+std::optional<FileId> id_of(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return FileId(info.st_dev, info.st_ino);
+}
+
+/// The ids of a file and of the folders that it is in.
+std::set<FileId> ids_along(const fs::path& path) {
+  std::set<FileId> ids;
+  for (fs::path at = path; at.has_relative_path(); at = at.parent_path())
+    if (const auto id = id_of(at)) ids.insert(*id);
+  return ids;
+}
+
+bool has_any(const std::set<FileId>& ids, const std::set<FileId>& wanted) {
+  return std::ranges::any_of(ids, [&](const FileId& id) { return wanted.contains(id); });
+}
+
+/// A file in its folder: in another folder, a hard link to it is another place.
+using PlaceId = std::pair<std::optional<FileId>, std::optional<FileId>>;
+PlaceId place_of(const fs::path& real) {
+  return {id_of(real.parent_path()), id_of(real)};
 }
 
 /// Whether a file of a run is a link to one of another run, as in a copy that consists of links. A folder to which the
@@ -155,11 +186,18 @@ bool leads_to_another_run(const fs::directory_entry& entry) {
          is_output_of_run(folder);
 }
 
-/// The innermost checkpoint that a path leads to or into; empty if there is none.
+/// The innermost checkpoint that a path leads to or into; empty if there is none. Copies and mounts may have any name.
 fs::path checkpoint_around(const fs::path& path) {
   for (fs::path at = path; at.has_relative_path(); at = at.parent_path())
-    if (step_of_checkpoint(at) >= 0 && manifest_step(at) && path_exists(at / kTrainingState)) return at;
+    if (path_exists(at / kTrainingState) && manifest_step(at)) return at;
   return {};
+}
+
+/// Whether a folder is mounted here, so that its name says nothing about what it is.
+bool is_mount(const fs::path& folder) {
+  struct statx info {};
+  return ::statx(AT_FDCWD, folder.c_str(), 0, STATX_BASIC_STATS, &info) == 0 &&
+         (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 [[noreturn]] void fail_in_checkpoint(const fs::path& place, const fs::path& checkpoint) {
@@ -259,16 +297,21 @@ void require_no_foreign_results(const fs::path& output) {
 void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& inputs) {
   std::error_code unreadable;
   std::set<fs::path> replaced, folders;
+  std::set<PlaceId> replaced_places;
+  std::set<FileId> folder_ids;
   for (fs::directory_iterator it(output, unreadable), end; !unreadable && it != end; it.increment(unreadable)) {
-    const fs::path name = it->path().filename();
-    if (is_file_of_run(name)) replaced.insert(real_path(it->path()));
-    if (is_folder_of_run(name)) folders.insert(real_path(it->path()));
+    const fs::path name = name_for_run(it->path()), real = real_path(it->path());
+    if (is_file_of_run(name)) replaced.insert(real), replaced_places.insert(place_of(real));
+    if (!is_folder_of_run(name)) continue;
+    folders.insert(real);
+    if (const auto id = id_of(real)) folder_ids.insert(*id);
   }
   for (const fs::path& input : inputs) {
     if (!fs::exists(input, unreadable)) continue;
     const fs::path real = real_path(input);
-    const bool inside = std::ranges::any_of(folders, [&](const fs::path& folder) { return is_in(real, folder); });
-    if (!inside && !replaced.contains(real)) continue;
+    const bool inside = std::ranges::any_of(folders, [&](const fs::path& folder) { return is_in(real, folder); }) ||
+                        (!folder_ids.empty() && has_any(ids_along(real), folder_ids));
+    if (!inside && !replaced.contains(real) && !replaced_places.contains(place_of(real))) continue;
     fail(ErrorKind::usage,
          {.cause = inside ? "is an input of the run, and is in a folder of output_dir that a run replaces or removes"
                           : "is an input of the run, and would be overwritten by an output of the same name",
@@ -279,16 +322,20 @@ void require_inputs_stay(const fs::path& output, const std::vector<fs::path>& in
 
 void require_outside(const fs::path& output, const std::vector<fs::path>& inputs) {
   const fs::path real = real_path(output);
-  std::error_code unreadable;
-  for (const fs::path& input : inputs)
-    if (fs::exists(input, unreadable) && (is_in(real, real_path(input)) || is_same_file(real, input))) {
-      const bool same = !is_in(real, real_path(input)) || real == real_path(input);
-      fail(ErrorKind::usage,
-           {.cause = same ? "the output is an input of the command"
-                          : fmt::format("the output is inside an input of the command: {}", input.string()),
-            .place = output.string(),
-            .remedy = "choose another location"});
-    }
+  const std::set<FileId> ids = ids_along(real);
+  const std::optional<FileId> own = id_of(real);
+  for (const fs::path& input : inputs) {
+    const std::optional<FileId> id = id_of(input);
+    if (!id) continue;
+    const fs::path place = real_path(input);
+    if (!is_in(real, place) && !ids.contains(*id)) continue;
+    const bool same = real == place || id == own;
+    fail(ErrorKind::usage,
+         {.cause = same ? "the output is an input of the command"
+                        : fmt::format("the output is inside an input of the command: {}", input.string()),
+          .place = output.string(),
+          .remedy = "choose another location"});
+  }
 }
 
 void require_no_file_of_checkpoint(const fs::path& file) {
@@ -302,8 +349,10 @@ void require_no_file_of_checkpoint(const fs::path& file) {
 }
 
 void require_no_folder_of_checkpoint(const fs::path& folder) {
-  const fs::path checkpoint = checkpoint_around(real_path(folder));
-  if (!checkpoint.empty()) fail_in_checkpoint(folder, checkpoint);
+  const fs::path real = real_path(folder), checkpoint = checkpoint_around(real);
+  // A copy may be replaced as a whole.
+  const bool is_copy = checkpoint == real && step_of_checkpoint(name_for_run(real)) < 0 && !is_mount(real);
+  if (!checkpoint.empty() && !is_copy) fail_in_checkpoint(folder, checkpoint);
 }
 
 void require_no_file_of_run(const fs::path& file, const fs::path& output) {

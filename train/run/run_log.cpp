@@ -49,7 +49,7 @@ RunLog::RunLog(Run& run)
       state_(run.state),
       events_(run.training(), run.plan()),
       metrics_(run.leads() ? MetricsFile(run.output_dir() / "metrics.jsonl", state_.step) : MetricsFile()),
-      messages_(run.leads() ? RunMessages(run.output_dir() / "messages.jsonl", state_.step) : RunMessages()),
+      messages_(run.leads() ? RunMessages(run.output_dir() / kMessages, state_.step) : RunMessages()),
       trackers_(make_trackers(run)),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {

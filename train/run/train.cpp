@@ -65,7 +65,8 @@ class ReportAtTheEnd {
 
 TrainingResult stopped(const Run& run, RunLog& run_log, TrainingResult result) {
   const std::int64_t step = run.state.step, last = run.plan().max_steps;
-  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", step, last));
+  run_log.add_end("stopped",
+                  fmt::format("stopped at step {} of {}{}", step, last, stop_requested() ? kStoppedBySignal : ""));
   run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
   run.log.warn("stopped at step {} of {}; run the same command {}to continue", step, last,
                run.from.named ? "with --resume auto " : "");

@@ -15,6 +15,9 @@ struct TrainingResult {
   std::string summary = {};  ///< for a finished run, one line for the terminal
 };
 
+/// What messages.jsonl says of a run's end in addition if it was a signal, and not TrainingStart::stop_after.
+inline constexpr const char* kStoppedBySignal = ", by a signal";
+
 /// One training run: loads the data and model of a config, trains to the last step, evaluates and saves as configured.
 /// `resume`: "auto" (the newest checkpoint in output_dir, or a fresh start), "never", or a checkpoint folder. With
 /// several ranks, each calls train(); rank 0 writes the output directory.
