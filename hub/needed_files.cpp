@@ -35,11 +35,6 @@ bool is_config_of_model(const std::string& path) {
   return std::ranges::find(kConfigs, path) != kConfigs.end();
 }
 
-const RepoFile* file_named(const RepoListing& listing, std::string_view path) {
-  const auto it = std::ranges::find(listing.files, path, &RepoFile::path);
-  return it == listing.files.end() ? nullptr : &*it;
-}
-
 [[noreturn]] void refuse_repo(const HubName& name, std::string cause, std::string remedy) {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
 }
@@ -52,7 +47,7 @@ std::vector<RepoFile> gguf_files(const RepoListing& listing, const HubName& name
       name.file.empty() ? gguf_paths(paths, name.quant) : std::vector<std::string>{name.file};
   std::vector<RepoFile> files;
   for (const std::string& path : chosen)
-    if (const RepoFile* file = file_named(listing, path)) files.push_back(*file);
+    if (const RepoFile* file = listing.find(path)) files.push_back(*file);
   if (!files.empty()) return files;
   std::string there;
   for (const std::string& path : paths)
@@ -88,11 +83,11 @@ bool has_file(const fs::path& file) {
 }  // namespace
 
 std::optional<std::set<std::string>> parts_in_index(const fs::path& snapshot) {
-  constexpr std::uint64_t kMaxBytes = 1u << 28;
+  constexpr std::uint64_t kMaxBytes = 1u << 26, kMaxValues = 1u << 22;
   if (!has_file(snapshot / kIndex)) return {};
   std::set<std::string> parts;
   try {
-    const Json index = read_json(snapshot / kIndex, {.max_bytes = kMaxBytes});
+    const Json index = read_json(snapshot / kIndex, {.max_bytes = kMaxBytes, .max_values = kMaxValues});
     const Json map = index.is_object() ? index.value("weight_map", Json::object()) : Json::object();
     for (const Json& part : map)
       if (part.is_string()) parts.insert(part.get<std::string>());
@@ -104,7 +99,7 @@ std::optional<std::set<std::string>> parts_in_index(const fs::path& snapshot) {
 
 const RepoFile* needed_index(const RepoListing& listing, const HubName& name, ModelFiles files) {
   if (files != ModelFiles::all || !name.quant.empty() || !name.file.empty()) return nullptr;
-  return file_named(listing, kWeights) ? nullptr : file_named(listing, kIndex);
+  return listing.find(kWeights) ? nullptr : listing.find(kIndex);
 }
 
 std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& name, ModelFiles files,
@@ -112,14 +107,14 @@ std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& na
   if (!name.quant.empty() || !name.file.empty()) return gguf_files(listing, name);
   if (files == ModelFiles::all) require_weights(listing, name);
   // Some repositories have the weights twice, whole and in parts: the whole file is the one that is read.
-  const bool whole = file_named(listing, kWeights), by_index = parts && needed_index(listing, name, files);
+  const bool whole = listing.find(kWeights), by_index = parts && needed_index(listing, name, files);
   const auto has_weights = [&](const std::string& path) {
     if (path == kAdapter || path == kWeights) return true;
     return by_index ? parts->contains(path) : !whole && is_weight_file(path);
   };
   if (by_index)
     for (const std::string& part : *parts)
-      if (!file_named(listing, part))
+      if (!listing.find(part))
         refuse_repo(name, fmt::format("{} names {}, which the repository does not have", kIndex, one_line(part)),
                     "choose another repository or revision");
   std::vector<RepoFile> needed;
