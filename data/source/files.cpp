@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/os/stop.h"
 #include "core/utf8.h"
 #include "data/source/row_source.h"
 #include "data/source/split_choice.h"
@@ -105,7 +106,7 @@ Json saved_object(const fs::path& file) {
 bool is_plain_name(const Json& value) {
   if (!value.is_string()) return false;
   const fs::path name = value.get<std::string>();
-  return !name.empty() && name.filename() == name;
+  return !name.empty() && name.filename() == name && name != "." && name != "..";
 }
 
 /// The files of a folder written by Dataset.save_to_disk, in its order.
@@ -166,37 +167,65 @@ bool has_wildcard(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-void folders_below(const fs::path& folder, Paths& out) {
-  std::error_code error;
-  out.push_back(folder);
-  for (const fs::path& child : children(folder))
-    if (leads_to_folder(child) && !fs::is_symlink(child, error)) folders_below(child, out);
-}
-
-/// Paths that match a pattern, expanded one component at a time.
-Paths expand(const fs::path& pattern) {
-  Paths found = {pattern.is_absolute() ? pattern.root_path() : fs::path()};
-  for (const fs::path& component : pattern.relative_path()) {
-    const std::string part = component.string();
-    Paths next;
-    for (const fs::path& base : found) {
-      const fs::path folder = base.empty() ? fs::path(".") : base;
-      if (part == "**") {
-        Paths below;
-        if (leads_to_folder(folder)) folders_below(folder, below);
-        for (const fs::path& f : below) next.push_back(base.empty() ? f.lexically_relative(".") : f);
-      } else if (is_there(base / part)) {
-        next.push_back(base / part);
-      } else if (has_wildcard(part) && leads_to_folder(folder)) {
-        for (const fs::path& child : children(folder))
-          if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) next.push_back(base / child.filename());
-      }
+/// Finds the paths that match patterns, together in limited time: those of a card were written by somebody else.
+class Globs {
+ public:
+  /// The pattern is expanded one component at a time.
+  Paths expand(const fs::path& pattern) {
+    Paths found = {pattern.is_absolute() ? pattern.root_path() : fs::path()};
+    for (const fs::path& component : pattern.relative_path()) {
+      std::set<fs::path> next;
+      for (const fs::path& base : found) add_matches(base, component.string(), next);
+      found.assign(next.begin(), next.end());
     }
-    found = std::move(next);
+    std::erase(found, fs::path());  // the current folder, which "**" matches
+    return found;
   }
-  std::sort(found.begin(), found.end());
-  return found;
-}
+
+ private:
+  void add_matches(const fs::path& base, const std::string& part, std::set<fs::path>& out) {
+    const fs::path folder = base.empty() ? fs::path(".") : base;
+    if (part == "**") {
+      if (leads_to_folder(folder)) add_folders(base, out);
+    } else if (is_there(base / part)) {
+      out.insert(base / part);
+    } else if (has_wildcard(part) && leads_to_folder(folder)) {
+      for (const fs::path& child : counted_children(folder))
+        if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) out.insert(base / child.filename());
+    }
+  }
+
+  /// Adds a folder and those below it. Several "**" lead to the same folders in very many ways, which are followed
+  /// once.
+  void add_folders(const fs::path& folder, std::set<fs::path>& out) {
+    std::error_code error;
+    if (!out.insert(folder).second) return;
+    // A copy, because what is listed may be forgotten meanwhile.
+    const Paths all = counted_children(folder.empty() ? fs::path(".") : folder);
+    for (const fs::path& child : all)
+      if (leads_to_folder(child) && !fs::is_symlink(child, error)) add_folders(folder / child.filename(), out);
+  }
+
+  const Paths& counted_children(const fs::path& folder) {
+    constexpr std::size_t kMaxSeen = std::size_t{1} << 24, kMaxKept = std::size_t{1} << 20;
+    throw_if_stopped();
+    auto at = listed_.find(folder);
+    if (at == listed_.end()) {
+      if (kept_ > kMaxKept) listed_.clear(), kept_ = 0;
+      at = listed_.emplace(folder, children(folder)).first;
+      kept_ += at->second.size() + 1;
+    }
+    seen_ += at->second.size() + 1;
+    if (seen_ > kMaxSeen)
+      fail(ErrorKind::input, {.cause = "its patterns are compared with too many files",
+                              .place = folder.string(),
+                              .remedy = "name files or folders instead"});
+    return at->second;
+  }
+
+  std::map<fs::path, Paths> listed_;  ///< folders that have been listed, with `kept_` names
+  std::size_t seen_ = 0, kept_ = 0;
+};
 
 /// Reading other files instead would train on another config.
 [[noreturn]] void fail_unmatched(const fs::path& folder, const std::string& patterns) {
@@ -210,15 +239,17 @@ Paths expand(const fs::path& pattern) {
 
 /// The files of one split in a folder whose card lists the splits. None if there are none: a card may be outdated.
 Paths from_card(const fs::path& folder, const CardFiles& card, const WantedSplit& split) {
+  constexpr std::size_t kMaxShown = 1000;
   Paths names, files;
   std::string patterns;
+  Globs globs;
   for (const CardSplit& listed : card.splits) names.emplace_back(listed.name);
   for (const fs::path& chosen : choose_split(folder, names, split))
     for (const CardSplit& listed : card.splits)
       if (listed.name == chosen)
         for (const std::string& pattern : listed.files) {
-          patterns += (patterns.empty() ? "" : ", ") + one_line(pattern);
-          for (const fs::path& match : expand(folder / pattern)) {
+          if (patterns.size() < kMaxShown) patterns += (patterns.empty() ? "" : ", ") + one_line(pattern);
+          for (const fs::path& match : globs.expand(folder / pattern)) {
             const Paths found = leads_to_folder(match) ? data_files_in(match) : Paths{match};
             std::ranges::copy_if(found, std::back_inserter(files),
                                  [](const fs::path& file) { return is_data_file(file) || is_text_file(file); });
@@ -253,7 +284,7 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   }
   Paths files;
   if (has_wildcard(entry))
-    for (const fs::path& match : expand(path))
+    for (const fs::path& match : Globs().expand(path))
       if (!leads_to_folder(match)) files.push_back(match);
   if (files.empty()) fail_missing(entry);
   return files;
