@@ -1,7 +1,6 @@
 #include "config/dataset_card.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <system_error>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "config/yaml.h"
 #include "core/os/file.h"
+#include "core/utf8.h"
 #include "hub/name.h"
 
 namespace qtrain {
@@ -87,6 +87,18 @@ std::optional<std::size_t> choose_config(const std::vector<std::pair<std::string
   return configs.size() == 1 ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
+/// Their names, which anybody can have chosen.
+std::string listed(const std::vector<std::pair<std::string, const Json*>>& configs) {
+  constexpr std::size_t kMaxShown = 1000, kMaxName = 100;
+  std::string text;
+  for (const auto& [name, unused] : configs) {
+    if (text.size() > kMaxShown) return text + ", ...";
+    text += (text.empty() ? "" : ", ") +
+            (name.size() <= kMaxName ? one_line(name) : one_line(name.substr(0, kMaxName)) + "...");
+  }
+  return text;
+}
+
 bool is_usual_config(const std::optional<std::string>& config) {
   return !config || *config == "default" || *config == "main";
 }
@@ -130,12 +142,10 @@ std::optional<DatasetCard> read_dataset_card(std::string_view card, const std::o
     return card;
   }
   if (config && is_usual_config(config) && configs.size() == 1) return card_of(*configs[0].second);
-  std::vector<std::string> names;
-  for (const auto& [name, unused] : configs) names.push_back(name);
-  fail(ErrorKind::usage, {.cause = fmt::format("the data set has {}, but its configs are {}",
-                                               config ? fmt::format("no config \"{}\"", *config) : "no default config",
-                                               fmt::join(names, ", ")),
-                          .remedy = "name one of them: dataset_config, or `name` in an entry of a list of data sets"});
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("the data set has {}, but its configs are {}",
+                             config ? fmt::format("no config \"{}\"", *config) : "no default config", listed(configs)),
+        .remedy = "name one of them: dataset_config, or `name` in an entry of a list of data sets"});
 }
 
 void apply_cards(DataSource& source) {

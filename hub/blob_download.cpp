@@ -71,9 +71,14 @@ class BlobDownload {
  public:
   BlobDownload(HttpClient& client, const BlobRequest& request, const fs::path& blob)
       : client_(client), request_(request), blob_(blob), part_(blob.string() + ".incomplete"), hash_(request.file) {
-    constexpr mode_t kMode = 0666;
-    out_ = Descriptor(::open(part_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
-    if (out_.get() < 0) fail_write(part_, "opening", errno);
+    open_part(0);
+    struct stat info {};
+    if (::fstat(out_.get(), &info) != 0) fail_write(part_, "reading", errno);
+    if (!S_ISREG(info.st_mode))
+      fail(ErrorKind::disk, {.cause = "is not a regular file", .place = part_.string(), .remedy = "remove it"});
+    if (info.st_nlink == 1) return;
+    if (::unlink(part_.c_str()) != 0) fail_write(part_, "removing", errno);  // another name of it keeps its contents
+    open_part(O_EXCL);
   }
 
   void run() {
@@ -95,6 +100,12 @@ class BlobDownload {
 
  private:
   const RepoFile& file() const { return request_.file; }
+
+  void open_part(int flags) {
+    constexpr mode_t kMode = 0666;
+    out_ = Descriptor(::open(part_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, kMode));
+    if (out_.get() < 0) fail_write(part_, "opening", errno);
+  }
 
   /// Continues after the bytes that an earlier call has left.
   void take_over() {
@@ -199,6 +210,10 @@ class BlobDownload {
 
   void put_in_place() {
     if (::fdatasync(out_.get()) != 0) fail_write(part_, "writing", errno);
+    std::error_code error;
+    if (const fs::file_type type = fs::symlink_status(blob_, error).type();
+        type != fs::file_type::not_found && type != fs::file_type::regular && type != fs::file_type::symlink)
+      fail(ErrorKind::disk, {.cause = "is not a regular file", .place = blob_.string(), .remedy = "remove it"});
     if (::rename(part_.c_str(), blob_.c_str()) != 0) fail_write(blob_, "renaming", errno);
   }
 
@@ -226,6 +241,13 @@ bool is_fetched(const HubCache& cache, const HubName& name, const std::string& c
   return fs::exists(cache.snapshot_folder(name, commit) / file, ignored);
 }
 
+// A blob of another size was cut off by another program, or the hub says something else than for an earlier commit.
+bool has_blob(const fs::path& blobs, const RepoFile& file) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(blobs / file.etag(), error);
+  return !error && size == file.size;
+}
+
 void download_blob(HttpClient& client, const HubCache& cache, const BlobRequest& request) {
   const fs::path folder = cache.folder_of(request.name), blob = folder / "blobs" / request.file.etag(),
                  pointer = cache.snapshot_folder(request.name, request.commit) / request.file.path;
@@ -235,7 +257,7 @@ void download_blob(HttpClient& client, const HubCache& cache, const BlobRequest&
   create_folders(blob.parent_path());
   create_folders(pointer.parent_path());
   const BlobLock lock(cache.folder() / ".locks" / folder.filename() / (request.file.etag() + ".lock"));
-  if (fs::exists(blob, ignored))
+  if (has_blob(blob.parent_path(), request.file))
     void(request.advance && request.advance(whole));
   else
     BlobDownload(client, request, blob).run();

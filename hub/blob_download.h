@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -24,6 +25,8 @@ struct BlobRequest {
 /// ErrorKind::input as refused_request, also for contents of another size or hash than the hub says; ErrorKind::disk.
 void download_blob(HttpClient& client, const HubCache& cache, const BlobRequest& request);
 
+/// Whether the contents of the file are among the blobs, with the size that the hub says.
+bool has_blob(const std::filesystem::path& blobs, const RepoFile& file);
 /// Whether the file is in the snapshot.
 bool is_fetched(const HubCache& cache, const HubName& name, const std::string& commit, const std::string& file);
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/utf8.h"
 
 namespace qtrain {
@@ -134,6 +135,15 @@ std::string HubCache::why_missing(const HubName& name) const {
   if (known.size() > kMaxListed) known.resize(kMaxListed);
   return fmt::format("{} has no snapshot of revision {}; it has {}", folder.string(), name.revision,
                      known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+}
+
+void write_cache_file(const fs::path& file, std::string_view contents) {
+  create_folders(file.parent_path());
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(file, error).type();
+  if (type != fs::file_type::not_found && type != fs::file_type::regular)
+    fail(ErrorKind::disk, {.cause = "is not a regular file", .place = file.string(), .remedy = "remove it"});
+  write_file(file, contents);
 }
 
 std::vector<std::string> gguf_paths(const std::vector<std::string>& paths, const std::string& quant) {

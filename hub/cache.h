@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -40,6 +41,10 @@ class HubCache {
 
   std::filesystem::path folder_;
 };
+
+/// Writes a small file of a cache. Throws ErrorKind::disk, also if there is something of that name that is not a file:
+/// a link could lead out of the cache, and somebody would have to read from a FIFO.
+void write_cache_file(const std::filesystem::path& file, std::string_view contents);
 
 /// The GGUF files among these paths whose names have this type ("model-Q4_K_M.gguf"): one, or all parts of one. Throws
 /// ErrorKind::input if several match.

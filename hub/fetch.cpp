@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/formats/json_object.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
@@ -60,7 +61,7 @@ ToFetch count_missing(const fs::path& blobs, const std::vector<RepoFile>& missin
   for (const RepoFile& file : missing) {
     add(count.total, file.size);
     std::error_code error;
-    if (!seen.insert(file.etag()).second || fs::exists(blobs / file.etag(), error)) continue;
+    if (!seen.insert(file.etag()).second || has_blob(blobs, file)) continue;
     const std::uintmax_t have = fs::file_size(blobs / (file.etag() + ".incomplete"), error);
     add(count.bytes, error ? file.size : file.size - std::min<std::uint64_t>(file.size, have));
     ++count.files;
@@ -128,19 +129,30 @@ class ParallelDownloads {
     const std::vector<RepoFile>& files;
   };
   ParallelDownloads(Job job, FetchProgress& progress) : job_(job), progress_(progress) {}
+  ~ParallelDownloads() {
+    failed_ = true;
+    join();
+  }
+  ParallelDownloads(const ParallelDownloads&) = delete;
+  ParallelDownloads& operator=(const ParallelDownloads&) = delete;
 
   void run() {
     constexpr std::chrono::milliseconds kShow{100};
     const std::size_t threads =
         std::min<std::size_t>(job_.files.size(), static_cast<std::size_t>(job_.options.connections));
     running_ = threads;
-    std::vector<std::thread> workers;
-    for (std::size_t i = 0; i < threads; ++i) workers.emplace_back([this] { work(); });
+    try {
+      for (std::size_t i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // no more threads can be started: those that run do the work
+      if (workers_.empty()) throw;
+      const std::lock_guard lock(mutex_);
+      running_ -= threads - workers_.size();
+    }
     for (std::unique_lock lock(mutex_); running_ > 0;) {
       ended_.wait_for(lock, kShow);
       progress_.show();
     }
-    for (std::thread& worker : workers) worker.join();
+    join();
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -169,8 +181,14 @@ class ParallelDownloads {
     ended_.notify_all();
   }
 
+  void join() {
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+  }
+
   Job job_;
   FetchProgress& progress_;
+  std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable ended_;
   std::size_t running_ = 0;
@@ -186,8 +204,7 @@ void write_ref(const HubCache& cache, const HubName& name, const std::string& co
   const fs::path ref = cache.folder_of(name) / "refs" / name.revision;
   std::error_code ignored;
   if (fs::is_regular_file(ref, ignored) && read_text(ref) == commit) return;
-  create_folders(ref.parent_path());
-  write_file(ref, commit);
+  write_cache_file(ref, commit);
 }
 
 }  // namespace
@@ -304,9 +321,9 @@ std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name,
   const fs::path file = cache.folder_of(name) / "trees" / (commit + ".json");
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return {};
-  Json files = Json::array();
+  ListedFiles files(file.string());
   try {
-    const Json tree = read_json(file, {.max_bytes = std::uint64_t{1} << 27});
+    const Json tree = read_json(file, {.max_bytes = std::uint64_t{1} << 27, .max_values = std::uint64_t{1} << 22});
     if (!tree.is_object() || tree.value("format_version", Json()) != 1 || !tree.value("files", Json()).is_object())
       return {};
     for (const auto& [path, known] : tree["files"].items()) {
@@ -315,27 +332,25 @@ std::optional<RepoListing> read_tree(const HubCache& cache, const HubName& name,
           {"rfilename", path}, {"size", known.value("size", Json())}, {"blobId", known.value("blob_id", Json())}};
       if (known.contains("lfs_sha256"))
         entry["lfs"] = {{"sha256", known["lfs_sha256"]}, {"size", known.value("lfs_size", Json())}};
-      files.push_back(std::move(entry));
+      files.add(entry);
     }
+    return RepoListing{.commit = commit, .files = files.take()};
   } catch (const Error&) {  // a damaged list is fetched again
     return {};
   }
-  return read_listing({{"sha", commit}, {"siblings", std::move(files)}}, file.string());
 }
 
 void write_tree(const HubCache& cache, const HubName& name, const RepoListing& listing) {
   const fs::path file = cache.folder_of(name) / "trees" / (listing.commit + ".json");
   if (read_tree(cache, name, listing.commit)) return;
-  Json::object_t files;  // operator[] would compare each path with all before it
-  std::vector<RepoFile> sorted = listing.files;
-  std::ranges::sort(sorted, {}, &RepoFile::path);
-  for (const RepoFile& one : sorted) {
+  JsonObject files;
+  files.reserve(listing.files.size());
+  for (const RepoFile& one : listing.files) {
     Json entry{{"size", one.size}, {"blob_id", one.git_sha1}};
     if (!one.sha256.empty()) entry.update({{"lfs_sha256", one.sha256}, {"lfs_size", one.size}});
-    files.emplace_back(one.path, std::move(entry));
+    files.add(one.path, std::move(entry));
   }
-  create_folders(file.parent_path());
-  write_file(file, dump_json(Json{{"format_version", 1}, {"files", std::move(files)}}, 1));
+  write_cache_file(file, dump_json(Json{{"format_version", 1}, {"files", files.take()}}, 1));
 }
 
 }  // namespace qtrain

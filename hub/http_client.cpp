@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "core/os/stop.h"
@@ -18,8 +21,10 @@ namespace qtrain {
 namespace {
 
 constexpr long kConnectSeconds = 10, kSilentSeconds = 30;  // NOLINT(google-runtime-int): as in curl.h
-constexpr std::size_t kMaxBody = std::size_t{1} << 27, kMaxHead = 1 << 18;
+// A list of the most files that are allowed takes 50 MB. An error has a sentence for people.
+constexpr std::size_t kMaxBody = std::size_t{1} << 26, kMaxErrorBody = 1 << 16, kMaxHead = 1 << 18;
 constexpr int kMaxRedirects = 8;
+constexpr std::chrono::seconds kPatience{2};
 
 std::string in_lower_case(std::string_view text) {
   std::string out(text);
@@ -39,6 +44,26 @@ std::string given_file(std::initializer_list<const char*> names) {
   return {};
 }
 
+/// Redacts what comes before an "@" in a word: libcurl repeats the address of a proxy if it cannot be read.
+std::string without_users(std::string_view text) {
+  constexpr std::string_view kBorders = " \t\r\n'\"/";
+  std::string out;
+  for (std::size_t at = text.find('@'); at != text.npos; at = text.find('@')) {
+    const std::size_t border = text.find_last_of(kBorders, at), begin = border == text.npos ? 0 : border + 1;
+    out.append(text.substr(0, begin)).append(kRedacted).append("@");
+    text.remove_prefix(at + 1);
+  }
+  return out.append(text);
+}
+
+/// The user's netrc file; empty if there is none, or something that libcurl would wait for, such as a FIFO.
+std::string netrc_file() {
+  std::string file = given_file({"NETRC"});
+  if (const char* home = std::getenv("HOME"); file.empty() && home) file = std::string(home) + "/.netrc";
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored) ? file : "";
+}
+
 bool is_redirect(int status) {
   constexpr std::array<int, 5> kRedirects{301, 302, 303, 307, 308};
   return std::ranges::find(kRedirects, status) != kRedirects.end();
@@ -51,7 +76,9 @@ struct HttpClient::OneRequest {
   const HttpQuery& query;
   HttpReply reply = {};
   std::size_t head_bytes = 0;
-  bool ended = false;  ///< by `take`, or because the answer is too large
+  bool has_body = false, is_enough = false, is_too_large = false;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  bool told_of_wait = false;
 
   static std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* data) {
     return static_cast<OneRequest*>(data)->add_header({bytes, size * count}) ? size * count : 0;
@@ -59,30 +86,43 @@ struct HttpClient::OneRequest {
   static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* data) {
     return static_cast<OneRequest*>(data)->add_body({bytes, size * count}) ? size * count : 0;
   }
-  static int on_progress(void*, std::int64_t, std::int64_t, std::int64_t, std::int64_t) {
+  static int on_progress(void* data, std::int64_t, std::int64_t, std::int64_t, std::int64_t) {
+    static_cast<OneRequest*>(data)->tell_of_wait();
     return stop_requested() ? 1 : 0;
+  }
+
+  void tell_of_wait() {
+    if (told_of_wait || head_bytes > 0 || !query.on_wait || std::chrono::steady_clock::now() - begin < kPatience)
+      return;
+    told_of_wait = true;
+    query.on_wait();
   }
 
   bool add_header(std::string_view line) {
     head_bytes += line.size();
-    if (line.starts_with("HTTP/")) {  // the answer itself, after that of a proxy
+    is_too_large = head_bytes > kMaxHead;
+    if (has_body || is_too_large) return !is_too_large;  // trailers change nothing
+    if (line.starts_with("HTTP/")) {                     // the answer itself, after that of a proxy
       const std::size_t space = line.find(' ');
       reply.headers.clear();
       reply.status = space == line.npos ? 0 : std::atoi(std::string(line.substr(space + 1)).c_str());
     } else if (const std::size_t colon = line.find(':'); colon != line.npos) {
       reply.headers[in_lower_case(line.substr(0, colon))] = without_blanks(line.substr(colon + 1));
     }
-    return head_bytes <= kMaxHead;
+    return true;
   }
 
   bool add_body(std::string_view bytes) {
-    if (query.take && (reply.status == 200 || reply.status == 206)) {
-      ended = !query.take(reply, std::as_bytes(std::span(bytes.data(), bytes.size())));
-      return !ended;
+    has_body = true;
+    const bool is_good = reply.status == 200 || reply.status == 206;
+    if (query.take && is_good) {
+      is_enough = !query.take(reply, std::as_bytes(std::span(bytes.data(), bytes.size())));
+      return !is_enough;
     }
-    ended = reply.body.size() + bytes.size() > kMaxBody;
-    if (!ended) reply.body.append(bytes);
-    return !ended;
+    const std::size_t room = (is_good ? kMaxBody : kMaxErrorBody) - reply.body.size();
+    (is_good ? is_too_large : is_enough) = bytes.size() > room;
+    reply.body.append(bytes.substr(0, room));
+    return !is_too_large && !is_enough;
   }
 };
 
@@ -104,7 +144,7 @@ HttpReply HttpClient::get(const HttpQuery& query) {
     if (origin.empty() || (first.starts_with("https:") && !origin.starts_with("https:")))
       return {.status = 0,
               .problem = fmt::format("{} redirects to an address that is not safe: {}", reply.host,
-                                     one_line(without_credentials(url)))};
+                                     shown_text(url, query.token))};
     next.url = url;
     // Other hosts get URLs that are signed; a token would let them act for the user.
     next.token = origin == first ? query.token : "";
@@ -120,7 +160,7 @@ HttpReply HttpClient::get_once(const HttpQuery& query) {
   request.reply.host = origin_of_url(query.url);
   if (request.reply.host.empty()) return {.status = 0, .problem = "the address is not one of http or https"};
   std::array<char, curl::kErrorSize> problem{};
-  const std::string range = fmt::format("{}-", query.begin), netrc = given_file({"NETRC"}),
+  const std::string range = fmt::format("{}-", query.begin), netrc = netrc_file(),
                     certificates = given_file({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}),
                     agent = fmt::format("qtrain/{}", kVersion);
   const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
@@ -140,25 +180,27 @@ HttpReply HttpClient::get_once(const HttpQuery& query) {
   set(curl::kWriteData, static_cast<void*>(&request));
   set(curl::kNoProgress, 0L);
   set(curl::kProgressFunction, static_cast<curl::Watch>(OneRequest::on_progress));
+  set(curl::kProgressData, static_cast<void*>(&request));
   if (query.begin > 0) set(curl::kRange, range.c_str());
   if (!certificates.empty()) set(curl::kCaInfo, certificates.c_str());
-  const bool uses_netrc = query.token.empty() && query.use_netrc;
-  if (uses_netrc) set(curl::kNetrc, curl::kNetrcOptional);
-  if (uses_netrc && !netrc.empty()) set(curl::kNetrcFile, netrc.c_str());
+  if (query.token.empty() && query.use_netrc && !netrc.empty()) {
+    set(curl::kNetrc, curl::kNetrcOptional);
+    set(curl::kNetrcFile, netrc.c_str());
+  }
   curl::Header* headers = lib.slist_append(nullptr, "Accept-Encoding: identity");
   if (!query.token.empty()) headers = lib.slist_append(headers, ("Authorization: Bearer " + query.token).c_str());
   set(curl::kHttpHeader, headers);
   const int code = lib.easy_perform(easy_);
   lib.slist_free_all(headers);
   HttpReply reply = std::move(request.reply);
-  if (code == 0 || (request.ended && query.take)) return reply;
+  if (code == 0 || request.is_enough) return reply;
   throw_if_stopped();
   double until_sent = 0;
   reply.is_unreachable = lib.easy_getinfo(easy_, curl::kPretransferTime, &until_sent) == 0 && until_sent <= 0;
-  reply.problem = problem[0] != 0 ? problem.data() : lib.easy_strerror(code);
-  if (request.ended) reply.problem = "the answer is too large";
-  reply.problem = one_line(without_credentials(reply.problem));
+  reply.problem = shown_text(without_users(problem[0] != 0 ? problem.data() : lib.easy_strerror(code)), query.token);
+  if (request.is_too_large) reply.problem = "the answer is too large";
   reply.status = 0;
+  reply.body.clear();
   return reply;
 }
 
@@ -183,6 +225,18 @@ std::string redirected_url(const std::string& url, const std::string& location) 
   if (location.starts_with("//")) return url.substr(0, url.find(':') + 1) + location;
   if (location.starts_with('/')) return url.substr(0, path) + location;
   return {};
+}
+
+std::string shown_text(std::string_view text, std::string_view token) {
+  constexpr std::size_t kMaxShown = 300, kShortestToken = 8;
+  std::string shown = without_credentials(text);
+  const bool is_secret = token.size() >= kShortestToken;
+  for (std::size_t at = 0; is_secret && (at = shown.find(token, at)) != shown.npos; at += kRedacted.size())
+    shown.replace(at, token.size(), kRedacted);
+  if (shown.size() <= kMaxShown) return one_line(shown);
+  std::size_t end = kMaxShown;
+  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+  return one_line(shown.substr(0, end)) + "...";
 }
 
 std::string escaped_path(std::string_view path) {

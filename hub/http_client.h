@@ -19,7 +19,7 @@ struct HttpReply {
   int status = 0;
   std::string problem = {};                         ///< why the transfer ended early: "Connection refused"
   std::map<std::string, std::string> headers = {};  ///< of the last answer, with names in lower case
-  std::string body = {};                            ///< unless it was handed to `take`
+  std::string body = {};                            ///< unless it was handed to `take`; of an error, only its beginning
   std::string host = {};                            ///< scheme, host and port that sent it
   bool is_unreachable = false;                      ///< no connection could be made
 
@@ -31,9 +31,10 @@ struct HttpReply {
 
 struct HttpQuery {
   std::string url;
-  std::string token = {};   ///< sent to the host of `url`, and to no other one
-  bool use_netrc = true;    ///< if there is no token
-  std::uint64_t begin = 0;  ///< asks for the bytes from here on
+  std::string token = {};              ///< sent to the host of `url`, and to no other one
+  bool use_netrc = true;               ///< if there is no token
+  std::uint64_t begin = 0;             ///< asks for the bytes from here on
+  std::function<void()> on_wait = {};  ///< called once if nothing has come for two seconds
   /// Receives the body of a successful answer in pieces; returns false to end the transfer. Without it, the body is
   /// kept in the reply.
   std::function<bool(const HttpReply& head, std::span<const std::byte>)> take = {};
@@ -65,6 +66,8 @@ class HttpClient {
 std::string origin_of_url(std::string_view url);
 /// The URL that `location` means in an answer to a request for `url`.
 std::string redirected_url(const std::string& url, const std::string& location);
+/// What a server says, for a message: in one line, of limited length, and without credentials and the token.
+std::string shown_text(std::string_view text, std::string_view token);
 /// Escapes what cannot be in a path of a URL; slashes stay.
 std::string escaped_path(std::string_view path);
 

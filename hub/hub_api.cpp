@@ -4,17 +4,17 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
+#include <optional>
 #include <thread>
 
+#include "core/formats/json_items.h"
 #include "core/os/stop.h"
-#include "core/utf8.h"
 
 namespace qtrain {
 namespace {
 
 constexpr int kTooMany = 429, kUnavailable = 503;
-constexpr std::size_t kMaxFiles = 200'000, kMaxName = 255, kMaxSaid = 300;
+constexpr std::size_t kMaxFiles = 200'000, kMaxName = 255;
 
 std::string api_url(const HubEnvironment& hub, const HubName& name) {
   std::string revision;
@@ -68,20 +68,23 @@ std::optional<RepoFile> file_in_listing(const Json& entry) {
   return file;
 }
 
+/// Null if there is none; the files are sorted.
+const RepoFile* file_at(std::string_view path, const std::vector<RepoFile>& files) {
+  const auto at = std::ranges::lower_bound(files, path, {}, &RepoFile::path);
+  return at != files.end() && at->path == path ? &*at : nullptr;
+}
+
 /// What the hub says about an error, for people.
-std::string said_by(const HttpReply& reply) {
-  constexpr std::size_t kMaxParsed = 1 << 16;
+std::string said_by(const HttpReply& reply, const std::string& token) {
   std::string said = reply.header("x-error-message");
-  if (said.empty() && reply.body.size() <= kMaxParsed)
+  if (said.empty())
     if (const Json body = json_in(reply.body); body.is_object()) said = text_at(body, "error");
-  if (said.size() > kMaxSaid) said.resize(kMaxSaid);
-  return said.empty() ? "" : fmt::format(" (\"{}\")", one_line(said));
+  return said.empty() ? "" : fmt::format(" (\"{}\")", shown_text(said, token));
 }
 
 /// The status is the same as that of a repository that does not exist.
-bool is_bad_token(const HttpReply& reply) {
-  const std::string said = said_by(reply);
-  return reply.status == 401 && (said.find("Invalid credentials") != said.npos || said.find("expired") != said.npos);
+bool is_bad_token(int status, const std::string& said) {
+  return status == 401 && (said.find("Invalid credentials") != said.npos || said.find("expired") != said.npos);
 }
 
 }  // namespace
@@ -109,7 +112,8 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
   const std::string code = reply.header("x-error-code"),
                     page = fmt::format("{}/{}{}", hub.endpoint, name.kind == RepoKind::model ? "" : "datasets/",
                                        name.repo);
-  const bool logged_in = !hub_token(hub).empty();
+  const std::string token = hub_token(hub), said = said_by(reply, token);
+  const bool logged_in = !token.empty();
   const std::string log_in = "log in with hf auth login, or set HF_TOKEN";
   const auto error = [&](std::string cause, std::string remedy) {
     return Error(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
@@ -118,13 +122,13 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
     return error(fmt::format("there is no such path, and {} cannot be reached: {}", hub.endpoint, reply.problem),
                  "check the path, or the connection (HF_ENDPOINT, https_proxy)");
   if (code == "GatedRepo")
-    return error(fmt::format("this repository is gated{}", said_by(reply)),
+    return error(fmt::format("this repository is gated{}", said),
                  fmt::format("accept its conditions on {}{}", page, logged_in ? "" : ", and " + log_in));
   if (code == "RevisionNotFound")
     return error(fmt::format("the hub has no revision {} of it", name.revision), "see " + page);
   if (code == "EntryNotFound") return error("the hub no longer has a file of this revision", "see " + page);
-  if (is_bad_token(reply))
-    return error(fmt::format("the hub does not accept the token{}", said_by(reply)),
+  if (is_bad_token(reply.status, said))
+    return error(fmt::format("the hub does not accept the token{}", said),
                  fmt::format("log in again with hf auth login, or {}",
                              hub.token.empty() ? fmt::format("remove {}", hub.token_file.string())
                                                : std::string("unset HF_TOKEN")));
@@ -133,34 +137,25 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
                  logged_in ? "check the name, and whether the account of your token may see it"
                            : "check the name; for a private repository, " + log_in);
   if (reply.status == 403)
-    return error(fmt::format("the hub refuses access{}", said_by(reply)),
+    return error(fmt::format("the hub refuses access{}", said),
                  logged_in ? "use a token that may read this repository" : log_in);
   if (reply.status == 429)
-    return error(fmt::format("the hub allows no more requests for now{}", said_by(reply)),
+    return error(fmt::format("the hub allows no more requests for now{}", said),
                  logged_in ? "try again in a few minutes" : "try again in a few minutes, or " + log_in);
   if (reply.status >= 500)
-    return error(fmt::format("the hub fails with status {}{}", reply.status, said_by(reply)), "try again later");
-  return error(fmt::format("the hub answers with status {}{}", reply.status, said_by(reply)), "see " + page);
+    return error(fmt::format("the hub fails with status {}{}", reply.status, said), "try again later");
+  return error(fmt::format("the hub answers with status {}{}", reply.status, said), "see " + page);
 }
-
-namespace {
-
-/// The answer with a list, or null for one that is damaged or has more values than a list of so many files.
-Json listing_in(const std::string& body) try {
-  constexpr std::uint64_t kMaxValues = 25 * kMaxFiles;  // a file has 8, and the repository has some of its own
-  return parse_json(body, "", {.duplicate_keys = true, .max_values = kMaxValues});
-} catch (const Error&) {
-  return nullptr;
-}
-
-}  // namespace
 
 RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubName& name, const RetryRules& rules) {
   const std::string url = api_url(hub, name);
   const std::string token = hub_token(hub);
+  const auto tell = [&] {
+    if (rules.say) rules.say(fmt::format("waiting for an answer of {}", hub.endpoint));
+  };
   HttpReply reply;
   for (int attempt = 1;; ++attempt) {
-    reply = client.get({.url = url, .token = token, .use_netrc = hub.implicit_token});
+    reply = client.get({.url = url, .token = token, .use_netrc = hub.implicit_token, .on_wait = tell});
     if (reply.status == 200) break;
     // Without a connection, people should not wait for the error, which is often about a path that does not exist.
     const int when_silent = reply.is_unreachable ? 1 : 2;
@@ -168,26 +163,48 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
     if (!is_passing(reply) || attempt >= attempts) throw refused_request(hub, name, reply);
     wait_before_retry(rules, attempt, reply);
   }
-  const Json answer = listing_in(reply.body);
-  RepoListing listing = read_listing(answer, url);
-  if (const std::string id = text_at(answer, "id"); is_repo_id(id) && id != name.repo) listing.moved_to = id;
+  RepoListing listing = read_listing(reply.body, url);
+  if (listing.moved_to == name.repo) listing.moved_to.clear();
+  if (is_commit(name.revision) && listing.commit != name.revision)
+    fail(ErrorKind::input, {.cause = fmt::format("the hub answers with another commit: {}", listing.commit),
+                            .place = name.text(),
+                            .remedy = "check HF_ENDPOINT, and whether a proxy changes what it passes on"});
   return listing;
 }
 
-RepoListing read_listing(const Json& answer, const std::string& place) {
-  const auto refuse = [&](const std::string& cause) {
-    fail(ErrorKind::input, {.cause = cause, .place = place, .remedy = "check HF_ENDPOINT"});
-  };
-  if (!answer.is_object() || !is_commit(text_at(answer, "sha"))) refuse("the answer is not one of a hub");
-  RepoListing listing{.commit = text_at(answer, "sha"), .files = {}};
-  const auto files = answer.find("siblings");
-  if (files == answer.end() || !files->is_array()) return listing;
-  if (files->size() > kMaxFiles) refuse(fmt::format("the repository has more than {} files", kMaxFiles));
-  std::set<std::string> seen;
-  for (const Json& entry : *files)
-    if (auto file = file_in_listing(entry); file && seen.insert(file->path).second)
-      listing.files.push_back(std::move(*file));
+RepoListing read_listing(std::string_view answer, const std::string& place) {
+  // Each file has up to nine values; the other members of an answer are small.
+  const JsonRules rules{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
+  ListedFiles files(place);
+  Json about;
+  try {
+    about = parse_json_items(answer, place, {.list = "siblings", .take = [&](const Json& entry) { files.add(entry); }},
+                             rules);
+  } catch (const Error&) {  // no JSON
+  }
+  if (!about.is_object() || !is_commit(text_at(about, "sha")))
+    fail(ErrorKind::input, {.cause = "the answer is not one of a hub", .place = place, .remedy = "check HF_ENDPOINT"});
+  RepoListing listing{.commit = text_at(about, "sha"), .files = files.take()};
+  if (std::string id = text_at(about, "id"); is_repo_id(id)) listing.moved_to = std::move(id);
   return listing;
+}
+
+void ListedFiles::add(const Json& entry) {
+  if (++entries_ > kMaxFiles) return;
+  if (auto file = file_in_listing(entry)) files_.push_back(std::move(*file));
+}
+
+std::vector<RepoFile> ListedFiles::take() {
+  if (entries_ > kMaxFiles)
+    fail(ErrorKind::input, {.cause = fmt::format("the repository has more than {} files", kMaxFiles), .place = place_});
+  std::ranges::stable_sort(files_, {}, &RepoFile::path);
+  const auto same = std::ranges::unique(files_, {}, &RepoFile::path);
+  files_.erase(same.begin(), same.end());
+  return std::move(files_);
+}
+
+const RepoFile* RepoListing::find(std::string_view path) const {
+  return file_at(path, files);
 }
 
 std::string file_url(const HubEnvironment& hub, const HubName& name, const std::string& commit,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -25,15 +26,18 @@ struct RepoFile {
 
 struct RepoListing {
   std::string commit;
-  std::vector<RepoFile> files;
-  std::string moved_to = {};  ///< the present id of a repository that was renamed
+  std::vector<RepoFile> files;  ///< sorted by path
+  std::string moved_to = {};    ///< the present id of a repository that was renamed
+
+  /// Null if there is no such file.
+  const RepoFile* find(std::string_view path) const;
 };
 
 /// How often and how fast failed requests are sent again.
 struct RetryRules {
   int attempts = 5;  ///< without progress
   std::chrono::milliseconds pause{1000}, longest_pause{30000};
-  std::function<void(const std::string&)> say = {};  ///< called before a wait that the hub has asked for
+  std::function<void(const std::string&)> say = {};  ///< called before a wait, or if the hub takes long to answer
 };
 
 /// Whether a request may succeed later: the connection broke, or the server is busy.
@@ -45,10 +49,26 @@ void wait_before_retry(const RetryRules& rules, int attempt, const HttpReply& re
 Error refused_request(const HubEnvironment& hub, const HubName& name, const HttpReply& reply);
 
 /// Asks the hub which commit a revision is, and which files it has. Files are left out whose names could lead out of a
-/// folder, or that lack a size or hash. Throws ErrorKind::input as refused_request does.
+/// folder, or that lack a size or hash. Throws ErrorKind::input as refused_request does, also if the revision is a
+/// commit and the hub answers with another one.
 RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubName& name, const RetryRules& rules);
-/// Reads such an answer. Throws ErrorKind::input for one that is not of a hub.
-RepoListing read_listing(const Json& answer, const std::string& place);
+/// Reads such an answer; `moved_to` is the id in it. Throws ErrorKind::input for one that is not of a hub.
+RepoListing read_listing(std::string_view answer, const std::string& place);
+
+/// Collects the files of a listing one by one, because their descriptions in JSON take many times their memory.
+class ListedFiles {
+ public:
+  explicit ListedFiles(std::string place) : place_(std::move(place)) {}
+  /// Adds a file, unless it cannot be fetched safely.
+  void add(const Json& entry);
+  /// Sorted by path; of several files with one path, the first. Throws ErrorKind::input if there are too many.
+  std::vector<RepoFile> take();
+
+ private:
+  std::string place_;
+  std::vector<RepoFile> files_;
+  std::size_t entries_ = 0;
+};
 
 /// The address of a file at a commit.
 std::string file_url(const HubEnvironment& hub, const HubName& name, const std::string& commit,

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -36,26 +35,6 @@ bool is_config_of_model(const std::string& path) {
   return std::ranges::find(kConfigs, path) != kConfigs.end();
 }
 
-const RepoFile* file_named(const RepoListing& listing, std::string_view path) {
-  const auto it = std::ranges::find(listing.files, path, &RepoFile::path);
-  return it == listing.files.end() ? nullptr : &*it;
-}
-
-/// For many look-ups: a repository may have very many files.
-class FilesByPath {
- public:
-  explicit FilesByPath(const RepoListing& listing) {
-    for (const RepoFile& file : listing.files) files_.try_emplace(file.path, &file);
-  }
-  const RepoFile* find(std::string_view path) const {
-    const auto it = files_.find(path);
-    return it == files_.end() ? nullptr : it->second;
-  }
-
- private:
-  std::map<std::string_view, const RepoFile*> files_;
-};
-
 [[noreturn]] void refuse_repo(const HubName& name, std::string cause, std::string remedy) {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = name.text(), .remedy = std::move(remedy)});
 }
@@ -66,15 +45,14 @@ std::vector<RepoFile> gguf_files(const RepoListing& listing, const HubName& name
   for (const RepoFile& file : listing.files) paths.push_back(file.path);
   const std::vector<std::string> chosen =
       name.file.empty() ? gguf_paths(paths, name.quant) : std::vector<std::string>{name.file};
-  const FilesByPath by_path(listing);
   std::vector<RepoFile> files;
   for (const std::string& path : chosen)
-    if (const RepoFile* file = by_path.find(path)) files.push_back(*file);
+    if (const RepoFile* file = listing.find(path)) files.push_back(*file);
   if (!files.empty()) return files;
-  constexpr std::size_t kMaxShown = 400;
   std::string there;
   for (const std::string& path : paths)
-    if (path.ends_with(".gguf") && there.size() <= kMaxShown) there += (there.empty() ? "" : ", ") + path;
+    if (path.ends_with(".gguf")) there += (there.empty() ? "" : ", ") + path;
+  constexpr std::size_t kMaxShown = 400;
   if (there.size() > kMaxShown) there = there.substr(0, kMaxShown) + "...";
   refuse_repo(name, fmt::format("the repository has no such GGUF file; it has {}", there.empty() ? "none" : there),
               "name one of them: OWNER/NAME/FILE.gguf");
@@ -105,11 +83,11 @@ bool has_file(const fs::path& file) {
 }  // namespace
 
 std::optional<std::set<std::string>> parts_in_index(const fs::path& snapshot) {
-  constexpr std::uint64_t kMaxBytes = 1u << 28;
+  constexpr std::uint64_t kMaxBytes = 1u << 26, kMaxValues = 1u << 22;
   if (!has_file(snapshot / kIndex)) return {};
   std::set<std::string> parts;
   try {
-    const Json index = read_json(snapshot / kIndex, {.max_bytes = kMaxBytes});
+    const Json index = read_json(snapshot / kIndex, {.max_bytes = kMaxBytes, .max_values = kMaxValues});
     const Json map = index.is_object() ? index.value("weight_map", Json::object()) : Json::object();
     for (const Json& part : map)
       if (part.is_string()) parts.insert(part.get<std::string>());
@@ -121,7 +99,7 @@ std::optional<std::set<std::string>> parts_in_index(const fs::path& snapshot) {
 
 const RepoFile* needed_index(const RepoListing& listing, const HubName& name, ModelFiles files) {
   if (files != ModelFiles::all || !name.quant.empty() || !name.file.empty()) return nullptr;
-  return file_named(listing, kWeights) ? nullptr : file_named(listing, kIndex);
+  return listing.find(kWeights) ? nullptr : listing.find(kIndex);
 }
 
 std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& name, ModelFiles files,
@@ -129,14 +107,14 @@ std::vector<RepoFile> needed_files(const RepoListing& listing, const HubName& na
   if (!name.quant.empty() || !name.file.empty()) return gguf_files(listing, name);
   if (files == ModelFiles::all) require_weights(listing, name);
   // Some repositories have the weights twice, whole and in parts: the whole file is the one that is read.
-  const bool whole = file_named(listing, kWeights), by_index = parts && needed_index(listing, name, files);
+  const bool whole = listing.find(kWeights), by_index = parts && needed_index(listing, name, files);
   const auto has_weights = [&](const std::string& path) {
     if (path == kAdapter || path == kWeights) return true;
     return by_index ? parts->contains(path) : !whole && is_weight_file(path);
   };
   if (by_index)
-    for (const FilesByPath by_path(listing); const std::string& part : *parts)
-      if (!by_path.find(part))
+    for (const std::string& part : *parts)
+      if (!listing.find(part))
         refuse_repo(name, fmt::format("{} names {}, which the repository does not have", kIndex, one_line(part)),
                     "choose another repository or revision");
   std::vector<RepoFile> needed;

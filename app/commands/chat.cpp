@@ -175,14 +175,24 @@ std::string ChatSession::why_cut(const Answer& given, std::int64_t most) const {
                      tokens, room_);
 }
 
-// Whether a row can be appended to the file: not to a document that only begins like one.
+// The JSON in the next line; null if it is none, or very long.
+Json next_row(std::istream& in) {
+  constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+  std::string line;
+  for (char c = 0; line.size() < kMaxBytes && in.get(c) && c != '\n';) line += c;
+  return json_in(line);
+}
+
+// Whether a row can be appended to the file: not to a document, which may be a single line, too. What a single line is
+// can be told by the file's name, or if it is a conversation and nothing else.
 bool is_file_of_rows(const std::string& file) {
   std::error_code absent;
   if (!fs::is_regular_file(file, absent) || fs::file_size(file, absent) == 0) return true;
-  std::string line;
   std::ifstream in(file);
-  std::getline(in, line);
-  return json_in(line).is_object();
+  const Json row = next_row(in);
+  if (!row.is_object()) return false;
+  const bool is_named_so = file.ends_with(".jsonl") || file.ends_with(".ndjson");
+  return is_named_so || (row.size() == 1 && row.contains("messages")) || next_row(in).is_object();
 }
 
 // Why the file must not be written: it is one of the models, or would damage a checkpoint. Empty: it may be written.

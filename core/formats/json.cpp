@@ -398,6 +398,10 @@ Json read_json(const std::filesystem::path& file, const JsonRules& rules) {
   return parse_json(json_text(file, rules), file.string(), rules);
 }
 
+Json parse_json_items(std::string_view text, std::string_view name, const JsonItems& items, const JsonRules& rules) {
+  return build_json({.text = text, .name = name, .rules = rules, .items = &items});
+}
+
 Json read_json_items(const std::filesystem::path& file, const JsonItems& items, const JsonRules& rules) {
   const std::string text = json_text(file, rules), name = file.string();
   return build_json({.text = text, .name = name, .rules = rules, .items = &items});

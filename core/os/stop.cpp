@@ -10,8 +10,10 @@
 #include <atomic>
 #include <cerrno>
 #include <initializer_list>
+#include <system_error>
 
 #include "core/error.h"
+#include "core/os/orderly_stop.h"
 #include "core/os/terminal.h"
 
 namespace qtrain {
@@ -144,6 +146,18 @@ StopsAtOnce::~StopsAtOnce() {
   at_once = false;
 }
 
+void stop_in_order(const std::function<void()>& work) {
+  const bool before = at_once.exchange(false);
+  try {
+    work();
+  } catch (...) {
+    at_once = before;
+    throw;
+  }
+  at_once = before;
+  throw_if_stopped();
+}
+
 TerminalSettings::TerminalSettings() {
   terminal_kept = tcgetattr(STDIN_FILENO, &kept_terminal) == 0;
 }
@@ -153,7 +167,9 @@ TerminalSettings::~TerminalSettings() {
 
 StopAnswers::StopAnswers(Log& log, std::function<int()> leave) : log_(log), leave_(std::move(leave)) {
   std::array<int, 2> ends{};
-  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    fail(ErrorKind::memory, {.cause = "cannot create a pipe: " + std::generic_category().message(errno),
+                             .remedy = "raise the limit of open files (ulimit -n)"});
   pipe_out_ = Descriptor(ends[0]);
   pipe_in_ = Descriptor(ends[1]);
   thread_ = std::thread([this] { answer(); });

@@ -85,7 +85,7 @@ Json saved_object(const fs::path& file) {
 bool is_plain_name(const Json& value) {
   if (!value.is_string()) return false;
   const fs::path name = value.get<std::string>();
-  return !name.empty() && name.filename() == name;
+  return !name.empty() && name.filename() == name && name != "." && name != "..";
 }
 
 /// The files of a folder written by Dataset.save_to_disk, in its order.
@@ -171,10 +171,12 @@ std::vector<std::string> patterns_of(const fs::path& folder, const CardFiles& ca
 
 /// The first patterns, and how many more there are.
 std::string listed_patterns(const std::vector<std::string>& patterns) {
-  constexpr std::size_t kShown = 12;
+  constexpr std::size_t kShown = 12, kMaxLength = 100;
   std::string text;
   for (std::size_t i = 0; i < std::min(patterns.size(), kShown); ++i)
-    text += (i == 0 ? "" : ", ") + one_line(patterns[i]);
+    text +=
+        (i == 0 ? "" : ", ") + (patterns[i].size() <= kMaxLength ? one_line(patterns[i])
+                                                                 : one_line(patterns[i].substr(0, kMaxLength)) + "...");
   return patterns.size() <= kShown ? text : text + ", and " + std::to_string(patterns.size() - kShown) + " more";
 }
 

@@ -58,9 +58,14 @@ std::vector<fs::path> children_of(const fs::path& folder) {
 }
 
 const Globs::Paths& Globs::children(const fs::path& folder) {
+  constexpr std::size_t kMaxKept = std::size_t{1} << 20;
   throw_if_stopped();
-  const auto [at, is_new] = listed_.try_emplace(folder);
-  if (is_new) at->second = children_of(folder);
+  auto at = listed_.find(folder);
+  if (at == listed_.end()) {
+    if (kept_ > kMaxKept) listed_.clear(), kept_ = 0;
+    at = listed_.emplace(folder, children_of(folder)).first;
+    kept_ += at->second.size() + 1;
+  }
   count(at->second.size() + 1, folder);
   return at->second;
 }

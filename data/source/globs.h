@@ -16,7 +16,8 @@ bool has_wildcard(std::string_view text);
 /// The children of a folder, sorted. Throws ErrorKind::input if it cannot be listed.
 std::vector<std::filesystem::path> children_of(const std::filesystem::path& folder);
 
-/// Expands patterns with *, ?, [a-z], and ** (folders of any depth). Each folder is listed once for all patterns.
+/// Expands patterns with *, ?, [a-z], and ** (folders of any depth). Each folder is listed once for
+/// all patterns, unless there are very many names.
 class Globs {
  public:
   /// Together, the patterns may look at `max_names` names: those of a file that somebody else wrote could otherwise
@@ -28,13 +29,14 @@ class Globs {
 
  private:
   using Paths = std::vector<std::filesystem::path>;
-  const Paths& children(const std::filesystem::path& folder);
+  const Paths& children(const std::filesystem::path& folder);  ///< valid until the next call
   void add_folders(const Paths& bases, Paths& out);
   void add_matches(const std::filesystem::path& base, const std::filesystem::path& part, Paths& out);
   void count(std::size_t names, const std::filesystem::path& at);
 
   std::int64_t left_;
-  std::map<std::filesystem::path, Paths> listed_;
+  std::map<std::filesystem::path, Paths> listed_;  ///< folders that have been listed, with `kept_` names
+  std::size_t kept_ = 0;
 };
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #include "config/dataset_card.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +136,40 @@ TEST_F(CardInFolder, AConfigWithoutFilesIsNotReplacedByAnother) {
   std::ofstream(folder_.path() / "README.md") << one << "---\n";
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("a"); }), HasSubstr("a/*"));
   EXPECT_THAT(files({}), ElementsAre("other.jsonl")) << "an outdated card of a data set with one config";
+}
+
+/// The front matter of a card whose only config has these lines.
+std::string card_with(const std::string& lines) {
+  return "---\nconfigs:\n- config_name: a\n  data_files:\n" + lines + "---\n";
+}
+
+// Each "**" of a pattern can stand for any part of a path, which gives 10^17 ways here.
+TEST_F(CardInFolder, ManyWaysToAFileAreOne) {
+  std::string deep, pattern;
+  for (int i = 0; i < 300; ++i) deep += "d/";
+  for (int i = 0; i < 100; ++i) pattern += "**/*/";
+  fs::create_directories(folder_.path() / deep);
+  std::ofstream(folder_.path() / deep / "x.jsonl") << "{}\n";
+  std::ofstream(folder_.path() / "README.md") << card_with("  - \"" + pattern + "x.jsonl\"\n");
+  EXPECT_THAT(files("a"), ElementsAre(deep + "x.jsonl"));
+}
+
+// A card of 200 kB could ask for days of comparisons.
+TEST_F(CardInFolder, TooManyComparisonsAreRefused) {
+  for (int i = 0; i < 3000; ++i) std::ofstream(folder_.path() / fmt::format("{}.jsonl", i)) << "{}\n";
+  std::string lines;
+  for (int i = 0; i < 6000; ++i) lines += "  - x*\n";
+  std::ofstream(folder_.path() / "README.md") << card_with(lines);
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("a"); }), HasSubstr("too many files"));
+}
+
+TEST(DatasetCard, NamesOfConfigsAreShownInOneShortLine) {
+  std::string card =
+      "---\nconfigs:\n- config_name: \"a\\nb\\e[31m\"\n- config_name: " + std::string(100'000, 'x') + "\n";
+  for (int i = 0; i < 3000; ++i) card += fmt::format("- config_name: c{}\n", i);
+  const std::string text = test::error_of(ErrorKind::usage, [&] { read_dataset_card(card + "---\n", std::nullopt); });
+  EXPECT_THAT(text, HasSubstr("a\\nb\\x1b[31m, xxx"));
+  EXPECT_LT(text.size(), 2000u);
 }
 
 TEST_F(CardInFolder, WithoutACardAConfigIsAFolder) {

@@ -169,17 +169,25 @@ TEST_F(Chat, SavesNothingWithoutAnAnswer) {
 
 TEST_F(Chat, SavesARowOfItsOwnAndOnlyToRows) {
   const std::string folder = model(64), row = R"({"messages": []})", other(8, '\0');
+  const std::string document = R"({"model": "m", "messages": []})";
   const struct {
     std::string before;
     std::vector<std::string> after;  ///< how its lines begin
+    const char* name = "rows.jsonl";
   } cases[] = {{"", {"{\"messages\": [{"}},
                {row + "\n", {row, "{\"messages\": [{"}},
                {row, {row, "{\"messages\": [{"}},
+               {document, {document, "{\"messages\": [{"}},
+               {row, {row, "{\"messages\": [{"}, "rows.json"},
+               {"{}\n{}\n", {"{}", "{}", "{\"messages\": [{"}, "rows.txt"},
                {"mine", {"mine"}},
                {"{\n  \"mine\": 1\n}\n", {"{", "  \"mine\": 1", "}"}},
+               {"{\"mine\": 1}\n", {"{\"mine\": 1}"}, "settings.json"},
+               {"{\"mine\": 1}\n\n", {"{\"mine\": 1}", ""}, "settings"},
+               {document, {document}, "request.json"},
                {other, {other}}};
   for (const auto& c : cases) {
-    const fs::path file = folder_ / "rows.jsonl";
+    const fs::path file = folder_ / c.name;
     write_file(file, c.before);
     const Outcome outcome = piped(folder, "hello\n/save " + file.string() + "\n");
     EXPECT_EQ(outcome.code, 0) << outcome.err;

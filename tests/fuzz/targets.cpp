@@ -158,7 +158,7 @@ void dataset_card(std::string_view bytes) {
 }
 
 void hub_listing(std::string_view bytes) {
-  for (const RepoFile& file : read_listing(json_in(bytes), "hub").files)
+  for (const RepoFile& file : read_listing(bytes, "hub").files)
     check(is_safe_path(file.path) && is_safe_path(file.etag()), "a path that leaves the cache");
 }
 

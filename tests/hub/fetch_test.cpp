@@ -288,11 +288,12 @@ TEST_F(Fetching, NamesFromTheHubStayInTheSnapshot) {
   }
   files.push_back(good);
   files.push_back(3);
-  const RepoListing listing = read_listing({{"sha", commit_}, {"siblings", files}}, "hub");
+  const RepoListing listing = read_listing(dump_json({{"sha", commit_}, {"siblings", files}}), "hub");
   ASSERT_EQ(listing.files.size(), 1u);
   EXPECT_EQ(listing.files[0].path, "a/b.json");
   for (const Json& answer : {Json(3), Json{{"sha", "../x"}}, Json{{"sha", 3}}, Json::object(), Json()})
-    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_listing(answer, "hub"); }), HasSubstr("not one of a hub"));
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read_listing(dump_json(answer), "hub"); }),
+                HasSubstr("not one of a hub"));
 }
 
 // A list of 200,000 files took a minute, and parts of a GGUF file took longer than anyone waits.

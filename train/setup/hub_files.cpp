@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "config/hub_names.h"
+#include "core/os/orderly_stop.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
 #include "core/os/temporary_folder.h"
@@ -51,7 +52,8 @@ class ListedDataset {
     for (const RepoFile& file : about)
       lay_out(file.path, [&](const fs::path& path) {
         std::error_code error;
-        fs::create_symlink(fetcher.cache().snapshot_folder(name_, listing_.commit) / file.path, path, error);
+        fs::create_symlink(absolute_path(fetcher.cache().snapshot_folder(name_, listing_.commit)) / file.path, path,
+                           error);
         return !error;
       });
   }
@@ -195,7 +197,7 @@ void fetch_named(HubFetcher& fetcher, const ResolvedConfig& config, const Needed
   for (const NamedOnHub& named : config.hub_names)
     if (named.name.kind == RepoKind::model && needed.model != ModelFiles::none)
       fetch_model(fetcher, named.name, named.key == "tokenizer_name_or_path" ? ModelFiles::text : needed.model);
-  if (needed.rows) NamedDatasets(fetcher, config).fetch();
+  if (needed.rows) stop_in_order([&] { NamedDatasets(fetcher, config).fetch(); });
 }
 
 }  // namespace qtrain

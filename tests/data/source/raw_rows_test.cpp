@@ -1,5 +1,6 @@
 #include "data/source/raw_rows.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -171,8 +172,10 @@ TEST_F(Reader, SavedFoldersAreReadAsTheirStateSays) {
   write("saved/state.json", R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
   write("saved/data-2.arrow", "left over");
   EXPECT_THAT(names({at("saved")}), ElementsAre("saved/data-1.arrow", "saved/data-0.arrow"));
-  write("saved/state.json", R"({"_data_files": [{"filename": "../secret.arrow"}]})");
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("state.json"));
+  for (const char* name : {"../secret.arrow", "..", ".", "", "/etc/passwd"}) {
+    write("saved/state.json", fmt::format(R"({{"_data_files": [{{"filename": "{}"}}]}})", name));
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("_data_files")) << name;
+  }
 }
 
 TEST_F(Reader, SavedFoldersWithOtherTypesAreRefused) {
@@ -181,7 +184,8 @@ TEST_F(Reader, SavedFoldersWithOtherTypesAreRefused) {
     write("saved/state.json", state);
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("state.json")) << state;
   }
-  for (const char* dict : {"[1]", R"({"splits": [1]})", R"({"splits": "train/../.."})"}) {
+  for (const char* dict : {"[1]", R"({"splits": [1]})", R"({"splits": "train/../.."})", R"({"splits": [".."]})",
+                           R"({"splits": ["."]})", R"({"splits": ["/etc"]})"}) {
     write("dict/dataset_dict.json", dict);
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("dict")}); }), HasSubstr("dataset_dict.json")) << dict;
   }
