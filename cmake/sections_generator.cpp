@@ -27,6 +27,7 @@ const std::map<std::string, Section>& sections() {
                                                   {"Quantization", {"QuantSection", "quant"}},
                                                   {"Training", {"TrainingSection", "training"}},
                                                   {"Logging, evaluation, checkpoints", {"TrainingSection", "training"}},
+                                                  {"Hub", {"HubSection", "hub"}},
                                                   {"Machine", {"RunSection", "run"}}};
   return all;
 }

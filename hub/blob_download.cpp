@@ -148,11 +148,11 @@ class BlobDownload {
     for (int failures = 0; have_ < file().size;) {
       const std::uint64_t before = have_;
       first_piece_ = true;
-      const HttpReply reply = client_.get({.url = url,
-                                           .token = token,
-                                           .use_netrc = request_.hub.implicit_token,
-                                           .begin = have_,
-                                           .take = [&](const auto& head, auto bytes) { return take(head, bytes); }});
+      const HttpReply reply = client_.send({.url = url,
+                                            .token = token,
+                                            .use_netrc = request_.hub.implicit_token,
+                                            .begin = have_,
+                                            .take = [&](const auto& head, auto bytes) { return take(head, bytes); }});
       if (write_error_ != 0) fail_write(part_, "writing", write_error_);
       if (gave_up_) fail(ErrorKind::stopped, {.cause = "another download failed"});
       if (too_much_) refuse_size();

@@ -4,32 +4,22 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <system_error>
-#include <thread>
 
 #include "core/formats/json_object.h"
 #include "core/os/file.h"
 #include "core/os/paths.h"
 #include "core/os/stop.h"
 #include "core/plural.h"
-#include "core/progress.h"
+#include "hub/parallel_transfers.h"
+#include "hub/transfer_progress.h"
 
 namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string size_text(double bytes) {
-  constexpr double kKb = 1e3, kMb = 1e6, kGb = 1e9;
-  if (bytes < kMb) return fmt::format("{:.1f} kB", bytes / kKb);
-  return bytes < kGb ? fmt::format("{:.1f} MB", bytes / kMb) : fmt::format("{:.2f} GB", bytes / kGb);
-}
 
 void require_space(const fs::path& folder, std::uint64_t bytes) {
   fs::path there = absolute_path(folder);
@@ -40,8 +30,7 @@ void require_space(const fs::path& folder, std::uint64_t bytes) {
   const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
   if (bytes > free)
     fail(ErrorKind::disk,
-         {.cause = fmt::format("{} are to be fetched, but only {} are free", size_text(static_cast<double>(bytes)),
-                               size_text(static_cast<double>(free))),
+         {.cause = fmt::format("{} are to be fetched, but only {} are free", size_text(bytes), size_text(free)),
           .place = folder.string(),
           .remedy = "free some space, or set HF_HUB_CACHE to a folder on another disk"});
 }
@@ -76,126 +65,6 @@ std::string names_of(const std::vector<RepoFile>& files) {
   for (std::size_t i = 0; i < std::min(files.size(), kShown); ++i) names += (i > 0 ? ", " : "") + files[i].path;
   return files.size() <= kShown ? names : fmt::format("{} and {} more", names, files.size() - kShown);
 }
-
-/// What has come of a set of downloads, shown from time to time.
-class FetchProgress {
- public:
-  FetchProgress(Log& log, std::string what, std::uint64_t total)
-      : log_(log), what_(std::move(what)), total_(static_cast<std::int64_t>(total)) {}
-  ~FetchProgress() { log_.end_live(); }
-  FetchProgress(const FetchProgress&) = delete;
-  FetchProgress& operator=(const FetchProgress&) = delete;
-
-  void add(std::int64_t bytes) { done_ += bytes; }
-
-  void show() {
-    constexpr std::chrono::seconds kLines{10}, kRate{2};
-    const auto now = Clock::now();
-    if (now - measured_ >= kRate) {
-      const double seconds = std::chrono::duration<double>(now - measured_).count();
-      rate_ = std::max(0.0, static_cast<double>(done_ - done_then_) / seconds);
-      measured_ = now;
-      done_then_ = done_;
-    }
-    const std::string unit = fmt::format("fetching {}, {}{}", what_, size_text(static_cast<double>(total_)),
-                                         rate_ > 0 ? fmt::format(" at {}/s", size_text(rate_)) : "");
-    Progress p{.step = done_, .total = total_, .unit = unit, .counted = false};
-    if (rate_ > 0) p.eta_seconds = static_cast<double>(total_ - done_) / rate_;
-    if (log_.shows_live()) return log_.live(p);
-    if (now - said_ < kLines) return;
-    said_ = now;
-    log_.info("{}", format_progress(p));
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Log& log_;
-  std::string what_;
-  std::int64_t total_;
-  std::atomic<std::int64_t> done_ = 0;
-  std::int64_t done_then_ = 0;
-  double rate_ = 0;
-  Clock::time_point measured_ = Clock::now(), said_ = measured_;
-};
-
-/// Downloads of files by several threads. The first error ends all of them.
-class ParallelDownloads {
- public:
-  struct Job {
-    const FetchOptions& options;
-    const HubCache& cache;
-    const HubName& name;
-    const std::string& commit;
-    const std::vector<RepoFile>& files;
-  };
-  ParallelDownloads(Job job, FetchProgress& progress) : job_(job), progress_(progress) {}
-  ~ParallelDownloads() {
-    failed_ = true;
-    join();
-  }
-  ParallelDownloads(const ParallelDownloads&) = delete;
-  ParallelDownloads& operator=(const ParallelDownloads&) = delete;
-
-  void run() {
-    constexpr std::chrono::milliseconds kShow{100};
-    const std::size_t threads =
-        std::min<std::size_t>(job_.files.size(), static_cast<std::size_t>(job_.options.connections));
-    running_ = threads;
-    try {
-      for (std::size_t i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // no more threads can be started: those that run do the work
-      if (workers_.empty()) throw;
-      const std::lock_guard lock(mutex_);
-      running_ -= threads - workers_.size();
-    }
-    for (std::unique_lock lock(mutex_); running_ > 0;) {
-      ended_.wait_for(lock, kShow);
-      progress_.show();
-    }
-    join();
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  void work() {
-    try {
-      HttpClient client;
-      for (std::size_t i = next_++; i < job_.files.size() && !failed_; i = next_++)
-        download_blob(client, job_.cache,
-                      {.hub = job_.options.hub,
-                       .name = job_.name,
-                       .commit = job_.commit,
-                       .file = job_.files[i],
-                       .rules = job_.options.rules,
-                       .advance = [this](std::int64_t bytes) {
-                         progress_.add(bytes);
-                         return !failed_;
-                       }});
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!failed_) error_ = std::current_exception();
-      failed_ = true;
-    }
-    const std::lock_guard lock(mutex_);
-    --running_;
-    ended_.notify_all();
-  }
-
-  void join() {
-    for (std::thread& worker : workers_) worker.join();
-    workers_.clear();
-  }
-
-  Job job_;
-  FetchProgress& progress_;
-  std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  std::size_t running_ = 0;
-  std::atomic<std::size_t> next_ = 0;
-  std::atomic<bool> failed_ = false;
-  std::exception_ptr error_;
-};
 
 /// A file like those that git repositories name their branches with. Unchanged if it says so already: the cache may be
 /// read-only.
@@ -245,10 +114,21 @@ void HubFetcher::download(const HubName& name, const RepoListing& listing, const
     const ToFetch to_fetch = count_missing(cache_.folder_of(name) / "blobs", missing);
     require_space(cache_.folder(), to_fetch.bytes);
     if (to_fetch.files > 0)
-      log_.info("fetching {} of {} ({}) to {}", counted(to_fetch.files, "file"), name.text(),
-                size_text(static_cast<double>(to_fetch.bytes)), cache_.folder().string());
-    FetchProgress progress(log_, name.repo, to_fetch.total);
-    ParallelDownloads({options_, cache_, name, listing.commit, missing}, progress).run();
+      log_.info("fetching {} of {} ({}) to {}", counted(to_fetch.files, "file"), name.text(), size_text(to_fetch.bytes),
+                cache_.folder().string());
+    TransferProgress progress(log_, "fetching " + name.repo, to_fetch.total);
+    run_transfers({.count = missing.size(),
+                   .connections = options_.connections,
+                   .progress = progress,
+                   .transfer = [&](HttpClient& client, std::size_t i, const Advance& advance) {
+                     download_blob(client, cache_,
+                                   {.hub = options_.hub,
+                                    .name = name,
+                                    .commit = listing.commit,
+                                    .file = missing[i],
+                                    .rules = options_.rules,
+                                    .advance = advance});
+                   }});
   }
 }
 

@@ -6,7 +6,9 @@
 #include <array>
 #include <cctype>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -20,7 +22,7 @@
 namespace qtrain {
 namespace {
 
-constexpr long kConnectSeconds = 10, kSilentSeconds = 30;  // NOLINT(google-runtime-int): as in curl.h
+constexpr long kConnectSeconds = 10;  // NOLINT(google-runtime-int): as in curl.h
 // A list of the most files that are allowed takes 50 MB. An error has a sentence for people.
 constexpr std::size_t kMaxBody = std::size_t{1} << 26, kMaxErrorBody = 1 << 16, kMaxHead = 1 << 18;
 constexpr int kMaxRedirects = 8;
@@ -69,6 +71,11 @@ bool is_redirect(int status) {
   return std::ranges::find(kRedirects, status) != kRedirects.end();
 }
 
+/// Whether a redirect asks for the same request at another address, not for a GET.
+bool keeps_method(int status) {
+  return status == 307 || status == 308;
+}
+
 }  // namespace
 
 /// One request and what has come of its answer.
@@ -76,6 +83,7 @@ struct HttpClient::OneRequest {
   const HttpQuery& query;
   HttpReply reply = {};
   std::size_t head_bytes = 0;
+  std::uint64_t sent = 0;
   bool has_body = false, is_enough = false, is_too_large = false;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   bool told_of_wait = false;
@@ -85,6 +93,14 @@ struct HttpClient::OneRequest {
   }
   static std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* data) {
     return static_cast<OneRequest*>(data)->add_body({bytes, size * count}) ? size * count : 0;
+  }
+  static std::size_t on_read(char* bytes, std::size_t size, std::size_t count, void* data) {
+    return static_cast<OneRequest*>(data)->take_body(std::as_writable_bytes(std::span(bytes, size * count)));
+  }
+  static int on_seek(void* data, std::int64_t offset, int origin) {
+    if (origin != SEEK_SET || offset < 0) return curl::kSeekFailed;
+    static_cast<OneRequest*>(data)->sent = static_cast<std::uint64_t>(offset);
+    return curl::kSeekDone;
   }
   static int on_progress(void* data, std::int64_t, std::int64_t, std::int64_t, std::int64_t) {
     static_cast<OneRequest*>(data)->tell_of_wait();
@@ -96,6 +112,16 @@ struct HttpClient::OneRequest {
       return;
     told_of_wait = true;
     query.on_wait();
+  }
+
+  std::size_t take_body(std::span<std::byte> room) {
+    const std::uint64_t left = query.body.size - std::min(sent, query.body.size);
+    if (left == 0) return 0;
+    room = room.first(static_cast<std::size_t>(std::min<std::uint64_t>(left, room.size())));
+    const std::size_t n = stop_requested() ? 0 : query.body.read(sent, room);
+    if (n == 0) return curl::kAbortRead;
+    sent += n;
+    return n;
   }
 
   bool add_header(std::string_view line) {
@@ -134,14 +160,16 @@ HttpClient::~HttpClient() {
   curl_library().easy_cleanup(easy_);
 }
 
-HttpReply HttpClient::get(const HttpQuery& query) {
+HttpReply HttpClient::send(const HttpQuery& query) {
   HttpQuery next = query;
   const std::string first = origin_of_url(query.url);
+  const bool has_body = query.method != HttpMethod::get;
   for (int hops = 0; hops <= kMaxRedirects; ++hops) {
-    HttpReply reply = get_once(next);
+    HttpReply reply = send_once(next);
     if (!is_redirect(reply.status)) return reply;
     const std::string url = redirected_url(next.url, reply.header("location")), origin = origin_of_url(url);
-    if (origin.empty() || (first.starts_with("https:") && !origin.starts_with("https:")))
+    if (origin.empty() || (first.starts_with("https:") && !origin.starts_with("https:")) ||
+        (has_body && (!keeps_method(reply.status) || origin != first)))
       return {.status = 0,
               .problem = fmt::format("{} redirects to an address that is not safe: {}", reply.host,
                                      shown_text(url, query.token))};
@@ -153,42 +181,28 @@ HttpReply HttpClient::get(const HttpQuery& query) {
   return {.status = 0, .problem = "too many redirects"};
 }
 
-HttpReply HttpClient::get_once(const HttpQuery& query) {
+HttpReply HttpClient::send_once(const HttpQuery& query) {
   const CurlLibrary& lib = curl_library();
   lib.easy_reset(easy_);
   OneRequest request{.query = query};
   request.reply.host = origin_of_url(query.url);
   if (request.reply.host.empty()) return {.status = 0, .problem = "the address is not one of http or https"};
   std::array<char, curl::kErrorSize> problem{};
-  const std::string range = fmt::format("{}-", query.begin), netrc = netrc_file(),
-                    certificates = given_file({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}),
-                    agent = fmt::format("qtrain/{}", kVersion);
+  const std::string agent = fmt::format("qtrain/{}", kVersion);
   const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
   set(curl::kUrl, query.url.c_str());
   set(curl::kProtocols, curl::kHttpAndHttps);
   set(curl::kFollowLocation, 0L);
-  set(curl::kHttpGet, 1L);
   set(curl::kNoSignal, 1L);
   set(curl::kConnectTimeout, kConnectSeconds);
   set(curl::kLowSpeedLimit, 1L);
-  set(curl::kLowSpeedTime, kSilentSeconds);
+  set(curl::kLowSpeedTime, static_cast<long>(query.max_silence.count()));  // NOLINT(google-runtime-int): as in curl.h
   set(curl::kUserAgent, agent.c_str());
   set(curl::kErrorBuffer, problem.data());
-  set(curl::kHeaderFunction, static_cast<curl::Write>(OneRequest::on_header));
-  set(curl::kHeaderData, static_cast<void*>(&request));
-  set(curl::kWriteFunction, static_cast<curl::Write>(OneRequest::on_body));
-  set(curl::kWriteData, static_cast<void*>(&request));
-  set(curl::kNoProgress, 0L);
-  set(curl::kProgressFunction, static_cast<curl::Watch>(OneRequest::on_progress));
-  set(curl::kProgressData, static_cast<void*>(&request));
-  if (query.begin > 0) set(curl::kRange, range.c_str());
-  if (!certificates.empty()) set(curl::kCaInfo, certificates.c_str());
-  if (query.token.empty() && query.use_netrc && !netrc.empty()) {
-    set(curl::kNetrc, curl::kNetrcOptional);
-    set(curl::kNetrcFile, netrc.c_str());
-  }
-  curl::Header* headers = lib.slist_append(nullptr, "Accept-Encoding: identity");
-  if (!query.token.empty()) headers = lib.slist_append(headers, ("Authorization: Bearer " + query.token).c_str());
+  set_callbacks(request);
+  set_method(query);
+  set_credentials(query);
+  curl::Header* headers = headers_of(query);
   set(curl::kHttpHeader, headers);
   const int code = lib.easy_perform(easy_);
   lib.slist_free_all(headers);
@@ -202,6 +216,74 @@ HttpReply HttpClient::get_once(const HttpQuery& query) {
   reply.status = 0;
   reply.body.clear();
   return reply;
+}
+
+void HttpClient::set_callbacks(OneRequest& request) {
+  const CurlLibrary& lib = curl_library();
+  const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
+  set(curl::kHeaderFunction, static_cast<curl::Write>(OneRequest::on_header));
+  set(curl::kHeaderData, static_cast<void*>(&request));
+  set(curl::kWriteFunction, static_cast<curl::Write>(OneRequest::on_body));
+  set(curl::kWriteData, static_cast<void*>(&request));
+  set(curl::kReadFunction, static_cast<curl::Read>(OneRequest::on_read));
+  set(curl::kReadData, static_cast<void*>(&request));
+  set(curl::kSeekFunction, static_cast<curl::Seek>(OneRequest::on_seek));
+  set(curl::kSeekData, static_cast<void*>(&request));
+  set(curl::kNoProgress, 0L);
+  set(curl::kProgressFunction, static_cast<curl::Watch>(OneRequest::on_progress));
+  set(curl::kProgressData, static_cast<void*>(&request));
+}
+
+void HttpClient::set_method(const HttpQuery& query) {
+  const CurlLibrary& lib = curl_library();
+  const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
+  const auto size = static_cast<std::int64_t>(query.body.size);
+  switch (query.method) {
+    case HttpMethod::get: set(curl::kHttpGet, 1L); break;
+    case HttpMethod::post:
+      set(curl::kPost, 1L);
+      set(curl::kPostSize, size);
+      break;
+    case HttpMethod::put:
+      set(curl::kUpload, 1L);
+      set(curl::kUploadSize, size);
+      break;
+  }
+  // libcurl copies it.
+  if (query.begin > 0) set(curl::kRange, fmt::format("{}-", query.begin).c_str());
+}
+
+void HttpClient::set_credentials(const HttpQuery& query) {
+  const CurlLibrary& lib = curl_library();
+  const auto set = [&](int option, auto value) { lib.easy_setopt(easy_, option, value); };
+  const std::string netrc = netrc_file(),
+                    certificates = given_file({"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"});
+  if (!certificates.empty()) set(curl::kCaInfo, certificates.c_str());
+  if (query.token.empty() && query.use_netrc && !netrc.empty()) {
+    set(curl::kNetrc, curl::kNetrcOptional);
+    set(curl::kNetrcFile, netrc.c_str());
+  }
+}
+
+curl::Header* HttpClient::headers_of(const HttpQuery& query) {
+  const CurlLibrary& lib = curl_library();
+  curl::Header* headers = lib.slist_append(nullptr, "Accept-Encoding: identity");
+  if (!query.token.empty()) headers = lib.slist_append(headers, ("Authorization: Bearer " + query.token).c_str());
+  if (query.method == HttpMethod::get) return headers;
+  headers = lib.slist_append(headers, "Expect:");  // else a server that ignores it costs a second
+  // An empty one, because signed addresses may not be used with the one that libcurl sends by itself.
+  headers = lib.slist_append(headers,
+                             query.body.type.empty() ? "Content-Type:" : ("Content-Type: " + query.body.type).c_str());
+  return headers;
+}
+
+HttpBody text_body(std::string_view text, std::string type) {
+  return {
+      .size = text.size(), .type = std::move(type), .read = [text](std::uint64_t offset, std::span<std::byte> room) {
+        const std::string_view rest = text.substr(static_cast<std::size_t>(offset), room.size());
+        std::memcpy(room.data(), rest.data(), rest.size());
+        return rest.size();
+      }};
 }
 
 std::string origin_of_url(std::string_view url) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,7 +13,8 @@ namespace qtrain {
 
 namespace curl {
 struct Easy;
-}
+struct Header;
+}  // namespace curl
 
 /// What a server said; `status` is 0 if it did not say everything.
 struct HttpReply {
@@ -23,24 +25,41 @@ struct HttpReply {
   std::string host = {};                            ///< scheme, host and port that sent it
   bool is_unreachable = false;                      ///< no connection could be made
 
+  bool is_success() const { return status >= 200 && status < 300; }
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);
     return it == headers.end() ? std::string() : it->second;
   }
 };
 
+enum class HttpMethod : std::uint8_t { get, post, put };
+
+/// What a request sends.
+struct HttpBody {
+  std::uint64_t size = 0;
+  std::string type = {};  ///< Content-Type
+  /// Copies bytes from `offset` on; returns how many, or 0 to end the transfer. May be called again for the same ones.
+  std::function<std::size_t(std::uint64_t offset, std::span<std::byte>)> read = {};
+};
+/// A body that is in memory, and stays there until the request has been answered.
+HttpBody text_body(std::string_view text, std::string type);
+
 struct HttpQuery {
   std::string url;
-  std::string token = {};              ///< sent to the host of `url`, and to no other one
-  bool use_netrc = true;               ///< if there is no token
-  std::uint64_t begin = 0;             ///< asks for the bytes from here on
-  std::function<void()> on_wait = {};  ///< called once if nothing has come for two seconds
+  HttpMethod method = HttpMethod::get;
+  HttpBody body = {};                    ///< of a POST or PUT
+  std::string token = {};                ///< sent to the host of `url`, and to no other one
+  bool use_netrc = true;                 ///< if there is no token
+  std::uint64_t begin = 0;               ///< asks for the bytes from here on
+  std::chrono::seconds max_silence{30};  ///< without a byte in either direction
+  std::function<void()> on_wait = {};    ///< called once if nothing has come for two seconds
   /// Receives the body of a successful answer in pieces; returns false to end the transfer. Without it, the body is
   /// kept in the reply.
   std::function<bool(const HttpReply& head, std::span<const std::byte>)> take = {};
 };
 
-/// Sends requests over connections that are kept open. Follows redirects, but not from https to http. Uses the proxies
+/// Sends requests over connections that are kept open. Follows redirects, but not from https to http, and with a body
+/// only those that keep the method, on the same host. Uses the proxies
 /// that http_proxy, https_proxy and no_proxy name, and the certificates of the system or those that SSL_CERT_FILE,
 /// REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE name. Without a token, the user's netrc file is used. A stop request ends a
 /// transfer. Not for several threads at once.
@@ -52,11 +71,15 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  HttpReply get(const HttpQuery& query);
+  HttpReply send(const HttpQuery& query);
 
  private:
   struct OneRequest;
-  HttpReply get_once(const HttpQuery& query);
+  HttpReply send_once(const HttpQuery& query);
+  void set_callbacks(OneRequest& request);
+  void set_method(const HttpQuery& query);
+  void set_credentials(const HttpQuery& query);
+  static curl::Header* headers_of(const HttpQuery& query);
 
   curl::Easy* easy_;
 };

@@ -27,11 +27,6 @@ bool is_hex(const std::string& text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-std::string text_at(const Json& object, const char* member) {
-  const auto it = object.find(member);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 std::optional<std::uint64_t> size_at(const Json& object) {
   const auto it = object.find("size");
   constexpr std::int64_t kMaxSize = std::int64_t{1} << 50;
@@ -74,20 +69,25 @@ const RepoFile* file_at(std::string_view path, const std::vector<RepoFile>& file
   return at != files.end() && at->path == path ? &*at : nullptr;
 }
 
-/// What the hub says about an error, for people.
-std::string said_by(const HttpReply& reply, const std::string& token) {
-  std::string said = reply.header("x-error-message");
-  if (said.empty())
-    if (const Json body = json_in(reply.body); body.is_object()) said = text_at(body, "error");
-  return said.empty() ? "" : fmt::format(" (\"{}\")", shown_text(said, token));
-}
-
 /// The status is the same as that of a repository that does not exist.
 bool is_bad_token(int status, const std::string& said) {
   return status == 401 && (said.find("Invalid credentials") != said.npos || said.find("expired") != said.npos);
 }
 
 }  // namespace
+
+std::string text_at(const Json& object, const char* member) {
+  if (!object.is_object()) return {};
+  const auto it = object.find(member);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+std::string said_by(const HttpReply& reply, const std::string& token) {
+  std::string said = reply.header("x-error-message");
+  if (said.empty())
+    if (const Json body = json_in(reply.body); body.is_object()) said = text_at(body, "error");
+  return said.empty() ? "" : fmt::format(" (\"{}\")", shown_text(said, token));
+}
 
 bool is_passing(const HttpReply& reply) {
   constexpr int kTimeout = 408, kServer = 500;
@@ -155,7 +155,7 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
   };
   HttpReply reply;
   for (int attempt = 1;; ++attempt) {
-    reply = client.get({.url = url, .token = token, .use_netrc = hub.implicit_token, .on_wait = tell});
+    reply = client.send({.url = url, .token = token, .use_netrc = hub.implicit_token, .on_wait = tell});
     if (reply.status == 200) break;
     // Without a connection, people should not wait for the error, which is often about a path that does not exist.
     const int when_silent = reply.is_unreachable ? 1 : 2;

@@ -40,11 +40,15 @@ struct RetryRules {
   std::function<void(const std::string&)> say = {};  ///< called before a wait, or if the hub takes long to answer
 };
 
+/// A text in an object; empty if it is not there, or `object` is none.
+std::string text_at(const Json& object, const char* member);
 /// Whether a request may succeed later: the connection broke, or the server is busy.
 bool is_passing(const HttpReply& reply);
 /// Waits before attempt number `attempt` (from 1): the pause doubles, or is what the server asks for. Throws
 /// ErrorKind::stopped if a stop is requested.
 void wait_before_retry(const RetryRules& rules, int attempt, const HttpReply& reply);
+/// What the hub says about an error, for people: " (\"...\")", or nothing.
+std::string said_by(const HttpReply& reply, const std::string& token);
 /// The error for a request about a repository that failed; says what to do.
 Error refused_request(const HubEnvironment& hub, const HubName& name, const HttpReply& reply);
 

@@ -23,6 +23,7 @@ int run_man(const Arguments& arguments);
 int run_merge(const Arguments& arguments);
 int run_monitor(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
+int run_push(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
 int run_report(const Arguments& arguments);

@@ -16,6 +16,7 @@
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
 #include "app/next_commands.h"
+#include "app/pushing.h"
 #include "config/check.h"
 #include "config/fields.h"
 #include "config/remarks.h"
@@ -152,6 +153,24 @@ std::function<void(const std::string&)> connection_messages(const RankPlace& pla
   return [&log](const std::string& text) { log.pass_on(fmt::format("warning: {}\n", text)); };
 }
 
+// Pushes what a finished run has written, if the config asks for that.
+void push_result(const Arguments& args, const ResolvedConfig& config, CommandResult& finished) {
+  const auto request = push_of_run(config);
+  if (!request) return;
+  try {
+    const CommandResult pushed = push_folder(*request, args.log());
+    finished.text += "\n" + pushed.text;
+    finished.json["pushed"] = pushed.json;
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::stopped) throw;
+    ErrorText text = e.text();
+    text.remedy +=
+        fmt::format("{}the result is complete: qtrain push {} {} uploads it", text.remedy.empty() ? "" : "; ",
+                    shell_word(request->folder.string()), shell_word(request->name.text()));
+    throw Error(e.kind(), std::move(text));
+  }
+}
+
 // The result of a run, with the files it wrote and the commands to try next.
 CommandResult finished_result(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
   CommandResult finished{.text = result.summary, .json = result.json};
@@ -190,6 +209,9 @@ int run_train(const Arguments& args) {
   require_supported(config, {.ranks = place ? std::optional(place->size) : std::nullopt});
   if (!place) require_gpus(config.value);
   if (!place || place->launcher != "qtrain") require_kept_inputs(args, config);
+  if (const auto request = push_of_run(config);
+      request && !is_fetched && run.node_rank == 0 && (!place || place->rank == 0))
+    prepare_push_of(*request, args.log());
   if (launches) return launch_run(config.value, args.log());
   if (const auto file = args.text("events"); file && (!place || place->rank == 0))
     args.log().set_events(std::make_unique<EventStream>(*file));
@@ -210,7 +232,11 @@ int run_train(const Arguments& args) {
                                        .stop_after = stop_after.value_or(0),
                                        .overwrite = args.has("overwrite")},
                                       args.log());
-  if (ranks.collective().rank() == 0) args.give(finished_result(args, config, result));
+  if (ranks.collective().rank() == 0) {
+    CommandResult finished = finished_result(args, config, result);
+    if (result.exit_code == 0) push_result(args, config, finished);
+    args.give(finished);
+  }
   return result.exit_code;
 }
 

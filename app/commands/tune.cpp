@@ -45,6 +45,15 @@ Json* member(Json& document, std::string_view path) {
   }
 }
 
+/// The values of a config, apart from secrets, which are not written to files.
+Json values_without_secrets(const Config& config) {
+  Json values = Json::object();
+  const Json all = values_json(config);
+  for (const auto& [key, value] : all.items())
+    if (!is_secret_key(key)) values[key] = urls_without_credentials(value);
+  return values;
+}
+
 /// The text of a config file with some values changed.
 class ChangedConfig {
  public:
@@ -79,8 +88,8 @@ class ChangedConfig {
  private:
   bool means(const std::string& text, const Config& wanted) const {
     try {
-      return values_json(parse_config(text, file_.filename().replace_extension(".json").string()).value) ==
-             values_json(wanted);
+      return values_without_secrets(parse_config(text, file_.filename().replace_extension(".json").string()).value) ==
+             values_without_secrets(wanted);
     } catch (const Error&) {  // keys that contradict each other
       return false;
     }

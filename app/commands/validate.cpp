@@ -8,6 +8,7 @@
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
 #include "app/commands/read_files.h"
+#include "app/pushing.h"
 #include "config/check.h"
 #include "config/hub_names.h"
 #include "config/remarks.h"
@@ -187,6 +188,7 @@ class Validation {
           {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "set it to the training rows"});
     findings_.attempt("output_dir", [&] { return check_output(); });
     findings_.attempt("machine", [&] { return check_machine(); });
+    if (c.hub.push_to_hub) findings_.attempt("push_to_hub", [&] { return check_push(); });
     for (const NamedOnHub& named : config_.hub_names)
       if (!named.place) findings_.add(ErrorKind::input, not_found(named));
     const bool has_models = !lacks({"model_name_or_path", "tokenizer_name_or_path", "adapter_name_or_path"});
@@ -222,6 +224,16 @@ class Validation {
     require_inputs_stay(config_.value.training.output_dir, files_of_config(args_, config_.value));
     require_no_foreign_results(config_.value.training.output_dir);
     return {};
+  }
+
+  /// What can be known without asking the hub.
+  std::string check_push() const {
+    const auto request = push_of_run(config_);
+    const HubEnvironment hub = hub_environment();
+    if (hub.offline)
+      fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids to push", .remedy = "unset HF_HUB_OFFLINE"});
+    const bool has_token = !request->token.empty() || !hub_token(hub).empty();
+    return request->name.text() + (has_token ? "" : ", but there is no token: set HF_TOKEN, or hf auth login");
   }
 
   std::string check_machine() {

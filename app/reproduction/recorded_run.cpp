@@ -161,6 +161,7 @@ RunDocument recorded_document(const RecordedRun& run, const DocumentChanges& cha
   for (const auto& [key, value] : run.values.items())
     if (!value["origin"].get<std::string>().starts_with("default")) d.json[key] = value["value"];
   d.json.update(changes.keys);
+  if (value_of(run, "push_to_hub") == true) d.json["push_to_hub"] = d.changed["push_to_hub"] = false;
   // If the config sets no date, templates get the day of the run.
   if (const std::string date = run.noted(kTemplateDate); !date.empty() && value_of(run, kTemplateDate).is_null())
     d.json[kTemplateDate] = d.changed[kTemplateDate] = date;

@@ -50,6 +50,7 @@ TEST(OneOfEach, IsNotCalledSeveral) {
                                                 {"eval", run},
                                                 {"inspect", out},
                                                 {"clean", out},
+                                                {"push", out, "owner/name", "--dry_run"},
                                                 {"eval", run, "max_length=1"},
                                                 {"preprocess", run, "max_length=1"}}) {
     const Outcome outcome = qtrain({.words = words});

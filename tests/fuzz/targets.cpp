@@ -17,6 +17,7 @@
 #include "data/source/raw_rows.h"
 #include "hub/hub_api.h"
 #include "hub/name.h"
+#include "hub/upload_targets.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "quant/fp8.h"
@@ -162,6 +163,17 @@ void hub_listing(std::string_view bytes) {
     check(is_safe_path(file.path) && is_safe_path(file.etag()), "a path that leaves the cache");
 }
 
+void upload_targets(std::string_view bytes) {
+  UploadPlace place{.hub = {}, .name = {.repo = "o/n"}, .token = {}};
+  place.hub.endpoint = "https://hub.example";
+  const LargeObject object{.sha256 = std::string(64, 'a'), .size = 25};
+  for (const LargeTarget& target : read_targets(json_in(bytes), std::span(&object, 1), place)) {
+    check(target.parts.empty() || target.parts.size() == (object.size + target.chunk_size - 1) / target.chunk_size,
+          "parts that are not the file");
+    for (const std::string& url : target.parts) check(url.starts_with("https://"), "an address that is not safe");
+  }
+}
+
 void hub_name(std::string_view bytes) {
   for (const RepoKind kind : {RepoKind::model, RepoKind::dataset})
     if (const auto name = parse_hub_name(kind, bytes))
@@ -226,6 +238,7 @@ const std::vector<Target>& targets() {
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
       {"dataset_card", dataset_card, {"tests/fuzz/data/dataset_card.md"}},
       {"hub_listing", hub_listing, {"tests/fuzz/data/hub_listing.json"}},
+      {"upload_targets", upload_targets, {"tests/fuzz/data/upload_targets.json"}},
       {"hub_name", hub_name, {"tests/fuzz/data/hub_name.txt"}},
       {"rows", rows, {"tests/golden/data/curves/llama_lora_all/data.jsonl"}},
       {"csv", csv, {"tests/data/golden/sources/types.csv", "tests/data/golden/sources/quotes.csv"}},

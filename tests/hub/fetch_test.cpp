@@ -310,6 +310,7 @@ TEST_F(Fetching, ManyFilesTakeTimeInProportion) {
                              .git_sha1 = std::string(40, 'b')});
   }
   listing.files.push_back({.path = "model.safetensors.index.json", .size = 1, .git_sha1 = std::string(40, 'b')});
+  std::ranges::sort(listing.files, {}, &RepoFile::path);
   const HubCache cache(cache_.path());
   const HubName name{.kind = RepoKind::model, .repo = "o/many"};
   HubName gguf = name;

@@ -23,17 +23,24 @@ std::string reason_line(int status) {
 }
 
 std::string with_length(int status, const std::string& headers, const std::string& body) {
-  return fmt::format("{}{}Content-Length: {}\r\n\r\n{}", reason_line(status), headers, body.size(), body);
+  return http_answer(status, headers, body);
 }
 
-std::optional<ServedRequest> read_request(int socket) {
-  std::string text;
+/// Reads until `text` is `size` bytes long; false if the connection ends before.
+bool read_until(int socket, std::string& text, std::size_t size) {
   char piece[4096];
-  while (text.find("\r\n\r\n") == text.npos) {
-    const ssize_t n = ::recv(socket, piece, sizeof piece, 0);
-    if (n <= 0) return {};
+  while (text.size() < size) {
+    const ssize_t n = ::recv(socket, piece, std::min(sizeof piece, size - text.size()), 0);
+    if (n <= 0) return false;
     text.append(piece, static_cast<std::size_t>(n));
   }
+  return true;
+}
+
+std::optional<ServedRequest> read_head(int socket) {
+  std::string text;
+  while (!text.ends_with("\r\n\r\n"))
+    if (!read_until(socket, text, text.size() + 1)) return {};
   ServedRequest request;
   const std::size_t space = text.find(' ');
   request.method = text.substr(0, space);
@@ -48,6 +55,11 @@ std::optional<ServedRequest> read_request(int socket) {
   return request;
 }
 
+std::size_t body_size(const ServedRequest& request) {
+  const auto length = request.headers.find("content-length");
+  return length == request.headers.end() ? 0 : static_cast<std::size_t>(std::atoll(length->second.c_str()));
+}
+
 void send_all(int socket, const std::string& bytes) {
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t n = ::send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
@@ -57,6 +69,10 @@ void send_all(int socket, const std::string& bytes) {
 }
 
 }  // namespace
+
+std::string http_answer(int status, const std::string& headers, const std::string& body) {
+  return fmt::format("{}{}Content-Length: {}\r\n\r\n{}", reason_line(status), headers, body.size(), body);
+}
 
 std::string git_blob_sha1(const std::string& contents) {
   Sha1 hash;
@@ -126,37 +142,38 @@ void HubServer::listen() {
 }
 
 void HubServer::serve(int socket) {
-  if (const auto request = read_request(socket)) {
+  if (auto request = read_head(socket)) {
     std::size_t end = std::string::npos;
     std::string bytes;
+    std::optional<HubFault> fault;
+    std::size_t index = 0;
     {
       const std::lock_guard lock(mutex_);
+      index = requests_.size();
       requests_.push_back(*request);
-      bytes = answer_to(*request, end);
+      fault = fault_ ? fault_(*request) : std::nullopt;
     }
-    send_all(socket, bytes.substr(0, end));
+    const std::size_t size = body_size(*request);
+    const bool ends = fault && fault->end_after;
+    if (read_until(socket, request->body, ends ? std::min(size, *fault->end_after) : size) && !ends) {
+      const std::lock_guard lock(mutex_);
+      requests_[index].body = request->body;
+      bytes = answer_to(*request, fault, end);
+      if (!fault || !fault->end_unanswered) send_all(socket, bytes.substr(0, end));
+    }
   }
   ::close(socket);
 }
 
-std::string HubServer::answer_to(const ServedRequest& request, std::size_t& end) {
-  const auto fault = fault_ ? fault_(request) : std::nullopt;
+std::string HubServer::answer_to(const ServedRequest& request, const std::optional<HubFault>& fault, std::size_t& end) {
   if (fault && fault->status != 0) return with_length(fault->status, fault->headers, fault->body);
   const std::string path = request.path.substr(0, request.path.find('?'));
   for (const auto& [from, to] : renamed_)
     if (const std::size_t at = path.find("/" + from + "/"); at != path.npos)
       return with_length(
           307, fmt::format("Location: {}/{}{}\r\n", path.substr(0, at), to, path.substr(at + from.size() + 1)), "");
-  if (path.starts_with("/api/")) {
-    const std::size_t at = path.find("/revision/");
-    std::string revision = path.substr(std::min(path.size(), at + 10));
-    for (std::size_t slash = 0; (slash = revision.find("%2F")) != revision.npos;) revision.replace(slash, 3, "/");
-    const auto repo = repos_.find(path.substr(5, at - 5) + "@" + revision);
-    if (repo != repos_.end()) return with_length(200, "Content-Type: application/json\r\n", listing(repo->second));
-    const bool known = std::ranges::any_of(
-        repos_, [&](const auto& one) { return one.first.starts_with(path.substr(5, at - 5) + "@"); });
-    return with_length(known ? 404 : 401, known ? "X-Error-Code: RevisionNotFound\r\n" : "", "{\"error\": \"no\"}");
-  }
+  if (const auto answer = answer_push(request)) return *answer;
+  if (path.starts_with("/api/")) return answer_info(path);
   const File* file = file_at(path);
   if (!file) return with_length(404, "X-Error-Code: EntryNotFound\r\n", "");
   if (file->large && !cdn_.empty() && !path.starts_with("/cdn/"))
@@ -174,6 +191,18 @@ std::string HubServer::answer_to(const ServedRequest& request, std::size_t& end)
   return bytes;
 }
 
+std::string HubServer::answer_info(const std::string& path) {
+  const std::size_t at = path.find("/revision/");
+  const std::string name = path.substr(5, at == path.npos ? path.npos : at - 5);
+  std::string revision = at == path.npos ? "main" : path.substr(at + 10);
+  for (std::size_t slash = 0; (slash = revision.find("%2F")) != revision.npos;) revision.replace(slash, 3, "/");
+  const auto repo = repos_.find(name + "@" + revision);
+  if (repo != repos_.end()) return with_length(200, "Content-Type: application/json\r\n", listing(repo->second));
+  const bool known = std::ranges::any_of(repos_, [&](const auto& one) { return one.first.starts_with(name + "@"); });
+  if (known) return with_length(404, "X-Error-Code: RevisionNotFound\r\n", "{\"error\": \"no\"}");
+  return with_length(uploads_.token.empty() ? 401 : 404, "", "{\"error\": \"no\"}");
+}
+
 std::string HubServer::listing(const Repo& repo) const {
   Json files = Json::array();
   for (const auto& [path, file] : repo.files) {
@@ -182,7 +211,8 @@ std::string HubServer::listing(const Repo& repo) const {
     if (file.large) entry["lfs"] = {{"sha256", sha256_of(file.contents)}, {"size", size}, {"pointerSize", 130}};
     files.push_back(std::move(entry));
   }
-  return Json{{"id", repo.id}, {"sha", repo.commit}, {"siblings", std::move(files)}}.dump();
+  return Json{{"id", repo.id}, {"sha", repo.commit}, {"private", repo.is_private}, {"siblings", std::move(files)}}
+      .dump();
 }
 
 const HubServer::File* HubServer::file_at(const std::string& path) const {

@@ -15,6 +15,7 @@ namespace qtrain::test {
 struct ServedRequest {
   std::string method, path;
   std::map<std::string, std::string> headers = {};
+  std::string body = {};
   bool has_token() const { return headers.contains("authorization"); }
 };
 
@@ -26,9 +27,12 @@ struct HubFault {
   std::optional<std::size_t> break_after = {};  ///< bytes of the body after which the connection ends
   std::optional<std::string> contents = {};     ///< instead of the file's
   bool ignore_range = false;
+  std::optional<std::size_t> end_after = {};  ///< bytes of the request's body after which the connection ends
+  bool end_unanswered = false;                ///< does what is asked for, and ends the connection without an answer
 };
 
-/// A server on loopback that speaks a hub's API: lists of files, files and ranges of them, redirects of large files.
+/// A server on loopback that speaks a hub's API: lists of files, files and ranges of them, redirects of large files;
+/// new repositories and branches, large files in one or several parts, commits.
 class HubServer {
  public:
   struct File {
@@ -53,6 +57,23 @@ class HubServer {
   void redirect_large_files(const std::string& to) { cdn_ = to; }
   /// Decides about the fault of each request, which is called one after the other.
   void fail_with(std::function<std::optional<HubFault>(const ServedRequest&)> fault) { fault_ = std::move(fault); }
+  /// How the server takes files that are pushed. Large ones are those of LFS (*.safetensors, *.gguf), and go to another
+  /// host.
+  struct Uploads {
+    std::string token = {};         ///< that every request to the hub needs; empty: none
+    std::size_t chunk_size = 1000;  ///< larger files go in parts
+    std::string ignored = {};       ///< a path that .gitignore excludes
+    bool knows_visibility = true;   ///< false: new repositories are always public
+  };
+  void set_uploads(Uploads uploads) { uploads_ = std::move(uploads); }
+  /// Forgets parts that have not been joined: their addresses are refused from then on.
+  void expire_parts();
+  /// The files of a repository and revision, such as "models/o/n@main".
+  Files files_of(const std::string& repo);
+  std::string commit_of(const std::string& repo);
+  bool is_private(const std::string& repo);
+  /// Bytes of large files that have arrived, also those in parts that were not used.
+  std::size_t received() { return received_; }
   std::vector<ServedRequest> requests();
   /// How many requests asked for a path that contains the text.
   int count(const std::string& part);
@@ -61,10 +82,25 @@ class HubServer {
   struct Repo {
     std::string id, commit;
     Files files;
+    bool is_private = false;
+  };
+  /// An upload in parts.
+  struct Parts {
+    std::string sha256;
+    std::map<int, std::string> received;
   };
   void listen();
   void serve(int socket);
-  std::string answer_to(const ServedRequest& request, std::size_t& end);
+  std::string answer_to(const ServedRequest& request, const std::optional<HubFault>& fault, std::size_t& end);
+  std::string answer_info(const std::string& path);
+  /// None if the request is not about pushing.
+  std::optional<std::string> answer_push(const ServedRequest& request);
+  std::string create(const ServedRequest& request);
+  std::string offer(const ServedRequest& request);
+  std::string batch(const ServedRequest& request);
+  std::string join(const ServedRequest& request);
+  std::string take_part(const ServedRequest& request);
+  std::string commit(const ServedRequest& request);
   std::string listing(const Repo& repo) const;
   const File* file_at(const std::string& path) const;
 
@@ -74,12 +110,20 @@ class HubServer {
   std::function<std::optional<HubFault>(const ServedRequest&)> fault_;
   std::map<std::string, Repo> repos_;  ///< by "models/o/n@revision"
   std::map<std::string, std::string> renamed_;
+  Uploads uploads_;
+  std::map<std::string, std::string> large_;  ///< by SHA-256
+  std::map<std::string, Parts> parts_;        ///< by the number of the upload
+  int last_upload_ = 0;
+  std::atomic<std::size_t> received_ = 0;
   std::mutex mutex_;
   std::vector<ServedRequest> requests_;
   std::atomic<bool> ends_ = false;
   std::thread accepting_;
   std::vector<std::thread> serving_;
 };
+
+/// An answer with a body, whose headers end in line ends.
+std::string http_answer(int status, const std::string& headers, const std::string& body);
 
 /// Names of contents as a hub gives them.
 std::string git_blob_sha1(const std::string& contents);

@@ -1,0 +1,145 @@
+// qtrain push, and runs that push their results.
+#include <fmt/format.h>
+
+#include "core/os/file.h"
+#include "tests/e2e/support.h"
+#include "tests/hub/hub_server.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using test::HubFault;
+using test::HubServer;
+using test::ServedRequest;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PushingRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    hub_.set_uploads({.token = "hf_secret"});
+    config_ = tiny_lora_run(folder_ / "out");
+    config_.update({{"max_steps", 2}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  }
+  Outcome run(std::vector<std::string> words, const std::string& more = "HF_TOKEN=hf_secret") {
+    write_file(folder_ / "config.json", dump_json(config_));
+    return qtrain({.words = std::move(words),
+                   .folder = folder_.path(),
+                   .environment = {more, "HF_HUB_OFFLINE=0", "HF_HOME=" + (folder_ / "hf").string(),
+                                   "XDG_CACHE_HOME=" + (folder_ / "caches").string(), "HF_ENDPOINT=" + hub_.url()}});
+  }
+  std::string remote(const std::string& repo, const std::string& file) {
+    return hub_.files_of("models/" + repo + "@main").at(file).contents;
+  }
+
+  TempFolder folder_;
+  HubServer hub_;
+  Json config_;
+};
+
+TEST_F(PushingRun, UploadsItsResultWhenItEnds) {
+  config_.update({{"push_to_hub", true}, {"hub_model_id", "o/n"}, {"hub_private_repo", true}});
+  const Outcome outcome = run({"config.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("pushed "), HasSubstr(hub_.url() + "/o/n")));
+  EXPECT_THAT(outcome.err + outcome.out, Not(HasSubstr("hf_secret")));
+  for (const char* file : {"adapter_model.safetensors", "adapter_config.json"})
+    EXPECT_EQ(remote("o/n", file), bytes_of(folder_ / "out" / file)) << file;
+  EXPECT_TRUE(hub_.is_private("models/o/n@main"));
+  EXPECT_THAT(remote("o/n", "README.md"),
+              AllOf(HasSubstr("library_name: peft"), HasSubstr("| updates | 2 |"), HasSubstr("| rank of the adapter |"),
+                    Not(HasSubstr(folder_.path().string()))));
+  EXPECT_FALSE(hub_.files_of("models/o/n@main").contains("metrics.jsonl"));
+  const int commits = hub_.count("/commit/");
+  EXPECT_EQ(run({"config.json"}).code, 0);
+  EXPECT_EQ(hub_.count("/commit/"), commits) << "the same result again";
+  const std::size_t requests = hub_.requests().size();
+  ASSERT_EQ(run({"verify", "out"}).code, 0);
+  ASSERT_EQ(run({"reproduce", "out", "--output", "again"}).code, 0);
+  EXPECT_EQ(hub_.requests().size(), requests) << "only the run itself pushes";
+}
+
+TEST_F(PushingRun, OfSeveralRanksPushesOnce) {
+  config_.update({{"push_to_hub", true}, {"hub_model_id", "o/n"}, {"nproc", 2}, {"hub_revision", "dev"}});
+  const Outcome outcome = run({"config.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(hub_.count("/commit/dev"), 1);
+  EXPECT_EQ(hub_.files_of("models/o/n@dev").at("adapter_model.safetensors").contents,
+            bytes_of(folder_ / "out/adapter_model.safetensors"));
+}
+
+TEST_F(PushingRun, WithoutAccessEndsBeforeItBegins) {
+  config_.update({{"push_to_hub", true}, {"hub_token", "hf_wrong"}});
+  const Outcome outcome = run({"config.json"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("does not accept the token"), Not(HasSubstr("hf_wrong"))));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  EXPECT_THAT(run({"validate", "config.json"}, "HF_TOKEN=").out, HasSubstr("push_to_hub"));
+  config_["hub_model_id"] = "no name";
+  EXPECT_THAT(run({"validate", "config.json"}).out, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
+  EXPECT_THAT(run({"config.json"}).err, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
+}
+
+TEST_F(PushingRun, WhosePushFailsKeepsItsResult) {
+  config_.update({{"push_to_hub", true}, {"hub_token", "hf_secret"}});
+  hub_.fail_with([](const ServedRequest& r) -> std::optional<HubFault> {
+    if (r.path.find("/commit/") == r.path.npos) return {};
+    return HubFault{.status = 403};
+  });
+  const Outcome failed = run({"config.json"}, "HF_TOKEN=");
+  EXPECT_EQ(failed.code, 3);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("may not write"), HasSubstr("qtrain push " + (folder_ / "out").string())));
+  hub_.fail_with({});
+  const Outcome pushed = run({"push", "out", "me/out", "--json"});
+  ASSERT_EQ(pushed.code, 0) << pushed.err;
+  EXPECT_EQ(Json::parse(pushed.out)["commit"], hub_.commit_of("models/me/out@main"));
+  EXPECT_THAT(Json::parse(pushed.out)["left_out"], Contains("metrics.jsonl"));
+  EXPECT_EQ(remote("me/out", "adapter_model.safetensors"), bytes_of(folder_ / "out/adapter_model.safetensors"));
+}
+
+TEST_F(PushingRun, OfAxolotlPushesAsItDoes) {
+  write_file(folder_ / "a.yaml",
+             "base_model: m\nadapter: lora\nmicro_batch_size: 1\nsequence_len: 8\ndatasets: [{path: a.jsonl}]\n"
+             "hub_model_id: o/n\n");
+  const Outcome outcome = run({"config", "a.yaml", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json values = Json::parse(outcome.out)["values"];
+  EXPECT_EQ(values["push_to_hub"]["value"], true);
+  EXPECT_EQ(values["hub_private_repo"]["value"], true);
+}
+
+TEST_F(PushingRun, CheckpointsArePushedWithoutTheirState) {
+  ASSERT_EQ(run({"config.json"}).code, 0);
+  const Outcome dry = run({"push", "out/checkpoint-1", "o/c", "--dry_run"});
+  ASSERT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("would push"), HasSubstr("a new repository"), HasSubstr("left out")));
+  EXPECT_EQ(hub_.count("/create"), 0);
+  ASSERT_EQ(run({"push", "out/checkpoint-1", "o/c", "--message", "first"}).code, 0);
+  const HubServer::Files files = hub_.files_of("models/o/c@main");
+  EXPECT_TRUE(files.contains("adapter_model.safetensors"));
+  EXPECT_FALSE(files.contains("optimizer.safetensors"));
+  ASSERT_EQ(run({"push", "out/checkpoint-1", "o/c", "--all"}).code, 0);
+  EXPECT_TRUE(hub_.files_of("models/o/c@main").contains("optimizer.safetensors"));
+  std::string damaged = bytes_of(folder_ / "out/adapter_model.safetensors");
+  damaged.back() ^= 1;
+  write_file(folder_ / "out/adapter_model.safetensors", damaged);
+  const Outcome refused = run({"push", "out", "o/c"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("manifest.json"));
+}
+
+TEST_F(PushingRun, WordsThatAreNoRepositoryAreRefused) {
+  ASSERT_EQ(run({"config.json"}).code, 0);
+  for (const char* name : {"o/n/file.gguf", "o/n:Q4_K_M", "a b", "../x"}) {
+    const Outcome outcome = run({"push", "out", name});
+    EXPECT_EQ(outcome.code, 2) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("OWNER/NAME")) << name;
+  }
+  EXPECT_EQ(run({"push", "out", "o/n", "--revision", "a..b"}).code, 2);
+  EXPECT_EQ(run({"push", ".", "o/n"}).code, 3);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
