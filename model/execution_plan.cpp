@@ -97,9 +97,9 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
   const bool reads = stored && stored->has_one_scale() && !stored->of_files && choice_.dense_copies == KeepCopies::no;
   bool quantized = false;
   const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
+    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(ops::Fp8Block::matrix, m, k));
     if (!reads || !quantized || n % ops::kFp8Row != 0 || k % ops::kFp8Row != 0)
-      memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+      memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(ops::Fp8Block::matrix, n, k));
   };
   const auto layer_gemms = [&](std::int64_t in, std::int64_t out, bool trained) {
     for (const PlannedPass& p : passes_) {
