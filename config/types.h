@@ -42,6 +42,8 @@ enum class RouterLossMode : std::uint8_t { trl, trainer };
 
 enum class LossType : std::uint8_t { nll, chunked_nll, dft };
 
+enum class Fp8RecipeChoice : std::uint8_t { automatic, tensorwise, blockwise };
+
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
 /// Which intermediates the backward pass recomputes: a name from model/recompute.h, or kAuto. In JSON false is "none"

@@ -39,6 +39,10 @@ int qtrain_emulated_device() {
   return Driver::instance().selected();
 }
 
+int qtrain_emulated_capability() {
+  return settings().capability;
+}
+
 bool qtrain_emulated_records(void* stream) {
   const auto& recording = Driver::instance().recording();
   return recording && recording->covers(stream);

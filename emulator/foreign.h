@@ -25,6 +25,8 @@ void qtrain_emulated_enqueue(void* stream, const qtrain::emulation::Work& work);
 void qtrain_emulated_take(std::size_t bytes);
 /// The selected device of the calling thread.
 int qtrain_emulated_device();
+/// The compute capability of the devices, 10 * major + minor.
+int qtrain_emulated_capability();
 /// Whether the calling thread is recording the work of `stream`.
 bool qtrain_emulated_records(void* stream);
 }

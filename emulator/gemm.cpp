@@ -82,8 +82,9 @@ struct Reserved {
     if (!memory || g.a.dtype == DType::f64) return;
     if (multiplies_in_fp8(g)) {
       const std::int64_t depth = g.first().depth();
-      check(fp8_bytes(g.first().rows(), depth) <= memory->converted_a &&
-                (is_fp8(g.b.dtype) || fp8_bytes(g.first().columns(), depth) <= memory->converted_b),
+      const std::int64_t rows = g.first().rows(), columns = g.first().columns();
+      check(fp8_bytes_of_a(g.fp8->a_block, {rows, columns, depth}) <= memory->converted_a &&
+                (is_fp8(g.b.dtype) || fp8_bytes(g.fp8->b_block, columns, depth) <= memory->converted_b),
             "a GEMM in FP8 encodes more than was reserved");
       return;
     }
@@ -100,11 +101,20 @@ struct Reserved {
   }
 };
 
+/// The scales of a stored operand [rows, columns], without those that only fill up rows of scales for squares.
+ConstTensor used_scales(const Gemm& g) {
+  ConstTensor used = g.fp8->b_scale;
+  if (used.shape.rank != 2) return used.reshaped({1, used.numel()});
+  used.shape.dims[1] = std::min(used.shape[1], (g.b.shape[1] + kFp8Block - 1) / kFp8Block);
+  return used;
+}
+
 /// Without the memory of an empty optional, which nothing has written to.
 std::vector<std::byte> arguments_of(const Gemm& g) {
   const Gemm::Fp8 types = g.fp8.value_or(Gemm::Fp8{g.a.dtype, g.b.dtype});
   return emulation::bytes_of(g.c, g.a, g.b, g.transpose_a, g.transpose_b, g.alpha, g.bias, g.a_stride, g.b_stride,
-                             g.c_stride, g.added, g.residual, types.a, types.b, types.b_scale, types.a_largest);
+                             g.c_stride, g.added, g.residual, types.a, types.b, types.b_scale, types.a_largest,
+                             types.a_block, types.b_block);
 }
 
 }  // namespace
@@ -138,7 +148,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     if (g.bias) emulation::check_readable(g.bias.data, g.bias.bytes(), "gemm: the bias");
     if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
     if (g.residual) readable(g.residual, 0, "gemm: the residual");
-    if (scale) emulation::check_readable(scale.data, scale.bytes(), "gemm: the scale of an operand");
+    if (scale) readable(used_scales(g), scale.shape.rank == 2 ? scale.shape[1] : 0, "gemm: the scales of an operand");
     if (largest) emulation::check_readable(largest.data, largest.bytes(), "gemm: the largest magnitudes of an operand");
     each_row(g.c.t, g.c_stride,
              [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });

@@ -23,6 +23,10 @@ struct Factors {
   std::int64_t depth() const { return a.shape[transpose_a == Transpose::yes ? 0 : 1]; }
 };
 
+/// Which values of an operand in FP8 share a scale: all of them; 128 neighbors along the inner dimension of the GEMM;
+/// or 128 x 128.
+enum class Fp8Block : std::uint8_t { matrix, vector, square };
+
 /// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N] + residual [M, N]. The operands are as
 /// in Factors. A and B: all f64, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The
 /// result depends only on shapes and values, never on the number of threads; on a CPU a row of C has the same bits for
@@ -40,12 +44,14 @@ struct Gemm {
   /// Further GEMMs added into the same result: one pass over C instead of several.
   std::array<Factors, 3> added = {};
   /// The types in which A and B are encoded, to multiply them in FP8 (kernels/fp8.h): f8_e4m3, or f8_e5m2 for one of
-  /// them. With a b_scale, f32 [1], B is stored in its type: codes [N, K], whose values are multiplied by that scale.
-  /// a_largest: see ToFp8::largest. The GEMMs in `added` are not affected.
+  /// them. With a b_scale, B is stored in its type: codes [N, K], whose values are multiplied by these scales, f32 of
+  /// the shape fp8_scales. a_largest: see ToFp8::largest. Either both blocks are whole matrices, or neither is and one
+  /// is a vector. The GEMMs in `added` are not affected.
   struct Fp8 {
     DType a, b;
     ConstTensor b_scale = {};
     ConstTensor a_largest = {};
+    Fp8Block a_block = Fp8Block::matrix, b_block = Fp8Block::matrix;
   };
   std::optional<Fp8> fp8 = {};
 

@@ -18,6 +18,10 @@ std::int64_t class_of_rows(std::int64_t rows) {
   return static_cast<std::int64_t>(((n + (std::uint64_t{1} << below) - 1) >> below) << below);
 }
 
+const char* name_of(ops::Fp8Block block) {
+  return block == ops::Fp8Block::square ? "128x128" : "128";
+}
+
 // "bfloat16", or "float8_e5m2*float8_e4m3fn".
 std::string types_of(const GemmKey& key) {
   const std::string first(name_of(key.operands));
@@ -27,6 +31,7 @@ std::string types_of(const GemmKey& key) {
 }  // namespace
 
 GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
+  const bool codes = is_fp8(g.a.dtype) && g.fp8;
   return {.m = g.c.t.shape[0],
           .n = g.c.t.shape[1],
           .k = g.first().depth(),
@@ -36,6 +41,8 @@ GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
           .operands = g.a.dtype,
           .second = g.b.dtype,
           .result = g.c.t.dtype,
+          .block_a = codes ? g.fp8->a_block : ops::Fp8Block::matrix,
+          .block_b = codes ? g.fp8->b_block : ops::Fp8Block::matrix,
           .transpose_a = g.transpose_a == ops::Transpose::yes,
           .transpose_b = g.transpose_b == ops::Transpose::yes,
           .bias = static_cast<bool>(g.bias),
@@ -61,6 +68,8 @@ std::string to_string(const GemmKey& key) {
   if (key.stride_a != dense_a || key.stride_b != dense_b || key.stride_c != key.n)
     s += " rows " + std::to_string(key.stride_a) + "/" + std::to_string(key.stride_b) + "/" +
          std::to_string(key.stride_c);
+  if (key.block_a != ops::Fp8Block::matrix)
+    s += std::string(" blocks ") + name_of(key.block_a) + "*" + name_of(key.block_b);
   if (key.bias) s += " bias " + std::to_string(key.align_bias);
   s += key.adds ? " adds " : " stores ";
   return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);

@@ -17,6 +17,7 @@ struct GemmKey {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  ///< elements between rows
   DType operands = DType::f32, second = DType::f32;       ///< types of A and B, which may differ in FP8
   DType result = DType::f32;
+  ops::Fp8Block block_a = ops::Fp8Block::matrix, block_b = ops::Fp8Block::matrix;  ///< that share a scale in FP8
   bool transpose_a = false, transpose_b = false, bias = false, adds = false, tf32 = false;
   std::uint32_t align_a = 16, align_b = 16, align_c = 16, align_bias = 16;  ///< bytes, a power of two up to 256
 

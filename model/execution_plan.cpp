@@ -94,21 +94,24 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
 // stored, and transposed inputs and gradients for the gradients of weights. Layers with joined results are one GEMM.
 void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
   const auto& stored = model_.options().quantization ? model_.options().quantization->fp8 : std::nullopt;
-  const bool reads = stored && stored->has_one_scale() && !stored->of_files && choice_.dense_copies == KeepCopies::no;
+  const bool in_blocks = model_.options().has_fp8_blocks();
+  const bool fits = stored && (in_blocks ? stored->has_squares() : stored->has_one_scale() && !stored->of_files);
+  const bool reads = fits && choice_.dense_copies == KeepCopies::no;
   bool quantized = false;
-  const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes(m, k));
+  const auto multiply = [&](std::int64_t m, std::int64_t n, std::int64_t k, ops::Fp8Block of_b) {
+    using enum ops::Fp8Block;
+    memory.converted_a = std::max(memory.converted_a, ops::fp8_bytes_of_a(in_blocks ? vector : matrix, {m, n, k}));
     if (!reads || !quantized || n % ops::kFp8Row != 0 || k % ops::kFp8Row != 0)
-      memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(n, k));
+      memory.converted_b = std::max(memory.converted_b, ops::fp8_bytes(in_blocks ? of_b : matrix, n, k));
   };
   const auto layer_gemms = [&](std::int64_t in, std::int64_t out, bool trained) {
     for (const PlannedPass& p : passes_) {
       const std::int64_t tokens = p.largest.tokens;
       if (p.pass == Pass::decode) continue;
-      multiply(tokens, out, in);
+      multiply(tokens, out, in, ops::Fp8Block::square);
       if (p.pass == Pass::evaluate) continue;
-      multiply(tokens, in, out);
-      if (trained) multiply(out, in, tokens);
+      multiply(tokens, in, out, ops::Fp8Block::square);
+      if (trained) multiply(out, in, tokens, ops::Fp8Block::vector);
     }
   };
   for (std::size_t l = 0; l < model_.layers().size(); ++l)
@@ -119,7 +122,8 @@ void ExecutionPlan::reserve_fp8(ops::GemmMemory& memory) const {
         const LinearParams& linear = model_.params().layers()[l][id];
         if (linear.kind == LinearKind::router) continue;
         quantized = linear.quantized != nullptr;
-        all_quantized = all_quantized && quantized;
+        const bool in_squares = all % ops::kFp8Block == 0;  // the layer's first row begins one
+        all_quantized = all_quantized && quantized && (!in_blocks || in_squares);
         const bool trained = linear.weight && linear.weight->trained();
         in = linear.shape()[1];
         layer_gemms(in, linear.shape()[0], trained);

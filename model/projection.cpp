@@ -50,7 +50,7 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
               .c_stride = f.y_stride,
               .residual = f.residual,
               .added = {adapter},
-              .fp8 = forward_fp8(p, f.x_largest)};
+              .fp8 = fp8_of(p, GemmOfLayer::forward, f.x_largest)};
   set_weight(ctx, g, Joint(l), f.dense);
   ops::gemm(ctx, g);
 }
@@ -98,7 +98,7 @@ void project_joint(Ctx& ctx, const ProjectionForward& f, const JointForward& joi
               .transpose_b = Transpose::yes,
               .bias = joint.bias(),
               .c_stride = f.y_stride,
-              .fp8 = forward_fp8(joint.first(), f.x_largest)};
+              .fp8 = fp8_of(joint.first(), GemmOfLayer::forward, f.x_largest)};
   set_weight(ctx, g, joint, f.dense);
   ops::gemm(ctx, g);
 }

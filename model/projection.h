@@ -46,13 +46,19 @@ struct SpacedRows {
 };
 void expand(Ctx& ctx, const QuantizedWeight& w, const SpacedRows& to);
 
+/// The scales of GEMMs in FP8 (docs/kernels/quantization.md). Tensorwise: one per operand, gradients in E5M2.
+/// Blockwise: one for 128 x 128 weights and for 128 neighbors of other operands, all in E4M3.
+enum class Fp8Recipe : std::uint8_t { tensorwise, blockwise };
+
 /// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantized.
 struct Projection {
   ConstTensor weight = {}, bias = {};
   std::optional<QuantizedWeight> quantized = {};  ///< instead of `weight`
   Sink dweight = discard(), dbias = discard();
   LoraWeights lora = {};
-  bool fp8 = false;  ///< compute the GEMMs with W, and that of its gradient, in FP8 (kernels/fp8.h)
+  /// Compute the GEMMs with W, and that of its gradient, in FP8 (kernels/fp8.h).
+  std::optional<Fp8Recipe> fp8 = {};
+  bool fp8_forward = true;  ///< that of y, too; otherwise only those of gradients
 
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };

@@ -153,8 +153,10 @@ class AdaptersGrad {
     Sink dx = b_.dx;
     for (const JointGrad& joint : joints_) {
       const ConstTensor dy = joint.is_one() && !input_.drops() ? inner_grad(joint.layers().front()) : joint.result();
-      ops::Gemm g{
-          .c = dx, .a = dy, .a_stride = b_.dy_stride, .fp8 = backward_fp8(joint.first(), largest_of(b_, joints_))};
+      ops::Gemm g{.c = dx,
+                  .a = dy,
+                  .a_stride = b_.dy_stride,
+                  .fp8 = fp8_of(joint.first(), GemmOfLayer::input_grad, largest_of(b_, joints_))};
       set_weight(ctx_, g, joint, b_.dense);
       if (&joint == &joints_.back() && !input_.drops()) g.added = into_x_;
       ops::gemm(ctx_, g);
@@ -192,7 +194,7 @@ void input_grad(Ctx& ctx, const ProjectionBackward& b, const std::vector<JointGr
     ops::Gemm g{.c = dx,
                 .a = joint.result(),
                 .a_stride = b.dy_stride,
-                .fp8 = backward_fp8(joint.first(), largest_of(b, joints))};
+                .fp8 = fp8_of(joint.first(), GemmOfLayer::input_grad, largest_of(b, joints))};
     set_weight(ctx, g, joint, b.dense);
     ops::gemm(ctx, g);
     dx = accumulate(dx.t);
@@ -211,7 +213,7 @@ void project_grad(Ctx& ctx, const ProjectionBackward& b) {
                     .transpose_a = Transpose::yes,
                     .a_stride = b.dy_stride,
                     .b_stride = b.x_stride,
-                    .fp8 = backward_fp8(joint.first(), largest_of(b, joints))});
+                    .fp8 = fp8_of(joint.first(), GemmOfLayer::weight_grad, largest_of(b, joints))});
   const Adapters adapters(b.layers);
   if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters, joints).run();
   if (b.dx.wanted()) input_grad(ctx, b, joints);

@@ -46,7 +46,8 @@ class Joint {
         weight_(l.layer.weight),
         bias_(kAddsBias ? l.layer.bias : ConstTensor{}),
         dweight_(l.layer.dweight),
-        fp8_(fp8_with_one_scale(l.layer)) {}
+        fp8_(fp8_with_one_scale(l.layer)),
+        squares_(codes_of_squares(l.layer)) {}
 
   auto result() const { return result_; }
   ConstTensor bias() const { return bias_; }
@@ -56,6 +57,9 @@ class Joint {
   const Projection& first() const { return first_->layer; }
   /// The joint weight if it is stored in FP8, contiguously and with one scale.
   const std::optional<Fp8Weight>& fp8() const { return fp8_; }
+  /// The codes of the joint weight if it is stored in FP8, contiguously and with scales for squares, none of which
+  /// belongs to two layers; otherwise empty.
+  ConstTensor squares() const { return squares_; }
 
   ConstTensor weight(Ctx& ctx, Tensor memory) const {
     if (is_one()) return dense_weight(ctx, first_->layer, memory);
@@ -84,6 +88,7 @@ class Joint {
     if (dweight_.wanted() && !are_contiguous(dweight_.t, p.dweight.t)) return false;
     ++count_;
     add_to_fp8(fp8_with_one_scale(p));
+    add_to_squares(codes_of_squares(p));
     result_.shape.dims[1] += next.shape[1];
     if (!p.quantized) weight_.shape.dims[0] += p.weight.shape[0];
     if (bias_) bias_.shape.dims[0] += p.bias.shape[0];
@@ -98,6 +103,16 @@ class Joint {
     const auto* stored = p.quantized ? std::get_if<Fp8Weight>(&*p.quantized) : nullptr;
     return stored && stored->scales.numel() == 1 ? std::optional(*stored) : std::nullopt;
   }
+  static ConstTensor codes_of_squares(const Projection& p) {
+    const auto* stored = p.quantized ? std::get_if<Fp8Weight>(&*p.quantized) : nullptr;
+    return stored && stored->block == Shape{ops::kFp8Block, ops::kFp8Block} ? stored->codes : ConstTensor{};
+  }
+  void add_to_squares(ConstTensor next) {
+    const bool continues =
+        squares_ && next && squares_.shape[0] % ops::kFp8Block == 0 && are_contiguous(squares_, next);
+    if (!continues) return void(squares_ = {});
+    squares_.shape.dims[0] += next.shape[0];
+  }
   void add_to_fp8(const std::optional<Fp8Weight>& next) {
     const bool continues =
         fp8_ && next && next->scales.data == fp8_->scales.data && are_contiguous(fp8_->codes, next->codes);
@@ -111,23 +126,63 @@ class Joint {
   ConstTensor weight_, bias_;
   Sink dweight_;
   std::optional<Fp8Weight> fp8_;
+  ConstTensor squares_;
 };
 
-/// Sets B of a GEMM with the joint weight: W as it is stored if the GEMM is in FP8 and can read that (transposed codes
-/// are written to `memory`), else dense.
+/// The codes of a weight stored in FP8 as B of a GEMM that reads them as they are or transposed, in `memory`, which may
+/// have more bytes after them.
+class StoredFp8 {
+ public:
+  StoredFp8(const ops::Gemm& g, ConstTensor codes, Tensor memory)
+      : codes_(codes), turns_(g.transpose_b == ops::Transpose::no ? ops::Transpose::yes : ops::Transpose::no) {
+    turned_ = {memory.data, codes.dtype, {codes.shape[1], codes.shape[0]}, memory.device};
+    room_ = memory.bytes();
+  }
+  ConstTensor b() const { return turns() ? ConstTensor(turned_) : codes_; }
+  /// Memory after the codes for the scales of squares.
+  Tensor scales() const {
+    const Shape shape = ops::fp8_scales(ops::Fp8Block::square, b().shape[0], b().shape[1]);
+    return {turned_.data + turned_.bytes(), DType::f32, shape, turned_.device};
+  }
+  void write(Ctx& ctx) const {
+    check(!turns() || turned_.bytes() <= room_, "no memory for a transposed weight");
+    if (turns()) ops::transpose_fp8(ctx, {.y = turned_, .x = codes_});
+  }
+  template <class Layers>
+  void write_scales(Ctx& ctx, const Layers& layers) const {
+    check(turned_.bytes() + scales().bytes() <= room_, "no memory for the scales of a weight");
+    std::int64_t first = 0;
+    for (const auto& l : layers) {
+      const ConstTensor of_layer = std::get<Fp8Weight>(*l.layer.quantized).scales;
+      ops::place_scales(ctx, {.y = scales(), .x = of_layer, .first = first, .transpose = turns_});
+      first += of_layer.shape[0];
+    }
+  }
+
+ private:
+  bool turns() const { return turns_ == ops::Transpose::yes; }
+
+  ConstTensor codes_;
+  ops::Transpose turns_;
+  Tensor turned_;
+  std::size_t room_;
+};
+
+/// Sets B of a GEMM with the joint weight: W as it is stored if the GEMM is in FP8 and can read that (transposed codes,
+/// and scales for squares, are written to `memory`), else dense.
 template <class Layer>
 void set_weight(Ctx& ctx, ops::Gemm& g, const Joint<Layer>& joint, Tensor memory) {
-  if (g.fp8 && joint.fp8()) {
-    const ConstTensor codes = joint.fp8()->codes;
-    const bool turns = g.transpose_b == ops::Transpose::no;
-    const Tensor turned{memory.data, codes.dtype, {codes.shape[1], codes.shape[0]}, memory.device};
+  const bool squares = g.fp8 && g.fp8->b_block == ops::Fp8Block::square;
+  const ConstTensor codes = squares ? joint.squares() : g.fp8 && joint.fp8() ? joint.fp8()->codes : ConstTensor{};
+  if (codes) {
+    const StoredFp8 weight(g, codes, memory);
     ops::Gemm stored = g;
-    stored.b = turns ? turned : codes;
+    stored.b = weight.b();
     stored.transpose_b = ops::Transpose::yes;
-    stored.fp8->b_scale = joint.fp8()->scales;
+    stored.fp8->b_scale = squares ? ConstTensor(weight.scales()) : joint.fp8()->scales;
     if (ops::multiplies_in_fp8(stored)) {
-      check(!turns || turned.bytes() <= memory.bytes(), "no memory for a transposed weight");
-      if (turns) ops::transpose_fp8(ctx, {.y = turned, .x = codes});
+      weight.write(ctx);
+      if (squares) weight.write_scales(ctx, joint.layers());
       g = stored;
       return;
     }
@@ -251,15 +306,19 @@ struct DroppedAdapter {
   const AdapterInput& input;
 };
 
-/// The types of FP8 operands: weights and activations have more digits, gradients more range. `largest`: the largest
-/// magnitudes of A, if they are known.
-inline std::optional<ops::Gemm::Fp8> forward_fp8(const Projection& p, ConstTensor largest) {
-  if (!p.fp8) return {};
-  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3, .a_largest = largest};
-}
-inline std::optional<ops::Gemm::Fp8> backward_fp8(const Projection& p, ConstTensor largest) {
-  if (!p.fp8) return {};
-  return ops::Gemm::Fp8{.a = DType::f8_e5m2, .b = DType::f8_e4m3, .a_largest = largest};
+/// y = x W^T, dx = dy W, and dW = dy^T x.
+enum class GemmOfLayer : std::uint8_t { forward, input_grad, weight_grad };
+
+/// The types and blocks of FP8 operands: with one scale for all of a matrix, gradients need the range of E5M2.
+/// `largest`: the largest magnitudes of A, if they are known.
+inline std::optional<ops::Gemm::Fp8> fp8_of(const Projection& p, GemmOfLayer gemm, ConstTensor largest) {
+  if (!p.fp8 || (gemm == GemmOfLayer::forward && !p.fp8_forward)) return {};
+  if (*p.fp8 == Fp8Recipe::tensorwise) {
+    const DType a = gemm == GemmOfLayer::forward ? DType::f8_e4m3 : DType::f8_e5m2;
+    return ops::Gemm::Fp8{.a = a, .b = DType::f8_e4m3, .a_largest = largest};
+  }
+  const auto of_b = gemm == GemmOfLayer::weight_grad ? ops::Fp8Block::vector : ops::Fp8Block::square;
+  return ops::Gemm::Fp8{.a = DType::f8_e4m3, .b = DType::f8_e4m3, .a_block = ops::Fp8Block::vector, .b_block = of_b};
 }
 
 /// y = or += m / norm * x.

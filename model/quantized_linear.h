@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/param_store.h"
+#include "kernels/fp8.h"
 #include "model/projection.h"
 #include "quant/bnb.h"
 
@@ -19,6 +20,8 @@ struct Fp8Storage {
   bool of_files = false;
 
   bool has_one_scale() const { return block == Shape{0, 0}; }
+  /// Whether GEMMs in FP8 with scales for blocks read the numbers as they are.
+  bool has_squares() const { return block == Shape{ops::kFp8Block, ops::kFp8Block}; }
   Shape block_of(const Shape& matrix) const {
     return {block[0] == 0 ? matrix[0] : block[0], block[1] == 0 ? matrix[1] : block[1]};
   }

@@ -55,7 +55,7 @@ void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
   arenas_.reset();
   act_ = plan_.lay_out(arenas_, pass, size);
   // With one scale for the tokens of all sequences, the answers of a batch would depend on each other.
-  multiplies_fp8_ = model_.options().fp8 && pass != Pass::decode;
+  fp8_ = pass == Pass::decode ? std::nullopt : model_.options().fp8;
   prepare(ctx, size.positions);
 }
 

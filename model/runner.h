@@ -130,7 +130,10 @@ class Runner {
     const std::vector<LinearParams>& params = model_.params().layer(layer).linears;
     // Routers choose between experts whose numbers may be close.
     for (std::size_t i = 0; i < params.size(); ++i)
-      w.linears[i].fp8 = multiplies_fp8_ && params[i].kind == LinearKind::plain;
+      if (params[i].kind == LinearKind::plain) {
+        w.linears[i].fp8 = fp8_;
+        w.linears[i].fp8_forward = model_.options().fp8_forward;
+      }
     return w;
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
@@ -161,7 +164,7 @@ class Runner {
   UnitAccess* access_ = &whole_;
   ActivationArenas arenas_;
   Activations act_;
-  bool multiplies_fp8_ = false;            ///< in the current pass
+  std::optional<Fp8Recipe> fp8_;           ///< of the current pass
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
   std::vector<std::int64_t> rope_states_;  ///< rope_state of each filled rotary table
   TokenContext tokens_;

@@ -19,7 +19,9 @@ struct TransformerOptions {
   DType weight_dtype = DType::f32;   ///< dtype of frozen weights
   DType trained_dtype = DType::f32;  ///< dtype of trained weights (f64 with f64); norms, biases and gradients are f32
   DType activation_dtype = DType::f32;
-  bool fp8 = false;  ///< run the GEMMs of blocks' linear layers in FP8; needs a GPU and 16-bit activations
+  /// Run the GEMMs of blocks' linear layers in FP8; needs a GPU and 16-bit activations.
+  std::optional<Fp8Recipe> fp8 = {};
+  bool fp8_forward = true;  ///< in the forward pass, too
   /// Whether the kernels that write operands of GEMMs in FP8 find the largest magnitudes. The results are the same.
   bool finds_largest = true;
   Update base = Update::trained;  ///< frozen for adapter training and inference
@@ -37,6 +39,8 @@ struct TransformerOptions {
   }
   /// Whether GEMMs read weights that are stored in FP8.
   bool multiplies_stored_fp8() const { return fp8 && quantization && quantization->fp8; }
+  /// Whether operands in FP8 have scales for blocks.
+  bool has_fp8_blocks() const { return fp8 == Fp8Recipe::blockwise; }
   /// The dtype of norms, biases, adapters and statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }
 };

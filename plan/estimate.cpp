@@ -33,7 +33,8 @@ struct Place {
 Place place_of(const Config& config, const EstimateOptions& options, int threads) {
   const ComputeChoice choice = compute_choice(config);
   if (const GpuModel* gpu = options.gpu) {
-    const ComputePlan compute = plan_compute_on_gpu(choice);
+    ComputePlan compute = plan_compute_on_gpu(choice);
+    compute.major = gpu->major;
     require_kernels(*gpu);
     require_precision(compute.matmul, gpu->name, gpu->major);
     require_features(config, GpuFeatures{.name = gpu->name, .major = gpu->major, .minor = gpu->minor});

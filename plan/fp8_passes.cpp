@@ -13,11 +13,12 @@ constexpr double kCode = 1;  ///< bytes
 struct GemmOfLayers {
   bool found_x = false, found_dy = false;  ///< whether the largest magnitude is known
   double in = 0, out = 0, layers = 0;
-  bool has_bias = false, multiplies = true;
+  bool has_bias = false, multiplies = true, in_squares = true;
 
   double weights() const { return in * out; }
   void add(const LinearParams& l) {
     const Shape shape = l.shape();
+    in_squares = in_squares && static_cast<std::int64_t>(out) % ops::kFp8Block == 0;
     in = static_cast<double>(shape[1]);
     out += static_cast<double>(shape[0]);
     layers += 1;
@@ -34,11 +35,15 @@ class PassesOfBlock {
   explicit PassesOfBlock(const TransformerOptions& o)
       : trains_(o.base == Update::trained),
         stored_(o.multiplies_stored_fp8() ? o.quantization->fp8 : std::nullopt),
-        element_(static_cast<double>(size_of(o.activation_dtype))) {}
+        element_(static_cast<double>(size_of(o.activation_dtype))),
+        blocks_(o.has_fp8_blocks()),
+        forward_(o.fp8_forward) {
+    if (blocks_) passes.rate = kFp8BlockRate;
+  }
 
   void add(const GemmOfLayers& g) {
-    // A bias keeps the forward pass in 16 bits.
-    if (g.multiplies && !g.has_bias) {
+    // A bias, too, keeps the forward pass in 16 bits.
+    if (g.multiplies && !g.has_bias && forward_) {
       passes.forward.flops += 2 * g.weights();
       encode(passes.forward, g.in, g.found_x);
       prepare_weights(passes.forward, g, WeightCodes::as_they_are);
@@ -58,17 +63,23 @@ class PassesOfBlock {
 
  private:
   // The operand is read once to be encoded and, unless the kernel that wrote it has found the largest magnitude, once
-  // before. One more kernel computes the scale.
-  double bytes_to_encode(double elements, bool found) const { return elements * ((found ? 1 : 2) * element_ + kCode); }
+  // before. One more kernel computes the scale. Blocks are read once, by one kernel.
+  double bytes_to_encode(double elements, bool found) const {
+    return elements * ((found || blocks_ ? 1 : 2) * element_ + kCode);
+  }
+  int launches_to_encode(bool found) const { return blocks_ ? 1 : found ? 2 : 3; }
   void encode(Fp8Pass& pass, double elements, bool found) const {
     pass.bytes += bytes_to_encode(elements, found);
-    pass.launches += found ? 2 : 3;
+    pass.launches += launches_to_encode(found);
   }
   bool reads_stored(const GemmOfLayers& g) const {
-    return stored_ && stored_->has_one_scale() && (!stored_->of_files || g.layers == 1);
+    if (!stored_) return false;
+    return blocks_ ? stored_->has_squares() && g.in_squares
+                   : stored_->has_one_scale() && (!stored_->of_files || g.layers == 1);
   }
   void prepare_weights(Fp8Pass& pass, const GemmOfLayers& g, WeightCodes how) const {
     if (reads_stored(g)) {
+      pass.launches += blocks_ ? g.layers : 0;  // for the scales
       if (how == WeightCodes::as_they_are) return;
       pass.weight_bytes += 2 * kCode * g.weights();
       pass.launches += 1;
@@ -76,7 +87,7 @@ class PassesOfBlock {
     }
     expand(pass, g);
     pass.weight_bytes += bytes_to_encode(g.weights(), false);
-    pass.launches += 3;
+    pass.launches += launches_to_encode(false);
   }
   void expand(Fp8Pass& pass, const GemmOfLayers& g) const {
     if (!stored_) return;
@@ -87,6 +98,7 @@ class PassesOfBlock {
   bool trains_;
   std::optional<Fp8Storage> stored_;
   double element_;
+  bool blocks_, forward_;
 };
 
 bool finds_largest(const Layer& layer, TensorId t) {

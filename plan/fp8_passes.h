@@ -3,8 +3,10 @@
 
 namespace qtrain {
 
-/// GEMMs in FP8 run at this many times the rate of those in 16 bits, by the data sheets of all GPUs that have them.
-inline constexpr double kFp8Rate = 2;
+/// GEMMs in FP8 run at this many times the rate of those in 16 bits: with one scale per matrix, by the data sheets of
+/// all GPUs that have them; with scales for blocks, by what NVIDIA measured with cuBLAS 12.9 for large GEMMs on Hopper
+/// ("Boosting Matrix Multiplication Speed and Flexibility with NVIDIA cuBLAS 12.9").
+inline constexpr double kFp8Rate = 2, kFp8BlockRate = 1.75;
 
 /// GEMMs in FP8 (kernels/fp8.h), and what prepares their operands.
 struct Fp8Pass {
@@ -15,6 +17,7 @@ struct Fp8Pass {
 };
 struct Fp8Passes {
   Fp8Pass forward, backward;
+  double rate = kFp8Rate;  ///< relative to 16 bits
 };
 /// Those of a block, all 0 if the model does not multiply in FP8.
 Fp8Passes fp8_passes(const Transformer& model);

@@ -41,8 +41,8 @@ double expansion_bytes(const PlannedRun& run, double element) {
 }
 
 // The FLOPs in 16 bits that would take as long as what GEMMs in FP8 save.
-double saved_flops(const Fp8Pass& pass) {
-  return (1 - 1 / kFp8Rate) * pass.flops;
+double saved_flops(const Fp8Pass& pass, double rate) {
+  return (1 - 1 / rate) * pass.flops;
 }
 
 /// The kernels of a block that are no GEMMs, in one pass over a micro-batch.
@@ -135,10 +135,10 @@ PassTimes pass_times(const PlannedRun& run, const TokenMix& mix, double tokens, 
   const double of_adapters = tokens * element / (speed.kernels ? speed.kernels->skinny : speed.bandwidth);
   const double again = run.policy().whole_blocks() ? 1 : 0;
   const Fp8Passes fp8 = fp8_passes(run.model);
-  PassTime forward{.gemms = tokens * (flops.forward - saved_flops(fp8.forward)) / speed.flops,
+  PassTime forward{.gemms = tokens * (flops.forward - saved_flops(fp8.forward, fp8.rate)) / speed.flops,
                    .adapters = of_adapters * adapters.forward / flops.layers};
   PassTime backward{
-      .gemms = tokens * (flops.backward - again * flops.forward - saved_flops(fp8.backward)) / speed.flops,
+      .gemms = tokens * (flops.backward - again * flops.forward - saved_flops(fp8.backward, fp8.rate)) / speed.flops,
       .adapters = of_adapters * adapters.backward / flops.layers};
   PassTime head{.gemms = tokens * flops.head / speed.flops, .adapters = of_adapters * adapters.head * mix.target_share};
   if (speed.kernels) {
@@ -240,7 +240,8 @@ StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpee
   const double adapted = adapters.forward * (1 + (policy.whole_blocks() ? again : 0)) + adapters.backward +
                          adapters.head * work.mix.target_share;
   const Fp8Passes fp8 = fp8_passes(run.model);
-  const double saved = layers * (saved_flops(fp8.forward) * (passes - 1) + saved_flops(fp8.backward));
+  const double saved =
+      layers * (saved_flops(fp8.forward, fp8.rate) * (passes - 1) + saved_flops(fp8.backward, fp8.rate));
   time.computing = tokens * (flops.total() - saved) / speed.flops;
   time.memory = moved / speed.bandwidth;
   time.adapters = tokens * adapted * element / speed.bandwidth;

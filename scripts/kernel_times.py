@@ -189,27 +189,66 @@ def element_work(m, tokens, trained):
     return works
 
 
-def fp8_work(m, tokens, stored):
-    """What encodes the operands of GEMMs in FP8: x and dy, and W and its transpose, unless W is stored in FP8 and only has
-    to be transposed. The kernels that write the x of q, k, v, gate, up and down, and the dy of gate and up, find the
-    largest magnitudes; other operands are searched first."""
+@dataclass(frozen=True)
+class Fp8:
+    """GEMMs in FP8 as a config asks for them (docs/kernels/quantization.md)."""
+    blocks: bool  # scales for blocks
+    forward: bool  # in the forward pass, too
+    stored: bool  # the weights are stored in FP8, with the scales that the GEMMs read
+
+    @staticmethod
+    def of(gpu, config):
+        recipe = config.get("fp8_recipe", "auto")
+        return Fp8(recipe == "blockwise" or (recipe == "auto" and gpu.warpgroups), config.get("fp8_forward", False),
+                   config.get("load_in_fp8", False)) if config.get("fp8") else None
+
+    def rate(self, gpu):
+        """Relative to that of GEMMs in 16 bits."""
+        return gpu.shares["fp8_blocks"] if self.blocks else 2
+
+
+def fp8_weight_work(m, i, o, fp8):
+    """What prepares W for y and its transpose for dx. If it is stored in FP8, it only has to be transposed, or expanded for a
+    forward pass in 16 bits."""
+    size, one, turned = i * o / (128 * 256), "to_fp8/128x256", "to_fp8/128x256 transposed"
+    search = [] if fp8.blocks else [("fp8_largest_parts", one)]
+    encode = ("fp8_encode_squares", "to_fp8/128x256 squares") if fp8.blocks else ("fp8_encode", one)
+    encode_turned = ("fp8_encode_squares", "to_fp8/128x256 squares transposed") if fp8.blocks else ("fp8_encode", turned)
+    works = []
+    if not fp8.stored:
+        if fp8.forward:
+            works += [Work("to_fp8, W", case, kernel, size, m.layers) for kernel, case in (*search, encode)]
+        return works + [Work("to_fp8, W transposed", case, kernel, size, m.layers) for kernel, case in (*search, encode_turned)]
+    if not fp8.forward:
+        works.append(Work("expand_fp8", "expand_fp8/128x256", "", size, m.layers, 3 * i * o))
+    # As many instructions as for encoding, which are not the limit.
+    return works + [Work("transpose_fp8", one, "fp8_encode", size, m.layers, 2 * i * o)]
+
+
+def fp8_work(m, tokens, fp8):
+    """What encodes the operands of GEMMs in FP8. With one scale, the kernels that write the x of q, k, v, gate, up and down,
+    and the dy of gate and up, find the largest magnitudes, and other operands are searched first. Blocks are read once."""
     size, works = 128 * 256, []
 
-    def encode(op, elements, case, kernels):
-        return [Work(op, case, kernel, elements / size, m.layers) for kernel in kernels]
+    def encode(op, elements, found):
+        if fp8.blocks:
+            return [Work(op, "to_fp8/128x256 vectors", "fp8_encode_vectors", elements / size, m.layers)]
+        kernels = ["fp8_encode"] if found else ["fp8_largest_parts", "fp8_encode"]
+        return [Work(op, "to_fp8/128x256", kernel, elements / size, m.layers) for kernel in kernels]
 
-    search, write = "fp8_largest_parts", "fp8_encode"
     found_x, found_dy = (True, False, True, True), (False, False, True, False)
     for (i, o, _), has_x, has_dy in zip(m.gemms, found_x, found_dy):
-        works += encode("to_fp8, x", tokens * i, "to_fp8/128x256", [write] if has_x else [search, write])
-        works += encode("to_fp8, dy", tokens * o, "to_fp8/128x256", [write] if has_dy else [search, write])
-        if stored:
-            # As many instructions as for encoding, which are not the limit.
-            works.append(Work("transpose_fp8", "to_fp8/128x256", "fp8_encode", i * o / size, m.layers, 2 * i * o))
-        else:
-            works += encode("to_fp8, W", i * o, "to_fp8/128x256", [search, write])
-            works += encode("to_fp8, W transposed", i * o, "to_fp8/128x256 transposed", [search, write])
+        works += encode("to_fp8, x", tokens * i, has_x) if fp8.forward else []
+        works += encode("to_fp8, dy", tokens * o, has_dy) + fp8_weight_work(m, i, o, fp8)
     return works
+
+
+def fp8_launches(m, fp8, works):
+    """Before an operand is encoded with one scale, a small kernel computes it; scales of blocks that are stored are copied
+    for each pass in FP8, those of q, k, v and of gate, up one by one."""
+    copied = 7 * m.layers * (2 if fp8.forward else 1) if fp8.blocks and fp8.stored else 0
+    scales = sum(work.launches for work in works if work.op.startswith("to_fp8") and work.kernel == "fp8_encode")
+    return sum(work.launches for work in works) + scales + copied
 
 
 def update_work(weights, coded):
@@ -222,10 +261,11 @@ def update_work(weights, coded):
     return works + [Work("adamw", "adamw_with_copy/65536", "", times, 1, None, group)]
 
 
-def gemm_seconds(gpu, m, n, k, element=2, operand=2):
-    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split. `element` and
-    `operand`: bytes of C and of the operands; those of one byte are multiplied at twice the rate."""
-    rate, tile = 2 / operand * gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
+def gemm_seconds(gpu, m, n, k, element=2, fp8=None):
+    """A GEMM runs in waves of tiles of 128 x 256. If there are few tiles, the summed dimension is split. `element`: bytes of
+    C; `fp8`: if the operands are in FP8."""
+    faster, operand = (fp8.rate(gpu), 1) if fp8 else (1, 2)
+    rate, tile = faster * gpu.flops * gpu.shares["gemm"] / gpu.processors, gpu.shares["tile_seconds"]
     tiles = ceil(m / 128) * ceil(n / 256)
     best = min(ceil(tiles * split / gpu.processors) * (2 * 128 * 256 * ceil(k / split) / rate + tile)
                for split in (1, 2, 4, 8, 16) if split == 1 or tiles * split <= 2 * gpu.processors)
@@ -265,9 +305,9 @@ def groups_of(m, tokens, case):
     return groups
 
 
-def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
-    """`operand`: bytes of the operands in blocks. `groups`: those with adapters."""
-    sums = 0
+def gemm_time(gpu, m, tokens, trained, fp8=None, groups=None):
+    """`groups`: those with adapters."""
+    sums, of_y = 0, fp8 if fp8 and fp8.forward else None
     for n, (i, o, element) in enumerate(m.gemms):
         more_y = more_dx = 0  # terms
         of_dx = 2
@@ -275,9 +315,9 @@ def gemm_time(gpu, m, tokens, trained, operand=2, groups=None):
             g = groups[n]
             more_y, more_dx = (g.ranks if joined else 0 for joined in (g.with_y, g.with_dx))
             element, of_dx = (bytes_of if joined else 4 for joined, bytes_of in ((g.with_y, element), (g.with_dx, 2)))
-        each = (gemm_seconds(gpu, tokens, o, i + more_y, element, operand) +
-                gemm_seconds(gpu, tokens, i, o + more_dx, of_dx, operand))
-        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8, operand) if trained else 0))
+        each = (gemm_seconds(gpu, tokens, o, i + more_y, element, of_y) +
+                gemm_seconds(gpu, tokens, i, o + more_dx, of_dx, fp8))
+        sums += m.layers * (each + (gemm_seconds(gpu, o, i, tokens, 8, fp8) if trained else 0))
     head = gemm_seconds(gpu, tokens, m.vocabulary, m.width) + gemm_seconds(gpu, tokens, m.width, m.vocabulary)
     return sums + head + (gemm_seconds(gpu, m.vocabulary, m.width, tokens, 8) if trained else 0)
 
@@ -351,12 +391,13 @@ def step(gpu, table, m, case):
     for work in works_of(m, tokens, trained):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
     config = case["config"]
-    fp8 = fp8_work(m, tokens, config.get("load_in_fp8", False)) if config.get("fp8") else []
+    fp8 = Fp8.of(gpu, config)
+    encoding = fp8_work(m, tokens, fp8) if fp8 else []
     quantized = config.get("load_in_4bit", False)
     groups = None if trained else groups_of(m, tokens, case)
-    for work in fp8 + (expansion_work(m) if quantized else []) + (adapter_work(m, tokens, groups) if groups else []):
+    for work in encoding + (expansion_work(m) if quantized else []) + (adapter_work(m, tokens, groups) if groups else []):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
-    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2, groups)
+    ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, fp8, groups)
     launches = m.layers * 28 + 15
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
@@ -373,8 +414,6 @@ def step(gpu, table, m, case):
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):
             ms["update"] += work.launches * time_of(gpu, table, work)
-    # Before an operand is encoded, a small kernel computes its scale.
-    launches += sum(work.launches * (2 if work.op != "transpose_fp8" and work.kernel == "fp8_encode" else 1)
-                    for work in fp8)
+    launches += fp8_launches(m, fp8, encoding) if fp8 else 0
     ms["gaps"] = micro * launches * gpu.shares["gap_seconds"]
     return {group: 1e3 * value for group, value in ms.items()}

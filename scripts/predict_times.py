@@ -70,7 +70,9 @@ def step_rows(gpu, table, document):
         m = model_of(document["models"][case["model"]], case["model"])
         tokens, trained = case["batch"] * LENGTH, "use_peft" not in case["config"]
         inner = m.weights - m.vocabulary * m.width * (1 if m.tied else 2)
-        inner *= 0.5 if "fp8" in case["config"] else 1  # at twice the rate
+        if "fp8" in case["config"]:  # at twice the rate
+            passes = 3 if trained else 2
+            inner *= ((0.5 if case["config"].get("fp8_forward") else 1) + 0.5 * (passes - 1)) / passes
         flops = (6 if trained else 4) * (inner + m.vocabulary * m.width) * tokens
         floors.append(tokens / (flops / (gpu.flops * gpu.shares["gemm"])))
     rows.append(["floor: GEMMs alone, at their highest rate", *(f"{f:,.0f}" for f in floors)])
@@ -103,6 +105,7 @@ counts follows how long each unit is busy:
   tensor once, since the L2 cache serves the rest.
 
 A kernel takes the longest of these times plus {overlap:.0%} of the sum of the others, because they overlap incompletely.
+GEMMs in FP8 run at twice the rate of those in 16 bits, and those with scales for blocks at {blocks:.2f} times that rate.
 These fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and
 {tile:.1f} µs per tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. All of them are
 in `bench/gpu_timing.json`, to be replaced when there are measurements. The counts are those of code for sm_90a, also in
@@ -123,6 +126,7 @@ def page_of(all_gpus, table, document, timing):
     shares = timing["shares"]
     return PAGE_TEXT.format(
         copy=shares["copy"], wgmma=shares["wgmma"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
+        blocks=shares["fp8_blocks"],
         tile=1e6 * shares["tile_seconds"], skinny=shares["skinny"],
         parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP per cycle", "share of mma.sync", "GB/s", "source"],
                             parameter_rows(all_gpus, timing), 1),

@@ -147,6 +147,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return assign(o->fast_sums, value, bytes, kCall);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return assign(o->a_scale, value, bytes, kCall);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return assign(o->b_scale, value, bytes, kCall);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return assign(o->a_scale_mode, value, bytes, kCall);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: return assign(o->b_scale_mode, value, bytes, kCall);
     default: return refuse(CUBLAS_STATUS_NOT_SUPPORTED, kCall, "this attribute is not implemented here");
   }
 }

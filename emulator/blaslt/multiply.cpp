@@ -1,5 +1,8 @@
 #include "emulator/blaslt/multiply.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/fp8.h"
 #include "core/half.h"
 
@@ -36,6 +39,23 @@ std::vector<double> columns_of(const void* data, const Layout& l, bool columns_a
   return values;
 }
 
+std::pair<Scales, Scales> scales_of(const Problem& p) {
+  return {{p.operation.a_scale_mode, p.d.rows, p.k()}, {p.operation.b_scale_mode, p.d.columns, p.k()}};
+}
+
+double scale(const void* scales, std::uint64_t i) {
+  return scales ? double{static_cast<const float*>(scales)[i]} : 1.0;
+}
+
+// Without the ones that only fill up a stride.
+void add_scales(std::vector<emulation::Touch>& touches, const Scales& of, const void* scales) {
+  const auto* values = static_cast<const float*>(scales);
+  if (of.mode != CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+    return touches.push_back(emulation::reads(values, of.count() * sizeof(float)));
+  for (std::uint64_t i = 0; i < of.outer; i += Scales::kBlock)
+    touches.push_back(emulation::reads(values + of.at(i, 0), of.across() * sizeof(float)));
+}
+
 void add_columns(std::vector<emulation::Touch>& touches, const Layout& l, const void* data, bool writes) {
   const auto* bytes = static_cast<const std::byte*>(data);
   const std::size_t column = l.rows * l.element(), step = static_cast<std::size_t>(l.leading) * l.element();
@@ -48,15 +68,19 @@ void add_columns(std::vector<emulation::Touch>& touches, const Layout& l, const 
 void multiply(const Problem& p, const Operands& x) {
   const std::uint64_t k = p.k(), leading_c = static_cast<std::uint64_t>(p.c.leading),
                       leading_d = static_cast<std::uint64_t>(p.d.leading);
-  const auto scale = [](const void* at) { return at ? double{*static_cast<const float*>(at)} : 1.0; };
-  const double alpha = x.alpha * scale(p.operation.a_scale) * scale(p.operation.b_scale);
+  const auto [of_a, of_b] = scales_of(p);
   // Rows of op(A) and columns of op(B) are contiguous in these.
   const std::vector<double> a = columns_of(x.a, p.a, !p.transposes_a()), b = columns_of(x.b, p.b, p.transposes_b());
   for (std::uint64_t j = 0; j < p.d.columns; ++j)
     for (std::uint64_t i = 0; i < p.d.rows; ++i) {
       double sum = 0;
-      for (std::uint64_t l = 0; l < k; ++l) sum += a[i * k + l] * b[j * k + l];
-      sum *= alpha;
+      for (std::uint64_t first = 0; first < k; first += Scales::kBlock) {
+        double block = 0;
+        for (std::uint64_t l = first; l < std::min(k, first + Scales::kBlock); ++l)
+          block += a[i * k + l] * b[j * k + l];
+        sum += scale(p.operation.a_scale, of_a.at(i, first)) * scale(p.operation.b_scale, of_b.at(j, first)) * block;
+      }
+      sum *= x.alpha;
       if (x.beta != 0) sum += x.beta * load(x.c, p.c.type, j * leading_c + i);
       if (p.operation.adds_bias()) sum += load(p.operation.bias, p.d.type, i);
       store(x.d, p.d.type, j * leading_d + i, sum);
@@ -69,8 +93,9 @@ std::vector<emulation::Touch> touches_of(const Problem& p, const Operands& x) {
   add_columns(touches, p.b, x.b, false);
   if (x.beta != 0) add_columns(touches, p.c, x.c, false);
   if (p.operation.adds_bias()) touches.push_back(emulation::reads(p.operation.bias, p.d.rows * p.d.element()));
-  for (const void* scale : {p.operation.a_scale, p.operation.b_scale})
-    if (scale) touches.push_back(emulation::reads(scale, sizeof(float)));
+  const auto [of_a, of_b] = scales_of(p);
+  if (p.operation.a_scale) add_scales(touches, of_a, p.operation.a_scale);
+  if (p.operation.b_scale) add_scales(touches, of_b, p.operation.b_scale);
   add_columns(touches, p.d, x.d, true);
   return touches;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "emulator/foreign.h"
+
 namespace qtrain::stand_in {
 namespace {
 
@@ -31,6 +33,27 @@ std::string type_refusal(const Problem& p) {
   return o.compute == CUBLAS_COMPUTE_32F ? "" : "the compute type is neither f32 nor TF32";
 }
 
+// What the documentation requires of scales for blocks, which GPUs of compute capability 9.0 have.
+std::string block_refusal(const Problem& p) {
+  constexpr std::uint64_t kMultiple = 4;
+  constexpr std::uintptr_t kAlignment = 16;
+  const Matmul& o = p.operation;
+  const auto is_block = [](std::int32_t mode) {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  };
+  if (!is_block(o.a_scale_mode) || !is_block(o.b_scale_mode))
+    return "this combination of scale modes is not implemented here";
+  if (o.a_scale_mode == o.b_scale_mode && o.a_scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+    return "A and B both have a scale for 128 x 128 elements";
+  if (qtrain_emulated_capability() / 10 != 9) return "this GPU has no scales for blocks in FP8";
+  if (p.d.rows % kMultiple != 0 || p.d.columns % kMultiple != 0)
+    return "blocks need an M and N that are multiples of 4";
+  for (const void* scale : {o.a_scale, o.b_scale})
+    if (reinterpret_cast<std::uintptr_t>(scale) % kAlignment != 0)
+      return "scales of blocks are not aligned to 16 bytes";
+  return "";
+}
+
 // The table of types for FP8, and what the documentation requires on GPUs before sm_100.
 std::string fp8_refusal(const Problem& p) {
   constexpr std::uint64_t kMultiple = 16;
@@ -48,7 +71,11 @@ std::string fp8_refusal(const Problem& p) {
     if (n % kMultiple != 0) return "FP8 needs sizes that are multiples of 16";
   if (static_cast<std::uint64_t>(p.d.leading) * p.d.element() % kMultiple != 0)
     return "FP8 needs columns of D that are multiples of 16 bytes";
-  return "";
+  return o.has_blocks() ? block_refusal(p) : "";
+}
+
+std::uint64_t rounded_up(std::uint64_t n, std::uint64_t to) {
+  return (n + to - 1) / to * to;
 }
 
 bool is_multiple(const Layout& l, std::size_t bytes) {
@@ -63,6 +90,22 @@ std::uint64_t alignment_of(const void* p) {
   return std::uint64_t{1} << std::countr_zero(address);
 }
 
+std::uint64_t Scales::count() const {
+  constexpr std::uint64_t kStride = 4;
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return across() * outer;
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+    return rounded_up(across(), kStride) * (rounded_up(outer, kBlock) / kBlock);
+  return 1;
+}
+
+std::uint64_t Scales::at(std::uint64_t outer_index, std::uint64_t inner_index) const {
+  constexpr std::uint64_t kStride = 4;
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return inner_index / kBlock * outer + outer_index;
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+    return outer_index / kBlock * rounded_up(across(), kStride) + inner_index / kBlock;
+  return 0;
+}
+
 std::string Problem::refusal() const {
   const std::pair<const char*, const Layout*> all[] = {{"A", &a}, {"B", &b}, {"C", &c}, {"D", &d}};
   for (const auto& [name, layout] : all)
@@ -70,6 +113,7 @@ std::string Problem::refusal() const {
   const bool fp8 = a.is_fp8() || b.is_fp8();
   if (std::string why = fp8 ? fp8_refusal(*this) : type_refusal(*this); !why.empty()) return why;
   if (!fp8 && operation.fast_sums != 0) return "fast sums need FP8";
+  if (!fp8 && operation.has_blocks()) return "scales need FP8";
   if ((transposes_b() ? b.columns : b.rows) != k()) return "the inner dimensions of A and B differ";
   if ((transposes_a() ? a.columns : a.rows) != d.rows) return "D does not have the rows of op(A)";
   if ((transposes_b() ? b.rows : b.columns) != d.columns) return "D does not have the columns of op(B)";
@@ -101,9 +145,11 @@ cublasLtMatmulAlgo_t Algorithm::stored() const {
 std::uint64_t Algorithm::signature(const Problem& p) {
   const Matmul& o = p.operation;
   std::uint64_t s = 0;
-  for (const auto part : {std::uint64_t{p.a.type}, std::uint64_t{p.b.type}, std::uint64_t{p.d.type},
-                          static_cast<std::uint64_t>(o.compute), std::uint64_t{p.transposes_a()},
-                          std::uint64_t{p.transposes_b()}, std::uint64_t{o.adds_bias()}})
+  for (const auto part :
+       {std::uint64_t{p.a.type}, std::uint64_t{p.b.type}, std::uint64_t{p.d.type},
+        static_cast<std::uint64_t>(o.compute), std::uint64_t{p.transposes_a()}, std::uint64_t{p.transposes_b()},
+        std::uint64_t{o.adds_bias()} | static_cast<std::uint64_t>(o.a_scale_mode) << 1 |
+            static_cast<std::uint64_t>(o.b_scale_mode) << 4})
     s = s << 8 | part;
   return s;
 }

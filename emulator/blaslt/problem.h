@@ -28,8 +28,26 @@ struct Matmul {
   std::int32_t bias_type = -1;  ///< -1: that of D
   std::int8_t fast_sums = 0;
   const void *a_scale = nullptr, *b_scale = nullptr;  ///< f32 on the device: the scales of A and B in FP8
+  std::int32_t a_scale_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, b_scale_mode = a_scale_mode;
 
   bool adds_bias() const { return epilogue == CUBLASLT_EPILOGUE_BIAS; }
+  bool has_blocks() const {
+    return a_scale_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F ||
+           b_scale_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+};
+
+/// The scales of an operand with `outer` rows (A) or columns (B) of `inner` elements. Source: cuBLAS documentation,
+/// "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types".
+struct Scales {
+  std::int32_t mode;
+  std::uint64_t outer, inner;
+
+  static constexpr std::uint64_t kBlock = 128;
+  std::uint64_t across() const { return (inner + kBlock - 1) / kBlock; }
+  std::uint64_t count() const;
+  /// The place of the scale of an element.
+  std::uint64_t at(std::uint64_t outer_index, std::uint64_t inner_index) const;
 };
 
 struct Preference {

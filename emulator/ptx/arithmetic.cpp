@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/fp8.h"
 #include "core/half.h"
 #include "emulator/ptx/executions.h"
 #include "emulator/ptx/machine.h"
@@ -29,6 +30,12 @@ void unary(Machine& m, const Instruction& i) {
 template <class To, class From, auto F>
 void binary(Machine& m, const Instruction& i) {
   m.set(i.results[0], static_cast<To>(F(m.operand<From>(i, 0), m.operand<From>(i, 1))));
+}
+/// The first operand is in the high byte. A GPU has one NaN.
+template <class F>
+U16 fp8_pair(F32 high, F32 low) {
+  const auto code = [](F32 x) { return std::isnan(x) ? U16{0x7f} : U16{encode_fp8<F>(x)}; };
+  return static_cast<U16>(code(high) << 8 | code(low));
 }
 template <class T, auto F>
 void ternary(Machine& m, const Instruction& i) {
@@ -374,6 +381,8 @@ const Executions& arithmetic() {
       {"cvt.rzi.s64.f32", kTruncate<S64, F32>},
       {"cvt.rzi.s32.f64", kTruncate<S32, F64>},
       {"cvt.rzi.u64.f64", kTruncate<U64, F64>},
+      {"cvt.rn.satfinite.e4m3x2.f32", binary<U16, F32, fp8_pair<E4m3>>},
+      {"cvt.rn.satfinite.e5m2x2.f32", binary<U16, F32, fp8_pair<E5m2>>},
       {"cvt.rni.f32.f32", unary<F32, F32, [](F32 a) { return std::nearbyint(a); }>},
       {"cvt.rpi.f64.f64", unary<F64, F64, [](F64 a) { return std::ceil(a); }>},
       {"cvt.sat.f32.f32", unary<F32, F32, saturated>},

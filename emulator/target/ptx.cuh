@@ -4,12 +4,18 @@
 
 #include <target/mbarrier.cuh>
 
+#include "core/fp8.h"
 #include "emulator/thread.h"
 
 /// Counterpart of kernels/cuda/native/target/ptx.cuh, where each instruction is documented.
 namespace qtrain::ptx {
 
 using emulation::Place;
+
+template <class F>
+std::uint32_t fp8_pair(float low, float high) {
+  return encode_fp8<F>(low) | static_cast<std::uint32_t>(encode_fp8<F>(high)) << 8;
+}
 
 inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
                      Place place = Place::current()) {

@@ -39,6 +39,15 @@ void run_cpu(Ctx& ctx, const ExpandFp8& a) {
   }
 }
 
+void run_cpu(Ctx&, const PlaceScales& a) {
+  const bool turns = a.transpose == Transpose::yes;
+  const std::int64_t width = a.x.shape[1], step = a.y.shape[1];
+  for (std::int64_t i = 0; i < a.x.numel(); ++i) {
+    const std::int64_t row = a.first + i / width, column = i % width;
+    a.y.as<float>()[turns ? column * step + row : row * step + column] = a.x.as<float>()[i];
+  }
+}
+
 void run_cpu(Ctx& ctx, const TransposeFp8& a) {
   const std::int64_t rows = a.x.shape[0], width = a.x.shape[1];
   for_rows(ctx, width, rows, [&](std::int64_t first, std::int64_t last) {

@@ -1,41 +1,10 @@
-#include "kernels/fp8.h"
-
-#include "core/fp8.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/fp8.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/rows.cuh"
 
 namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kFp8Threads = 256, kScaleThreads = 1024;
-
-/// A floating-point matrix whose rows are `step` elements apart.
-template <class T>
-struct Fp8Source {
-  const T* data;
-  std::int64_t rows, width, step;
-
-  /// Loads N elements of a row; those past its end are 0.
-  template <int N, Packs P>
-  __device__ __forceinline__ void load(float (&v)[N], std::int64_t row, std::int64_t column) const {
-    const T* from = data + row * step + column;
-    if constexpr (P == Packs::yes) {
-      constexpr int kPack = N < kPackOf<T> ? N : kPackOf<T>;
-#pragma unroll
-      for (int first = 0; first < N; first += kPack) {
-        const bool inside = column + first < width;
-        Pack<T, kPack> pack{};
-        if (inside) pack = load_pack<kPack>(from + first);
-#pragma unroll
-        for (int j = 0; j < kPack; ++j) v[first + j] = inside ? to_float(pack.v[j]) : 0.0f;
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < N; ++j) v[j] = column + j < width ? to_float(from[j]) : 0.0f;
-    }
-  }
-};
 
 /// Block b finds the largest magnitude in its packs, or NaN if there is one.
 template <int N, class T>
@@ -64,8 +33,7 @@ __global__ void __launch_bounds__(kScaleThreads)
     amax = Larger{}(amax, parts[i]);
   amax = block_reduce(amax, partials, Larger{}, 0.0f);
   if (threadIdx.x > 0) return;
-  const float used = amax > kLeastFp8Max ? amax : kLeastFp8Max;
-  *scale = amax - amax == 0 ? used / largest : amax - amax;  // Inf - Inf and NaN - NaN are NaN
+  *scale = fp8_scale(amax, largest);
 }
 
 /// A thread encodes 16 elements of a row; `row` is the length of a row of codes.
@@ -79,10 +47,7 @@ __global__ void __launch_bounds__(kFp8Threads)
   const float factor = 1.0f / *scale;
   float v[N];
   x.template load<N, P>(v, r, column);
-  Pack<std::uint8_t, N> out;
-#pragma unroll
-  for (int j = 0; j < N; ++j) out.v[j] = encode_fp8<F>(v[j] * factor);
-  store_pack<N>(codes + r * row + column, out);
+  store_pack<N>(codes + r * row + column, fp8_codes<F>(v, factor));
 }
 
 /// A tile of 64 x 64 codes that is written in columns and read in rows. Rows have four extra bytes, so that the
@@ -109,8 +74,9 @@ __global__ void __launch_bounds__(kFp8Threads)
   for (int r = static_cast<int>(threadIdx.x) / kOfRow; r < kSide; r += kStep) {
     float v[N] = {};
     if (first_row + r < x.rows) x.template load<N, P>(v, first_row + r, first_column + column);
+    const Pack<std::uint8_t, N> codes_of_row = fp8_codes<F>(v, factor);
 #pragma unroll
-    for (int j = 0; j < N; ++j) tile.codes[column + j][r] = encode_fp8<F>(v[j] * factor);
+    for (int j = 0; j < N; ++j) tile.codes[column + j][r] = codes_of_row.v[j];
   }
   __syncthreads();
   constexpr int kWords = 4;  // per thread
@@ -168,6 +134,7 @@ void convert(Ctx& ctx, const ToFp8& a) {
 }  // namespace
 
 void run_cuda(Ctx& ctx, const ToFp8& a) {
+  if (a.block != Fp8Block::matrix) return encode_blocks_fp8(ctx, a);
   dispatch_storage(a.x.dtype, [&]<class T>() {
     a.codes.dtype == DType::f8_e4m3 ? convert<E4m3, T>(ctx, a) : convert<E5m2, T>(ctx, a);
   });

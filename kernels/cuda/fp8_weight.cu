@@ -34,6 +34,19 @@ struct Fp8Expander {
   }
 };
 
+/// Elements of x [rows, width], placed `row_step` and `column_step` elements apart.
+struct ScalePlacer {
+  float* y;
+  const float* x;
+  std::int64_t width, row_step, column_step;
+
+  template <int N>
+  __device__ void at(std::int64_t i) const {
+    const std::int64_t row = i / width, column = i - row * width;
+    y[row * row_step + column * column_step] = x[i];
+  }
+};
+
 constexpr unsigned kTurnThreads = 256;
 
 /// A tile of 64 x 64 codes that is written in columns and read in rows; for the extra bytes, see Fp8Tile.
@@ -79,6 +92,14 @@ void run_cuda(Ctx& ctx, const ExpandFp8& a) {
     packs ? launch_elements<kPack>(ctx, "expand_fp8", a.y.numel(), body)
           : launch_elements<1>(ctx, "expand_fp8", a.y.numel(), body);
   });
+}
+
+void run_cuda(Ctx& ctx, const PlaceScales& a) {
+  const bool turns = a.transpose == Transpose::yes;
+  const std::int64_t step = a.y.shape[1], row_step = turns ? 1 : step, column_step = turns ? step : 1;
+  launch_elements<1>(
+      ctx, "place_scales", a.x.numel(),
+      ScalePlacer{a.y.as<float>() + a.first * row_step, a.x.as<float>(), a.x.shape[1], row_step, column_step});
 }
 
 void run_cuda(Ctx& ctx, const TransposeFp8& a) {

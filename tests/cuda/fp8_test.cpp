@@ -1,5 +1,5 @@
 #include "tests/cuda/each_type.h"
-#include "tests/kernels/fp8_cases.h"
+#include "tests/kernels/fp8_block_cases.h"
 
 namespace qtrain::testing {
 namespace {
@@ -10,6 +10,26 @@ TEST(ToFp8OnCuda, EncodesMatrices) {
 
 TEST(ToFp8OnCuda, HasAScaleForEveryMatrix) {
   in_each_type_on_cuda(encodes_special_fp8);
+}
+
+TEST(ToFp8OnCuda, EncodesBlocks) {
+  in_each_type_on_cuda(encodes_fp8_blocks);
+}
+
+TEST(ToFp8OnCuda, HasAScaleForEveryBlock) {
+  in_each_type_on_cuda(encodes_special_fp8_blocks);
+}
+
+TEST(GemmInFp8OnCuda, MultipliesBlocks) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  for (const DType d : {DType::f32, DType::bf16}) multiplies_fp8_blocks(ctx, d);
+}
+
+TEST(PlaceScalesOnCuda, PutsThemWhereTheLibraryReadsThem) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  places_scales(ctx);
 }
 
 TEST(GemmInFp8OnCuda, MultipliesTheCodes) {

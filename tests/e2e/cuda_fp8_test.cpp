@@ -8,8 +8,10 @@ class CudaFp8 : public CudaRun {
  protected:
   /// Compares the losses of eight steps in bfloat16 and in FP8. A number in E4M3 is off by up to 6 %, but errors
   /// average out in the sums of a GEMM.
-  void expect_near_losses(const Json& c) {
+  void expect_near_losses(const Json& c, const char* recipe) {
     Json changed = c;
+    changed["fp8_recipe"] = recipe;
+    changed["fp8_forward"] = true;
     trained(c);
     const std::vector<double> bf16 = losses();
     changed["fp8"] = true;
@@ -23,11 +25,13 @@ class CudaFp8 : public CudaRun {
 };
 
 TEST_F(CudaFp8, LearnsAllWeightsAsBfloat16Does) {
-  expect_near_losses(config({{"bf16", true}, {"max_steps", 8}}));
+  for (const char* recipe : {"tensorwise", "auto"})
+    expect_near_losses(config({{"bf16", true}, {"max_steps", 8}}), recipe);
 }
 
 TEST_F(CudaFp8, LearnsAdaptersAsBfloat16Does) {
-  expect_near_losses(lora({{"bf16", true}, {"max_steps", 8}, {"load_in_4bit", true}}));
+  for (const char* recipe : {"tensorwise", "blockwise"})
+    expect_near_losses(lora({{"bf16", true}, {"max_steps", 8}, {"load_in_4bit", true}}), recipe);
 }
 
 // Frozen weights are encoded once instead of for each GEMM, and shared by all GEMMs: nothing else changes. The model's
@@ -36,7 +40,7 @@ TEST_F(CudaFp8, LearnsOnFrozenWeightsInFp8AsOnDenseOnes) {
   Json sizes = read_json(folder_ / "model/config.json");
   sizes.update({{"hidden_size", 64}, {"intermediate_size", 128}});
   write_file(folder_ / "model/config.json", sizes.dump());
-  Json c = lora({{"bf16", true}, {"max_steps", 3}, {"fp8", true}});
+  Json c = lora({{"bf16", true}, {"max_steps", 3}, {"fp8", true}, {"fp8_forward", true}, {"fp8_recipe", "tensorwise"}});
   const std::string dense = trained(c);
   const std::vector<double> expected = losses();
   c["load_in_fp8"] = true;

@@ -93,6 +93,11 @@ TEST_F(EstimateOf, RefusesFp8OnACardWithoutIt) {
   for (const char* gpu : {"RTX 4090", "H100", "RTX 5090"}) EXPECT_EQ(estimate(c, {"--no_data", "--gpu", gpu}).code, 0);
   const Json without = config({{"fp8", true}, {"bf16", false}});
   EXPECT_EQ(estimate(without, {"--no_data", "--gpu", "A100"}).code, 0) << "no GEMM has 16 bits";
+  const Json blocks = config({{"fp8", true}, {"fp8_recipe", "blockwise"}, {"bf16", true}});
+  const Outcome other = estimate(blocks, {"--no_data", "--gpu", "RTX 5090"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("compute capability 9.0"));
+  EXPECT_EQ(estimate(blocks, {"--no_data", "--gpu", "H100"}).code, 0);
 }
 
 TEST_F(EstimateOf, RefusesMuonOnACardWithoutBfloat16) {

@@ -182,7 +182,7 @@ TEST(AdapterGemmsOnDevice, AreNotUsedWhereLayersAndAdaptersDiffer) {
   EXPECT_THAT(strides([](auto&) {}), ElementsAre(64 + 32, 0, 64 + 16, 192 + 16));
   EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.lora->dora = true; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.fp8 = Fp8Recipe::tensorwise; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.weight_dtype = DType::f32; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"o_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 192 + 16));
@@ -203,7 +203,7 @@ TEST(AdapterGemmsOnDevice, AreThoseOfDxForSingleLayersWithFewerOutputs) {
   for (const std::int64_t other : {3, 24}) EXPECT_THAT(strides([&](auto& o) { o.lora->r = other; }), Each(0)) << other;
   EXPECT_THAT(strides([](auto& o) { o.config.intermediate_size = 56; }), ElementsAre(0, 64 + 16, 0, 0));
   EXPECT_THAT(strides([](auto& o) { o.lora->dropout = 0.5; }), Each(0));
-  EXPECT_THAT(strides([](auto& o) { o.fp8 = true; }), Each(0));
+  EXPECT_THAT(strides([](auto& o) { o.fp8 = Fp8Recipe::tensorwise; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.activation_dtype = DType::f32; }), Each(0));
   EXPECT_THAT(strides([](auto& o) { o.lora->targets = {"q_proj", "down_proj"}; }), ElementsAre(0, 0, 0, 64 + 16));
 }

@@ -6,9 +6,11 @@
 
 #include <functional>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include "core/context.h"
+#include "emulator/device.h"
 
 namespace qtrain {
 namespace {
@@ -165,6 +167,105 @@ TEST_F(BlasltStandIn, SuggestsWhatThePreferenceAllows) {
   ASSERT_EQ(run({.alignment = 2}), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(found_, 1);
 }
+
+/// D [16, 4] = A^T [16, 256] B [256, 4] in FP8, all ones, with a scale per block.
+struct BlockRequest {
+  std::int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, b_mode = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+  std::uint64_t columns = 4;
+  std::size_t scale_offset = 0;
+  cudaDataType_t type = CUDA_R_8F_E4M3;
+  int capability = 90;
+};
+
+class BlasltBlocks : public ::testing::TestWithParam<std::pair<const char*, std::pair<BlockRequest, cublasStatus_t>>> {
+ protected:
+  static constexpr std::uint64_t kOut = 16, kIn = 256;
+
+  cublasStatus_t run(const BlockRequest& r) {
+    const int before = std::exchange(emulation::settings().capability, r.capability);
+    const std::size_t bytes = r.type == CUDA_R_8F_E4M3 ? 1 : 2;
+    const std::vector<std::uint8_t> ones(kOut * kIn * bytes, 0x38);  // 1 in E4M3
+    ctx_.stream().copy(memory_.data(), ones.data(), ones.size());
+    ctx_.stream().copy(memory_.data() + kB, ones.data(), r.columns * kIn * bytes);
+    cublasLtMatmulDesc_t operation = nullptr;
+    library_->desc_create(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+      library_->desc_set(operation, attribute, &value, sizeof value);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_T});
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, r.a_mode);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, r.b_mode);
+    const void *of_a = memory_.data() + kScales, *of_b = memory_.data() + kScales + 256 + r.scale_offset;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_a);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+    library_->layout_create(&a, r.type, kIn, kOut, kIn);
+    library_->layout_create(&b, r.type, kIn, r.columns, kIn);
+    library_->layout_create(&d, CUDA_R_32F, kOut, r.columns, kOut);
+    cublasLtMatmulPreference_t preference = nullptr;
+    library_->preference_create(&preference);
+    const std::uint32_t alignment = 16;
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      library_->preference_set(preference, attribute, &alignment, sizeof alignment);
+    cublasLtMatmulHeuristicResult_t result{};
+    int found = 0;
+    auto status = library_->heuristic(library_.handle(), operation, a, b, d, d, preference, 1, &result, &found);
+    const float one = 1, zero = 0;
+    if (status == 0)
+      status = library_->matmul(library_.handle(), operation, &one, memory_.data(), a, memory_.data() + kB, b, &zero,
+                                nullptr, d, memory_.data() + kD, d, &result.algo, memory_.data() + kWorkspace, 0,
+                                static_cast<cudaStream_t>(ctx_.stream().handle()));
+    emulation::settings().capability = before;
+    return status;
+  }
+  void set_scales(std::size_t offset, const std::vector<float>& values) {
+    ctx_.stream().copy(memory_.data() + kScales + offset, values.data(), values.size() * sizeof(float));
+  }
+
+  static constexpr std::size_t kB = 4096, kScales = 8192, kD = 12288, kWorkspace = 16384;
+  Ctx ctx_{Device{DeviceKind::cuda, 0}};
+  DeviceMemory memory_{ctx_.device(), kWorkspace + 4096, "operands"};
+  cuda::Blaslt library_;
+};
+
+TEST_P(BlasltBlocks, AreAcceptedAsInTheDocumentation) {
+  set_scales(0, std::vector<float>(128, 1));
+  EXPECT_EQ(run(GetParam().second.first), GetParam().second.second);
+  ctx_.synchronize();
+}
+
+// Scales for squares of A are neighbors along the inner dimension; those for vectors of B, along its columns.
+TEST_F(BlasltBlocks, HaveTheScalesOfTheirPlace) {
+  set_scales(0, {2, 3, 0, 0});
+  set_scales(256, {1, 10, 100, 1000, 5, 6, 7, 8});
+  ASSERT_EQ(run({}), CUBLAS_STATUS_SUCCESS);
+  std::vector<float> values(kOut * 4);
+  ctx_.stream().copy(values.data(), memory_.data() + kD, values.size() * 4);
+  ctx_.synchronize();
+  const float first[] = {1, 10, 100, 1000}, second[] = {5, 6, 7, 8};
+  for (std::size_t j = 0; j < 4; ++j)
+    for (std::size_t i = 0; i < kOut; ++i)
+      EXPECT_EQ(values[j * kOut + i], 128 * (2 * first[j] + 3 * second[j])) << i << ", " << j;
+}
+
+constexpr auto kVector = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, kSquare = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+INSTANTIATE_TEST_SUITE_P(
+    All, BlasltBlocks,
+    ::testing::Values(std::pair("square_vector", std::pair(BlockRequest{}, CUBLAS_STATUS_SUCCESS)),
+                      std::pair("vectors", std::pair(BlockRequest{.a_mode = kVector}, CUBLAS_STATUS_SUCCESS)),
+                      std::pair("vector_square",
+                                std::pair(BlockRequest{.a_mode = kVector, .b_mode = kSquare}, CUBLAS_STATUS_SUCCESS)),
+                      std::pair("squares", std::pair(BlockRequest{.b_mode = kSquare}, kRefused)),
+                      std::pair("one_matrix",
+                                std::pair(BlockRequest{.b_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F}, kRefused)),
+                      std::pair("odd_columns", std::pair(BlockRequest{.columns = 3}, kRefused)),
+                      std::pair("scales_off_their_alignment", std::pair(BlockRequest{.scale_offset = 8}, kRefused)),
+                      std::pair("16_bits", std::pair(BlockRequest{.type = CUDA_R_16BF}, kRefused)),
+                      std::pair("ada", std::pair(BlockRequest{.capability = 89}, kRefused)),
+                      std::pair("blackwell", std::pair(BlockRequest{.capability = 100}, kRefused))),
+    [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace
 }  // namespace qtrain

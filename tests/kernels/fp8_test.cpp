@@ -1,4 +1,4 @@
-#include "tests/kernels/fp8_cases.h"
+#include "tests/kernels/fp8_block_cases.h"
 
 #include <gmock/gmock.h>
 
@@ -47,6 +47,23 @@ TEST(ToFp8, EncodesMatrices) {
 
 TEST(ToFp8, HasAScaleForEveryMatrix) {
   in_each_type({DType::f32, DType::bf16}, encodes_special_fp8);
+}
+
+TEST(ToFp8, EncodesBlocks) {
+  in_each_type({DType::f32, DType::bf16}, encodes_fp8_blocks);
+}
+
+TEST(ToFp8, HasAScaleForEveryBlock) {
+  in_each_type({DType::f32, DType::bf16}, encodes_special_fp8_blocks);
+}
+
+TEST(GemmInFp8, MultipliesBlocks) {
+  in_each_type({DType::f32, DType::bf16}, multiplies_fp8_blocks);
+}
+
+TEST(PlaceScales, PutsThemWhereTheLibraryReadsThem) {
+  Ctx ctx;
+  places_scales(ctx);
 }
 
 TEST(GemmInFp8, MultipliesTheCodes) {

@@ -52,6 +52,23 @@ TEST(GemmKey, DescribesTheGemm) {
   EXPECT_NE(to_string(key_of(g, MatmulPrecision::tf32)), to_string(key));
 }
 
+TEST(GemmKey, DistinguishesBlocksOfCodes) {
+  Placed memory;
+  ops::Gemm g{.c = store(memory.at(0, DType::f32, {4, 16})),
+              .a = memory.at(0, DType::f8_e4m3, {4, 32}),
+              .b = memory.at(0, DType::f8_e4m3, {16, 32}),
+              .transpose_b = Transpose::yes,
+              .fp8 = ops::Gemm::Fp8{DType::f8_e4m3, DType::f8_e4m3}};
+  const std::string whole = to_string(key_of(g, MatmulPrecision::bf16));
+  g.fp8->a_block = ops::Fp8Block::vector;
+  g.fp8->b_block = ops::Fp8Block::square;
+  EXPECT_EQ(to_string(key_of(g, MatmulPrecision::bf16)),
+            "m4 n16 k32 float8_e4m3fn>float32 nt blocks 128*128x128 stores 256/256/256");
+  EXPECT_EQ(whole, "m4 n16 k32 float8_e4m3fn>float32 nt stores 256/256/256");
+  g.a.dtype = DType::bf16;  // a GEMM that is not in FP8 after all
+  EXPECT_EQ(key_of(g, MatmulPrecision::bf16).block_a, ops::Fp8Block::matrix);
+}
+
 // The size class depends only on the rows that come from the batch.
 TEST(GemmKey, HasFourClassesOfRowsForEachDoubling) {
   const auto rows = [](std::int64_t n) { return class_of({.m = n, .n = 9, .k = 11}).m; };

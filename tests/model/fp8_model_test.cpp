@@ -65,7 +65,7 @@ TEST(Fp8Multiplication, LeavesOutRouters) {
         options_of({.name = "sparse",
                     .config = {{"model_type", "mixtral"}, {"num_local_experts", 16}, {"num_experts_per_tok", 2}}});
     options.activation_dtype = DType::f32;
-    options.fp8 = fp8;
+    if (fp8) options.fp8 = Fp8Recipe::tensorwise;
     return loss_of(ctx, *random_model(ctx, std::move(options), batch), batch.batch());
   };
   EXPECT_EQ(loss(true), loss(false));
@@ -79,7 +79,7 @@ TEST(Fp8Multiplication, IsThatOfOtherLayers) {
     TransformerOptions options =
         options_of({.name = "dense", .config = {{"intermediate_size", 32}, {"hidden_size", 16}}});
     options.activation_dtype = DType::f32;
-    options.fp8 = fp8;
+    if (fp8) options.fp8 = Fp8Recipe::tensorwise;
     return loss_of(ctx, *random_model(ctx, std::move(options), batch), batch.batch());
   };
   EXPECT_NE(loss(true), loss(false));
@@ -119,7 +119,7 @@ TransformerOptions stored_options(bool stored, bool fp8) {
                                            .lora = adapter_on({"all-linear"})});
   options.activation_dtype = DType::f32;
   options.join = JoinProjections::always;
-  options.fp8 = fp8;
+  if (fp8) options.fp8 = Fp8Recipe::tensorwise;
   if (stored) options.quantization = Quantization{.fp8 = Fp8Storage{}};
   return options;
 }
@@ -138,6 +138,26 @@ Outcome learned(Ctx& ctx, const TransformerOptions& options) {
 TEST(StoredFp8, IsWhatGemmsEncode) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   EXPECT_TRUE(learned(ctx, stored_options(true, true)) == learned(ctx, stored_options(false, true)));
+}
+
+// Likewise in blocks, if each layer of a GEMM begins with one.
+TEST(StoredFp8, IsWhatGemmsEncodeInBlocks) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const auto options = [](bool stored) {
+    TransformerOptions o = options_of({.name = "squares",
+                                       .config = {{"intermediate_size", 256},
+                                                  {"hidden_size", 144},
+                                                  {"head_dim", 64},
+                                                  {"num_attention_heads", 2},
+                                                  {"num_key_value_heads", 2}},
+                                       .lora = adapter_on({"all-linear"})});
+    o.activation_dtype = DType::f32;
+    o.join = JoinProjections::always;
+    o.fp8 = Fp8Recipe::blockwise;
+    if (stored) o.quantization = Quantization{.fp8 = Fp8Storage{.block = {ops::kFp8Block, ops::kFp8Block}}};
+    return o;
+  };
+  EXPECT_TRUE(learned(ctx, options(true)) == learned(ctx, options(false)));
 }
 
 // The largest magnitudes of operands are the same, whoever finds them. With all weights trained, too, where transposed

@@ -86,6 +86,23 @@ class Steps(unittest.TestCase):
         self.assertGreater(ms["dequantize"], least)
         self.assertEqual(without["dequantize"], 0)
 
+    def test_gemms_in_fp8_are_faster_where_they_are_used(self):
+        document = json.loads(kernel_times.CASES.read_text(encoding="utf-8"))
+        model = kernel_times.model_of(document["models"]["llama-3.1-8b"], "")
+        gpus = {g.name: g for g in kernel_times.gpus()}
+        case = document["cases"]["llama-3.1-8b-fp8"]
+
+        def gemms(gpu, **config):
+            found = case | {"config": case["config"] | config}
+            return kernel_times.step(gpus[gpu], kernel_times.counts(), model, found)["gemm"]
+        dense = gemms("H200", fp8=False)
+        # The GEMM of dx is half of those in blocks, which the head, in 16 bits, makes up for less than a tenth.
+        self.assertLess(gemms("H200"), (0.5 + 0.5 / 1.75 + 0.1) * dense)
+        self.assertGreater(gemms("H200"), (0.5 + 0.5 / 1.75) * dense)
+        self.assertLess(gemms("H200", fp8_forward=True), (1 / 1.75 + 0.1) * dense)
+        self.assertLess(gemms("H200", fp8_recipe="tensorwise"), gemms("H200"))
+        self.assertEqual(gemms("RTX 5090"), gemms("RTX 5090", fp8_recipe="tensorwise"), "it has no scales for blocks")
+
     def test_adapters_are_in_the_gemms_of_their_layers_if_that_moves_less(self):
         model = kernel_times.Model("one", 1024, 3072, 1, 16, 8, 128, 0, True, True)
 

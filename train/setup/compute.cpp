@@ -105,12 +105,21 @@ void require_features(const Config& config, const GpuFeatures& gpu) {
     fail(ErrorKind::usage,
          {.cause = fmt::format("fp8 needs a GPU of compute capability 8.9 or higher; {} is older", gpu.name),
           .remedy = "set fp8=false"});
+  if (config.training.fp8 && in_16_bits && config.training.fp8_recipe == Fp8RecipeChoice::blockwise && gpu.major != 9)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("fp8_recipe blockwise needs a GPU of compute capability 9.0; {} is another", gpu.name),
+          .remedy = "set fp8_recipe=auto"});
 }
 
 void require_features(const Config& config, Device device) {
   if (device.kind == DeviceKind::cpu) return;
   const DeviceInfo gpu = cuda_info(device.index);
   require_features(config, GpuFeatures{.name = gpu.name, .major = gpu.major, .minor = gpu.minor});
+}
+
+ComputePlan compute_plan(const Ctx& ctx) {
+  const bool gpu = ctx.device().kind == DeviceKind::cuda;
+  return {.device = ctx.device(), .matmul = ctx.matmul(), .major = gpu ? cuda_info(ctx.device().index).major : 0};
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
@@ -120,7 +129,8 @@ ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
 ComputePlan plan_compute(const ComputeChoice& choice) {
   if (!wants_cuda(choice)) return {.device = {}, .matmul = cpu_precision(choice)};
   const DeviceInfo gpu = cuda_info(choice.gpu);
-  const ComputePlan plan = plan_compute_on_gpu(choice);
+  ComputePlan plan = plan_compute_on_gpu(choice);
+  plan.major = gpu.major;
   require_precision(plan.matmul, gpu.name, gpu.major);
   return plan;
 }

@@ -34,7 +34,13 @@ Device device_of_rank(const RankPlace& place, const ComputeChoice& choice);
 struct ComputePlan {
   Device device;
   MatmulPrecision matmul = MatmulPrecision::storage;
+  int major = 0;  ///< compute capability of a GPU, if it is known
+
+  /// Whether its GEMMs in FP8 can have scales for blocks.
+  bool has_fp8_blocks() const { return major == 9; }
 };
+/// The plan of an open device.
+ComputePlan compute_plan(const Ctx& ctx);
 /// What make_context would choose.
 ComputePlan plan_compute(const ComputeChoice& choice);
 /// Throws ErrorKind::usage if a GPU of this compute capability does not support the precision.

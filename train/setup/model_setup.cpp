@@ -6,6 +6,7 @@
 #include "core/plural.h"
 #include "core/utf8.h"
 #include "hub/cache.h"
+#include "kernels/fp8.h"
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -57,6 +58,13 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
                             .remedy = "train an adapter (use_peft=true), or do not quantize (load_in_4bit=false, or a "
                                       "folder with dense weights)"});
   return how;
+}
+
+std::optional<Fp8Recipe> fp8_recipe(const ModelRequest& request, const ComputePlan& compute) {
+  if (!request.fp8 || compute.device.kind != DeviceKind::cuda || size_of(activation_dtype(compute)) != 2) return {};
+  if (*request.fp8 == Fp8RecipeChoice::automatic)
+    return compute.has_fp8_blocks() ? Fp8Recipe::blockwise : Fp8Recipe::tensorwise;
+  return *request.fp8 == Fp8RecipeChoice::blockwise ? Fp8Recipe::blockwise : Fp8Recipe::tensorwise;
 }
 
 std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
@@ -196,8 +204,9 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
                  .random_init = config.model.random_init,
-                 .fp8 = config.training.fp8,
                  .quantization = quantization_asked(config.quant)};
+  if (config.training.fp8) r.fp8 = config.training.fp8_recipe;
+  r.fp8_forward = config.training.fp8_forward;
   if (config.model.adapter_name_or_path)
     r.adapter = *config.model.adapter_name_or_path;
   else if (config.lora.use_peft)
@@ -237,7 +246,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .adapter = request.adapter_update,
                        .sharding = sharding_on(compute.device, request),
                        .context = request.context};
-  o.fp8 = request.fp8 && compute.device.kind == DeviceKind::cuda && size_of(o.activation_dtype) == 2;
+  o.fp8 = fp8_recipe(request, compute);
+  o.fp8_forward = request.fp8_forward;
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
@@ -245,6 +255,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   setup.untied = !setup.random_init && untie_by_weights(o.config, setup.source);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
   o.quantization = quantization_for(request, setup, o.config);
+  if (o.has_fp8_blocks() && o.quantization && o.quantization->fp8 && !o.quantization->fp8->of_files)
+    o.quantization->fp8->block = {ops::kFp8Block, ops::kFp8Block};
   o.dense_dtype = dense_dtype(compute);
   o.weight_dtype = memory_dtype(request, o);
   o.trained_dtype = request.trained_dtype;

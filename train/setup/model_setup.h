@@ -48,7 +48,8 @@ struct ModelRequest {
   Update base = Update::frozen, adapter_update = Update::frozen;
   DType trained_dtype = DType::f32;  ///< dtype of the base weights if they are trained
   bool random_init = false;
-  bool fp8 = false;                               ///< compute in FP8 if the compute plan has a GPU and 16-bit GEMMs
+  std::optional<Fp8RecipeChoice> fp8 = {};        ///< compute in FP8 if the compute plan has a GPU and 16-bit GEMMs
+  bool fp8_forward = false;                       ///< in the forward pass, too
   std::optional<Quantization> quantization = {};  ///< for a base model that is not already quantized
   std::optional<LoraPlusRates> rates = {};
   std::optional<RouterLossRequest> router_loss = {};  ///< none: as in config.json
@@ -58,7 +59,7 @@ struct ModelRequest {
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
-  return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
+  return set_up_model(compute_plan(ctx), request);
 }
 /// The request for one rank of `ranks`.
 ModelRequest training_request(const Config& config, int rank, int ranks);

@@ -10,6 +10,14 @@ std::uint64_t unsigned_of(std::int64_t n) {
   return static_cast<std::uint64_t>(n);
 }
 
+std::int32_t scale_mode(ops::Fp8Block block) {
+  switch (block) {
+    case ops::Fp8Block::vector: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case ops::Fp8Block::square: return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    default: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+}
+
 cublasComputeType_t compute_type(const GemmKey& key) {
   return key.operands == DType::f32 && key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
@@ -33,9 +41,15 @@ GemmPlan::GemmPlan(const Blaslt& library, const GemmKey& key) : library_(library
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
-  // Backward passes accumulate with full precision, because their operands have fewer bits.
-  if (is_fp8(key.operands))
-    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{key.operands == DType::f8_e4m3 && key.second == key.operands});
+  // Backward passes accumulate with full precision, because their operands have fewer bits. Sums of blocks are added in
+  // f32 in any case.
+  const bool in_blocks = key.block_a != ops::Fp8Block::matrix;
+  const bool fast = key.operands == DType::f8_e4m3 && key.second == key.operands && !in_blocks;
+  if (is_fp8(key.operands)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{fast});
+  if (in_blocks) {  // the library's first operand is B
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(key.block_b));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(key.block_a));
+  }
   // A row-major matrix with `rows` rows and `columns` columns is a column-major one of `columns` by `rows`.
   const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, const Shape& s, std::int64_t stride) {
     Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(s[1]), unsigned_of(s[0]), stride),

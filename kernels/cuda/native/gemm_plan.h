@@ -25,7 +25,7 @@ class GemmPlan {
 
   /// Sets the bias of the next GEMM; ignored for a GEMM without bias.
   void add_bias(ConstTensor bias);
-  /// Sets the scales of the next GEMM in FP8; each is f32 [1] on the device.
+  /// Sets the scales of the next GEMM in FP8, f32 on the device.
   void set_scales(ConstTensor a, ConstTensor b);
   /// Queues the GEMM; returns the library's status.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, Workspace workspace,

@@ -70,6 +70,8 @@ class GemmRunner {
 
  private:
   void run_in_fp8(Ctx& ctx, const Gemm& g);
+  void run_in_blocks(Ctx& ctx, const Gemm& g);
+  void run_last_rows(Ctx& ctx, const Gemm& g);
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
   void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
@@ -113,21 +115,92 @@ void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
+/// Rows [first, first + count) of a GEMM's result, and of A, which is not transposed.
+Gemm rows_of(const Gemm& g, std::int64_t first, std::int64_t count) {
+  const auto part = [&](auto matrix, std::int64_t stride) {
+    matrix.data += static_cast<std::size_t>(first * row_step(matrix, stride)) * size_of(matrix.dtype);
+    matrix.shape.dims[0] = count;
+    return matrix;
+  };
+  Gemm some = g;
+  some.a = part(g.a, g.a_stride);
+  some.c.t = part(g.c.t, g.c_stride);
+  if (g.residual) some.residual = part(g.residual, 0);
+  return some;
+}
+
+/// The GEMM of codes for one that is in FP8.
+Gemm of_codes(const Gemm& g, const Fp8Factors& f) {
+  return {.c = g.c,
+          .a = f.a.codes,
+          .b = f.b_codes,
+          .transpose_b = Transpose::yes,
+          .alpha = g.alpha,
+          .c_stride = g.c_stride,
+          .residual = g.residual,
+          .fp8 = g.fp8};
+}
+
 /// Each GEMM encodes its operands again, which takes little time compared with a GEMM over many tokens, except those
 /// that are stored in FP8.
 void GemmRunner::run_in_fp8(Ctx& ctx, const Gemm& g) {
   const std::int64_t depth = g.first().depth();
-  std::byte* b = is_fp8(g.b.dtype) ? nullptr : b_.take(fp8_bytes(g.first().columns(), depth));
-  encoded_ = fp8_factors(g, a_.take(fp8_bytes(g.first().rows(), depth)), b);
-  to_fp8(ctx, encoded_.a);
+  std::byte* b = is_fp8(g.b.dtype) ? nullptr : b_.take(fp8_bytes(g.fp8->b_block, g.first().columns(), depth));
+  const Shape sizes{g.first().rows(), g.first().columns(), depth};
+  encoded_ = fp8_factors(g, a_.take(fp8_bytes_of_a(g.fp8->a_block, sizes)), b);
   if (encoded_.b.x) to_fp8(ctx, encoded_.b);
-  compute(ctx, {.c = g.c,
-                .a = encoded_.a.codes,
-                .b = encoded_.b_codes,
-                .transpose_b = Transpose::yes,
-                .alpha = g.alpha,
-                .c_stride = g.c_stride,
-                .residual = g.residual});
+  if (g.fp8->a_block != Fp8Block::matrix) return run_in_blocks(ctx, g);
+  to_fp8(ctx, encoded_.a);
+  compute(ctx, of_codes(g, encoded_));
+}
+
+/// The library wants a multiple of four rows, so the last ones are a GEMM of their own.
+void GemmRunner::run_in_blocks(Ctx& ctx, const Gemm& g) {
+  constexpr std::size_t kNeeded = 120900;
+  if (library_.version() < kNeeded)
+    fail(ErrorKind::usage, {.cause = "cuBLASLt " + std::to_string(library_.version()) + " has no block scales for FP8",
+                            .remedy = "install CUDA 12.9 or later, or set fp8_recipe to tensorwise"});
+  const std::int64_t rows = g.first().rows(), last = rows % kFp8Rows;
+  if (last == 0) {
+    to_fp8(ctx, encoded_.a);
+    return compute(ctx, of_codes(g, encoded_));
+  }
+  const Fp8Factors all = encoded_;
+  const auto part = [&](std::int64_t first, std::int64_t count) {
+    const Gemm some = rows_of(g, first, count);
+    encoded_.a = fp8_factors(some, all.a.codes.data, all.b.codes.data).a;
+    return some;
+  };
+  if (rows > last) {
+    const Gemm first = part(0, rows - last);
+    to_fp8(ctx, encoded_.a);
+    compute(ctx, of_codes(first, encoded_));
+  }
+  run_last_rows(ctx, part(rows - last, last));
+}
+
+/// Up to three rows: computed with rows of zeros in separate memory, and then copied or added.
+void GemmRunner::run_last_rows(Ctx& ctx, const Gemm& g) {
+  const std::int64_t columns = g.c.t.shape[1];
+  ToFp8& a = encoded_.a;
+  a.codes.shape = {kFp8Rows, a.codes.shape[1]};
+  a.scale = {a.codes.data + a.codes.bytes(), DType::f32, fp8_scales(a.block, kFp8Rows, a.codes.shape[1]),
+             a.codes.device};
+  const std::size_t codes = fp8_bytes(a.block, kFp8Rows, a.codes.shape[1]);
+  to_fp8(ctx, a);
+  Gemm whole = of_codes(g, encoded_);
+  whole.residual = {};
+  whole.c_stride = 0;
+  whole.c = store(Tensor{a.codes.data + codes, DType::f32, {kFp8Rows, columns}, g.c.t.device});
+  compute(ctx, whole);
+  for (std::int64_t i = 0; i < g.c.t.shape[0]; ++i) {
+    const Gemm row = rows_of(g, i, 1);
+    Sink to = row.c;
+    to.t.shape = {1, columns};
+    if (g.residual) copy(ctx, {.y = to, .x = row.residual});
+    if (g.residual) to = accumulate(to.t);
+    copy(ctx, {.y = to, .x = whole.c.t.slice(i, 1)});
+  }
 }
 
 void GemmRunner::run(Ctx& ctx, const Gemm& g) {

@@ -112,7 +112,8 @@ Case adapter_gradients() {
           .prepare = bench::op("adapter_grads")};
 }
 
-/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed; and stored codes of a weight.
+/// Encoding the operands of a GEMM in FP8: a weight as it is, and a gradient transposed, with a scale each; rows,
+/// columns and weights with scales for blocks; and stored codes of a weight.
 std::vector<Case> fp8_operands() {
   constexpr std::int64_t kRows = 128, kWidth = 256;
   const auto encode = [](DType format, ops::Transpose transpose) {
@@ -122,6 +123,17 @@ std::vector<Case> fp8_operands() {
       ops::to_fp8(ctx, {.codes = codes, .scale = a[1].tensor, .x = a[2].tensor, .transpose = transpose});
     };
   };
+  const auto encode_blocks = [](ops::Fp8Block block, ops::Transpose transpose) {
+    return [=](Ctx& ctx, std::span<const Argument> a) {
+      Tensor codes = a[0].tensor;
+      codes.dtype = DType::f8_e4m3;
+      ops::to_fp8(ctx,
+                  {.codes = codes, .scale = a[1].tensor, .x = a[2].tensor, .transpose = transpose, .block = block});
+    };
+  };
+  const auto scales = [](ops::Fp8Block block, std::int64_t rows, std::int64_t row) {
+    return bench::f32(ops::fp8_scales(block, rows, row));
+  };
   const Operand x = half({kRows, kWidth}), scale = bench::f32({1});
   const auto codes = [](const Shape& shape) { return Operand{shape, DType::u8}; };
   return {{.name = "to_fp8/128x256",
@@ -130,6 +142,18 @@ std::vector<Case> fp8_operands() {
           {.name = "to_fp8/128x256 transposed",
            .operands = {codes({kWidth, kRows}), scale, x},
            .prepare = [=] { return encode(DType::f8_e5m2, ops::Transpose::yes); }},
+          {.name = "to_fp8/128x256 vectors",
+           .operands = {codes({kRows, kWidth}), scales(ops::Fp8Block::vector, kRows, kWidth), x},
+           .prepare = [=] { return encode_blocks(ops::Fp8Block::vector, ops::Transpose::no); }},
+          {.name = "to_fp8/128x256 vectors transposed",
+           .operands = {codes({kWidth, kRows}), scales(ops::Fp8Block::vector, kWidth, kRows), x},
+           .prepare = [=] { return encode_blocks(ops::Fp8Block::vector, ops::Transpose::yes); }},
+          {.name = "to_fp8/128x256 squares",
+           .operands = {codes({kRows, kWidth}), scales(ops::Fp8Block::square, kRows, kWidth), x},
+           .prepare = [=] { return encode_blocks(ops::Fp8Block::square, ops::Transpose::no); }},
+          {.name = "to_fp8/128x256 squares transposed",
+           .operands = {codes({kWidth, kRows}), scales(ops::Fp8Block::square, kWidth, kRows), x},
+           .prepare = [=] { return encode_blocks(ops::Fp8Block::square, ops::Transpose::yes); }},
           {.name = "transpose_fp8/128x256",
            .operands = {codes({kWidth, kRows}), codes({kRows, kWidth})},
            .prepare = [] { return transpose_codes; }},

@@ -5,13 +5,36 @@
 
 #include <target/mbarrier.cuh>
 
+#include "core/fp8.h"
+
 /// For instructions of sm_80 and later. Kernels that use them also compile for older GPUs, but must not be launched
 /// there.
 #define QTRAIN_FROM_SM_80(...) NV_IF_TARGET(NV_PROVIDES_SM_80, (__VA_ARGS__;), (__trap();))
 
-/// Every PTX instruction that kernels use. All lanes of a warp must call these together, except for cp_async. Fragments
-/// are laid out as in the PTX manual, "Matrix Fragments for mma".
+/// Every PTX instruction that kernels use. All lanes of a warp must call these together, except for cp_async and
+/// fp8_pair. Fragments are laid out as in the PTX manual, "Matrix Fragments for mma".
 namespace qtrain::ptx {
+
+/// The codes of two numbers in E4m3 or E5m2 (core/fp8.h), rounded as by encode_fp8: `low` in the low byte. A NaN may
+/// lose its sign.
+template <class F>
+__device__ __forceinline__ std::uint32_t fp8_pair(float low, float high) {
+  std::uint16_t pair = 0;
+  if constexpr (F::kHasInfinity) {
+    NV_IF_TARGET(NV_PROVIDES_SM_89,
+                 (asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;"
+                      : "=h"(pair)
+                      : "f"(high), "f"(low));),
+                 (pair = static_cast<std::uint16_t>(encode_fp8<F>(low) | encode_fp8<F>(high) << 8);))
+  } else {
+    NV_IF_TARGET(NV_PROVIDES_SM_89,
+                 (asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+                      : "=h"(pair)
+                      : "f"(high), "f"(low));),
+                 (pair = static_cast<std::uint16_t>(encode_fp8<F>(low) | encode_fp8<F>(high) << 8);))
+  }
+  return pair;
+}
 
 /// d = a b + c, a [16, 16] row major, b [16, 8] column major, c and d [16, 8] in f32.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
