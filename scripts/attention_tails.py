@@ -59,21 +59,31 @@ def item_spans(documents):
             for first, d in zip(firsts, documents_of(starts, lasts))]
 
 
+def item_order(spans):
+    """The order of order_tiles (kernels/cuda/attention_turns.cuh)."""
+    longest = [end - begin for begin, end in spans]
+    for t in range(len(spans) - 2, -1, -1):
+        if spans[t][1] > spans[t + 1][0]:
+            longest[t] = max(longest[t], longest[t + 1])
+    return sorted(range(len(spans)), key=lambda t: -longest[t])
+
+
 @cache
 def backward_tail(slots, documents, groups, share, start):
     """Likewise for the gradients: blocks of keys of a key head, for `share` query heads. In the middle of a step, a block
-    waits until that of the next keys has ended its step with the same queries."""
+    waits until that of the previous keys has ended its step with the same queries."""
     spans = item_spans(documents)
     mean = groups * share * sum(max(end - begin, 0) for begin, end in spans) / slots
     free, done = [0.0] * slots, {}
-    for tile in reversed(range(len(spans))):
+    for tile in item_order(spans):
         begin, end = spans[tile]
+        before = spans[tile - 1][1] if tile > 0 else 0  # the previous keys are seen by queries up to here
         for group in range(groups):
             now = free[0] + start * mean
-            for head in range(share):
-                for query in range(begin, end):
-                    if tile + 1 < len(spans) and query >= spans[tile + 1][0] and query < spans[tile + 1][1]:
-                        now = max(now, done[tile + 1, group, query, head] - 0.5)
+            for query in range(end - 1, begin - 1, -1):
+                for head in range(share):
+                    if query < before:
+                        now = max(now, done[tile - 1, group, query, head] - 0.5)
                     now += 1
                     done[tile, group, query, head] = now
             heapq.heapreplace(free, now)

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from attention_tails import Blocks, backward_tail, documents_of, forward_tail, item_spans, starts_of  # noqa: E402
+from attention_tails import Blocks, backward_tail, documents_of, forward_tail, item_order, item_spans, starts_of  # noqa: E402
 
 
 class Forward(unittest.TestCase):
@@ -46,10 +46,17 @@ class Backward(unittest.TestCase):
         self.assertAlmostEqual(backward_tail(1, (256, 100), 1, 1, 0.1), 1.3)
 
     def test_blocks_take_turns(self):
-        # The last keys come first: 2 and 4 steps at once, and the second block is never ahead of the first.
+        # 4 steps, and at the same time 2 steps with the last queries, each half a step after those of the first block.
         self.assertAlmostEqual(backward_tail(2, (256,), 1, 1, 0), 4 / 3)
-        # 2, 4 and 6 steps on two multiprocessors: 2 + 6 and 4.
-        self.assertAlmostEqual(backward_tail(2, (384,), 1, 1, 0), 8 / 6)
+        # 6 steps, 4 and 2 steps, and half a step of waiting.
+        self.assertAlmostEqual(backward_tail(2, (384,), 1, 1, 0), 6.5 / 6)
+
+    def test_the_longest_blocks_begin_first(self):
+        # 4, 4, 2 and 2 steps on two multiprocessors, for rows that share no tile of queries.
+        self.assertAlmostEqual(backward_tail(2, (256, 256), 1, 1, 0), 1)
+        self.assertEqual(item_order(item_spans((128, 256))), [1, 0, 2])
+        # The second tile of keys has the end of the first document, so the first one comes before it.
+        self.assertEqual(item_order(item_spans((130, 600))), [0, 1, 2, 3, 4, 5])
 
 
 if __name__ == "__main__":
