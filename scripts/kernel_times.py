@@ -77,8 +77,8 @@ def seconds(gpu, of):
 
 
 # By the beginnings of their names.
-ATTENTION_BLOCKS = {"attention_warpgroups<Bf16, 128": Blocks(1, False, 128, 128),
-                    "attention_warpgroups<Bf16, 64": Blocks(2, False, 128, 64),
+ATTENTION_BLOCKS = {"attention_warpgroups<Bf16, 128": Blocks(1, True, 128, 128),
+                    "attention_warpgroups<Bf16, 64": Blocks(1, True, 192, 128),
                     "attention_tile<Bf16, 128": Blocks(2, False, 128, 32),
                     "attention_tile<Bf16, 64": Blocks(2, False, 128, 64),
                     "attention_grad_": Blocks(1, False)}
@@ -184,7 +184,7 @@ def attention_work(m, tokens):
     sums = 2 * 2 * of_q  # of dq in f32, written and read
     case, back = f"hd{m.head}/128", "attention backward"
     shape = dict(lengths=n, documents=(LENGTH,) * (tokens // LENGTH), heads=(m.groups, m.heads // m.groups))
-    return [Work("attention", f"attention/{case}", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+    return [Work("attention", f"attention/{case}", "attention_", share, m.layers, 2 * (of_q + of_kv), "attention forward",
                  products=2, **shape),
             Work("attention_grad", f"attention_grad/{case}", "attention_delta", share, m.layers, None, back, lengths=n),
             Work("attention_grad", f"attention_grad/{case}", "attention_grad", share, m.layers,
@@ -387,7 +387,7 @@ def step(gpu, table, m, case):
     for work in fp8 + (expansion_work(m) if quantized else []) + (adapter_work(m, tokens, groups) if groups else []):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
     ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, 1 if fp8 else 2, groups)
-    launches = m.layers * 28 + 15
+    launches = m.layers * 29 + 15  # one of a layer sets the counter of attention's items to zero
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
             ms["update"] += work.launches * time_of(gpu, table, work)
@@ -398,7 +398,7 @@ def step(gpu, table, m, case):
         # copied.
         further = sum(2 * (adapter_launches(tokens, g.outputs)[0] - 1) + (0 if quantized or not g.with_dx else 1)
                       for g in groups)
-        launches = m.layers * ((67 if quantized else 55) + further) + 11
+        launches = m.layers * ((68 if quantized else 56) + further) + 11
         ms["adapter gemms"] += micro * adapter_time(gpu, m, tokens, groups, quantized)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):

@@ -142,7 +142,7 @@ void run_cuda(Ctx& ctx, const Attention& a) {
     const AttentionBatch batch = batch_of(a);
     const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y);
     if (units == Units::wgmma)
-      (batch.width == 128 ? attention_tma : attention_wgmma)(ctx, a);
+      attention_tma(ctx, a);
     else if (units == Units::mma)
       attention_mma(ctx, a);
     else

@@ -143,9 +143,14 @@ struct SummedGradients : GradientTensors<T> {
   OrderedSums sums;
 };
 
+/// How many multiprocessors a device has.
+struct Multiprocessors {
+  explicit Multiprocessors(Device device) : count(cuda_info(device.index).multiprocessors) {}
+  int count;
+};
+
 void attention_plain(Ctx& ctx, const Attention& a);
 void attention_mma(Ctx& ctx, const Attention& a);
-void attention_wgmma(Ctx& ctx, const Attention& a);
 void attention_tma(Ctx& ctx, const Attention& a);
 /// Computes the gradients of one pass.
 template <class T>

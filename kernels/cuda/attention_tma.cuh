@@ -23,9 +23,10 @@ __device__ __forceinline__ void arrive_as_warp(ptx::Mbarrier& barrier) {
 struct TileGate {
   ptx::Mbarrier full, empty;
 
-  __device__ __forceinline__ void open() {
-    ptx::init(full, 1);
-    ptx::init(empty, kBlockWarps);
+  /// For so many warps that read the tile, and arrivals besides the copied bytes that fill it.
+  __device__ __forceinline__ void open(int readers = kBlockWarps, int arrivals = 1) {
+    ptx::init(full, static_cast<unsigned>(arrivals));
+    ptx::init(empty, static_cast<unsigned>(readers));
   }
   /// Waits until the tile has been filled for this use.
   __device__ __forceinline__ void wait(unsigned use) { ptx::wait(full, use % 2); }
