@@ -17,6 +17,7 @@ class Blocks:
     stays: bool  # whether a block takes one item after another, and copies the next one's tiles before it ends one
     queries: int = 0  # forward: in a tile
     keys: int = 0
+    ordered: bool = False  # forward: whether those with the most keys come first, instead of the last of the batch
 
 
 def starts_of(documents):
@@ -44,7 +45,7 @@ def forward_tail(slots, documents, heads, blocks, start):
     steps = [ceil((min(first + blocks.queries, starts[-1]) - starts[d]) / blocks.keys)
              for first, d in zip(firsts, documents_of(starts, firsts))]
     mean, ends = heads * sum(steps) / slots, [0.0] * slots
-    for length in reversed(steps):
+    for length in sorted(steps, reverse=True) if blocks.ordered else reversed(steps):
         for _ in range(heads):
             heapq.heapreplace(ends, ends[0] + length + (0 if blocks.stays else start * mean))
     return max(ends) / mean + (start if blocks.stays else 0)

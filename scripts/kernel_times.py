@@ -79,8 +79,8 @@ def seconds(gpu, of):
 # By the beginnings of their names.
 ATTENTION_BLOCKS = {"attention_warpgroups<Bf16, 128": Blocks(1, True, 128, 128),
                     "attention_warpgroups<Bf16, 64": Blocks(1, True, 192, 128),
-                    "attention_tile<Bf16, 128": Blocks(2, False, 128, 32),
-                    "attention_tile<Bf16, 64": Blocks(2, False, 128, 64),
+                    "attention_tile<Bf16, 128": Blocks(2, False, 128, 32, True),
+                    "attention_tile<Bf16, 64": Blocks(2, False, 128, 64, True),
                     "attention_grad_": Blocks(1, False)}
 
 

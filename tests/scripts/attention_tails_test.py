@@ -29,6 +29,11 @@ class Forward(unittest.TestCase):
         # A tile that begins in the first document goes through its keys.
         self.assertAlmostEqual(forward_tail(2, (250, 6), 1, self.TILES, 0), 4 / 3)
 
+    def test_blocks_may_be_ordered(self):
+        # 2, 1, 2, 1, 2 and 1 steps on three multiprocessors: 2 + 2, 1 + 1 and 2 + 1, or in order 2 + 1 each.
+        self.assertAlmostEqual(forward_tail(3, (256, 256, 256), 1, self.TILES, 0), 4 / 3)
+        self.assertEqual(forward_tail(3, (256, 256, 256), 1, Blocks(1, False, 128, 128, True), 0), 1)
+
     def test_each_block_starts_unless_it_stays(self):
         self.assertAlmostEqual(forward_tail(2, (512,), 1, self.TILES, 0.1), 1.2)
         self.assertAlmostEqual(forward_tail(2, (512,), 1, Blocks(1, True, 128, 128), 0.1), 1.1)
