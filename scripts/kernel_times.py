@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from attention_tails import Blocks, backward_tail, forward_tail
+
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS, TIMING, CASES = (ROOT / f for f in ("bench/baselines/cuda_counts.csv", "bench/gpu_timing.json",
                                             "bench/step_cases.json"))
@@ -74,6 +76,14 @@ def seconds(gpu, of):
     return longest + gpu.shares["overlap"] * (sum(of.values()) - longest)
 
 
+# By the beginnings of their names.
+ATTENTION_BLOCKS = {"attention_warpgroups<Bf16, 128": Blocks(1, True, 128, 128),
+                    "attention_warpgroups<Bf16, 64": Blocks(1, True, 192, 128),
+                    "attention_tile<Bf16, 128": Blocks(2, False, 128, 32, True),
+                    "attention_tile<Bf16, 64": Blocks(2, False, 128, 64, True),
+                    "attention_grad_": Blocks(1, False)}
+
+
 @dataclass(frozen=True)
 class Work:
     """A kernel of a step at its real shape."""
@@ -87,9 +97,27 @@ class Work:
     alone: bool = False  # whether it is one block, on one multiprocessor
     lengths: float = 0  # attention: length of rows as a multiple of the 128 tokens that were counted
     products: int = 0  # attention: GEMMs per tile
+    documents: tuple = ()  # attention: their lengths
+    heads: tuple = ()  # attention: key heads, and query heads for each
 
     def terms(self, gpu, row):
         return terms(gpu, row, self.times * (gpu.processors if self.alone else 1), self.moved)
+
+    def seconds(self, gpu, kernel, row):
+        busy = seconds(gpu, self.terms(gpu, row))
+        return busy * self.tail(gpu, kernel, busy)
+
+    def tail(self, gpu, kernel, busy):
+        """The time of the last block as a multiple of the mean time of multiprocessors. A block that is alone on its
+        multiprocessor starts and ends without products."""
+        blocks = next((b for name, b in ATTENTION_BLOCKS.items() if kernel.startswith(name)), None)
+        if not self.heads or not blocks:
+            return 1
+        start = gpu.shares["block_seconds"] / busy if blocks.per_processor == 1 else 0
+        groups, share = self.heads
+        if self.products > 2:
+            return backward_tail(gpu.processors, self.documents, groups, share, start)
+        return forward_tail(gpu.processors * blocks.per_processor, self.documents, groups * share, blocks, start)
 
     def rows(self, table, gpu=None):
         """The counts by kernel, of the kernels that this GPU uses if the op has several."""
@@ -107,8 +135,9 @@ class Work:
         for count, one in short.items():
             square = (longer[kernel][count] - 2 * one) / 2
             row[count] = n * (one - square) + n * n * square
-        if "warpgroups" in kernel:  # their products have several sizes, so FLOPs are those of tiles of 128 x 128, for 16 heads
-            row["wgmma_flops"] = 16 * self.products * 2 * 128**3 * n * (n + 1) / 2
+        if "warpgroups" in kernel:  # their products have several sizes, so FLOPs are those of tiles of 128 x 128
+            width = int(re.search(r"hd(\d+)", self.case)[1])
+            row["wgmma_flops"] = 16 * self.products * 2 * 128**2 * width * n * (n + 1) / 2
             row["mma"] = 0
         return row
 
@@ -153,12 +182,13 @@ def attention_work(m, tokens):
     share, n = tokens / LENGTH * m.heads / 16, LENGTH // 128
     of_q, of_kv = 2 * tokens * m.heads * m.head, 2 * tokens * m.groups * m.head
     sums = 2 * 2 * of_q  # of dq in f32, written and read
-    grad, back = "attention_grad/hd128/128", "attention backward"
-    return [Work("attention", "attention/hd128/128", "", share, m.layers, 2 * (of_q + of_kv), "attention forward",
-                 lengths=n, products=2),
-            Work("attention_grad", grad, "attention_delta", share, m.layers, None, back, lengths=n),
-            Work("attention_grad", grad, "attention_grad", share, m.layers, 3 * of_q + 4 * of_kv + sums, back, lengths=n,
-                 products=5)]
+    case, back = f"hd{m.head}/128", "attention backward"
+    shape = dict(lengths=n, documents=(LENGTH,) * (tokens // LENGTH), heads=(m.groups, m.heads // m.groups))
+    return [Work("attention", f"attention/{case}", "attention_", share, m.layers, 2 * (of_q + of_kv), "attention forward",
+                 products=2, **shape),
+            Work("attention_grad", f"attention_grad/{case}", "attention_delta", share, m.layers, None, back, lengths=n),
+            Work("attention_grad", f"attention_grad/{case}", "attention_grad", share, m.layers,
+                 3 * of_q + 4 * of_kv + sums, back, products=5, **shape)]
 
 
 def rope_work(m, tokens):
@@ -380,7 +410,7 @@ def works_of(m, tokens, trained):
 
 
 def time_of(gpu, table, work):
-    return sum(seconds(gpu, work.terms(gpu, row)) for row in work.rows(table, gpu).values())
+    return sum(work.seconds(gpu, kernel, row) for kernel, row in work.rows(table, gpu).items())
 
 
 def step(gpu, table, m, case):
@@ -398,7 +428,7 @@ def step(gpu, table, m, case):
     for work in encoding + (expansion_work(m) if quantized else []) + (adapter_work(m, tokens, groups) if groups else []):
         ms[work.group] += micro * work.launches * time_of(gpu, table, work)
     ms["gemm"] += micro * gemm_time(gpu, m, tokens, trained, fp8, groups)
-    launches = m.layers * 28 + 15
+    launches = m.layers * 29 + 15  # one of a layer sets the counter of attention's items to zero
     if trained:
         for work in update_work(m.weights, case["config"].get("optim") == "adamw_8bit"):
             ms["update"] += work.launches * time_of(gpu, table, work)
@@ -409,7 +439,7 @@ def step(gpu, table, m, case):
         # copied.
         further = sum(2 * (adapter_launches(tokens, g.outputs)[0] - 1) + (0 if quantized or not g.with_dx else 1)
                       for g in groups)
-        launches = m.layers * ((67 if quantized else 55) + further) + 11
+        launches = m.layers * ((68 if quantized else 56) + further) + 11
         ms["adapter gemms"] += micro * adapter_time(gpu, m, tokens, groups, quantized)
         adapters = m.layers * RANK * sum(i + o for i, o in m.linears)
         for work in update_work(adapters, False):

@@ -37,10 +37,10 @@ def kernel_rows(all_gpus, table, m):
     for work in works_of(m, TOKENS, True) + update_work(m.weights, False) + update_work(m.weights, True)[-1:]:
         kernels = [work.rows(table, gpu) for gpu in all_gpus]
         for kernel in dict.fromkeys(k for of in kernels for k in of):
-            of = [work.terms(gpu, found[kernel]) if kernel in found else None for gpu, found in zip(all_gpus, kernels)]
-            first = next(t for t in [of[1], *of] if t)
+            of = [(gpu, found[kernel]) if kernel in found else None for gpu, found in zip(all_gpus, kernels)]
+            first = work.terms(*next(t for t in [of[1], *of] if t))
             rows.append([work.op, f"`{kernel}`", max(first, key=first.get),
-                         *(shown(1e6 * seconds(g, t)) if t else "-" for g, t in zip(all_gpus, of))])
+                         *(shown(1e6 * work.seconds(t[0], kernel, t[1])) if t else "-" for t in of)])
     return rows
 
 
@@ -106,6 +106,11 @@ counts follows how long each unit is busy:
 
 A kernel takes the longest of these times plus {overlap:.0%} of the sum of the others, because they overlap incompletely.
 GEMMs in FP8 run at twice the rate of those in 16 bits, and those with scales for blocks at {blocks:.2f} times that rate.
+For attention, that is the mean time of a multiprocessor. The blocks of its kernels differ in length, begin in a fixed
+order as others end, and those of the gradients wait for each other in the middle of each step until another block has
+ended the same step. So the time until the last block ends is longer, by the factor that `scripts/attention_tails.py`
+finds by following the blocks one by one. If there is room for only one block on a multiprocessor, each needs {block:.1f} µs
+before its first product and after its last; blocks of the forward kernel with `wgmma` stay, and need this only once.
 These fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and
 {tile:.1f} µs per tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. All of them are
 in `bench/gpu_timing.json`, to be replaced when there are measurements. The counts are those of code for sm_90a, also in
@@ -127,7 +132,7 @@ def page_of(all_gpus, table, document, timing):
     return PAGE_TEXT.format(
         copy=shares["copy"], wgmma=shares["wgmma"], overlap=shares["overlap"], gap=1e6 * shares["gap_seconds"], gemm=shares["gemm"],
         blocks=shares["fp8_blocks"],
-        tile=1e6 * shares["tile_seconds"], skinny=shares["skinny"],
+        tile=1e6 * shares["tile_seconds"], block=1e6 * shares["block_seconds"], skinny=shares["skinny"],
         parameters=table_of(["GPU", "multiprocessors", "GHz", "FLOP per cycle", "share of mma.sync", "GB/s", "source"],
                             parameter_rows(all_gpus, timing), 1),
         kernels=table_of(["op", "kernel", "longest", *(g.name for g in all_gpus)], kernel_rows(all_gpus, table, m), 3))
@@ -181,12 +186,13 @@ shares: {{wgmma: {wgmma}, copy: {copy}, skinny: {skinny}, overlap: {overlap}, ga
 
 
 def attention_of_plan(table, m, gpu):
-    """Rows of the plan's table, from a micro-batch of TOKENS."""
+    """Rows of the plan's table, from a micro-batch of TOKENS, with the time until the last block ends."""
     forward = 2 * LENGTH * m.heads * m.head * TOKENS
     sums = {"attention forward": [0, 0, 0], "attention backward": [0, 0, 0]}
     for work in attention_work(m, TOKENS):
-        for row in work.rows(table, gpu).values():
-            sums[work.group] = [a + b for a, b in zip(sums[work.group], cycles_of(row, work.times))]
+        for kernel, row in work.rows(table, gpu).items():
+            tail = work.tail(gpu, kernel, seconds(gpu, work.terms(gpu, row)))
+            sums[work.group] = [a + tail * b for a, b in zip(sums[work.group], cycles_of(row, work.times))]
     lines = []
     for (group, of), flops in zip(sums.items(), (forward, 2 * forward)):
         values = ", ".join(f"{name}: {value / flops:.4g}" for name, value in zip(("instructions", "wavefronts", "operations"),
@@ -223,9 +229,9 @@ def gemm_of_plan(gpu, document):
     return "\n".join(lines)
 
 
-def plan_of(gpu, table, document, timing):
+def plan_of(gpu, other, table, document, timing):
     m = model_of(document["models"]["qwen3-0.6b"], "qwen3-0.6b")
-    return PLAN_TEXT.format(wgmma_rows=attention_of_plan(table, m, gpu), mma_rows=attention_of_plan(table, m, None),
+    return PLAN_TEXT.format(wgmma_rows=attention_of_plan(table, m, gpu), mma_rows=attention_of_plan(table, m, other),
                             elements=elements_of_plan(table),
                             gemm_rows=gemm_of_plan(gpu, document), **timing["mma"], **timing["shares"])
 
@@ -235,12 +241,12 @@ def texts():
     all_gpus, table, timing = list(gpus()), counts(), json.loads(TIMING.read_text(encoding="utf-8"))
     text = CASES.read_text(encoding="utf-8")
     document = json.loads(text)
-    h200 = next(g for g in all_gpus if g.name == "H200")
+    h200, a100 = (next(g for g in all_gpus if g.name == name) for name in ("H200", "A100 80GB"))
     steps = table_of(*step_rows(h200, table, document), 1)
     return {PAGE: page_of(all_gpus, table, document, timing),
             OVERVIEW: between(OVERVIEW.read_text(encoding="utf-8"), steps),
             CASES: cases_of(h200, table, document, text),
-            PLAN: plan_of(h200, table, document, timing)}
+            PLAN: plan_of(h200, a100, table, document, timing)}
 
 
 def write():

@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_turns.cuh"
 
 #include <target/warpgroups.h>
 
@@ -30,7 +30,7 @@ Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
 }
 
 /// delta[head, t] = dy . y of a query and head, with 8 lanes each. Also prepares the sums of dq: no block has added to
-/// them, and queries outside all segments have a gradient of zero.
+/// them, the last block orders the tiles of keys, and queries outside all segments have a gradient of zero.
 template <class T>
 struct Delta {
   float* delta;
@@ -44,6 +44,7 @@ constexpr int kDeltaThreads = 256, kRowLanes = 8;
 
 template <int N, class T>
 __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
+  if (a.sums.data && blockIdx.x == gridDim.x - 1) return order_tiles(a.batch, a.sums.order);
   const std::int64_t row = (std::int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kRowLanes;
   const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
   const int head = static_cast<int>(row % a.pass_heads), lane = static_cast<int>(threadIdx.x) % kRowLanes;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
 template <class T>
 void run_delta(Ctx& ctx, const Delta<T>& a, Packs packs) {
   const std::int64_t threads = std::int64_t{a.batch.rows()} * a.pass_heads * kRowLanes;
-  const auto blocks = static_cast<unsigned>(ceil_div(threads, std::int64_t{kDeltaThreads}));
+  const auto blocks = static_cast<unsigned>(ceil_div(threads, std::int64_t{kDeltaThreads}) + (a.sums.data ? 1 : 0));
   dispatch_packs<T>(packs, [&]<int N>() {
     launch(ctx, "attention_delta", attention_delta<N, T>, {blocks, kDeltaThreads}, a);
   });
@@ -126,8 +127,10 @@ Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, 
       units == Units::plain)
     return {most};
   const std::size_t flags = share * ceil_div(static_cast<std::size_t>(batch.rows()), std::size_t{kSumQueries}) * 4;
-  const int groups =
-      std::min(of(scratch, rows + flags), of(a.memory.bytes(), share * attention_sum_bytes(batch.rows(), batch.width)));
+  const std::size_t order = order_elements(batch.tokens) * 4;
+  if (order >= scratch) return {most};
+  const int groups = std::min(of(scratch - order, rows + flags),
+                              of(a.memory.bytes(), share * attention_sum_bytes(batch.rows(), batch.width)));
   return groups > 0 ? Passes{groups, units} : Passes{most};
 }
 
@@ -139,7 +142,7 @@ void run_cuda(Ctx& ctx, const Attention& a) {
     const AttentionBatch batch = batch_of(a);
     const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y);
     if (units == Units::wgmma)
-      (batch.width == 128 ? attention_tma : attention_wgmma)(ctx, a);
+      attention_tma(ctx, a);
     else if (units == Units::mma)
       attention_mma(ctx, a);
     else
@@ -161,10 +164,11 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
       const int heads = x.pass_groups * share, tiles = together ? ceil_div(batch.rows(), kSumQueries) : 0;
       const std::size_t rows = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(heads),
                         flags = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(heads);
-      auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1) * 4));
+      const std::size_t order = together ? order_elements(batch.tokens) : 0;
+      auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1 + order) * 4));
       int* done = reinterpret_cast<int*>(delta + rows);
       OrderedSums sums;
-      if (together) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, tiles};
+      if (together) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, done + flags + 1, tiles};
       run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},
                 packable<T>(batch.width, x.dy, x.y));
       x.delta = delta;

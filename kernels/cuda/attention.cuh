@@ -119,12 +119,13 @@ struct RowEnd {
 
 /// Queries in a tile of dq that several blocks add to.
 inline constexpr int kSumQueries = 64;
-/// Sums of tiles of dq in the order in which blocks begin, which is that of `next`. All arrays have the heads of a
-/// pass.
+/// Sums of tiles of dq, to which the blocks of keys add in the order of the keys. All arrays but `order` have the heads
+/// of a pass.
 struct OrderedSums {
   float* data = nullptr;  ///< [heads, tiles, kSumQueries, width of tiles]; null: another kernel computes dq
-  int* done = nullptr;    ///< [heads, tiles]: 1 + the number of the block that has added last, or 0
+  int* done = nullptr;    ///< [heads, tiles]: 1 + the tile of keys that has been added last, or 0
   int* next = nullptr;    ///< number of the next block
+  int* order = nullptr;   ///< tiles of keys in the order in which blocks take them (order_elements)
   int tiles = 0;
 };
 
@@ -142,9 +143,14 @@ struct SummedGradients : GradientTensors<T> {
   OrderedSums sums;
 };
 
+/// How many multiprocessors a device has.
+struct Multiprocessors {
+  explicit Multiprocessors(Device device) : count(cuda_info(device.index).multiprocessors) {}
+  int count;
+};
+
 void attention_plain(Ctx& ctx, const Attention& a);
 void attention_mma(Ctx& ctx, const Attention& a);
-void attention_wgmma(Ctx& ctx, const Attention& a);
 void attention_tma(Ctx& ctx, const Attention& a);
 /// Computes the gradients of one pass.
 template <class T>

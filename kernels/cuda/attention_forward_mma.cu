@@ -15,6 +15,8 @@ struct Shape {
   static constexpr int kStages = Width <= 64 ? 2 : 1;
   static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
 };
+/// Blocks per multiprocessor. If no more are launched, all begin at once, and their order does not matter.
+inline constexpr int kBlocksAtOnce = 2;
 
 template <class T, int Width>
 struct Shared {
@@ -24,14 +26,34 @@ struct Shared {
   int first, head;                    ///< the block's position, kept in shared memory to save registers
 };
 
+/// Orders the tiles of queries with one block: those that see the most keys come first. `order` has two elements for
+/// each tile.
+__global__ void order_queries(AttentionBatch n, int queries, int* order) {
+  const int tiles = ceil_div(n.rows(), queries), thread = static_cast<int>(threadIdx.x);
+  int* keys = order + tiles;
+  for (int t = thread; t < tiles; t += static_cast<int>(blockDim.x)) {
+    const int first = n.queries.begin + t * queries;
+    keys[t] = min(first + queries, n.queries.end) - n.first_key(first);
+  }
+  __syncthreads();
+  for (int t = thread; t < tiles; t += static_cast<int>(blockDim.x)) {
+    int place = 0;
+    for (int u = 0; u < tiles; ++u) place += keys[u] > keys[t] || (keys[u] == keys[t] && u > t) ? 1 : 0;
+    order[place] = t;
+  }
+}
+
+/// `order`: the tiles of queries in the order in which blocks take them; null: from the last one on.
 template <class T, int Width, Scores S>
-__global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBatch n, AttentionTensors<T> x) {
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_tile(AttentionBatch n, AttentionTensors<T> x, const int* order) {
   using Sizes = Shape<Width>;
   constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
-  // The last tiles see the most keys, so they start first.
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
-  const int first = n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * Sizes::kQueries;
+  const int tile =
+      order ? order[static_cast<int>(blockIdx.x) / n.heads] : static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads;
+  const int first = n.queries.begin + tile * Sizes::kQueries;
   const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.queries.end);
   const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.queries.end, n.width};
   const HeadRows<T> k{x.k + n.key(0, group), std::int64_t{n.groups} * n.width, end, n.width};
@@ -102,9 +124,15 @@ void attention_mma(Ctx& ctx, const Attention& a) {
   const auto run = [&]<class T>() {
     dispatch_tiles(batch, [&]<int Width, Scores S>() {
       const int tiles = ceil_div(batch.rows(), Shape<Width>::kQueries);
+      int* order = nullptr;
+      if (tiles > 1 && tiles * batch.heads > kBlocksAtOnce * ctx.kept<Multiprocessors>().count) {
+        constexpr int kThreads = 256;
+        order = reinterpret_cast<int*>(ctx.scratch(2 * sizeof(int) * static_cast<std::size_t>(tiles)));
+        launch(ctx, "attention", order_queries, {1, kThreads}, batch, Shape<Width>::kQueries, order);
+      }
       launch(ctx, "attention", attention_tile<T, Width, S>,
              {static_cast<unsigned>(tiles * batch.heads), kAttentionThreads, sizeof(Shared<T, Width>)}, batch,
-             tensors_of<T>(a));
+             tensors_of<T>(a), order);
     });
   };
   if (a.q.dtype == DType::bf16)

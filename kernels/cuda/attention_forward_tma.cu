@@ -1,21 +1,60 @@
 #include "kernels/cuda/attention_softmax.cuh"
 #include "kernels/cuda/attention_tma.cuh"
 
-/// y = softmax(scale q k^T) v on the tensor cores of sm_90a, for heads of 128 elements. Each block processes 128
-/// queries of one head, 64 in each of two warpgroups, and loops over tiles of keys. While the weights of one tile are
-/// computed, the tensor cores multiply those of the previous tile by its values. A thread of a third warpgroup, which
-/// needs few registers, copies the tiles.
+/// y = softmax(scale q k^T) v on the tensor cores of sm_90a, for heads of 64 and 128 elements. There are as many blocks
+/// as multiprocessors; each takes one item after another, which is a tile of queries of one head, 64 in each of two or
+/// three warpgroups, and loops over tiles of keys. While the weights of one tile are computed, the tensor cores
+/// multiply those of the previous tile by its values. A warp of a further warpgroup, which needs few registers, copies
+/// the tiles, also those of the next item.
 namespace qtrain::ops {
 namespace {
 
 inline constexpr int kTileKeys = 128;
 
+/// Warpgroups that compute, and the registers of the threads that copy and of those that compute: as many as a
+/// multiprocessor has for one block.
+template <int Width>
+struct Shape {
+  static constexpr int kGroups = Width == 64 ? 3 : 2;
+  static constexpr int kQueries = kGroups * kWarpgroupRows, kWarps = kGroups * 4;
+  static constexpr int kComputing = kGroups * kWarpgroupThreads, kThreads = kComputing + kWarpgroupThreads;
+  static constexpr int kCopyRegisters = Width == 64 ? 32 : 24, kComputeRegisters = Width == 64 ? 160 : 240;
+  static constexpr int kRegisters = Width == 64 ? 128 : 168;  ///< of each thread when a block starts
+  static_assert(kCopyRegisters + kGroups * kComputeRegisters == (kGroups + 1) * kRegisters);
+};
+
+/// What a block processes: queries [first, end) of a head and keys from `key` to the last of these queries. Number -1
+/// follows the last one.
+struct ForwardItem {
+  int number, head, first, key, end;
+  TokenSpan segment;  ///< of the first query
+};
+
+/// Items are numbered from the last tile of queries to the first, for all heads each: the last tiles see the most keys.
+/// A block takes the item with its own number first.
+struct ForwardItems {
+  int count;
+  int* taken;  ///< items beyond the first of each block; null if there are none
+
+  template <int Queries>
+  __device__ __forceinline__ ForwardItem item(const AttentionBatch& n, int number) const {
+    const int first = n.queries.begin + (count - 1 - number) / n.heads * Queries;
+    const TokenSpan segment = n.segment(first);
+    return {number, number % n.heads, first, n.first_key(first, segment), min(first + Queries, n.queries.end), segment};
+  }
+  /// The number of the block's next item; `count` or more if there is none.
+  __device__ __forceinline__ int take() const {
+    return static_cast<int>(gridDim.x) + (taken ? atomicAdd(taken, 1) : 0);
+  }
+};
+
 template <class T, int Width>
-struct TmaShared {
-  SwizzledTile<T, kBlockRows, Width> q;
+struct ForwardShared {
+  SwizzledTile<T, Shape<Width>::kQueries, Width> q;
   SwizzledTile<T, kTileKeys, Width> k[2], v[2];
   TileGate q_gate, k_gate[2], v_gate[2];
-  int begin[kBlockRows];  ///< first key per query
+  ForwardItem item;                      ///< passed on with q
+  int begin[2][Shape<Width>::kQueries];  ///< first key per query, for this item and the next one
 };
 
 /// The tensors of which boxes are copied.
@@ -23,121 +62,160 @@ struct ForwardMaps {
   target::TensorMap q, k, v;
 };
 
-/// What a block processes: queries from `first` on, and keys [`key`, `end`).
-struct ForwardBlock {
-  int head, group, first, key, end;
-  TokenSpan segment;
-
-  __device__ __forceinline__ explicit ForwardBlock(const AttentionBatch& n)
-      : head(static_cast<int>(blockIdx.x) % n.heads),
-        group(n.group_of(head)),
-        // The last tiles see the most keys, so they start first.
-        first(n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * kBlockRows),
-        end(min(first + kBlockRows, n.queries.end)),
-        segment(n.segment(first)) {
-    key = n.first_key(first, segment);
-  }
-};
-
-/// Copies the tiles in the order in which they are multiplied.
+/// Copies the tiles in the order in which they are multiplied, with a warp.
 template <class T, int Width>
-__device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps& maps, TmaShared<T, Width>& s) {
-  const ForwardBlock b(n);
-  fill(s.q, s.q_gate, 0, maps.q, b.head, b.first - n.queries.begin);
-  fill(s.k[0], s.k_gate[0], 0, maps.k, b.group, b.key);
-  int key = b.key, tile = 0;
-  for (key += kTileKeys; key < b.end; key += kTileKeys) {
-    const int last = tile++;
-    fill(s.k[tile % 2], s.k_gate[tile % 2], tile / 2, maps.k, b.group, key);
-    fill(s.v[last % 2], s.v_gate[last % 2], last / 2, maps.v, b.group, key - kTileKeys);
+__device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps& maps, const ForwardItems& items,
+                                     ForwardShared<T, Width>& s) {
+  constexpr int kQueries = Shape<Width>::kQueries;
+  unsigned use = 0, tile = 0;
+  for (int number = static_cast<int>(blockIdx.x); number < items.count; ++use) {
+    int next = lane_id() == 0 ? items.take() : 0;
+    const ForwardItem b = items.item<kQueries>(n, number);
+    const int group = n.group_of(b.head);
+    ptx::wait(s.q_gate.empty, (use + 1) % 2);
+    if (lane_id() == 0) {
+      ptx::arrive_and_expect(s.q_gate.full, sizeof s.q.v);
+      copy_tile(s.q, s.q_gate, maps.q, b.head, b.first - n.queries.begin);
+      s.item = b;
+    }
+    for (int i = lane_id(); i < kQueries; i += kWarp) {
+      const int t = b.first + i;
+      s.begin[use % 2][i] = t < n.queries.end ? n.first_key(t, t < b.segment.end ? b.segment : n.segment(t)) : t + 1;
+    }
+    __syncwarp();
+    if (lane_id() == 0) {
+      ptx::arrive(s.q_gate.full);
+      fill(s.k[tile % 2], s.k_gate[tile % 2], tile / 2, maps.k, group, b.key);
+      int key = b.key + kTileKeys;
+      for (; key < b.end; key += kTileKeys) {
+        const unsigned last = tile++;
+        fill(s.k[tile % 2], s.k_gate[tile % 2], tile / 2, maps.k, group, key);
+        fill(s.v[last % 2], s.v_gate[last % 2], last / 2, maps.v, group, key - kTileKeys);
+      }
+      fill(s.v[tile % 2], s.v_gate[tile % 2], tile / 2, maps.v, group, key - kTileKeys);
+      ++tile;
+    }
+    number = __shfl_sync(kAllLanes, next, 0);
   }
-  fill(s.v[tile % 2], s.v_gate[tile % 2], tile / 2, maps.v, b.group, key - kTileKeys);
+  ptx::wait(s.q_gate.empty, (use + 1) % 2);
+  if (lane_id() > 0) return;
+  s.item.number = -1;
+  ptx::arrive(s.q_gate.full);
+  ptx::arrive(s.q_gate.full);
+}
+
+/// Leaves out tiles of keys that the warpgroup's queries do not see.
+template <class T, int Width>
+__device__ __forceinline__ void pass_over(ForwardShared<T, Width>& s, unsigned& tile, unsigned end) {
+  for (; tile < end; ++tile) {
+    s.k_gate[tile % 2].wait(tile / 2);
+    s.k_gate[tile % 2].release();
+    s.v_gate[tile % 2].wait(tile / 2);
+    s.v_gate[tile % 2].release();
+  }
 }
 
 template <class T, int Width>
-__global__ void __launch_bounds__(kTmaThreads, 1)
-    attention_warpgroups(AttentionBatch n, AttentionTensors<T> x, const __grid_constant__ ForwardMaps maps) {
-  auto& s = shared_memory<TmaShared<T, Width>>();
-  if (threadIdx.x == kBlockThreads) {
-    s.q_gate.open();
-    for (int i = 0; i < 2; ++i) s.k_gate[i].open(), s.v_gate[i].open();
+__global__ void __launch_bounds__(Shape<Width>::kThreads, 1)
+    attention_warpgroups(AttentionBatch n, AttentionTensors<T> x, ForwardItems items,
+                         const __grid_constant__ ForwardMaps maps) {
+  using Sizes = Shape<Width>;
+  auto& s = shared_memory<ForwardShared<T, Width>>();
+  if (threadIdx.x == Sizes::kComputing) {
+    s.q_gate.open(Sizes::kWarps, 2);
+    for (int i = 0; i < 2; ++i) s.k_gate[i].open(Sizes::kWarps), s.v_gate[i].open(Sizes::kWarps);
     ptx::fence_proxy_async();
   }
   __syncthreads();
-  if (threadIdx.x >= kBlockThreads) {
-    ptx::lower_registers<kCopyRegisters>();
-    if (threadIdx.x == kBlockThreads) feed(n, maps, s);
+  if (threadIdx.x >= Sizes::kComputing) {
+    ptx::lower_registers<Sizes::kCopyRegisters>();
+    if (warp_id() == Sizes::kWarps) feed(n, maps, items, s);
     return;
   }
-  ptx::raise_registers<kComputeRegisters>();
-  const ForwardBlock b(n);
+  ptx::raise_registers<Sizes::kComputeRegisters>();
   const int row = warp_id() * 16;
-  if (lane_id() < 16) {
-    const int t = b.first + row + lane_id();
-    s.begin[row + lane_id()] = t < n.queries.end ? n.first_key(t, t < b.segment.end ? b.segment : n.segment(t)) : t + 1;
-  }
-  __syncwarp();
-
-  float scores[1][kTileKeys / 8][4], out[1][Width / 8][4] = {}, fade[1][2];
-  std::uint32_t p[1][kTileKeys / 16][4];
-  RowSoftmax<1, kTileKeys> state{};
-  const int lane_row = b.first + row + lane_id() / 4;
-  state.max[0][0] = state.max[0][1] = -INFINITY;
-  const int* begin = s.begin + row + lane_id() / 4;
-  const int warp_begin = s.begin[row + 15];
   const float scale = n.score_scale<Scores::plain>() * kLog2e;
-  int key = b.key, tile = 0;
-  // Converts the scores of the tile at `key` to weights; returns whether `out` has to be multiplied by `fade`.
-  const auto weigh = [&] {
-    if (key + kTileKeys - 1 > b.first + row || key < warp_begin) mask_keys(scores, begin, lane_row, key);
-    const bool fades = state.raise(scores, scale, fade);
-    for (int h = 0; h < 2; ++h) state.sum[0][h] *= fade[0][h];
-    state.weigh(scores, scale);
-    return __any_sync(kAllLanes, fades);
-  };
+  unsigned tile = 0;
+  for (unsigned use = 0;; ++use) {
+    s.q_gate.wait(use);
+    const ForwardItem& b = s.item;
+    const int head = b.head;
+    if (b.number < 0) return;
+    const int first = b.first, lane_row = first + row + lane_id() / 4;
+    int key = b.key;
+    const int* begins = s.begin[use % 2];
+    const int group_row = row - row % kWarpgroupRows;
+    const unsigned end = tile + ceil_div(b.end - key, kTileKeys);
+    // The tiles [`tile`, stop) that the warpgroup's queries see.
+    const unsigned start = tile + max(begins[group_row] - key, 0) / kTileKeys,
+                   stop = min(end, tile + (first + group_row + kWarpgroupRows - 1 - key) / kTileKeys + 1);
+    key += static_cast<int>(start - tile) * kTileKeys;
 
-  s.q_gate.wait(0);
-  s.k_gate[0].wait(0);
-  ptx::wgmma_fence();
-  start_rows(scores[0], s.q, s.k[0]);
-  ptx::wgmma_wait<0>();
-  ptx::wgmma_settle(scores[0]);
-  s.k_gate[0].release();
-  weigh();
-  fragments_of<T>(p, scores);
-  for (key += kTileKeys; key < b.end; key += kTileKeys) {
-    const int last = tile++;
-    TileGate &k_gate = s.k_gate[tile % 2], &v_gate = s.v_gate[last % 2];
-    k_gate.wait(tile / 2);
-    v_gate.wait(last / 2);
-    ptx::wgmma_settle(scores[0]);
-    ptx::wgmma_settle(out[0]);
-    ptx::wgmma_settle(p[0]);
-    ptx::wgmma_fence();
-    start_rows(scores[0], s.q, s.k[tile % 2]);
-    start_columns(out[0], p[0], s.v[last % 2]);
-    ptx::wgmma_wait<1>();
-    ptx::wgmma_settle(scores[0]);
-    k_gate.release();
-    if (weigh()) {  // this branch also keeps the assembler from waiting before it computes weights
+    float scores[1][kTileKeys / 8][4], out[1][Width / 8][4] = {}, fade[1][2];
+    std::uint32_t p[1][kTileKeys / 16][4];
+    RowSoftmax<1, kTileKeys> state{};
+    state.max[0][0] = state.max[0][1] = -INFINITY;
+    // Converts the scores of the tile at `key` to weights; returns whether `out` has to be multiplied by `fade`.
+    const auto weigh = [&] {
+      if (key + kTileKeys - 1 > first + row || key < s.begin[use % 2][row + 15])
+        mask_keys(scores, s.begin[use % 2] + row + lane_id() / 4, lane_row, key);
+      const bool fades = state.raise(scores, scale, fade);
+      for (int h = 0; h < 2; ++h) state.sum[0][h] *= fade[0][h];
+      state.weigh(scores, scale);
+      return __any_sync(kAllLanes, fades);
+    };
+    if (start < stop) {
+      pass_over(s, tile, start);
+      s.k_gate[tile % 2].wait(tile / 2);
+      ptx::wgmma_fence();
+      start_rows(scores[0], s.q, s.k[tile % 2]);
+      ptx::wgmma_wait<0>();
+      ptx::wgmma_settle(scores[0]);
+      s.k_gate[tile % 2].release();
+      weigh();
+      fragments_of<T>(p, scores);
+      for (++tile; tile < stop; ++tile) {
+        key += kTileKeys;
+        const unsigned last = tile - 1;
+        TileGate &k_gate = s.k_gate[tile % 2], &v_gate = s.v_gate[last % 2];
+        k_gate.wait(tile / 2);
+        v_gate.wait(last / 2);
+        ptx::wgmma_settle(scores[0]);
+        ptx::wgmma_settle(out[0]);
+        ptx::wgmma_settle(p[0]);
+        ptx::wgmma_fence();
+        start_rows(scores[0], s.q, s.k[tile % 2]);
+        start_columns(out[0], p[0], s.v[last % 2]);
+        ptx::wgmma_wait<1>();
+        ptx::wgmma_settle(scores[0]);
+        k_gate.release();
+        if (weigh()) {  // this branch also keeps the assembler from waiting before it computes weights
+          ptx::wgmma_wait<0>();
+          ptx::wgmma_settle(out[0]);
+          scale_rows(out, fade);
+        }
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_settle(out[0]);
+        ptx::wgmma_settle(scores[0]);
+        v_gate.release();
+        fragments_of<T>(p, scores);
+      }
+      s.q_gate.release();
+      TileGate& v_gate = s.v_gate[(tile - 1) % 2];
+      v_gate.wait((tile - 1) / 2);
+      ptx::wgmma_settle(out[0]);
+      ptx::wgmma_settle(p[0]);
+      ptx::wgmma_fence();
+      start_columns(out[0], p[0], s.v[(tile - 1) % 2]);
       ptx::wgmma_wait<0>();
       ptx::wgmma_settle(out[0]);
-      scale_rows(out, fade);
+      v_gate.release();
+    } else {
+      s.q_gate.release();
     }
-    ptx::wgmma_wait<0>();
-    ptx::wgmma_settle(out[0]);
-    ptx::wgmma_settle(scores[0]);
-    v_gate.release();
-    fragments_of<T>(p, scores);
+    pass_over(s, tile, end);
+    put_results<T, Scores::plain>(n, x, lane_row, head, state, out);
   }
-  s.v_gate[tile % 2].wait(tile / 2);
-  ptx::wgmma_settle(out[0]);
-  ptx::wgmma_settle(p[0]);
-  ptx::wgmma_fence();
-  start_columns(out[0], p[0], s.v[tile % 2]);
-  ptx::wgmma_wait<0>();
-  ptx::wgmma_settle(out[0]);
-  put_results<T, Scores::plain>(n, x, lane_row, b.head, state, out);
 }
 
 }  // namespace
@@ -145,18 +223,25 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
 void attention_tma(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   if (batch.rows() == 0) return;
-  const auto run = [&]<class T>() {
-    constexpr int kWidth = 128;
+  const auto run = [&]<class T, int Width>() {
+    using Sizes = Shape<Width>;
     const AttentionTensors<T> x = tensors_of<T>(a);
-    const ForwardMaps maps{.q = map_of(x.q, {batch.rows(), batch.heads, kWidth}, kBlockRows),
-                           .k = map_of(x.k, {batch.tokens, batch.groups, kWidth}, kTileKeys),
-                           .v = map_of(x.v, {batch.tokens, batch.groups, kWidth}, kTileKeys)};
-    launch(ctx, "attention", attention_warpgroups<T, kWidth>,
-           {static_cast<unsigned>(ceil_div(batch.rows(), kBlockRows) * batch.heads), kTmaThreads,
-            sizeof(TmaShared<T, kWidth>)},
-           batch, x, maps);
+    const ForwardMaps maps{.q = map_of(x.q, {batch.rows(), batch.heads, Width}, Sizes::kQueries),
+                           .k = map_of(x.k, {batch.tokens, batch.groups, Width}, kTileKeys),
+                           .v = map_of(x.v, {batch.tokens, batch.groups, Width}, kTileKeys)};
+    ForwardItems items{ceil_div(batch.rows(), Sizes::kQueries) * batch.heads, nullptr};
+    const int blocks = std::min(items.count, ctx.kept<Multiprocessors>().count);
+    if (items.count > blocks) {
+      items.taken = reinterpret_cast<int*>(ctx.scratch(sizeof(int)));
+      ctx.stream().fill(items.taken, 0, sizeof(int));
+    }
+    launch(ctx, "attention", attention_warpgroups<T, Width>,
+           {static_cast<unsigned>(blocks), Sizes::kThreads, sizeof(ForwardShared<T, Width>)}, batch, x, items, maps);
   };
-  a.q.dtype == DType::bf16 ? run.operator()<Bf16>() : run.operator()<F16>();
+  const auto of_width = [&]<class T>() {
+    batch.width == 64 ? run.template operator()<T, 64>() : run.template operator()<T, 128>();
+  };
+  a.q.dtype == DType::bf16 ? of_width.operator()<Bf16>() : of_width.operator()<F16>();
 }
 
 }  // namespace qtrain::ops

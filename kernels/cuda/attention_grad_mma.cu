@@ -30,8 +30,9 @@ struct Shared {
   alignas(8) float delta[2][kQueries];
   int last[kKeys];  ///< last query that sees each key
   KeyItem item;
-  QueryTileAt at[2];  ///< this step and the next one, kept in shared memory to save registers
-  int sum;            ///< index of the tile of dq that is still to be passed on, or -1
+  QueryTileAt at[2];      ///< this step and the next one, kept in shared memory to save registers
+  int sum;                ///< index of this step's tile of dq, or -1 before the first step
+  int is_first, is_last;  ///< whether no block adds to it before this one, or after it
 };
 
 template <class T, int Width>
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
   for (int stage = 0; !walk.done(s.at[stage]); stage ^= 1) {
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (threadIdx.x == 0 && s.sum >= 0) walk.pass_on(s.sum);
+    if (threadIdx.x == 0 && s.sum >= 0 && !s.is_last) walk.pass_on(s.sum);
     if (const QueryTileAt next = walk.next(s.at[stage]); !walk.done(next)) walk.copy_q(next, stage ^ 1);
     const int query = walk.query(s.at[stage]), first = s.item.tile * kKeys;
     // The sixteens of keys, one for each warp, that some of the queries see.
@@ -177,17 +178,18 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
     if (threadIdx.x == 0) {
       s.at[stage ^ 1] = walk.next(s.at[stage]);
       walk.wait(s.at[stage]);
-      s.sum = walk.is_last(s.at[stage]) ? -1 : walk.sum_of(s.at[stage]);
+      s.sum = walk.sum_of(s.at[stage]);
+      s.is_first = walk.is_first(s.at[stage]);
+      s.is_last = walk.is_last(s.at[stage]);
     }
     __syncthreads();
     if (!walk.done(s.at[stage ^ 1])) walk.copy_dy(s.at[stage ^ 1]);
     ptx::cp_async_commit();
     const QueryTileAt at = s.at[stage];
     const int down = warp_id() % Sizes::kWarpsDown * 16 * kM, across = warp_id() / Sizes::kWarpsDown * 8 * kN;
-    float* sums =
-        x.sums.data + std::int64_t{walk.sum_of(at)} * kQueries * Width + (warp_id() * kM * kN * kWarp + lane_id()) * 4;
+    float* sums = x.sums.data + std::int64_t{s.sum} * kQueries * Width + (warp_id() * kM * kN * kWarp + lane_id()) * 4;
     float dq[kM][kN][4] = {};
-    if (walk.ahead(at) > 0)
+    if (!s.is_first)
 #pragma unroll
       for (int i = 0; i < kM * kN; ++i) {
         const Pack<float, 4> values = load_pack<4>(sums + i * kWarp * 4);
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
-  if (threadIdx.x == 0 && s.sum >= 0) walk.pass_on(s.sum);
+  if (threadIdx.x == 0 && s.sum >= 0 && !s.is_last) walk.pass_on(s.sum);
   for_rows<1>([&](int i, int h) {
     const int t = s.item.tile * kKeys + lane_row + 8 * h;
     if (t >= n.tokens) return;

@@ -46,7 +46,7 @@ __device__ __forceinline__ void feed(const Turns<T>& turns, const GradMaps& maps
     copy_tile(s.k, s.key_gate, maps.k, s.item.group, s.item.tile * kBlockRows);
     copy_tile(s.v, s.key_gate, maps.v, s.item.group, s.item.tile * kBlockRows);
   }
-  int use = 0;
+  unsigned use = 0;
   for (QueryTileAt at = turns.first(); !turns.done(at); at = turns.next(at), ++use) {
     GradQueries<T, Width>& to = s.queries[use % 2];
     TileGate& gate = s.query_gate[use % 2];
@@ -78,7 +78,7 @@ __device__ __forceinline__ void feed(const Turns<T>& turns, const GradMaps& maps
 /// one may reach the gate of the next step while the other still waits for this one, so steps have two gates.
 template <class T, int Width>
 __device__ __forceinline__ void keep_turns(const Turns<T>& turns, GradShared<T, Width>& s) {
-  int use = 0;
+  unsigned use = 0;
   for (QueryTileAt at = turns.first(); !turns.done(at); at = turns.next(at), ++use) {
     turns.wait(at);
     TileGate& turn = s.turn[use % 2];
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   const float scale = n.score_scale<Scores::plain>() * kLog2e;
   float dk[1][Width / 8][4] = {}, dv[1][Width / 8][4] = {};
   s.key_gate.wait(0);
-  int use = 0;
+  unsigned use = 0;
   for (QueryTileAt at = turns.first(); !turns.done(at); at = turns.next(at), ++use) {
     const GradQueries<T, Width>& tile = s.queries[use % 2];
     TileGate& gate = s.query_gate[use % 2];
@@ -167,14 +167,14 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     ptx::wgmma_settle(dk[0]);
     ptx::wgmma_fence();
     start_columns(dk[0], fragments[0], tile.q);
-    if (Width > kColumns || part == use % 2) {
+    if (Width > kColumns || part == static_cast<int>(use % 2)) {
       const int across = Width > kColumns ? part : 0;
       // The sum so far is read while dv and dk are computed.
       float dq[1][kColumns / 8][4] = {};
       float* sums = x.sums.data + std::int64_t{turns.sum_of(at)} * kQueries * Width + across * kQueries * kColumns +
                     static_cast<int>(threadIdx.x) % kWarpgroupThreads * 4;
       s.turn[use % 2].wait(use / 2);
-      if (turns.ahead(at) > 0)
+      if (!turns.is_first(at))
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j) {
           const Pack<float, 4> values = load_pack<4>(sums + j * kWarpgroupThreads * 4);

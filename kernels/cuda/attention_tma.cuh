@@ -18,16 +18,18 @@ __device__ __forceinline__ void arrive_as_warp(ptx::Mbarrier& barrier) {
   if (lane_id() == 0) ptx::arrive(barrier);
 }
 
-/// Passes a tile from the thread that fills it to the warps that read it, and back. Uses are counted from 0.
+/// Passes a tile from the thread that fills it to the warps that read it, and back. Uses are counted from 0, in
+/// unsigned numbers, whose remainders take one instruction.
 struct TileGate {
   ptx::Mbarrier full, empty;
 
-  __device__ __forceinline__ void open() {
-    ptx::init(full, 1);
-    ptx::init(empty, kBlockWarps);
+  /// For so many warps that read the tile, and arrivals besides the copied bytes that fill it.
+  __device__ __forceinline__ void open(int readers = kBlockWarps, int arrivals = 1) {
+    ptx::init(full, static_cast<unsigned>(arrivals));
+    ptx::init(empty, static_cast<unsigned>(readers));
   }
   /// Waits until the tile has been filled for this use.
-  __device__ __forceinline__ void wait(int use) { ptx::wait(full, use % 2); }
+  __device__ __forceinline__ void wait(unsigned use) { ptx::wait(full, use % 2); }
   /// Called by each warp that has read the tile.
   __device__ __forceinline__ void release() { arrive_as_warp(empty); }
 };
@@ -41,7 +43,7 @@ __device__ __forceinline__ void copy_tile(SwizzledTile<T, Rows, Width>& tile, Ti
 }
 /// Likewise once the previous use of the tile is over, with a phase of the gate for its bytes.
 template <class T, int Rows, int Width>
-__device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, TileGate& gate, int use,
+__device__ __forceinline__ void fill(SwizzledTile<T, Rows, Width>& tile, TileGate& gate, unsigned use,
                                      const target::TensorMap& map, int head, int row) {
   ptx::wait(gate.empty, (use + 1) % 2);
   ptx::arrive_and_expect(gate.full, sizeof tile.v);

@@ -60,8 +60,8 @@ __device__ __forceinline__ int warpgroup_id() {
   return static_cast<int>(threadIdx.x) / kWarpgroupThreads;
 }
 /// Starts c = a b^T for the warpgroup's rows of a, as a separate group of products.
-template <class T, int N, int RowsB, int Width>
-__device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<T, kBlockRows, Width>& a,
+template <class T, int N, int RowsA, int RowsB, int Width>
+__device__ __forceinline__ void start_rows(float (&c)[N][4], const SwizzledTile<T, RowsA, Width>& a,
                                            const SwizzledTile<T, RowsB, Width>& b, int group = warpgroup_id()) {
   static_assert(8 * N == RowsB);
   const std::uint64_t rows = moved(descriptor_of(a), group * kWarpgroupRows * kSwizzledBytes),

@@ -1,6 +1,7 @@
 // Blocks of keys that wait for each other to add to dq. The harness lets them see late that it is their turn.
 #include "emulator/device.h"
 #include "tests/cuda/schedules.h"
+#include "tests/emulator/attention_order.h"
 #include "tests/kernels/parted_attention.h"
 
 namespace qtrain::testing {
@@ -26,6 +27,28 @@ TEST(AttentionTurns, KeepWarpgroupsInOrder) {
     expect_near(parts.dq, exact.dq, 0.02, "dq");  // a unit of bfloat16 for values below 4
   }
   emulation::settings() = before;
+}
+
+// Tiles of 128 keys and, for the queries that see them, of 64.
+TEST(AttentionTurns, BeginWithTheKeysThatMostQueriesSee) {
+  struct Ordered {
+    std::vector<std::int32_t> boundaries;
+    int window;
+    std::vector<int> order;
+  };
+  const Ordered cases[] = {
+      {{0, 384}, 0, {0, 1, 2}},
+      {{0, 256, 512}, 0, {0, 2, 1, 3}},
+      {{0, 128, 384}, 0, {1, 0, 2}},
+      // The second tile has keys of both documents, so the first one, which adds to the same dq, comes before it.
+      {{0, 200, 900}, 0, {0, 1, 2, 3, 4, 5, 6, 7}},
+      // The third tile begins with a tile of queries that keys of the second document do not add to.
+      {{0, 200, 256, 640}, 0, {2, 0, 3, 1, 4}},
+      // Behind the window, all tiles are equally long, but they add to the same dq.
+      {{0, 512}, 60, {0, 1, 2, 3}},
+  };
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  for (const Ordered& c : cases) EXPECT_EQ(order_of_tiles(ctx, c.boundaries, c.window), c.order);
 }
 
 }  // namespace

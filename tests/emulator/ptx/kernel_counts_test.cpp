@@ -74,7 +74,7 @@ class KernelCounts : public ::testing::Test {
     };
     for (const Case& c : all_counted_cases()) {
       add(c.name, launches_of(c));
-      if (c.name.starts_with("attention") && c.name.find("sink") == c.name.npos && c.name.find("hd128") != c.name.npos)
+      if (c.name.starts_with("attention") && c.name.find("sink") == c.name.npos)
         add(c.name + " sm_80", launches_with(80, c));
     }
     for (const auto& [name, dtype] : kCountedOps)
