@@ -172,16 +172,18 @@ RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubNa
   return listing;
 }
 
-RepoListing read_listing(std::string_view answer, const std::string& place) {
+Json read_about(std::string_view answer, ListedFiles& files) try {
   // Each file has up to nine values; the other members of an answer are small.
   const JsonRules rules{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
+  return parse_json_items(answer, "", {.list = "siblings", .take = [&](const Json& entry) { files.add(entry); }},
+                          rules);
+} catch (const Error&) {  // no JSON
+  return nullptr;
+}
+
+RepoListing read_listing(std::string_view answer, const std::string& place) {
   ListedFiles files(place);
-  Json about;
-  try {
-    about = parse_json_items(answer, place, {.list = "siblings", .take = [&](const Json& entry) { files.add(entry); }},
-                             rules);
-  } catch (const Error&) {  // no JSON
-  }
+  const Json about = read_about(answer, files);
   if (!about.is_object() || !is_commit(text_at(about, "sha")))
     fail(ErrorKind::input, {.cause = "the answer is not one of a hub", .place = place, .remedy = "check HF_ENDPOINT"});
   RepoListing listing{.commit = text_at(about, "sha"), .files = files.take()};

@@ -56,8 +56,6 @@ Error refused_request(const HubEnvironment& hub, const HubName& name, const Http
 /// folder, or that lack a size or hash. Throws ErrorKind::input as refused_request does, also if the revision is a
 /// commit and the hub answers with another one.
 RepoListing list_repo(HttpClient& client, const HubEnvironment& hub, const HubName& name, const RetryRules& rules);
-/// Reads such an answer; `moved_to` is the id in it. Throws ErrorKind::input for one that is not of a hub.
-RepoListing read_listing(std::string_view answer, const std::string& place);
 
 /// Collects the files of a listing one by one, because their descriptions in JSON take many times their memory.
 class ListedFiles {
@@ -73,6 +71,10 @@ class ListedFiles {
   std::vector<RepoFile> files_;
   std::size_t entries_ = 0;
 };
+/// The members of an answer about a repository other than its files, which are added to `files`; null if it is no JSON.
+Json read_about(std::string_view answer, ListedFiles& files);
+/// Reads such an answer; `moved_to` is the id in it. Throws ErrorKind::input for one that is not of a hub.
+RepoListing read_listing(std::string_view answer, const std::string& place);
 
 /// The address of a file at a commit.
 std::string file_url(const HubEnvironment& hub, const HubName& name, const std::string& commit,

@@ -107,11 +107,13 @@ RemoteRepo UploadApi::look() {
   if (reply.status == kMissing && reply.header("x-error-code") == "RevisionNotFound") reply = get(repo_path());
   if (reply.status == kMissing) return repo;
   if (!reply.is_success()) throw refused_push(place_, reply);
-  const Json answer = json_in(reply.body);
-  if (!answer.is_object()) throw unexpected_answer(place_, "is not one of a hub");
+  ListedFiles files(place_.page());
+  const Json answer = read_about(reply.body, files);
+  if (!answer.is_object() || (repo.has_branch && !is_commit(text_at(answer, "sha"))))
+    throw unexpected_answer(place_, "is not one of a hub");
   repo.exists = true;
   if (const auto it = answer.find("private"); it != answer.end() && it->is_boolean()) repo.is_private = it->get<bool>();
-  if (repo.has_branch) repo.listing = read_listing(answer, place_.page());
+  if (repo.has_branch) repo.listing = {.commit = text_at(answer, "sha"), .files = files.take()};
   if (const std::string id = text_at(answer, "id"); is_repo_id(id) && id != place_.name.repo)
     repo.listing.moved_to = id;
   return repo;
