@@ -39,11 +39,6 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-bool applies(const Json& rule, const Json& values) {
-  return !rule.contains("when") ||
-         !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
-}
-
 /// Checks of values. Every remark gets the place of a key.
 struct Checks {
   const ResolvedConfig& config;
@@ -63,7 +58,7 @@ struct Checks {
       const Json members = rule.contains("each") ? values.at(rule["each"].get<std::string>()) : Json::array({nullptr});
       for (const auto& [name, value] : members.items()) {
         values.update({{"name", name}, {"value", value}});
-        if (!applies(rule, values)) continue;
+        if (!rule_applies(rule, values)) continue;
         Remark remark{.level = level,
                       .origin = config.origin.at(key),
                       .text = filled(rule.at("text").get_ref<const std::string&>(), values),
@@ -163,15 +158,20 @@ Json known_values(const ResolvedConfig& config) {
   return values;
 }
 
+bool rule_applies(const Json& rule, const Json& values) {
+  return !rule.contains("when") ||
+         !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
+}
+
 void follow(ResolvedConfig& config, const DialectTable& table) {
   for (const Json& rule : table.object("then")) {
     const Json values = known_values(config);
-    if (!applies(rule, values)) continue;
+    if (!rule_applies(rule, values)) continue;
     const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
     for (const auto& [key, text] : notes.items())
       if (config.given(key)) config.diagnostics.note(config.origin.at(key), text);
     for (const auto& [key, value] : settings.items()) {
-      if (config.given(key) && !rule.contains("anyway")) continue;
+      if ((config.given(key) || config.of_preset(key)) && !rule.contains("anyway")) continue;
       const std::string text = value.is_string() ? value.get<std::string>() : "";
       assign_field(
           config.value, key,

@@ -11,7 +11,10 @@ namespace qtrain {
 /// The values that expressions in tables can use: {key: value}, and `given`, the list of keys that the user gave.
 Json known_values(const ResolvedConfig& config);
 
-/// Applies the `then` rows of a table: values that follow from others.
+/// Whether the condition of a row of a table (`when`) holds for these values, or it has none.
+bool rule_applies(const Json& rule, const Json& values);
+
+/// Applies the `then` rows of a table: values that follow from others. Those of a preset stay, as given ones do.
 void follow(ResolvedConfig& config, const DialectTable& table);
 
 /// Expands ~ in paths. Adds remarks on values that have no effect because of others (TF32 with 16-bit GEMMs, LoRA keys

@@ -11,6 +11,7 @@
 #include "config/hub_names.h"
 #include "config/keys.h"
 #include "config/named_files.h"
+#include "config/presets.h"
 #include "config/reading.h"
 #include "config/settling.h"
 #include "core/secrets.h"
@@ -38,7 +39,8 @@ class Loading {
     apply(dialect);
     find_names_of_datasets();
     if (!diagnostics().found_problems()) follow(out_, dialect);
-    if (!diagnostics().found_problems() && dialect.data.contains("answers_only")) choose_loss_mask();
+    const bool answers = dialect.data.contains("answers_only") || out_.of_preset("assistant_only_loss");
+    if (!diagnostics().found_problems() && answers) choose_loss_mask();
     follow(out_, dialect_table("rules"));
     check_values(out_);
     if (!diagnostics().found_problems()) describe_start(dialect);
@@ -79,6 +81,7 @@ class Loading {
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
+    apply_preset(out_);
   }
 
   void find_names_of_datasets() {

@@ -31,6 +31,13 @@ struct ResolvedConfig {
   Diagnostics diagnostics;                    ///< remarks about it: the dialect, ignored keys, ...
   std::vector<NamedOnHub> hub_names = {};
 
+  static constexpr std::string_view kOfPreset = "default (preset ";  ///< how the origin of a preset's value begins
+
+  /// Whether this canonical key has the value of the preset.
+  bool of_preset(const std::string& key) const {
+    const auto it = origin.find(key);
+    return it != origin.end() && it->second.starts_with(kOfPreset);
+  }
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {
     const auto it = origin.find(key);

@@ -4,6 +4,7 @@
 
 #include "config/dialect_table.h"
 #include "config/fields.h"
+#include "config/presets.h"
 #include "optim/table.h"
 
 namespace qtrain {
@@ -47,6 +48,7 @@ std::string config_reference() {
   const DialectTable& page = dialect_table("reference");
   Json shown = page.data;
   shown.update(config_keys_json());
+  shown.update(presets_json());
   shown["optimizers"] = available_optimizers();
   shown["unavailable"] = Json::array();
   for (const std::string_view name : optimizer_names())

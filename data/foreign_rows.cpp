@@ -93,18 +93,17 @@ void refuse_preferences(const Json& row, std::string_view shape) {
       bad_row(fmt::format("the row is for preference training: '{}' says whether its answer is good", key), kRemedy);
 }
 
-std::string mapping_for(const Json& row) {
+Json mapping_for(const Json& row) {
   const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
                     dialog = column_of(row, kDialogs), text = column_of(row, kTexts);
   if (!question.empty() && !answer.empty()) {
     Json mapping = Json::object();
     if (question != "instruction" && question != "input") mapping["instruction"] = question;
     if (answer != "output") mapping["output"] = answer;
-    return fmt::format("column_mapping: {}", dump_json(mapping));
+    return {{"column_mapping", mapping}};
   }
-  if (!dialog.empty() && row.at(dialog).is_array())
-    return fmt::format("column_mapping: {}", dump_json({{"messages", dialog}}));
-  return text.empty() ? "" : "dataset_text_field: " + text;
+  if (!dialog.empty() && row.at(dialog).is_array()) return {{"column_mapping", {{"messages", dialog}}}};
+  return text.empty() ? Json::object() : Json{{"dataset_text_field", text}};
 }
 
 }  // namespace qtrain

@@ -22,7 +22,8 @@ void refuse_media(const Json& row);
 /// of the row's shape, "" for none.
 void refuse_preferences(const Json& row, std::string_view shape);
 
-/// The config setting that would map the columns of a row of unknown shape, judging by their names; "" if unclear.
-std::string mapping_for(const Json& row);
+/// The config settings that would map the columns of a row of unknown shape, judging by their names: {"column_mapping":
+/// {...}} or {"dataset_text_field": "..."}; empty if unclear.
+Json mapping_for(const Json& row);
 
 }  // namespace qtrain

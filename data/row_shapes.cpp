@@ -284,7 +284,10 @@ const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
   std::string keys;
   for (const auto& [key, value] : row.items())
     if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + key + (value.is_null() ? " (null)" : "");
-  const std::string mapping = mapping_for(row);
+  const Json settings = mapping_for(row);
+  std::string mapping;
+  for (const auto& [key, value] : settings.items())
+    mapping = fmt::format("{}: {}", key, value.is_string() ? value.get<std::string>() : dump_json(value));
   bad_row("unknown row shape; the row's keys are: " + (keys.empty() ? "none" : keys),
           mapping.empty() ? kShapesRemedy : fmt::format("To use these columns, set {}", mapping));
 }

@@ -132,7 +132,8 @@ void Arguments::take_flag(std::span<const std::string> words, std::size_t& at) {
 
 void Arguments::take_operand(const std::string& word) {
   const auto key = override_key(word);
-  if (command_->overrides && !operands_.empty() && !key.empty()) {
+  const bool begun = !operands_.empty() || command_->max_operands == 0;  // the first operand may be a path with "="
+  if (command_->overrides && begun && !key.empty()) {
     overrides_.emplace_back(key, word.substr(key.size() + 1));
     return;
   }

@@ -35,6 +35,18 @@ constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
 
 std::vector<Command> training_commands() {
   return {
+      {.name = "init",
+       .operands = "--model DIR --data FILE [key=value ...]",
+       .summary = "Look at a model, its training data and this machine, and write a commented config that learns",
+       .flags = {{"model", text, "DIR", "model: a folder, or its name on the hub (OWNER/NAME)"},
+                 kRevision,
+                 {"data", text, "FILE", "training data: a file, a folder, or its name on the hub"},
+                 {"output", text, "FILE.json", "config to write (default: config.json); as YAML if named so"},
+                 kOverwrite,
+                 {"yes", present, "", "ask nothing; as if there were no terminal"},
+                 {"tune", present, "", "also measure micro-batches and recomputation in short trials (qtrain tune)"}},
+       .overrides = true,
+       .run = run_init},
       {.name = "train",
        .operands = kConfig,
        .summary = "Train a model as the config says; same as `qtrain CONFIG.json`",

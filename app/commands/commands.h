@@ -17,6 +17,7 @@ int run_eval(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_import(const Arguments& arguments);
+int run_init(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
 int run_launch_script(const Arguments& arguments);
 int run_man(const Arguments& arguments);

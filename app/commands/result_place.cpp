@@ -31,6 +31,7 @@ enum class Mark : std::uint8_t {
   row,       ///< by the keys of its first JSON line
   document,  ///< by the keys of its JSON document
   gguf,      ///< by the writer recorded in a GGUF file
+  edited,    ///< never: users change it
 };
 struct OwnFile {
   std::string_view command;
@@ -72,7 +73,8 @@ const std::vector<OwnFile>& own_files() {
       {"bench", Mark::document, {"version", "case", "device", "micro_batches", "attributed_ms", "kernels"}},
       {"monitor", Mark::document, {"samples"}, is_monitored},
       {"verify", Mark::document, {"_type", "subject", "predicateType", "predicate"}, is_statement},
-      {"export", Mark::gguf}};
+      {"export", Mark::gguf},
+      {"init", Mark::edited}};
   return kFiles;
 }
 
@@ -93,6 +95,7 @@ bool has_keys(const Json& json, const std::vector<std::string_view>& keys) {
 bool is_own(const OwnFile& own, const fs::path& file) {
   constexpr std::string_view kBeforeTitle = "<link rel=\"icon\" href=\"data:,\">\n<title>";  // report/page/page.html
   constexpr std::size_t kHeadBytes = 1 << 12, kMaxBytes = std::size_t{1} << 28;
+  if (own.mark == Mark::edited) return false;
   if (own.mark == Mark::gguf) return gguf_writer(file) == fmt::format("qtrain {}", own.command);
   if (own.mark == Mark::page) {
     const std::string head = beginning_of(file, kHeadBytes);
@@ -126,7 +129,10 @@ void require_folder_of(const fs::path& file) {
 }
 
 [[noreturn]] void fail_taken(const Arguments& args, const fs::path& place) {
-  fail(ErrorKind::usage, {.cause = fmt::format("exists and was not written by qtrain {}", args.command().name),
+  const bool edited = std::ranges::any_of(
+      own_files(), [&](const OwnFile& own) { return own.command == args.command().name && own.mark == Mark::edited; });
+  fail(ErrorKind::usage, {.cause = edited ? "exists, and may have been edited"
+                                          : fmt::format("exists and was not written by qtrain {}", args.command().name),
                           .place = place.string(),
                           .remedy = "choose another path, or replace it with --overwrite"});
 }

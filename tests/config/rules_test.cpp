@@ -37,6 +37,9 @@ TEST(Rules, NameKeysThatThereAre) {
         EXPECT_EQ(unknown_names(rule["when"]), std::set<std::string>{}) << rule["when"];
         ++seen;
       }
+  for (const auto& [name, preset] : dialect_table("presets").data.items())
+    for (const Json& row : preset.at("then"))
+      if (row.contains("when")) EXPECT_EQ(unknown_names(row["when"]), std::set<std::string>{}) << name;
   EXPECT_GT(seen, 50u);
 }
 

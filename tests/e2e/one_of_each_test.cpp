@@ -42,17 +42,18 @@ TEST(OneOfEach, IsNotCalledSeveral) {
         "done: 1 step in", "starting over: renamed 1 checkpoint of an earlier run"})
     EXPECT_THAT(said, ::testing::HasSubstr(text));
   const std::string out = (folder / "out").string();
-  for (const std::vector<std::string>& words : {std::vector<std::string>{run},
-                                                {"validate", run},
-                                                {"estimate", run},
-                                                {"tune", run, "--steps", "1", "--trials", "1"},
-                                                {"preprocess", run},
-                                                {"eval", run},
-                                                {"inspect", out},
-                                                {"clean", out},
-                                                {"push", out, "owner/name", "--dry_run"},
-                                                {"eval", run, "max_length=1"},
-                                                {"preprocess", run, "max_length=1"}}) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{run},
+        {"validate", run},
+        {"estimate", run},
+        {"tune", run, "--steps", "1", "--trials", "1"},
+        {"preprocess", run},
+        {"eval", run},
+        {"inspect", out},
+        {"clean", out},
+        {"init", "--model", (folder / "model").string(), "--data", rows, "--output", (folder / "init.json").string()},
+        {"eval", run, "max_length=1"},
+        {"preprocess", run, "max_length=1"}}) {
     const Outcome outcome = qtrain({.words = words});
     said += outcome.out + outcome.err;
   }

@@ -1,0 +1,101 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/init/choices.h"
+#include "app/init/decisions.h"
+#include "app/init/row_look.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "data/dataset.h"
+#include "hub/name.h"
+#include "plan/ways_to_fit.h"
+#include "train/setup/compute.h"
+#include "train/setup/hub_files.h"
+#include "train/setup/text_folder.h"
+
+namespace qtrain::init {
+
+struct DraftRequest {
+  std::string model, data, revision;  ///< as the user names them
+  Overrides given;                    ///< on the command line
+  ModelFiles files = ModelFiles::text;
+};
+
+/// Looks at a model, its data and the machine, and chooses the values of a config. Errors: those of reading the model
+/// and the rows; ErrorKind::memory if no method fits; what `confirm` throws.
+class Drafting {
+ public:
+  Drafting(DraftRequest request, Choices::Confirm confirm, Log& log);
+
+  void run();
+
+  const Choices& choices() const { return choices_; }
+  void replace(Choice choice) { choices_.replace(std::move(choice)); }
+  /// The config so far, with further values.
+  ResolvedConfig config(const Json& more = Json::object()) const;
+  /// The first comment of the file.
+  std::string head() const;
+  /// Warnings about the rows.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  std::int64_t updates() const { return updates_; }
+  /// Seconds that the run takes, as predicted; none if the speed of the device is unknown.
+  const std::optional<Ranged<double>>& seconds() const { return seconds_; }
+
+ private:
+  // The model and the rows (look.cpp).
+  void look_at_model();
+  void look_at_data();
+  void choose_columns(const Json& first);
+  bool has_own_evaluation();
+  void choose_evaluation();
+  void choose_template();
+  void choose_end();
+  void measure();
+  void measure_with(const Json& more);
+  void fetch(const Json& more, const NeededOfConfig& needed) const;
+
+  // The method, by what fits (method.cpp).
+  void choose_method();
+  // Sizes, rates and events (course.cpp).
+  void choose_loss();
+  void choose_course();
+  void choose_batches();
+  void choose_events();
+  void choose_samples();
+  void choose_output();
+  bool learns_texts() const { return look_.shape == RowShape::text; }
+  std::int64_t length_of(Method method) const;
+  std::optional<AnsweredPlan> plan(const Json& more) const;
+  bool has_room(const AnsweredPlan& plan) const;
+  Json tried(Method method, std::int64_t length) const;
+  Json batches_of(std::int64_t rows) const;
+  std::int64_t fitting_micro_batch(std::int64_t most) const;
+  bool evaluates() const;
+
+  DraftRequest request_;
+  Choices choices_;
+  Log& log_;
+  ThreadPool pool_;
+  std::vector<std::string> warnings_;
+
+  // What was found.
+  std::int64_t hidden_size_ = 0, positions_ = 0;
+  bool random_init_ = false;
+  TextFolder text_;
+  RawRows rows_;
+  RowLook look_;
+  bool own_evaluation_ = false;
+  DatasetStatistics measured_;
+  ComputePlan compute_;
+  TargetDevice target_;
+  std::optional<Ranged<DeviceSpeed>> speed_;
+
+  // What follows.
+  Method method_ = Method::lora;
+  std::int64_t train_rows_ = 0, length_ = 0, epochs_ = 1, per_update_ = 1, updates_ = 0;
+  std::optional<Ranged<double>> seconds_;
+};
+
+}  // namespace qtrain::init

@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "app/init/drafting.h"
+#include "core/os/paths.h"
+#include "core/plural.h"
+#include "hub/fetch.h"
+#include "model/model_source.h"
+#include "train/setup/answer_end.h"
+#include "train/setup/dataset_setup.h"
+#include "train/setup/hub_files.h"
+#include "train/setup/model_setup.h"
+#include "train/setup/row_notes.h"
+
+/// What `qtrain init` finds out about the model and the rows.
+namespace qtrain::init {
+namespace {
+
+constexpr std::int64_t kMeasuredRows = 2000;
+
+/// Formats for a model without a chat template, if its tokenizer has the token that ends their answers; the last one
+/// needs only an end token.
+constexpr std::array<const char*, 6> kFormats{"chatml", "llama3", "gemma", "phi3", "mistral", "zephyr"};
+
+}  // namespace
+
+void Drafting::fetch(const Json& more, const NeededOfConfig& needed) const {
+  const ResolvedConfig named = config(more);
+  if (named.hub_names.empty()) return;
+  HubFetcher fetcher({}, log_);
+  fetch_named(fetcher, named, needed);
+}
+
+void Drafting::look_at_model() {
+  Json named{{"model_name_or_path", request_.model}};
+  if (!request_.revision.empty()) named["model_revision"] = request_.revision;
+  fetch(named, {.model = request_.files, .rows = false});
+  ResolvedConfig c = config(named);
+  c.value.lora.use_peft = true;  // the weights of any folder may be frozen
+  compute_ = plan_compute(compute_choice(c.value));
+  const ModelSetup setup = set_up_model(compute_, training_request(c.value));
+  const ModelConfig& model = setup.model->config();
+  const bool on_hub =
+      std::ranges::any_of(c.hub_names, [](const NamedOnHub& name) { return name.key == "model_name_or_path"; });
+  random_init_ = setup.random_init && !on_hub;  // of a name, only the files that are needed here are fetched
+  hidden_size_ = model.hidden_size;
+  positions_ = model.max_position_embeddings;
+  text_ = load_text_folder(c.value);
+  target_ = target_here(compute_.device, pool_.size());
+  speed_ = speed_here(target_, {.matmul = compute_.matmul, .threads = pool_.size(), .hidden_size = hidden_size_});
+  choices_.add({.key = "model_name_or_path",
+                .value = request_.model,
+                .reason = fmt::format("a {} of {:.1f} M parameters, {}{}", model.model_type,
+                                      static_cast<double>(setup.model->params().elements()) / 1e6,
+                                      text_.chat_template ? "with a chat template" : "without a chat template",
+                                      random_init_ ? "; the folder has no weights" : "")});
+  if (!request_.revision.empty()) choices_.add({.key = "model_revision", .value = request_.revision, .reason = ""});
+}
+
+void Drafting::look_at_data() {
+  const Json named{{"dataset_name", request_.data}};
+  fetch(named, {.model = ModelFiles::none});
+  const ResolvedConfig c = config(named);
+  rows_ = data_rows(c.value, Split::train);
+  if (rows_.size() == 0) fail(ErrorKind::input, {.cause = "it has no rows", .place = request_.data});
+  choices_.add({.key = "dataset_name", .value = request_.data, .reason = describe_rows(rows_, c.value.data)});
+  const Json first = rows_.parse(0);
+  const ChatTemplates templates = text_.chat_template ? ChatTemplates::some : ChatTemplates::none;
+  with_place(rows_.place(0), [&] { look_ = look_at_row(first, templates); });
+  choose_template();
+  if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_row(first, ChatTemplates::some);
+  for (const auto& [key, value] : look_.settings.items())
+    choices_.add({.key = key, .value = value, .reason = look_.reason});
+  choose_end();
+  choose_evaluation();
+  rows_ = data_rows(config().value, Split::train);
+  train_rows_ = rows_.size();
+}
+
+void Drafting::choose_template() {
+  const bool answers = look_.shape != RowShape::text && look_.shape != RowShape::tokens;
+  if (text_.chat_template || !answers || choices_.is_given("chat_template_path")) return;
+  for (const char* format : kFormats) {
+    const Json with{{"chat_template_path", format}, {"eos_token", kAutomaticEnd}};
+    try {
+      text_ = load_text_folder(config(with).value);
+    } catch (const Error& e) {  // the tokenizer lacks the end token of this format
+      if (e.kind() != ErrorKind::usage) throw;
+      continue;
+    }
+    choices_.add({.key = "chat_template_path",
+                  .value = format,
+                  .reason = "the model has no chat template, and its tokenizer has the end token of this one"});
+    return;
+  }
+}
+
+void Drafting::choose_end() {
+  const bool chat = look_.shape == RowShape::chat || look_.shape == RowShape::chat_pair;
+  if (!chat || !text_.chat_template || choices_.is_given("eos_token")) return;
+  const ResolvedConfig c = config();
+  std::string end;
+  try {
+    end = end_of_answers(load_text_folder(c.value), c.value);
+  } catch (const Error& e) {  // validate explains what to do
+    if (e.kind() != ErrorKind::usage) throw;
+    return;
+  }
+  const std::filesystem::path model = model_path(c.value.model.model_name_or_path);
+  const std::filesystem::path folder = is_folder(model) ? model : model.parent_path();
+  const TextFolder own = load_text_folder(folder);
+  const auto id = own.tokenizer->id_of(end);
+  const std::vector<std::int32_t> stops = model_end_tokens(folder);
+  const bool known = id && (std::ranges::find(stops, *id) != stops.end() || own.tokenizer->special().eos_id == id);
+  if (!known)
+    choices_.add({.key = "eos_token",
+                  .value = kAutomaticEnd,
+                  .reason = fmt::format("answers end with {}, which is not an end token of the model yet", end)});
+}
+
+// Files and globs are the same for every split.
+bool Drafting::has_own_evaluation() {
+  std::error_code ignored;
+  if (std::filesystem::exists(request_.data, ignored) && !std::filesystem::is_directory(request_.data, ignored))
+    return false;
+  const Json both{{"dataset_name", request_.data}, {"eval_dataset_name", request_.data}};
+  try {
+    fetch(both, {.model = ModelFiles::none});
+    const DataSection data = config(both).value.data;
+    std::set<std::filesystem::path> train;
+    for (const auto& files : data_files(data, Split::train)) train.insert(files.begin(), files.end());
+    const SourceFiles held = data_files(data, Split::evaluation);
+    const auto is_new = [&](const std::filesystem::path& file) { return !train.contains(file); };
+    return !held.empty() &&
+           std::ranges::all_of(held, [&](const auto& files) { return std::ranges::all_of(files, is_new); });
+  } catch (const Error& e) {  // there is no such split
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+void Drafting::choose_evaluation() {
+  for (const char* key : {"eval_dataset_name", "eval_split", "dataset_test_split"})
+    if (choices_.is_given(key)) return;
+  if (has_own_evaluation()) {
+    choices_.add({.key = "eval_dataset_name", .value = request_.data, .reason = "the data has rows for evaluation"});
+    return;
+  }
+  const std::int64_t held = held_out_rows(rows_.size());
+  if (held > 0)
+    choices_.add(
+        {.key = "eval_split",
+         .value = held,
+         .reason = fmt::format("{} held out, to see whether what is learned holds for others", counted(held, "row"))});
+}
+
+void Drafting::measure_with(const Json& more) {
+  ResolvedConfig c = config(more);
+  c.value.data.max_length.reset();  // to see how long the rows are
+  c.value.data.packing = false;
+  const TextFolder text = load_text_folder(c.value);
+  const DatasetOptions options = dataset_options(c.value, Split::train);
+  measured_ = build_dataset(spread_rows(rows_, kMeasuredRows), options, text.tools(), pool_).statistics();
+  warnings_.clear();
+  for (const RowNotes::Note& note : RowNotes().of(measured_, text, c.value))
+    if (note.warns) warnings_.push_back(note.text);
+}
+
+void Drafting::measure() {
+  const char* preset = learns_texts() || random_init_ ? "pretrain" : "lora";
+  measure_with({{"preset", preset}});
+  if (measured_.unplaced.count * 2 > measured_.source_rows && !choices_.is_given("assistant_only_loss")) {
+    choices_.add({.key = "assistant_only_loss",
+                  .value = false,
+                  .reason = "the answers cannot be located in what the chat template writes"});
+    measure_with({{"preset", preset}});
+  }
+  if (measured_.rows == 0)
+    fail(ErrorKind::input, {.cause = "no row has anything to learn",
+                            .place = request_.data,
+                            .remedy = warnings_.empty() ? "" : warnings_.front()});
+}
+
+}  // namespace qtrain::init

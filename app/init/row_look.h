@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/row_shapes.h"
+#include "data/source/raw_rows.h"
+
+namespace qtrain::init {
+
+/// How the rows of a data set are read.
+struct RowLook {
+  RowShape shape = RowShape::text;
+  std::string name;                  ///< of the shape, as listings show it
+  Json settings = Json::object();    ///< keys of the config that map the columns
+  std::string reason = {};           ///< for these keys; empty without them
+  std::vector<std::string> columns;  ///< of the first row
+};
+
+/// Recognizes the shape of a row, by the names of its columns if it has none of the known ones. `has_template`: whether
+/// the model has a chat template. Throws ErrorKind::input as read_sample does.
+enum class ChatTemplates : std::uint8_t { none, some };
+RowLook look_at_row(const Json& row, ChatTemplates templates);
+
+/// Up to `most` rows, spread evenly.
+RawRows spread_rows(const RawRows& rows, std::int64_t most);
+
+/// Up to `most` questions of these rows that a text alone expresses, for sample_prompts.
+std::vector<std::string> short_questions(const RawRows& rows, const ShapeRules& rules, std::size_t most);
+
+}  // namespace qtrain::init

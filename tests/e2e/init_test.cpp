@@ -1,0 +1,332 @@
+// `qtrain init`: configs for several models and data sets that are valid and learn, and what it refuses.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "core/os/file.h"
+#include "tests/e2e/screen.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+Json turn(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+std::string question(int i) {
+  return fmt::format("what comes after {}?", i);
+}
+
+std::string answer(int i) {
+  return fmt::format("after {} comes {}", i, i + 1);
+}
+
+class Init : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_untrained_model(folder_ / "llama");
+    give_random_weights(folder_ / "llama");
+    write_rows(40);
+  }
+  /// A model without a chat template.
+  void write_base_model() {
+    fs::copy(folder_ / "llama", folder_ / "base");
+    fs::remove(folder_ / "base/chat_template.jinja");
+  }
+  /// A model of another family, without weights.
+  void write_blank_model() {
+    write_untrained_model(folder_ / "blank");
+    Json config = read_json(folder_ / "blank/config.json");
+    config.update({{"architectures", {"Qwen3ForCausalLM"}}, {"model_type", "qwen3"}, {"head_dim", 12}});
+    write_file(folder_ / "blank/config.json", dump_json(config));
+  }
+  void write_rows(int n) {
+    std::vector<Json> chats, texts;
+    std::string table = "Nr;Frage;Antwort\n";
+    for (int i = 0; i < n; ++i) {
+      chats.push_back({{"messages", {turn("user", question(i)), turn("assistant", answer(i))}}});
+      texts.push_back({{"text", question(i) + " " + answer(i)}});
+      table += fmt::format("{};{};{}\n", i, question(i), answer(i));
+    }
+    write_file(folder_ / "chats.jsonl", jsonl(chats));
+    write_file(folder_ / "texts.jsonl", jsonl(texts));
+    write_file(folder_ / "table.csv", table);
+  }
+  Outcome run(std::vector<std::string> words) const {
+    return qtrain({.words = std::move(words), .folder = folder_.path()});
+  }
+  Outcome init(std::vector<std::string> more) const {
+    more.insert(more.begin(), "init");
+    return run(std::move(more));
+  }
+  Outcome init_chats(std::vector<std::string> more) const {
+    more.insert(more.begin(), {"--model", "llama", "--data", "chats.jsonl"});
+    return init(std::move(more));
+  }
+  Json config() const { return read_json(folder_ / "config.json", {.comments = true}); }
+  bool wrote() const { return fs::exists(folder_ / "config.json"); }
+
+  Launch typed(int columns = 80) const {
+    return {.argv = {program(), "init", "--model", "llama", "--data", "chats.jsonl"},
+            .folder = folder_.path(),
+            .environment = {"TERM=xterm", "NO_COLOR=1"},
+            .columns = columns};
+  }
+  TempFolder folder_;
+};
+
+// The loss of the first and of the last tenth of a short run.
+TEST_F(Init, ConfigsOfAllModelsAndDataSetsAreValidAndLearn) {
+  write_base_model();
+  write_blank_model();
+  for (const std::string model : {"llama", "base", "blank"})
+    for (const std::string data : {"chats.jsonl", "table.csv", "texts.jsonl"}) {
+      SCOPED_TRACE(model + " on " + data);
+      fs::remove(folder_ / "config.json");
+      const Outcome outcome = init({"--model", model, "--data", data, "--yes", "--json"});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const Json made = parse_json(outcome.out, "init");
+      EXPECT_EQ(made.at("output"), "config.json");
+      EXPECT_THAT(made.at("next"), SizeIs(2));
+      EXPECT_GT(made.at("updates"), 10);
+      const Outcome validated = run({"validate", "config.json", "--json"});
+      EXPECT_EQ(validated.code, 0) << validated.out << validated.err;
+      EXPECT_THAT(parse_json(validated.out, "validate").at("warnings"), IsEmpty());
+
+      const std::string output = model + data;
+      const Outcome trained = run({"config.json", "output_dir=" + output, "max_steps=60", "num_train_epochs=null",
+                                   "logging_steps=6", "save_strategy=no", "load_best_model_at_end=false"});
+      ASSERT_EQ(trained.code, 0) << trained.err;
+      const std::vector<double> losses = column(history(folder_ / output, "loss"), "loss");
+      ASSERT_EQ(losses.size(), 10u);
+      EXPECT_LT(losses.back(), 0.95 * losses.front());
+    }
+}
+
+TEST_F(Init, ChoosesByWhatItSees) {
+  ASSERT_EQ(init_chats({"--yes"}).code, 0);
+  const Json chats = config();
+  EXPECT_EQ(chats.at("preset"), "lora");
+  EXPECT_EQ(chats.at("assistant_only_loss"), true);
+  EXPECT_EQ(chats.at("eval_split"), 4);
+  EXPECT_EQ(chats.at("num_train_epochs"), 10);  // of 36 rows
+  EXPECT_EQ(chats.at("max_length"), 64);
+  EXPECT_EQ(chats.at("load_best_model_at_end"), true);
+  EXPECT_THAT(chats.at("sample_prompts"), SizeIs(2));
+  EXPECT_FALSE(chats.contains("eos_token"));
+
+  ASSERT_EQ(init({"--model", "llama", "--data", "table.csv", "--yes", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("column_mapping"), (Json{{"instruction", "Frage"}, {"output", "Antwort"}}));
+  EXPECT_EQ(config().at("completion_only_loss"), true);
+
+  ASSERT_EQ(init({"--model", "llama", "--data", "texts.jsonl", "--yes", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("preset"), "pretrain");
+  EXPECT_EQ(config().at("packing"), true);
+
+  write_base_model();
+  ASSERT_EQ(init({"--model", "base", "--data", "chats.jsonl", "--yes", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("chat_template_path"), "chatml");
+
+  write_blank_model();
+  ASSERT_EQ(init({"--model", "blank", "--data", "chats.jsonl", "--yes", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("random_init"), true);
+}
+
+TEST_F(Init, UsesTheEvaluationRowsOfAFolder) {
+  fs::create_directories(folder_ / "rows");
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows/train.jsonl");
+  ASSERT_EQ(init({"--model", "llama", "--data", "rows", "--yes"}).code, 0);
+  EXPECT_EQ(config().at("eval_split"), 4);
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows/validation.jsonl");
+  ASSERT_EQ(init({"--model", "llama", "--data", "rows", "--yes", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("eval_dataset_name"), "rows");
+  EXPECT_FALSE(config().contains("eval_split"));
+}
+
+TEST_F(Init, AnswersEndWithATokenThatTheModelKnows) {
+  Json model = read_json(folder_ / "llama/config.json");
+  model["eos_token_id"] = 1;
+  write_file(folder_ / "llama/config.json", dump_json(model));
+  Json tokenizer = read_json(folder_ / "llama/tokenizer_config.json");
+  tokenizer["eos_token"] = "<|im_start|>";
+  write_file(folder_ / "llama/tokenizer_config.json", dump_json(tokenizer));
+  ASSERT_EQ(init_chats({"--yes"}).code, 0);
+  EXPECT_EQ(config().at("eos_token"), "auto");
+}
+
+TEST_F(Init, KeepsWhatTheCommandLineGives) {
+  const Outcome outcome =
+      init_chats({"--yes", "lr=1e-4", "preset=qlora", "seed=7", "max_length=48", "--device", "cpu"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(config().at("learning_rate"), 1e-4);
+  EXPECT_EQ(config().at("preset"), "qlora");
+  EXPECT_EQ(config().at("max_length"), 48);
+  EXPECT_EQ(config().at("seed"), 7);
+  EXPECT_EQ(config().at("device"), "cpu");
+  const Outcome refused = init_chats({"--yes", "--overwrite", "preset=full", "use_peft=true"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("with preset full"));
+}
+
+TEST_F(Init, WritesYamlIfTheNameSaysSo) {
+  ASSERT_EQ(init_chats({"--yes", "--output", "run.yaml"}).code, 0);
+  EXPECT_EQ(run({"validate", "run.yaml"}).code, 0);
+  EXPECT_THAT(read_text(folder_ / "run.yaml"), HasSubstr("  # "));
+}
+
+TEST_F(Init, FewRowsAreAllForTraining) {
+  for (const int n : {1, 2, 19}) {
+    write_rows(n);
+    const Outcome outcome = init_chats({"--yes", "--overwrite"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_FALSE(config().contains("eval_split"));
+    EXPECT_FALSE(config().contains("eval_strategy"));
+    const Outcome validated = run({"validate", "config.json", "--json"});
+    EXPECT_EQ(validated.code, 0) << validated.out;
+    EXPECT_THAT(parse_json(validated.out, "validate").at("warnings"), IsEmpty()) << n;
+  }
+}
+
+TEST_F(Init, RefusesWhatItCannotRead) {
+  write_file(folder_ / "empty.jsonl", "");
+  write_file(folder_ / "other.jsonl", "{\"x\": 1}\n");
+  struct Refused {
+    std::vector<std::string> words;
+    int code;
+    const char* said;
+  };
+  for (const auto& [words, code, said] : std::vector<Refused>{
+           {{"--model", "llama", "--data", "empty.jsonl"}, 3, "empty.jsonl"},
+           {{"--model", "llama", "--data", "other.jsonl"}, 3, "unknown row shape"},
+           {{"--model", "llama", "--data", "nothing.jsonl"}, 3, "nothing.jsonl"},
+           {{"--model", "nothing", "--data", "chats.jsonl"}, 3, "nothing"},
+           {{"--model", "llama"}, 2, "--data"},
+           {{"--data", "chats.jsonl"}, 2, "--model"},
+           {{"--model", "llama", "--data", "chats.jsonl", "no_such_key=1"}, 2, "no_such_key"},
+           {{"--model", "llama", "--data", "chats.jsonl", "config.json"}, 2, "unexpected argument"},
+           {{"--model", "llama", "--data", "chats.jsonl", "--output", "no/folder.json"}, 6, "no/folder.json"},
+           {{"--model", "llama", "--data", "chats.jsonl", "--output", "chats.jsonl", "--overwrite"},
+            2,
+            "chats.jsonl"}}) {
+    const Outcome outcome = init(words);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(said));
+    EXPECT_FALSE(wrote());
+  }
+}
+
+TEST_F(Init, NeverOverwritesUnlessAsked) {
+  ASSERT_EQ(init_chats({"--yes"}).code, 0);
+  const std::string before = bytes_of(folder_ / "config.json");
+  const Outcome again = init_chats({"--yes", "seed=1"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("--overwrite"));
+  EXPECT_EQ(bytes_of(folder_ / "config.json"), before);
+  EXPECT_EQ(init_chats({"--yes", "seed=1", "--overwrite"}).code, 0);
+  EXPECT_EQ(config().at("seed"), 1);
+}
+
+TEST_F(Init, WithoutATerminalAsksNothing) {
+  const Outcome outcome = init_chats({});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(wrote());
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("wrote config.json"), HasSubstr("  qtrain config.json\n"),
+                                 HasSubstr("  qtrain chat --model llama --adapter output\n")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("Enter keeps it")));
+}
+
+TEST_F(Init, NamesWithControlCharactersStayNames) {
+  const std::string name = "a\n\"seed\": 9,\x1b[2J.jsonl";
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / name);
+  const Outcome outcome = init({"--model", "llama", "--data", name, "--yes"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(config().at("dataset_name"), name);
+  EXPECT_FALSE(config().contains("seed"));
+  write_file(folder_ / "columns.jsonl",
+             "{\"question\": \"a\", \"answer\": \"b\", \"x\\n\\\"seed\\\": 9, \\u001b[2J\": 1}\n");
+  const Outcome columns = init({"--model", "llama", "--data", "columns.jsonl", "--yes", "--overwrite"});
+  ASSERT_EQ(columns.code, 0) << columns.err;
+  EXPECT_EQ(columns.err.find('\x1b'), std::string::npos);
+  EXPECT_FALSE(config().contains("seed"));
+}
+
+TEST_F(Init, OnATerminalShowsEachChoiceAndTakesOthers) {
+  Process process(typed());
+  ASSERT_TRUE(process.waits_for("preset: \"lora\"")) << process.said();
+  ASSERT_TRUE(process.waits_for("> ")) << process.said();
+  process.type("\r");
+  ASSERT_TRUE(process.waits_for("max_length: 64")) << process.said();
+  process.type("-3\r");
+  ASSERT_TRUE(process.waits_for("max_length must be")) << process.said();
+  process.type("48\r");
+  for (const char* key : {"num_train_epochs: 10", "learning_rate: ", "output_dir: "}) {
+    ASSERT_TRUE(process.waits_for(key)) << process.said();
+    process.type("\r");
+  }
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(config().at("max_length"), 48);
+  EXPECT_EQ(config().at("num_train_epochs"), 10);
+}
+
+TEST_F(Init, AsksForModelAndDataOnATerminal) {
+  Launch launch = typed();
+  launch.argv.resize(2);
+  Process process(launch);
+  ASSERT_TRUE(process.waits_for("Which model?")) << process.said();
+  process.type("llama\r");
+  ASSERT_TRUE(process.waits_for("Which rows?")) << process.said();
+  process.type("chats.jsonl\r");
+  EXPECT_TRUE(process.waits_for("preset: \"lora\"")) << process.said();
+}
+
+TEST_F(Init, LeavesNothingBehindIfTheUserLeaves) {
+  for (const std::string key : {"\x04", "\x03"}) {
+    Process process(typed());
+    ASSERT_TRUE(process.waits_for("> ")) << process.said();
+    process.type(key);
+    const Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stopped"));
+    EXPECT_FALSE(wrote());
+  }
+}
+
+TEST_F(Init, FitsANarrowTerminal) {
+  constexpr int kColumns = 60;
+  Process process(typed(kColumns));
+  for (const char* key : {"preset: ", "max_length: ", "num_train_epochs: ", "learning_rate: ", "output_dir: "}) {
+    ASSERT_TRUE(process.waits_for(key)) << process.said();
+    process.type("\r");
+  }
+  const Outcome outcome = process.wait();
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::string text;
+  for (const char c : outcome.err)
+    if (c != '\r') text += c;
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != text.npos; begin = end + 1, end = text.find('\n', begin))
+    if (const std::string line = text.substr(begin, end - begin);
+        line.find('\x1b') == line.npos)  // the editor's have them
+      EXPECT_LE(line.size(), static_cast<std::size_t>(kColumns)) << line;
+}
+
+TEST_F(Init, MeasuresWithTune) {
+  const Outcome outcome = init_chats({"--yes", "--tune", "max_samples=24"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(run({"validate", "config.json"}).code, 0);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
