@@ -158,9 +158,9 @@ TEST_F(CardInFolder, ManyWaysToAFileAreOne) {
 TEST_F(CardInFolder, TooManyComparisonsAreRefused) {
   for (int i = 0; i < 3000; ++i) std::ofstream(folder_.path() / fmt::format("{}.jsonl", i)) << "{}\n";
   std::string lines;
-  for (int i = 0; i < 6000; ++i) lines += "  - x*\n";
+  for (int i = 0; i < 8000; ++i) lines += fmt::format("  - x{}*\n", i);
   std::ofstream(folder_.path() / "README.md") << card_with(lines);
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("a"); }), HasSubstr("too many files"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { files("a"); }), HasSubstr("too many names"));
 }
 
 TEST(DatasetCard, NamesOfConfigsAreShownInOneShortLine) {
