@@ -6,7 +6,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
-option(QTRAIN_UNITY "Compile the files of a folder a dozen at a time: a build from nothing takes half as long" OFF)
+option(QTRAIN_UNITY "Compile the files of a folder dozens at a time: a build from nothing takes half as long" OFF)
 
 find_program(CCACHE ccache)
 if(CCACHE)

@@ -40,7 +40,7 @@ endfunction()
 function(qtrain_test_sources name)
   target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE QTRAIN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 40)
   if(NOT name STREQUAL "test_style")  # test_style spends its time in regular expressions, so it is optimized
     target_precompile_headers(${name} REUSE_FROM test_headers)
     qtrain_quick(${name})

@@ -28,11 +28,12 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-constexpr milliseconds kLong{20'000}, kNoTime{0};
+using test::kEnough;
+using test::kNoTime;
 
 Socket connect_to(std::uint16_t port) {
   ConnectFailure failure;
-  auto socket = Socket::connect({.host = "127.0.0.1", .port = port}, kLong, failure);
+  auto socket = Socket::connect({.host = "127.0.0.1", .port = port}, kEnough, failure);
   EXPECT_TRUE(socket) << failure.why;
   return socket ? std::move(*socket) : Socket(Descriptor());
 }
@@ -102,13 +103,13 @@ class AStoreMeets : public ::testing::TestWithParam<Hostility> {};
 
 TEST_P(AStoreMeets, StrangersWhoDoNoHarm) {
   const StoreServer server(test::free_meeting());
-  Store before(test::meeting_at(server.port()), kLong);
+  Store before(test::meeting_at(server.port()), kEnough);
   before.set("k", "v");
   const std::size_t memory = resident_bytes();
   std::vector<Socket> open;
   GetParam().act(server.port(), open);
   const auto begin = std::chrono::steady_clock::now();
-  Store after(test::meeting_at(server.port()), kLong);
+  Store after(test::meeting_at(server.port()), kEnough);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   EXPECT_THAT(after.get("k", kNoTime), Optional(std::string("v")));
   EXPECT_EQ(after.get("verdict", kNoTime), std::nullopt);
@@ -122,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(All, AStoreMeets, ::testing::ValuesIn(hostilities()),
 TEST(ADoorkeeper, LetsNobodyInByARecording) {
   const Handshake::Options ours{.secret = test::rank_secret(), .purpose = "store"};
   Doorkeeper door({.at = {.host = "127.0.0.1"}, .handshake = ours});
-  const auto soon = [] { return Doorkeeper::Clock::now() + kLong; };
+  const auto soon = [] { return Doorkeeper::Clock::now() + kEnough; };
   std::string recorded;
   std::thread honest([&] {
     Socket socket = connect_to(door.port());
@@ -133,7 +134,7 @@ TEST(ADoorkeeper, LetsNobodyInByARecording) {
     say(socket, recorded);
     while (handshake.wanted() > 0) {
       std::string part(handshake.wanted(), '\0');
-      ASSERT_TRUE(socket.receive(std::as_writable_bytes(std::span(part.data(), part.size())), kLong));
+      ASSERT_TRUE(socket.receive(std::as_writable_bytes(std::span(part.data(), part.size())), kEnough));
       const std::string answer = handshake.take(part);
       recorded += answer;
       say(socket, answer);
@@ -267,7 +268,7 @@ TEST(ADoorkeeper, NeedsNoDescriptorOnceAllRanksAreHere) {
   meeting.ranks = 2;
   StoreServer server(meeting);
   meeting.at.port = server.port();
-  Store first(meeting, kLong), second(meeting, kLong);
+  Store first(meeting, kEnough), second(meeting, kEnough);
   first.set("stays/0", "");
   second.set("stays/1", "");
   const Visitor stranger(server.port());
@@ -276,7 +277,7 @@ TEST(ADoorkeeper, NeedsNoDescriptorOnceAllRanksAreHere) {
   std::this_thread::sleep_for(milliseconds(12'000));
   EXPECT_FALSE(server.failure());
   second.set("key", "value");
-  EXPECT_EQ(first.get("key", kLong), "value");
+  EXPECT_EQ(first.get("key", kEnough), "value");
 }
 
 // If no descriptor becomes free, it reports that, and can still be ended.
@@ -286,7 +287,7 @@ TEST(ADoorkeeper, TellsThatNoDescriptorIsLeft) {
   const Visitor visitor(server->port());
   none.start();
   ASSERT_TRUE(visitor.connect());
-  const auto end = std::chrono::steady_clock::now() + 3 * kLong;
+  const auto end = std::chrono::steady_clock::now() + 3 * kEnough;
   std::optional<Error> failure;
   while (!(failure = server->failure()) && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(milliseconds(50));

@@ -1,7 +1,11 @@
 #pragma once
+#include <chrono>
 #include "dist/store.h"
 
 namespace qtrain::test {
+
+/// Time limits: for what comes, even on a slow machine, and for what must be there.
+inline constexpr std::chrono::milliseconds kEnough{20'000}, kNoTime{0};
 
 /// The secret of the ranks of a test, the same in every process.
 inline RankSecret rank_secret() {

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kEnough{20};
+using test::kEnough;
 
 /// Two ranks that meet, each in its own thread; returns the error of each.
 class TwoRanks : public ::testing::Test {

@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-constexpr milliseconds kLong{20'000}, kNoTime{0};
+using test::kEnough;
+using test::kNoTime;
 
 class Stores : public ::testing::Test {
  protected:
@@ -31,7 +32,7 @@ class Stores : public ::testing::Test {
 };
 
 TEST_F(Stores, ValuesOfOneAreSeenByAnother) {
-  Store a(meeting(), kLong), b(meeting(), kLong);
+  Store a(meeting(), kEnough), b(meeting(), kEnough);
   const std::string value("\0\n binary", 9);
   a.set("name", value);
   a.set("empty", "");
@@ -42,20 +43,20 @@ TEST_F(Stores, ValuesOfOneAreSeenByAnother) {
 }
 
 TEST_F(Stores, AValueIsWaitedFor) {
-  Store a(meeting(), kLong), b(meeting(), kLong);
+  Store a(meeting(), kEnough), b(meeting(), kEnough);
   std::thread later([&] {
     std::this_thread::sleep_for(milliseconds(100));
     a.set("late", "here");
   });
-  EXPECT_THAT(b.get("late", kLong), Optional(std::string("here")));
+  EXPECT_THAT(b.get("late", kEnough), Optional(std::string("here")));
   later.join();
   EXPECT_EQ(b.get("never", milliseconds(50)), std::nullopt);
 }
 
 TEST_F(Stores, OthersAreServedWhileOneWaits) {
-  Store a(meeting(), kLong), b(meeting(), kLong);
+  Store a(meeting(), kEnough), b(meeting(), kEnough);
   std::optional<std::string> found;
-  std::thread waiting([&] { found = a.get("key", kLong); });
+  std::thread waiting([&] { found = a.get("key", kEnough); });
   b.set("other", "1");
   EXPECT_THAT(b.get("other", kNoTime), Optional(std::string("1")));
   b.set("key", "2");
@@ -65,7 +66,7 @@ TEST_F(Stores, OthersAreServedWhileOneWaits) {
 
 // Ranks are trusted, but the store still limits what it accepts from them.
 TEST_F(Stores, AreBounded) {
-  Store a(meeting(), kLong);
+  Store a(meeting(), kEnough);
   EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set(std::string(kMaxStoreKey + 1, 'k'), ""); }),
               HasSubstr("too long"));
   EXPECT_THAT(test::error_if_any(ErrorKind::internal, [&] { a.set("k", std::string(kMaxStoreValue + 1, 'v')); }),
@@ -74,13 +75,13 @@ TEST_F(Stores, AreBounded) {
   a.set("k", large);
   EXPECT_THAT(a.get("k", kNoTime), Optional(large));
   EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { a.set("attempt", "no number"); }), HasSubstr("is gone"));
-  EXPECT_THAT(Store(meeting(), kLong).get("attempt", kNoTime), Optional(std::string("0")));
+  EXPECT_THAT(Store(meeting(), kEnough).get("attempt", kNoTime), Optional(std::string("0")));
 }
 
 // The rank that determines why the run ends waits for answers from ranks that are gone.
 TEST(Store, StaysUntilOthersHaveAsked) {
   std::optional<StoreServer> server(test::free_meeting());
-  Store store(test::meeting_at(server->port()), kLong);
+  Store store(test::meeting_at(server->port()), kEnough);
   std::thread asking([&] {
     EXPECT_EQ(store.get("answer/1/2", milliseconds(400)), std::nullopt);
     EXPECT_EQ(store.get("verdict", kNoTime), std::nullopt);
@@ -166,14 +167,14 @@ TEST(Store, IsWhereItsAddressIs) {
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost", "::ffff:127.0.0.1", "[::FFFF:7f00:1]"}) {
     const StoreServer server({.at = {.host = host}, .secret = test::rank_secret()});
     const Meeting there{.at = {.host = host, .port = server.port()}, .secret = test::rank_secret()};
-    Store a(there, kLong);
+    Store a(there, kEnough);
     a.set("k", "v");
     EXPECT_THAT(a.get("k", kNoTime), Optional(std::string("v"))) << host;
     EXPECT_TRUE(is_loopback(a.local_address())) << a.local_address();
   }
   const StoreServer server(test::free_meeting());
   ConnectFailure failure;
-  EXPECT_FALSE(Socket::connect({.host = "127.0.0.2", .port = server.port()}, kLong, failure));
+  EXPECT_FALSE(Socket::connect({.host = "127.0.0.2", .port = server.port()}, kEnough, failure));
   EXPECT_EQ(failure.why, "Connection refused");
   EXPECT_EQ((Endpoint{.host = "::1", .port = 5}.text()), "[::1]:5");
   EXPECT_EQ((Endpoint{.host = "[::1]", .port = 5}.text()), "[::1]:5");
@@ -187,22 +188,22 @@ TEST(Store, IsAtAllAddressesOfItsHost) {
     for (const std::string& address : listener.addresses()) {
       ConnectFailure failure;
       const std::string reached = address == "0.0.0.0" ? "127.0.0.1" : address == "::" ? "::1" : address;
-      EXPECT_TRUE(Socket::connect({.host = reached, .port = listener.port()}, kLong, failure))
+      EXPECT_TRUE(Socket::connect({.host = reached, .port = listener.port()}, kEnough, failure))
           << address << failure.why;
     }
   }
 }
 
 TEST_F(Stores, GiveANumberToOneProcessAtATime) {
-  Store b(meeting(), kLong);
+  Store b(meeting(), kEnough);
   {
-    Store a(meeting(), kLong);
+    Store a(meeting(), kEnough);
     EXPECT_EQ(a.take_number(1), std::nullopt);
     EXPECT_THAT(b.take_number(1), Optional(std::string("127.0.0.1")));
     EXPECT_EQ(b.take_number(0), std::nullopt);
   }
-  Store c(meeting(), kLong);
-  const auto end = std::chrono::steady_clock::now() + kLong;  // the server notices soon that `a` has left
+  Store c(meeting(), kEnough);
+  const auto end = std::chrono::steady_clock::now() + kEnough;  // the server notices soon that `a` has left
   while (c.take_number(1) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_THAT(b.take_number(1), Optional(std::string("127.0.0.1")));
 }
@@ -213,14 +214,14 @@ TEST(Store, WaitsForTheServerOfItsAttempt) {
   meeting.attempt = 1;
   auto server = std::make_unique<StoreServer>(meeting);
   meeting.at.port = server->port();
-  Store(meeting, kLong).set("attempt of", "1");
+  Store(meeting, kEnough).set("attempt of", "1");
   meeting.attempt = 2;
   std::thread next([&] {
     std::this_thread::sleep_for(milliseconds(300));
     server.reset();
     server = std::make_unique<StoreServer>(meeting);
   });
-  Store store(meeting, kLong);
+  Store store(meeting, kEnough);
   next.join();
   EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
   meeting.attempt = 3;
@@ -230,14 +231,14 @@ TEST(Store, WaitsForTheServerOfItsAttempt) {
 
 TEST(Store, SaysWhenItsServerIsGone) {
   auto server = std::make_unique<StoreServer>(test::free_meeting());
-  Store store(test::meeting_at(server->port()), kLong);
+  Store store(test::meeting_at(server->port()), kEnough);
   std::thread end([&] {
     std::this_thread::sleep_for(milliseconds(50));
     server.reset();
   });
   EXPECT_THAT(test::error_if_any(ErrorKind::peer,
                                  [&] {
-                                   store.get("never", kLong);
+                                   store.get("never", kEnough);
                                    store.set("more", "");
                                  }),
               HasSubstr("where ranks meet, is gone"));

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr milliseconds kEnough{20'000};
+using test::kEnough;
 
 class Watchdogs : public ::testing::Test {
  protected:

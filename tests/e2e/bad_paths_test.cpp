@@ -213,7 +213,7 @@ std::vector<Place> places() {
   return all;
 }
 
-constexpr std::size_t kParts = 11;
+constexpr std::size_t kPartsOfPlaces = 11;
 
 /// A part of the places, so that several of them share a folder.
 class BadPaths : public ::testing::TestWithParam<std::size_t> {
@@ -221,7 +221,7 @@ class BadPaths : public ::testing::TestWithParam<std::size_t> {
   static std::vector<Place> places_of_part() {
     std::vector<Place> some;
     const std::vector<Place> all = places();
-    for (std::size_t i = GetParam(); i < all.size(); i += kParts) some.push_back(all[i]);
+    for (std::size_t i = GetParam(); i < all.size(); i += kPartsOfPlaces) some.push_back(all[i]);
     return some;
   }
   static Ground& ground() {
@@ -279,7 +279,7 @@ TEST_P(BadPaths, ThatMayNotBeReadAreBlamed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadPaths, ::testing::Range(std::size_t{0}, kParts));
+INSTANTIATE_TEST_SUITE_P(All, BadPaths, ::testing::Range(std::size_t{0}, kPartsOfPlaces));
 
 }  // namespace
 }  // namespace qtrain::e2e
