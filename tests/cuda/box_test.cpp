@@ -2,16 +2,12 @@
 
 #include "tests/cuda/box_kernels.h"
 #include "tests/cuda/schedules.h"
+#include "tests/cuda/swizzle.h"
 
 /// Copies of boxes, with the layout taken from the table of the PTX manual; no code is shared with the kernels or the
 /// harness.
 namespace qtrain::testing {
 namespace {
-
-/// "128B swizzling": the 16-byte chunk that is stored at places 0 to 7 of the rows 0 to 7.
-constexpr int kSwizzled[8][8] = {{0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 3, 2, 5, 4, 7, 6}, {2, 3, 0, 1, 6, 7, 4, 5},
-                                 {3, 2, 1, 0, 7, 6, 5, 4}, {4, 5, 6, 7, 0, 1, 2, 3}, {5, 4, 7, 6, 1, 0, 3, 2},
-                                 {6, 7, 4, 5, 2, 3, 0, 1}, {7, 6, 5, 4, 3, 2, 1, 0}};
 
 std::vector<std::uint16_t> box_by_table(const BoxTask& t) {
   std::vector<std::uint16_t> elements;

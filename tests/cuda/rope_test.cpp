@@ -6,7 +6,7 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr std::int64_t kTokens = 37, kQueries = 5, kKeys = 2;
+constexpr std::int64_t kRotated = 37, kQueries = 5, kKeys = 2;
 
 /// The gradients of queries and keys, and of their norm's weights.
 struct Wanted {
@@ -20,10 +20,10 @@ struct Gradients {
 /// `in_place`: dx is dy.
 Gradients gradients_of(Ctx& ctx, std::int64_t width, const Wanted& wanted, bool in_place = false) {
   const DType d = DType::bf16;
-  const Shape queries{kTokens, kQueries, width}, keys{kTokens, kKeys, width};
+  const Shape queries{kRotated, kQueries, width}, keys{kRotated, kKeys, width};
   Array cos = random(DType::f32, {9, width / 2}, 1), sin = random(DType::f32, {9, width / 2}, 2);
   std::vector<std::int32_t> places;
-  for (std::int32_t t = 0; t < kTokens; ++t) places.push_back(t * 5 % 9);
+  for (std::int32_t t = 0; t < kRotated; ++t) places.push_back(t * 5 % 9);
   Array positions = integers(places);
   struct Side {
     Array dy, x, weight, inv_rms, dx, dweight;

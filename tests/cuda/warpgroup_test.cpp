@@ -4,6 +4,7 @@
 
 #include "core/half.h"
 #include "tests/cuda/schedules.h"
+#include "tests/cuda/swizzle.h"
 #include "tests/cuda/warpgroup_kernels.h"
 
 /// Products of a warpgroup with operands laid out as in the PTX manual. The layouts are taken from its tables and
@@ -12,11 +13,6 @@ namespace qtrain::testing {
 namespace {
 
 constexpr int kRows = 64, kDepth = 16, kThreadsOfGroup = 128;
-
-/// "128B swizzling": where the 16-byte chunks 0 to 7 of the rows 0 to 7 of an atom are.
-constexpr int kSwizzled[8][8] = {{0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 3, 2, 5, 4, 7, 6}, {2, 3, 0, 1, 6, 7, 4, 5},
-                                 {3, 2, 1, 0, 7, 6, 5, 4}, {4, 5, 6, 7, 0, 1, 2, 3}, {5, 4, 7, 6, 1, 0, 3, 2},
-                                 {6, 7, 4, 5, 2, 3, 0, 1}, {7, 6, 5, 4, 3, 2, 1, 0}};
 
 /// "Matrix Descriptor Format": 128-byte swizzle is 1 in bits 62 and 63; bits 32 to 45 have the stride and bits 16 to 29
 /// the leading dimension, both in units of 16 bytes, as has the address in bits 0 to 13.
