@@ -130,6 +130,8 @@ order as others end, and those of the gradients wait for each other in the middl
 ended the same step. So the time until the last block ends is longer, by the factor that `scripts/attention_tails.py`
 finds by following the blocks one by one. If there is room for only one block on a multiprocessor, each needs {block:.1f} µs
 before its first product and after its last; blocks of the forward kernel with `wgmma` stay, and need this only once.
+What sorting the tiles takes (`order_queries`, and the first block of `attention_delta`) is not included: it grows with the
+square of their number, and the counted cases have one or two.
 These fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and
 {tile:.1f} µs per tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. All of them are
 in `bench/gpu_timing.json`, to be replaced when there are measurements. The counts are those of code for sm_90a, also in
