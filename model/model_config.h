@@ -105,9 +105,11 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder
-  bool finds_largest = false;             ///< kernels find the largest magnitudes of what GEMMs in FP8 read
-  std::optional<Fp8Config> fp8;           ///< of the weights in the folder, which are expanded while loading
-  Json json;                              ///< the file's content, written with new weights
+  /// Whether kernels find the largest magnitudes of the gradients that GEMMs in FP8 read, and of what those of the
+  /// forward pass read.
+  bool finds_largest = false, finds_largest_x = false;
+  std::optional<Fp8Config> fp8;  ///< of the weights in the folder, which are expanded while loading
+  Json json;                     ///< the file's content, written with new weights
   /// Whether projections of one input (q, k, v; gate, up) write their results into one tensor: see JoinProjections.
   bool joins_projections = false;
 

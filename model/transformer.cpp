@@ -9,6 +9,7 @@ TransformerOptions for_device(TransformerOptions options, Device device) {
   options.config.joins_projections = options.joins_projections(device);
   options.config.finds_largest =
       options.fp8 == Fp8Recipe::tensorwise && options.finds_largest && options.config.joins_projections;
+  options.config.finds_largest_x = options.config.finds_largest && options.fp8_forward;
   return options;
 }
 

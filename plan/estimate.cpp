@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "core/parallel.h"
 #include "core/plural.h"
@@ -123,37 +124,70 @@ struct ComparedRun {
   std::optional<double> mfu;
 };
 
-/// Whether each GPU model can do the run, by the memory plan it would have there.
-std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const ComparedRun& compared) {
-  const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
-  const ModelSetup setup = set_up_model(compute, training_request(config));
-  const std::string& wanted = config.training.gradient_checkpointing.policy;
-  const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // keeps only the copies that the config requests
-  PlannedRun asked = planned_run(config, *setup.model, e.work, unknown);
-  choose_copies(asked, {});
-  const Ranged<SheetShares> shares = sheet_shares(setup.model->config().hidden_size, compared.mfu);
-  std::vector<GpuVerdict> gpus;
-  for (const GpuModel& gpu : gpu_models()) {
-    PlannedRun run = planned_run(config, *setup.model, e.work, target_gpu(gpu.name, gpu.major, usable_memory(gpu)));
-    run.choice = asked.choice;
-    run.choice.recompute = {settle_policy(run, wanted), run.inputs};
+/// Whether GPU models can do the run, by the memory plan it would have there.
+class GpuComparison {
+ public:
+  GpuComparison(const Config& config, const Estimate& e, const ComparedRun& compared)
+      : config_(config), e_(e), compared_(compared) {}
+
+  GpuVerdict on(const GpuModel& gpu) {
+    const Prepared& p = prepared_for(gpu);
+    PlannedRun run = planned_run(config_, *p.setup.model, e_.work, target_gpu(gpu.name, gpu.major, usable_memory(gpu)));
+    run.choice = p.choice;
+    run.choice.recompute = {settle_policy(run, config_.training.gradient_checkpointing.policy), run.inputs};
     const MemoryPlan plan = memory_plan(run);
     choose_copies(run, run.policy());
-    const bool needs_fp16 = gpu.has_kernels() && !gpu.has_bf16() && compute.matmul == MatmulPrecision::bf16;
-    const MatmulPrecision matmul = needs_fp16 ? MatmulPrecision::f16 : compute.matmul;
-    const Ranged<StepTime> time = step_time(run, compared.step, published_speed(gpu, matmul, shares));
-    gpus.push_back(
-        {.gpu = &gpu,
-         .has_types = can_multiply(gpu, config, compute.matmul),
-         .needs_fp16 = needs_fp16 && can_multiply(gpu, config, matmul),
-         .fits = fits(plan, run.target),
-         .bytes = plan.total(),
-         .memory = run.target.memory,
-         .recompute = run.policy(),
-         .tokens_per_second = time.map([&](const StepTime& t) { return compared.step.tokens() / t.seconds(); }),
-         .limit = time.usual.limit()});
-    if (e.tokens) gpus.back().seconds = gpus.back().tokens_per_second.map([&](double s) { return *e.tokens / s; });
+    const MatmulPrecision asked = p.compute.matmul;
+    const bool needs_fp16 = gpu.has_kernels() && !gpu.has_bf16() && asked == MatmulPrecision::bf16;
+    const MatmulPrecision matmul = needs_fp16 ? MatmulPrecision::f16 : asked;
+    const Ranged<SheetShares> shares = sheet_shares(p.setup.model->config().hidden_size, compared_.mfu);
+    const Ranged<StepTime> time = step_time(run, compared_.step, published_speed(gpu, matmul, shares));
+    GpuVerdict verdict{
+        .gpu = &gpu,
+        .has_types = can_multiply(gpu, config_, asked),
+        .needs_fp16 = needs_fp16 && can_multiply(gpu, config_, matmul),
+        .fits = fits(plan, run.target),
+        .bytes = plan.total(),
+        .memory = run.target.memory,
+        .recompute = run.policy(),
+        .tokens_per_second = time.map([&](const StepTime& t) { return compared_.step.tokens() / t.seconds(); }),
+        .limit = time.usual.limit()};
+    if (e_.tokens) verdict.seconds = verdict.tokens_per_second.map([&](double s) { return *e_.tokens / s; });
+    return verdict;
   }
+
+ private:
+  /// The run with one recipe of FP8, or with none.
+  struct Prepared {
+    ComputePlan compute;
+    ModelSetup setup;
+    ExecutionChoice choice;
+  };
+
+  const Prepared& prepared_for(const GpuModel& gpu) {
+    ComputePlan compute = plan_compute_on_gpu(compute_choice(config_));
+    compute.major = gpu.major;
+    std::optional<Prepared>& p = prepared_[config_.training.fp8 && compute.has_fp8_blocks() ? 1 : 0];
+    if (!p) {
+      p = {compute, set_up_model(compute, training_request(config_)), {}};
+      const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // keeps only the copies that the config requests
+      PlannedRun asked = planned_run(config_, *p->setup.model, e_.work, unknown);
+      choose_copies(asked, {});
+      p->choice = asked.choice;
+    }
+    return *p;
+  }
+
+  const Config& config_;
+  const Estimate& e_;
+  const ComparedRun& compared_;
+  std::array<std::optional<Prepared>, 2> prepared_;  ///< without and with scales for blocks
+};
+
+std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const ComparedRun& compared) {
+  GpuComparison comparison(config, e, compared);
+  std::vector<GpuVerdict> gpus;
+  for (const GpuModel& gpu : gpu_models()) gpus.push_back(comparison.on(gpu));
   return gpus;
 }
 

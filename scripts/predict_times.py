@@ -2,8 +2,9 @@
 """Predicts the times of kernels on GPUs from counts of what they execute.
 
     scripts/predict_times.py            # prints what --write would write
-    scripts/predict_times.py --write    # writes docs/kernels/times.md, a table of docs/kernels/README.md, the predictions
-                                        # of bench/step_cases.json, and plan/kernel_times.yaml for qtrain estimate
+    scripts/predict_times.py --write    # writes docs/kernels/times.md, tables of docs/kernels/README.md and
+                                        # quantization.md, the predictions of bench/step_cases.json, and
+                                        # plan/kernel_times.yaml for qtrain estimate
     scripts/predict_times.py --check    # exits with 1 if one of these files is not what --write would write
 
 The counts are in bench/baselines/cuda_counts.csv, and the GPUs in plan/gpus.yaml and bench/gpu_timing.json. The page
@@ -19,7 +20,7 @@ from kernel_times import (CASES, GROUPS, LENGTH, ROOT, TIMING, TOKENS, Gpu, atte
                           seconds, step, terms, update_work, works_of)
 
 PLAN = ROOT / "plan/kernel_times.yaml"
-PAGE, OVERVIEW = ROOT / "docs/kernels/times.md", ROOT / "docs/kernels/README.md"
+PAGE, OVERVIEW, RECIPES = (ROOT / "docs/kernels" / name for name in ("times.md", "README.md", "quantization.md"))
 
 
 def table_of(header, rows, numbers_from):
@@ -79,11 +80,29 @@ def step_rows(gpu, table, document):
     return ["ms of an update", *columns], rows
 
 
-def between(text, table):
-    """The text with `table` in place of what is between its marks."""
-    begin, end = "<!-- predicted steps -->\n", "<!-- end of predicted steps -->"
+def recipe_rows(gpu, table, document):
+    """An update of the case in FP8 in bf16 and with each recipe."""
+    case = document["cases"]["llama-3.1-8b-fp8"]
+    m = model_of(document["models"][case["model"]], case["model"])
+    plain = {key: value for key, value in case["config"].items() if "fp8" not in key}
+    rows = [("bf16 weights and GEMMs", plain)]
+    for forward in (False, True):
+        for recipe in ("blockwise", "tensorwise"):
+            rows.append((recipe + (", `fp8_forward`" if forward else ""),
+                         plain | {"fp8": True, "load_in_fp8": True, "fp8_recipe": recipe, "fp8_forward": forward}))
+    found = []
+    for name, config in rows:
+        ms = step(gpu, table, m, case | {"config": config})
+        tokens = case["batch"] * case["accumulation"] * LENGTH
+        found.append([name, f"{ms['gemm']:.1f}", f"{sum(ms.values()):.1f}", f"{1e3 * tokens / sum(ms.values()):,.0f}"])
+    return ["", "GEMMs, ms", "all, ms", "tokens/s"], found
+
+
+def between(path, name, table):
+    """The text of a page with `table` in place of what is between its marks."""
+    text, begin, end = path.read_text(encoding="utf-8"), f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     if begin not in text:
-        sys.exit(f"{OVERVIEW} lacks the marks between which the table belongs")
+        sys.exit(f"{path} lacks the marks between which the table belongs")
     return text[:text.index(begin) + len(begin)] + "\n" + table + "\n\n" + text[text.index(end):]
 
 
@@ -111,6 +130,8 @@ order as others end, and those of the gradients wait for each other in the middl
 ended the same step. So the time until the last block ends is longer, by the factor that `scripts/attention_tails.py`
 finds by following the blocks one by one. If there is room for only one block on a multiprocessor, each needs {block:.1f} µs
 before its first product and after its last; blocks of the forward kernel with `wgmma` stay, and need this only once.
+What sorting the tiles takes (`order_queries`, and the first block of `attention_delta`) is not included: it grows with the
+square of their number, and the counted cases have one or two.
 These fractions are assumptions, as are {gap:.1f} µs between two launches, {gemm:.0%} of the data sheet's rate and
 {tile:.1f} µs per tile of 128 x 256 for GEMMs, and {skinny:.0%} of the bandwidth for the GEMMs of adapters. All of them are
 in `bench/gpu_timing.json`, to be replaced when there are measurements. The counts are those of code for sm_90a, also in
@@ -242,9 +263,10 @@ def texts():
     text = CASES.read_text(encoding="utf-8")
     document = json.loads(text)
     h200, a100 = (next(g for g in all_gpus if g.name == name) for name in ("H200", "A100 80GB"))
-    steps = table_of(*step_rows(h200, table, document), 1)
+    steps, recipes = (table_of(*rows(h200, table, document), 1) for rows in (step_rows, recipe_rows))
     return {PAGE: page_of(all_gpus, table, document, timing),
-            OVERVIEW: between(OVERVIEW.read_text(encoding="utf-8"), steps),
+            OVERVIEW: between(OVERVIEW, "predicted steps", steps),
+            RECIPES: between(RECIPES, "predicted recipes", recipes),
             CASES: cases_of(h200, table, document, text),
             PLAN: plan_of(h200, a100, table, document, timing)}
 

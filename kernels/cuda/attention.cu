@@ -30,7 +30,8 @@ Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
 }
 
 /// delta[head, t] = dy . y of a query and head, with 8 lanes each. Also prepares the sums of dq: no block has added to
-/// them, the last block orders the tiles of keys, and queries outside all segments have a gradient of zero.
+/// them, the first block, which takes longest, orders the tiles of keys, and queries outside all segments have a
+/// gradient of zero.
 template <class T>
 struct Delta {
   float* delta;
@@ -44,11 +45,12 @@ constexpr int kDeltaThreads = 256, kRowLanes = 8;
 
 template <int N, class T>
 __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
-  if (a.sums.data && blockIdx.x == gridDim.x - 1) return order_tiles(a.batch, a.sums.order);
-  const std::int64_t row = (std::int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kRowLanes;
+  if (a.sums.data && blockIdx.x == 0) return order_tiles(a.batch, a.sums.order);
+  const int block = static_cast<int>(blockIdx.x) - (a.sums.data ? 1 : 0);
+  const std::int64_t row = (std::int64_t{block} * kDeltaThreads + threadIdx.x) / kRowLanes;
   const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
   const int head = static_cast<int>(row % a.pass_heads), lane = static_cast<int>(threadIdx.x) % kRowLanes;
-  const int thread = static_cast<int>(blockIdx.x) * kDeltaThreads + static_cast<int>(threadIdx.x);
+  const int thread = block * kDeltaThreads + static_cast<int>(threadIdx.x);
   if (a.sums.data && thread < a.pass_heads * a.sums.tiles) a.sums.done[thread] = 0;
   if (a.sums.data && thread == 0) *a.sums.next = 0;
   float sum = 0;

@@ -83,8 +83,8 @@ __device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps&
       s.begin[use % 2][i] = t < n.queries.end ? n.first_key(t, t < b.segment.end ? b.segment : n.segment(t)) : t + 1;
     }
     __syncwarp();
-    if (lane_id() == 0) {
-      ptx::arrive(s.q_gate.full);
+    if (lane_id() == 0) ptx::arrive(s.q_gate.full);
+    if (lane_id() == 0 && b.key < b.end) {  // a tile whose only query is padding sees no keys
       fill(s.k[tile % 2], s.k_gate[tile % 2], tile / 2, maps.k, group, b.key);
       int key = b.key + kTileKeys;
       for (; key < b.end; key += kTileKeys) {

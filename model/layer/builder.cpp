@@ -39,7 +39,7 @@ TensorId LayerBuilder::tensor(TensorSpec spec) {
 }
 
 std::optional<TensorId> LayerBuilder::declare_largest(TensorId t, HasGradient gradient) {
-  if (!config_.finds_largest) return {};
+  if (gradient == HasGradient::yes ? !config_.finds_largest : !config_.finds_largest_x) return {};
   TensorSpec spec{
       .name = name(t) + ".largest", .shape = {shape(t).front()}, .precision = Precision::full, .gradient = gradient};
   spec.selective = layer_.spec(t).selective;

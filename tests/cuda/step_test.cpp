@@ -1,4 +1,8 @@
 // A training step on the CUDA device: padded batches, and updates that the device skips.
+#include <fmt/format.h>
+
+#include <array>
+
 #include "kernels/attention.h"
 #include "kernels/clip.h"
 #include "tests/cuda/schedules.h"
@@ -7,54 +11,85 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr std::int64_t kHeads = 2, kGroups = 1, kWidth = 64;
-
-/// y, dq, dk and dv as bytes, for the first `used` tokens and for the padding after them.
-struct AttentionBytes {
-  std::vector<std::byte> used, unused;
+/// A batch of `tokens`, of which those from `first_query` on are queries. Documents end at boundaries[1...].
+struct FilledSizes {
+  std::int64_t tokens;
+  std::vector<std::int32_t> boundaries;
+  std::int64_t heads = 2, width = 64, first_query = 0;
 };
 
-AttentionBytes attention(DType d, std::int64_t T, const std::vector<std::int32_t>& cu) {
+/// y, lse, dq, dk and dv as bytes, for the tokens of documents and for the padding after them.
+struct AttentionBytes {
+  std::vector<std::byte> used, unused;
+
+  /// Adds the rows of so many tokens, of which those from `end` on are padding.
+  void add(const std::vector<std::byte>& rows, std::int64_t tokens, std::int64_t end) {
+    const auto border = rows.begin() + end * (static_cast<std::int64_t>(rows.size()) / tokens);
+    used.insert(used.end(), rows.begin(), border);
+    unused.insert(unused.end(), border, rows.end());
+  }
+};
+
+AttentionBytes attention(DType d, const FilledSizes& n) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  const Shape wide{T, kHeads, kWidth}, narrow{T, kGroups, kWidth};
+  const std::int64_t T = n.tokens, rows = T - n.first_query;
+  const Shape wide{T, n.heads, n.width}, narrow{T, 1, n.width}, queries{rows, n.heads, n.width};
   Array q = random(d, wide, 1), k = random(d, narrow, 2), v = random(d, narrow, 3), dy = random(d, wide, 4);
-  Array y(d, wide), dq(d, wide), dk(d, narrow), dv(d, narrow), lse(DType::f32, {kHeads, T}), borders = integers(cu);
+  Array y(d, queries), dq(d, queries), dk(d, narrow), dv(d, narrow), lse(DType::f32, {n.heads, rows});
+  Array cu = integers(n.boundaries);
   const double scale = 0.125;
-  ops::attention(ctx, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .cu_seqlens = borders, .scale = scale});
+  const auto of = [&](Array& a) { return a.tensor().slice(n.first_query, rows); };
+  ops::attention(
+      ctx,
+      {.y = y, .lse = lse, .q = of(q), .k = k, .v = v, .cu_seqlens = cu, .scale = scale, .first_query = n.first_query});
   ops::attention_grad(ctx, {.dq = store(dq),
                             .dk = store(dk),
                             .dv = store(dv),
-                            .dy = dy,
+                            .dy = of(dy),
                             .y = y,
-                            .q = q,
+                            .q = of(q),
                             .k = k,
                             .v = v,
                             .lse = lse,
-                            .cu_seqlens = borders,
-                            .scale = scale});
+                            .cu_seqlens = cu,
+                            .scale = scale,
+                            .first_query = n.first_query});
   ctx.synchronize();
   AttentionBytes out;
-  for (const Array* a : {&y, &dq, &dk, &dv}) {
-    const auto row = static_cast<std::ptrdiff_t>(a->bytes().size()) / T;
-    const auto border = a->bytes().begin() + cu.back() * row;
-    out.used.insert(out.used.end(), a->bytes().begin(), border);
-    out.unused.insert(out.unused.end(), border, a->bytes().end());
+  const std::int64_t end = n.boundaries.back();
+  for (const Array* a : {&y, &dq}) out.add(a->bytes(), rows, end - n.first_query);
+  for (const Array* a : {&dk, &dv}) out.add(a->bytes(), T, end);
+  for (std::int64_t h = 0; h < n.heads; ++h) {
+    const auto row = lse.bytes().begin() + h * rows * 4;
+    out.add({row, row + rows * 4}, rows, end - n.first_query);
   }
   return out;
 }
 
+void expect_same_but_padding(DType d, const FilledSizes& filled, const FilledSizes& exact) {
+  const AttentionBytes got = attention(d, filled), want = attention(d, exact);
+  const std::string of = fmt::format("{} {} tokens of width {}", name_of(d), filled.tokens, filled.width);
+  EXPECT_TRUE(got.used == want.used) << of;
+  EXPECT_EQ(got.unused, std::vector<std::byte>(got.unused.size())) << of;
+}
+
 // random() depends on the index only, so a longer batch begins with the values of a shorter one.
 TEST(FilledBatch, DocumentsWithoutTokensAndTokensOfNoDocumentChangeNoBits) {
-  for (const DType d : {DType::f32, DType::bf16}) {
-    const AttentionBytes exact = attention(d, 77, {0, 1, 14, 77});
-    for (const auto& [T, cu] : {std::pair<std::int64_t, std::vector<std::int32_t>>{77, {0, 1, 14, 77, 77, 77}},
-                                {96, {0, 1, 14, 77}},
-                                {120, {0, 1, 14, 77, 77}}}) {
-      const AttentionBytes filled = attention(d, T, cu);
-      EXPECT_EQ(filled.used, exact.used) << name_of(d) << " " << T;
-      EXPECT_EQ(filled.unused, std::vector<std::byte>(filled.unused.size())) << name_of(d) << " " << T;
-    }
+  for (const DType d : {DType::f32, DType::bf16})
+    for (const FilledSizes& n :
+         {FilledSizes{77, {0, 1, 14, 77, 77, 77}}, {96, {0, 1, 14, 77}}, {120, {0, 1, 14, 77, 77}}})
+      expect_same_but_padding(d, n, {77, {0, 1, 14, 77}});
+}
+
+// With more tiles of queries, of all heads, than multiprocessors. Tiles have 192 queries of width 64 and 128 of width
+// 128.
+TEST(FilledBatch, ATileOfOnePaddingTokenChangesNoBits) {
+  for (const auto& [width, tokens, first] :
+       {std::array<std::int32_t, 3>{64, 193, 0}, {64, 400, 15}, {128, 129, 0}, {128, 300, 43}}) {
+    const std::vector<std::int32_t> boundaries{0, tokens / 3, tokens - 1};
+    expect_same_but_padding(DType::bf16, {tokens, boundaries, 4, width, first},
+                            {tokens - 1, boundaries, 4, width, first});
   }
 }
 

@@ -1,4 +1,6 @@
 // `qtrain estimate` agrees with what a run uses.
+#include <algorithm>
+
 #include "tests/e2e/estimates.h"
 
 namespace qtrain::e2e {
@@ -98,6 +100,24 @@ TEST_F(EstimateOf, RefusesFp8OnACardWithoutIt) {
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("compute capability 9.0"));
   EXPECT_EQ(estimate(blocks, {"--no_data", "--gpu", "H100"}).code, 0);
+}
+
+// FP8 has scales for blocks on some cards only.
+TEST_F(EstimateOf, ComparesEachCardWithItsOwnRecipeOfFp8) {
+  const Json c = config({{"model_name_or_path", wide_model()},
+                         {"max_length", 512},
+                         {"bf16", true},
+                         {"fp8", true},
+                         {"fp8_forward", true},
+                         {"operand_copies", false}});
+  for (const std::string gpu : {"H100 80GB", "RTX 5090", "RTX 4090"}) {
+    const Json e = json(c, {"--no_data", "--gpu", gpu});
+    const auto& cards = e.at("cards");
+    const auto card = std::ranges::find_if(cards, [&](const Json& row) { return row.at("name") == gpu; });
+    ASSERT_NE(card, cards.end()) << gpu;
+    EXPECT_EQ(card->at("tokens_per_second"), e.at("tokens_per_second")) << gpu;
+    EXPECT_EQ(card->at("total"), e.at("memory").at("total")) << gpu;
+  }
 }
 
 TEST_F(EstimateOf, RefusesMuonOnACardWithoutBfloat16) {

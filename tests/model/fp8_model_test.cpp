@@ -10,6 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // Made by transformers and compressed-tensors (tests/quant/make_fp8_goldens.py).
 const fs::path kFp8Folders = QTRAIN_SOURCE_DIR "/tests/quant/goldens";
@@ -171,6 +172,23 @@ TEST(LargestMagnitudes, AreFoundByTheKernelsThatWriteOperands) {
     options.finds_largest = false;
     EXPECT_TRUE(found == learned(ctx, options)) << frozen;
   }
+}
+
+// Nothing else reads those of x, which every norm and MLP would write. Those of a gradient are read anyway.
+TEST(LargestMagnitudes, AreOfXOnlyForAForwardPassInFp8) {
+  const auto names = [](bool forward, bool of_gradients) {
+    TransformerOptions options = stored_options(true, true);
+    options.fp8_forward = forward;
+    std::vector<std::string> found;
+    const Transformer model({}, options);
+    for (const TensorSpec& t : model.layers().front().tensors)
+      if (t.name.ends_with(".largest") && (t.gradient == HasGradient::yes) == of_gradients) found.push_back(t.name);
+    return found;
+  };
+  EXPECT_THAT(names(true, false), SizeIs(3));  // of the inputs of q, k, v, of gate and up, and of down
+  EXPECT_THAT(names(false, false), IsEmpty());
+  EXPECT_THAT(names(true, true), SizeIs(2));  // of q, k, v, and of gate and up
+  EXPECT_EQ(names(false, true), names(true, true));
 }
 
 // Without GEMMs in FP8, weights are expanded: only their rounding differs from dense ones.

@@ -22,7 +22,7 @@ inline ModelConfig layer_config(Json more) {
   const bool joins = take("joins_projections"), finds = take("finds_largest");
   ModelConfig config = parse_model_config(small_config(more), "small");
   config.joins_projections = joins;
-  config.finds_largest = finds;
+  config.finds_largest = config.finds_largest_x = finds;
   return config;
 }
 

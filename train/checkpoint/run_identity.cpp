@@ -19,6 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMatmuls = "products";  ///< the precision of GEMMs, under the key that checkpoints use
+/// Which of the frozen weights encoded by load_in_fp8 share a scale. Checkpoints that lack it have one per matrix, or
+/// weights that were in FP8 before.
+constexpr const char* kFp8Scales = "scales of load_in_fp8";
+constexpr const char* kScalePerMatrix = "one per matrix";
 
 /// Keys of config.json that do not affect results.
 constexpr std::string_view kWithoutInfluence[] = {"_name_or_path", "transformers_version", "use_cache"};
@@ -71,7 +75,16 @@ Config in_force(const RunParts& run) {
   t.data_seed = t.data_seed.value_or(t.seed);
   t.optim_args = OptimizerArguments(t.optim_args.value_or("")).text();
   t.optim = std::string(find_optimizer(t.optim)->rule);
+  if (model.fp8) t.fp8_recipe = model.has_fp8_blocks() ? Fp8RecipeChoice::blockwise : Fp8RecipeChoice::tensorwise;
   return c;
+}
+
+// How runs with these keys computed before `key` existed, where that is not its default.
+Json former_value(const Json& keys, std::string_view key) {
+  if (keys.value("fp8", Json()) != true) return {};
+  if (key == "fp8_forward") return true;
+  if (key == "fp8_recipe") return "tensorwise";
+  return {};
 }
 
 Json compared_keys(const Config& config) {
@@ -143,7 +156,9 @@ class Comparison {
   Json now_key(const std::string& key) const { return key_of(now_, key); }
   Json key_of(const Json& identity, const std::string& key) const {
     const Json& keys = identity.at("keys");
-    return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // for keys newer than the checkpoint
+    if (keys.contains(key)) return keys[key];
+    const Json former = former_value(keys, key);  // the key is newer than the checkpoint
+    return former.is_null() ? defaults_.value(key, Json()) : former;
   }
 
   using Values = std::function<Json(const std::string&)>;
@@ -210,6 +225,11 @@ class Comparison {
       out_.refused.push_back(
           fmt::format("different initial weights: {} of model_name_or_path or adapter_name_or_path has changed",
                       fmt::join(names, ", ")));
+    const Json was = saved_.value(kFp8Scales, Json(kScalePerMatrix)),
+               is = now_.value(kFp8Scales, Json(kScalePerMatrix));
+    if (was != is && now_key("load_in_fp8") == true && saved_key("load_in_fp8") == true)
+      out_.refused.push_back(fmt::format("load_in_fp8 had scales {} and now has {}: fp8 and fp8_recipe decide",
+                                         dump_json(was), dump_json(is)));
   }
 
   // Reports the first of these that explains the difference: keys, tokenizer and template files, the rows themselves.
@@ -288,6 +308,9 @@ Json run_identity(const RunParts& parts, MatmulPrecision matmul) {
                 {kMatmuls, name_of(matmul)},
                 {"device", parts.provenance.at("device")}};
   add_hashes(parts, identity);
+  const std::optional<Quantization>& stored = parts.setup.model->options().quantization;
+  if (stored && stored->fp8 && !stored->fp8->of_files)
+    identity[kFp8Scales] = stored->fp8->has_one_scale() ? kScalePerMatrix : "one per 128 x 128 weights";
   return identity;
 }
 

@@ -31,11 +31,11 @@ const std::string kGolden = QTRAIN_SOURCE_DIR "/tests/golden/data", kModel = kGo
 
 /// A run of that model, and its identity.
 struct OneRun {
-  explicit OneRun(const Json& changes = Json::object()) {
+  explicit OneRun(const Json& changes = Json::object(), const ComputePlan& compute = {}) {
     Json values{{"model_name_or_path", kModel}, {"use_peft", true}, {"dataset_name", "rows.jsonl"}};
     values.update(changes);
     config = parse_config(values.dump(), "c.json").value;
-    setup = set_up_model(ComputePlan{}, training_request(config));
+    setup = set_up_model(compute, training_request(config));
     train.set_fingerprint(1);
     provenance = {{"device", "a processor"},
                   {"files",
@@ -295,6 +295,54 @@ TEST(RunIdentity, AKeyThatIsYoungerThanTheCheckpointHadItsDefault) {
   EXPECT_THAT(run_changes(saved, OneRun().identity()).refused, IsEmpty());
   EXPECT_THAT(run_changes(saved, OneRun(Json{{"use_rslora", true}}).identity()).refused,
               ElementsAre("use_rslora = false, the config says true"));
+}
+
+ComputePlan on_gpu(int major) {
+  return {.device = {DeviceKind::cuda, 0}, .matmul = MatmulPrecision::bf16, .major = major};
+}
+
+// The first version of fp8 had neither key: all GEMMs were in FP8, with a scale per matrix.
+TEST(RunIdentity, TheFirstVersionOfFp8HadNoDefaultsOfToday) {
+  const auto told = [](const Json& now) {
+    Json saved = OneRun(Json{{"fp8", true}}, on_gpu(9)).identity();
+    for (const char* key : {"fp8_forward", "fp8_recipe"}) saved["keys"].erase(key);
+    return run_changes(saved, OneRun(now, on_gpu(9)).identity()).told;
+  };
+  EXPECT_THAT(told({{"fp8", true}}),
+              ElementsAre("fp8_forward false (was true)", "fp8_recipe \"blockwise\" (was \"tensorwise\")"));
+  EXPECT_THAT(told({{"fp8", true}, {"fp8_forward", true}, {"fp8_recipe", "tensorwise"}}), IsEmpty());
+  Json without = OneRun().identity();
+  for (const char* key : {"fp8_forward", "fp8_recipe"}) without["keys"].erase(key);
+  EXPECT_THAT(run_changes(without, OneRun().identity()).told, IsEmpty());
+}
+
+TEST(RunIdentity, TheRecipeOfFp8IsTheOneOfTheGpu) {
+  const Json fp8{{"fp8", true}};
+  const auto told = [&](const Json& now, int major) {
+    return run_changes(OneRun(fp8, on_gpu(9)).identity(), OneRun(now, on_gpu(major)).identity()).told;
+  };
+  EXPECT_THAT(told(fp8, 9), IsEmpty());
+  EXPECT_THAT(told({{"fp8", true}, {"fp8_recipe", "blockwise"}}, 9), IsEmpty());
+  EXPECT_THAT(told(fp8, 10), ElementsAre("fp8_recipe \"tensorwise\" (was \"blockwise\")"));
+}
+
+TEST(RunIdentity, OtherScalesOfFrozenWeightsAreRefused) {
+  Json blocks{{"fp8", true}, {"load_in_fp8", true}}, one{{"load_in_fp8", true}};
+  const auto refused = [](const Json& saved, const Json& now) { return run_changes(saved, now).refused; };
+  const Json in_blocks = OneRun(blocks, on_gpu(9)).identity(), as_one = OneRun(one, on_gpu(9)).identity();
+  EXPECT_THAT(refused(in_blocks, in_blocks), IsEmpty());
+  EXPECT_THAT(refused(in_blocks, as_one),
+              ElementsAre("load_in_fp8 had scales \"one per 128 x 128 weights\" and now has \"one per matrix\": "
+                          "fp8 and fp8_recipe decide"));
+  EXPECT_THAT(refused(as_one, in_blocks),
+              ElementsAre(HasSubstr("had scales \"one per matrix\" and now has \"one per 128")));
+  EXPECT_THAT(refused(as_one, OneRun(blocks, on_gpu(10)).identity()), IsEmpty()) << "tensorwise has the same scales";
+  EXPECT_THAT(refused(in_blocks, OneRun(Json{{"fp8", true}}, on_gpu(9)).identity()),
+              ElementsAre("load_in_fp8 = true, the config says false"));
+  Json older = as_one;
+  older.erase("scales of load_in_fp8");
+  EXPECT_THAT(refused(older, as_one), IsEmpty());
+  EXPECT_THAT(refused(older, in_blocks), ElementsAre(HasSubstr("had scales \"one per matrix\"")));
 }
 
 TEST(RunIdentity, IsRefusedWhereAPartIsMissing) {
