@@ -51,6 +51,17 @@ void require_sealed_weights(std::vector<PushedFile>& files, const fs::path& fold
       file.required_sha256 = it->second;
 }
 
+/// The tokens that this process knows, whether or not it uses them.
+std::vector<std::string> known_tokens(const PushJob& job) {
+  std::vector<std::string> tokens{job.token, job.hub.token};
+  try {
+    tokens.push_back(hub_token(job.hub));
+  } catch (const Error&) {  // one that is not used may be damaged
+    if (job.token.empty()) throw;
+  }
+  return tokens;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr double kKb = 1e3, kMb = 1e6, kGb = 1e9;
   const auto size = static_cast<double>(bytes);
@@ -125,7 +136,7 @@ CommandResult push_folder(const PushRequest& request, Log& log) {
                                .source = {},
                                .text = model_card(request.folder, request.name.repo),
                                .only_if_missing = true});
-  if (!request.allow_secrets) require_no_secrets(selection.files, job.token.empty() ? hub_token(job.hub) : job.token);
+  if (!request.allow_secrets) require_no_secrets(selection.files, known_tokens(job));
   require_sealed_weights(selection.files, request.folder);
   job.files = std::move(selection.files);
   const PushResult result = push(job, log);
