@@ -133,10 +133,52 @@ TEST_F(PushingRun, WithoutAccessEndsBeforeItBegins) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("does not accept the token"), Not(HasSubstr("hf_wrong"))));
   EXPECT_FALSE(fs::exists(folder_ / "out"));
-  EXPECT_THAT(run({"validate", "config.json"}, "HF_TOKEN=").out, HasSubstr("push_to_hub"));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("push_to_hub (out)"), HasSubstr("push_to_hub=false")));
+  config_.erase("hub_token");
+  const Outcome warned = run({"validate", "config.json", "--json"}, "HF_TOKEN=");
+  EXPECT_EQ(warned.code, 0) << warned.err;
+  EXPECT_THAT(dump_json(Json::parse(warned.out)["warnings"]), HasSubstr("there is no token"));
+  hub_.add("models/o/open", {{"README.md", {.contents = "x"}}});
+  hub_.set_uploads({.token = "hf_secret", .is_open = true});
+  config_["hub_model_id"] = "o/open";
+  EXPECT_THAT(run({"config.json"}, "HF_TOKEN=").err, HasSubstr("wants a token"));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
   config_["hub_model_id"] = "no name";
   EXPECT_THAT(run({"validate", "config.json"}).out, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
   EXPECT_THAT(run({"config.json"}).err, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
+}
+
+TEST_F(PushingRun, ATokenOfAConfigForgesNoLineOfARequest) {
+  config_.update({{"push_to_hub", true}, {"hub_token", "hf_secret\r\nX-Evil: 1"}});
+  const Outcome refused = run({"config.json"}, "HF_TOKEN=");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("hub_token"), Not(HasSubstr("hf_secret"))));
+  EXPECT_EQ(hub_.requests().size(), 0u);
+  config_["hub_token"] = "hf_secret\n";
+  EXPECT_EQ(run({"config.json"}, "HF_TOKEN=").code, 0);
+}
+
+// A slash ends the folder's name, and the base model's path looks like a repository.
+TEST_F(PushingRun, PathsBecomeNoNamesOfRepositories) {
+  fs::create_directory(folder_ / "models");
+  fs::create_directory_symlink(config_["model_name_or_path"].get<std::string>(), folder_ / "models/base");
+  config_.update({{"push_to_hub", true}, {"model_name_or_path", "models/base"}, {"output_dir", "out/"}});
+  const Outcome outcome = run({"config.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(remote("me/out", "README.md"), AllOf(HasSubstr("# out"), HasSubstr("trained with qtrain"),
+                                                   Not(HasSubstr("models/base")), Not(HasSubstr("base_model"))));
+}
+
+// The folder around a model may be that of a run, which says nothing about it.
+TEST_F(PushingRun, TheCardOfAModelThatNoRunWroteSaysSo) {
+  fs::create_directory(folder_ / "out");
+  fs::copy(config_["model_name_or_path"].get<std::string>(), folder_ / "out/other", fs::copy_options::recursive);
+  fs::remove(folder_ / "out/other/README.md");
+  write_file(folder_ / "out/resolved_config.json", dump_json({{"values", {{"learning_rate", {{"value", 0.125}}}}}}));
+  const Outcome outcome = run({"push", "out/other", "other"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(remote("me/other", "README.md"),
+              AllOf(HasSubstr("written by qtrain"), HasSubstr("--model me/other"), Not(HasSubstr("0.125"))));
 }
 
 TEST_F(PushingRun, WhosePushFailsKeepsItsResult) {
@@ -145,7 +187,7 @@ TEST_F(PushingRun, WhosePushFailsKeepsItsResult) {
     if (r.path.find("/commit/") == r.path.npos) return {};
     return HubFault{.status = 403};
   });
-  const Outcome failed = run({"config.json"}, "HF_TOKEN=");
+  const Outcome failed = run({"config.json", "--json", "--events", "events.jsonl"}, "HF_TOKEN=");
   EXPECT_EQ(failed.code, 3);
   EXPECT_THAT(failed.err, AllOf(HasSubstr("may not write"), HasSubstr("qtrain push " + (folder_ / "out").string()),
                                 HasSubstr("HF_TOKEN"), Not(HasSubstr("--private"))));
