@@ -48,7 +48,7 @@ std::string data_set_of_path(const fs::path& path) {
 
 /// What the files of a result say about it.
 struct Facts {
-  bool is_adapter = false;
+  bool is_adapter = false, is_trained = false;
   std::string base = {};  ///< on the hub; empty: unknown
   std::vector<std::string> data = {};
   std::vector<std::pair<std::string, std::string>> numbers = {};
@@ -72,20 +72,26 @@ Json last_logged(const Json& state, const char* name) {
 Facts facts_of(const fs::path& folder) {
   const Json adapter = object_in(folder / "adapter_config.json");
   Json resolved = object_in(folder / "resolved_config.json");
-  if (resolved.empty()) resolved = object_in(folder.parent_path() / "resolved_config.json");  // of a checkpoint
+  const fs::path own = absolute_path(folder).lexically_normal();
+  const fs::path named = own.has_filename() ? own : own.parent_path();
+  if (resolved.empty() && named.filename().string().starts_with("checkpoint-"))
+    resolved = object_in(named.parent_path() / "resolved_config.json");
   Facts facts{.is_adapter = !adapter.empty()};
   const Json base = adapter.value("base_model_name_or_path", Json()),
              model = value_of_key(resolved, "model_name_or_path");
-  if (base.is_string() && is_repo_id(base.get<std::string>()) && base.get<std::string>().find('/') != std::string::npos)
+  if (model.is_string()) facts.base = repo_of_snapshot(model.get<std::string>()).value_or("");
+  // A path such as models/base looks like a repository. Only those of a hub have a revision.
+  const Json revision = adapter.value("revision", Json());
+  if (facts.base.empty() && base.is_string() && revision.is_string() && !revision.get<std::string>().empty() &&
+      is_repo_id(base.get<std::string>()))
     facts.base = base.get<std::string>();
-  else if (model.is_string())
-    facts.base = repo_of_snapshot(model.get<std::string>()).value_or("");
   const Json data = value_of_key(resolved, "dataset_name");
   if (data.is_array())
     for (const Json& name : data)
       if (const std::string repo = name.is_string() ? data_set_of_path(name.get<std::string>()) : ""; !repo.empty())
         facts.data.push_back(repo);
   const Json state = object_in(folder / "trainer_state.json");
+  facts.is_trained = !state.empty();
   if (facts.is_adapter) add_number(facts, "rank of the adapter", adapter.value("r", Json()));
   add_number(facts, "updates", state.value("global_step", Json()));
   add_number(facts, "epochs", state.value("epoch", Json()));
@@ -113,7 +119,7 @@ std::string model_card(const fs::path& folder, const std::string& repo) {
   std::string text = front_matter(facts) + fmt::format("\n# {}\n\n", repo.substr(repo.find('/') + 1));
   text += facts.is_adapter ? "A LoRA adapter" : "A model";
   if (!facts.base.empty()) text += facts.is_adapter ? " for " + facts.base : " that was fine-tuned from " + facts.base;
-  text += fmt::format(", trained with qtrain {}.\n", kVersion);
+  text += fmt::format(", {} qtrain {}.\n", facts.is_trained ? "trained with" : "written by", kVersion);
   if (!facts.is_adapter || !facts.base.empty())
     text += fmt::format("\n```\nqtrain chat --model {}{}\n```\n", facts.is_adapter ? facts.base : repo,
                         facts.is_adapter ? " --adapter " + repo : "");

@@ -51,6 +51,17 @@ void require_sealed_weights(std::vector<PushedFile>& files, const fs::path& fold
       file.required_sha256 = it->second;
 }
 
+/// The tokens that this process knows, whether or not it uses them.
+std::vector<std::string> known_tokens(const PushJob& job) {
+  std::vector<std::string> tokens{job.token, job.hub.token};
+  try {
+    tokens.push_back(hub_token(job.hub));
+  } catch (const Error&) {  // one that is not used may be damaged
+    if (job.token.empty()) throw;
+  }
+  return tokens;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr double kKb = 1e3, kMb = 1e6, kGb = 1e9;
   const auto size = static_cast<double>(bytes);
@@ -66,6 +77,10 @@ std::string summary_of(const PushResult& result, const PushRequest& request) {
   if (request.dry_run)
     return fmt::format("would push {} to {}{}{}", counted(count, "file"), result.page, branch,
                        result.is_new ? ", a new repository" : "");
+  const auto ignored = std::ranges::count(result.files, PushedAs::ignored, &PushResult::File::as);
+  if (!result.has_commit && ignored > 0)
+    return fmt::format("nothing to push: .gitignore of {}{} excludes {}", result.page, branch,
+                       counted(ignored, "file"));
   if (!result.has_commit) return fmt::format("nothing to push: {}{} has these files", result.page, branch);
   return fmt::format("pushed {} to {}{} (commit {})", counted(count, "file"), result.page, branch, result.commit);
 }
@@ -104,10 +119,11 @@ HubName pushed_name(const std::string& text, const std::string& place) {
 std::optional<PushRequest> push_of_run(const ResolvedConfig& config) {
   const HubSection& hub = config.value.hub;
   if (!hub.push_to_hub) return {};
-  const fs::path output = absolute_path(config.value.training.output_dir);
+  fs::path output = absolute_path(config.value.training.output_dir).lexically_normal();
+  if (!output.has_filename()) output = output.parent_path();  // of "out/"
   PushRequest request{.folder = output,
                       .name = pushed_name(hub.hub_model_id.value_or(output.filename().string()), "hub_model_id"),
-                      .token = hub.hub_token.value_or(""),
+                      .token = checked_token(hub.hub_token.value_or(""), "hub_token"),
                       .message = "Result of a run of qtrain",
                       .is_private = hub.hub_private_repo};
   if (hub.hub_revision && !request.name.has_revision) request.name.revision = *hub.hub_revision;
@@ -120,12 +136,13 @@ CommandResult push_folder(const PushRequest& request, Log& log) {
   PushSelection selection = files_to_push(request.folder, request.which);
   PushJob job = job_for(request, log);
   const bool has_card = std::ranges::any_of(selection.files, [](const auto& f) { return f.path == "README.md"; });
+  if (!has_card) job.name = name_with_owner(job, log);
   if (!has_card)
     selection.files.push_back({.path = "README.md",
                                .source = {},
-                               .text = model_card(request.folder, request.name.repo),
+                               .text = model_card(request.folder, job.name.repo),
                                .only_if_missing = true});
-  if (!request.allow_secrets) require_no_secrets(selection.files, job.token.empty() ? hub_token(job.hub) : job.token);
+  if (!request.allow_secrets) require_no_secrets(selection.files, known_tokens(job));
   require_sealed_weights(selection.files, request.folder);
   job.files = std::move(selection.files);
   const PushResult result = push(job, log);
@@ -136,7 +153,16 @@ CommandResult push_folder(const PushRequest& request, Log& log) {
 }
 
 void prepare_push_of(const PushRequest& request, Log& log) {
-  const HubName name = prepare_push(job_for(request, log), log);
+  HubName name;
+  try {
+    name = prepare_push(job_for(request, log), log);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::stopped) throw;
+    ErrorText text = e.text();
+    text.place = "push_to_hub" + (text.place.empty() ? "" : " (" + text.place + ")");
+    text.remedy += (text.remedy.empty() ? "" : "; or ") + std::string("train without pushing: push_to_hub=false");
+    throw Error(e.kind(), std::move(text));
+  }
   log.info("the result will be pushed to {}/{}", hub_environment().endpoint, name.repo);
 }
 

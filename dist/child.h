@@ -42,7 +42,7 @@ class Child {
   void send(int signal) const;
   /// The read end of its stderr pipe; below 0 if stderr is shared.
   int messages() const { return messages_.get(); }
-  /// What the process has sent to this one (send_final_error).
+  /// What the process has sent to this one (dist/final_error.h).
   const std::string& final_error() const { return final_error_; }
   /// A number that changes while it writes to files or waits for a disk; nothing if that is unknown.
   std::optional<std::uint64_t> written();

@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kVariable = "QTRAIN_FINAL_ERROR";
 constexpr char kEnd = '\n';  // JSON strings never contain it
+constexpr std::string_view kAlone = "alone\n";
 
 // Makes each line of an error printable; there may be several.
 std::string lines_of(const std::string& text) {
@@ -29,6 +30,22 @@ std::string lines_of(const std::string& text) {
   return lines;
 }
 
+// Writes to the launcher; returns false if there is none.
+bool send(std::string_view text) {
+  const char* variable = std::getenv(kVariable);
+  if (!variable) return false;
+  const std::string_view digits = variable;
+  int descriptor = -1;
+  std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+  while (!text.empty()) {
+    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 }  // namespace
 
 bool is_reported_elsewhere(const Error& error) {
@@ -40,25 +57,22 @@ std::string final_error_variable(int descriptor) {
 }
 
 bool send_final_error(const Error& error) {
-  const char* variable = std::getenv(kVariable);
-  if (!variable) return false;
-  const std::string_view digits = variable;
-  int descriptor = -1;
-  std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
   const ErrorText& text = error.text();
-  const std::string all =
+  return send(
       dump_json({{"kind", error.exit_code()}, {"cause", text.cause}, {"place", text.place}, {"remedy", text.remedy}}) +
-      kEnd;
-  for (std::string_view left = all; !left.empty();) {
-    const ssize_t n = ::write(descriptor, left.data(), left.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    left.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
+      kEnd);
+}
+
+void send_goes_on_alone() {
+  send(kAlone);
+}
+
+bool has_gone_on_alone(std::string_view text) {
+  return text.starts_with(kAlone);
 }
 
 std::optional<Error> parse_final_error(std::string_view text) {
+  if (has_gone_on_alone(text)) text.remove_prefix(kAlone.size());
   const auto end = text.find(kEnd);
   if (end == std::string_view::npos) return {};
   const Json fields = parse_json(std::string(text.substr(0, end)), "the final error of a rank");

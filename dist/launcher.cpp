@@ -21,8 +21,6 @@ namespace qtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::minutes kEndTogether{
-    1};  // after one rank has ended successfully, the others must too within this time
 constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
 
 /// A rank as the launcher sees it.
@@ -139,10 +137,11 @@ class Supervisor {
   // killed, because a suspended process would ignore other signals.
   void end_others() {
     const auto now = Clock::now();
-    if (first_end_ && now - *first_end_ > kEndTogether) note_loss();
+    const auto is_alone = [](const Rank& r) { return has_gone_on_alone(r.process.final_error()); };
+    if (first_end_ && now - *first_end_ > launch_.end_together && std::ranges::none_of(ranks_, is_alone)) note_loss();
     if (!lost_at_) return;
     for (Rank& r : ranks_) {
-      if (r.end) continue;
+      if (r.end || is_alone(r)) continue;
       if (const auto written = r.process.written(); written != r.written) {
         r.written = written;
         r.wrote_at = now;

@@ -18,7 +18,9 @@ struct Launch {
   Endpoint meeting;                   ///< on the first machine; with one machine, any free port of loopback
   int attempt = 0;                    ///< how often the run was started before, the same on all machines
   std::chrono::milliseconds grace{};  ///< time for the other ranks to end by themselves after one was lost
-  /// The same for a rank that is writing to files, such as a checkpoint.
+  /// After one rank has ended successfully, the others must too within this time, except one that goes on alone.
+  std::chrono::milliseconds end_together{std::chrono::minutes(1)};
+  /// The same as `grace` for a rank that is writing to files, such as a checkpoint.
   std::chrono::milliseconds writing_grace{std::chrono::minutes(10)};
 };
 

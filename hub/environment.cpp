@@ -74,6 +74,16 @@ HubEnvironment hub_environment() {
   return e;
 }
 
+std::string checked_token(const std::string& text, const std::string& place) {
+  std::string token = trimmed(text);
+  // Control characters could forge lines of a request.
+  if (std::ranges::any_of(token, [](unsigned char c) { return c <= ' ' || c >= 0x7f; }))
+    fail(ErrorKind::usage, {.cause = "the token of the hub has characters that no token has",
+                            .place = place,
+                            .remedy = "check it, or log in again: hf auth login"});
+  return token;
+}
+
 std::string hub_token(const HubEnvironment& environment) {
   constexpr std::uint64_t kMaxBytes = 1 << 16;
   if (!environment.implicit_token) return {};
@@ -81,11 +91,7 @@ std::string hub_token(const HubEnvironment& environment) {
   std::string token = environment.token;
   if (token.empty() && fs::is_regular_file(environment.token_file, ignored))
     token = trimmed(read_text(environment.token_file, kMaxBytes));
-  // Control characters could forge lines of a request.
-  if (std::ranges::any_of(token, [](unsigned char c) { return c <= ' ' || c >= 0x7f; }))
-    fail(ErrorKind::usage, {.cause = "the token of the hub has characters that no token has",
-                            .remedy = "check HF_TOKEN, or log in again: hf auth login"});
-  return token;
+  return checked_token(token, environment.token.empty() ? environment.token_file.string() : "HF_TOKEN");
 }
 
 }  // namespace qtrain

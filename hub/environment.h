@@ -17,6 +17,10 @@ struct HubEnvironment {
 /// HF_HOME defaults to huggingface/ in XDG_CACHE_HOME, else to ~/.cache/huggingface.
 HubEnvironment hub_environment();
 
+/// A token without the spaces and line ends around it. Throws ErrorKind::usage, naming `place`, for characters that
+/// could forge lines of a request.
+std::string checked_token(const std::string& text, const std::string& place);
+
 /// The token to send: HF_TOKEN, else the one that `hf auth login` has stored; empty if there is none.
 std::string hub_token(const HubEnvironment& environment);
 

@@ -42,7 +42,7 @@ class FileUpload {
         contents_(job_.file.open()) {}
 
   void run(LargeTarget target) {
-    constexpr int kRefusals = 3;
+    constexpr int kRefusals = 3, kClientError = 400;
     std::optional<UploadRecord> record = records_.read(job_.file.object);
     for (int refusals = 0;; ++refusals) {
       if (target.url.empty()) return finish();
@@ -54,8 +54,10 @@ class FileUpload {
         UploadApi(client_, place_).verify(record ? record->target : target, job_.file.object);
         return finish();
       }
-      // Addresses expire, and parts that wait too long are thrown away: then the hub gives new ones.
-      const bool is_expired = !is_passing(reply) && record && (was_begun || sent_ > sent_before);
+      // Addresses expire, also before the turn of a file comes, and parts that wait too long are thrown away: then the
+      // hub gives new ones.
+      const bool has_progress = record && (was_begun || sent_ > sent_before);
+      const bool is_expired = !is_passing(reply) && reply.status >= kClientError && (has_progress || refusals == 0);
       if (!is_expired || refusals + 1 >= kRefusals) throw refused_by_storage(place_, job_.file.path, reply);
       start_over();
       record.reset();

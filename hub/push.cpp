@@ -25,6 +25,7 @@ struct LocalFile {
   std::string sha256 = {};
   LocalContents::Stamp stamp = {};
   PushedAs as = PushedAs::added;
+  std::optional<PushedAs> sent_as = {};  ///< in a commit whose answer may have been lost
 };
 
 LocalContents contents_of(const PushedFile& file) {
@@ -98,9 +99,17 @@ class Push {
     }
   }
 
+  HubName owned() {
+    name_owner();
+    return place_.name;
+  }
+
   HubName prepare() {
     name_owner();
     ready_repo();
+    // Also who may only read finds the repository. To say how a file has to be uploaded, the hub wants a token that may
+    // write, and nothing changes.
+    api().modes_of({{.path = "README.md", .size = 1, .sample = "#"}});
     return place_.name;
   }
 
@@ -144,20 +153,23 @@ class Push {
       if (attempt > 2) wait_before_retry(place_.rules, attempt - 2, {});
       if (repo.exists) {
         api().create_branch();
-      } else if (!is_created_) {
-        api().create_repo(job_.is_private);
-        is_created_ = true;
+      } else if (!has_asked_) {
+        has_asked_ = true;
+        is_created_ = api().create_repo(job_.is_private);
       }
     }
   }
 
   /// Nothing that was meant to be private is uploaded to a public repository.
   void require_visibility(const RemoteRepo& repo) const {
-    if (job_.is_private != true || repo.is_private != false) return;
+    if (job_.is_private != true || repo.is_private == true) return;
     fail(ErrorKind::usage,
-         {.cause = "the repository is public, but a private one is asked for",
+         {.cause = repo.is_private ? "the repository is public, but a private one is asked for"
+                                   : "the hub does not say whether the repository is private, which is asked for",
           .place = place_.name.text(),
-          .remedy = fmt::format("make it private on {}/settings, or push without asking for that", place_.page())});
+          .remedy = fmt::format(
+              "make it private on {}/settings, or push without --private (in a config: hub_private_repo: false)",
+              place_.page())});
   }
 
   void compare(const RepoListing& listing) {
@@ -180,13 +192,28 @@ class Push {
     result.has_commit = is_sent_;
     std::set<std::string> paths;
     for (const LocalFile& local : local_) {
-      result.files.push_back({.path = local.file->path, .size = local.size, .as = local.as});
+      const PushedAs as = local.as == PushedAs::unchanged ? local.sent_as.value_or(local.as) : local.as;
+      result.files.push_back({.path = local.file->path, .size = local.size, .as = as});
       paths.insert(local.file->path);
     }
     for (const RepoFile& file : repo.listing.files)
       if (!paths.contains(file.path) && (is_weight_file(file.path) || file.path == "adapter_model.safetensors"))
         result.stale_weights.push_back(file.path);
     return result;
+  }
+
+  /// A commit is made in memory, and takes several times the size of its regular files.
+  void require_small(const LocalFile& local, std::uint64_t of_all) const {
+    constexpr std::uint64_t kOne = 64'000'000, kAll = 128'000'000;
+    if (local.size <= kOne && of_all <= kAll) return;
+    const std::filesystem::path path = local.file->path;
+    fail(ErrorKind::input,
+         {.cause = fmt::format("the hub wants {} in the commit itself, which has room for files of {} and {} in all",
+                               path.string(), size_text(kOne), size_text(kAll)),
+          .place = place_.name.text(),
+          .remedy = fmt::format("let the repository keep it by LFS, with this line in .gitattributes: "
+                                "{} filter=lfs diff=lfs merge=lfs -text",
+                                path.has_extension() ? "*" + path.extension().string() : path.string())});
   }
 
   /// Uploads what differs. Returns the answer to the commit; none if the repository ignores all of it.
@@ -205,6 +232,7 @@ class Push {
     Commit commit{.message = job_.message, .parent = repo.listing.commit, .files = {}};
     LargeUpload large{.place = place_, .files = {}, .connections = job_.connections, .records = job_.records};
     std::set<std::string> seen;
+    std::uint64_t regular_bytes = 0;
     for (std::size_t k = 0; k < sent.size(); ++k) {
       LocalFile& local = local_[sent[k]];
       if (modes[k] == UploadMode::ignored) {
@@ -213,6 +241,7 @@ class Push {
         continue;
       }
       const bool is_large = modes[k] == UploadMode::large;
+      if (!is_large) require_small(local, regular_bytes += local.size);
       commit.files.push_back({.path = local.file->path,
                               .mode = modes[k],
                               .contents = is_large ? "" : contents_of(local).all(),
@@ -225,6 +254,8 @@ class Push {
     if (commit.files.empty()) return {};
     upload_large(large, log_);
     for (const std::size_t i : sent) contents_of(local_[i]);  // throws if one has changed since
+    for (const std::size_t i : sent)
+      if (differs(local_[i])) local_[i].sent_as = local_[i].as;
     return api().send_commit(commit);
   }
 
@@ -233,7 +264,8 @@ class Push {
   UploadPlace place_;
   HttpClient client_;
   std::vector<LocalFile> local_;
-  bool is_created_ = false, is_sent_ = false;
+  bool has_asked_ = false, is_created_ = false;  ///< for a repository that was missing
+  bool is_sent_ = false;
 };
 
 }  // namespace
@@ -250,6 +282,10 @@ std::string_view name_of(PushedAs as) {
 
 PushResult push(const PushJob& job, Log& log) {
   return Push(job, log).run();
+}
+
+HubName name_with_owner(const PushJob& job, Log& log) {
+  return Push(job, log).owned();
 }
 
 HubName prepare_push(const PushJob& job, Log& log) {

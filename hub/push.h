@@ -56,8 +56,11 @@ struct PushResult {
 /// Throws ErrorKind::input, with what to do, ErrorKind::stopped after a signal.
 PushResult push(const PushJob& job, Log& log);
 
-/// Finds out before a long run whether its result can be pushed: creates the repository and the branch. Throws as push
-/// does. Returns the name with its owner.
+/// The name with its owner, for which the hub may have to be asked. Throws as push does.
+HubName name_with_owner(const PushJob& job, Log& log);
+
+/// Finds out before a long run whether its result can be pushed: creates the repository and the branch, and asks how to
+/// upload a file, for which the hub wants a token that may write. Throws as push does. Returns the name with its owner.
 HubName prepare_push(const PushJob& job, Log& log);
 
 }  // namespace qtrain

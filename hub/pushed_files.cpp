@@ -59,6 +59,11 @@ bool has_gguf(const fs::path& folder) {
                              [](const auto& entry) { return entry.path().extension() == ".gguf"; });
 }
 
+bool has_safetensors(const fs::path& folder) {
+  return std::ranges::any_of(fs::directory_iterator(folder),
+                             [](const auto& entry) { return is_weight_file(entry.path().filename().string()); });
+}
+
 /// The folder of the newest checkpoint in it, for a message.
 std::optional<fs::path> some_checkpoint(const fs::path& folder) {
   std::optional<fs::path> newest;
@@ -89,7 +94,8 @@ void require_result(const fs::path& folder) {
     fail(ErrorKind::input,
          {.cause = "is not a folder", .place = folder.string(), .remedy = "name the folder of a result"});
   const bool is_adapter = has(folder, "adapter_config.json") && has(folder, "adapter_model.safetensors");
-  if (is_adapter || has_gguf(folder)) return;
+  const bool has_model = has(folder, "config.json") && has_safetensors(folder);
+  if (is_adapter || (has_gguf(folder) && !has_model)) return;
   if (has(folder, "config.json") && has_weights(folder)) {
     weights_in(folder);  // throws if they are incomplete, or pickles
     return require_all_shards(folder);
@@ -109,7 +115,10 @@ PushedFile pushed(const fs::path& folder, const fs::path& path) {
 void add_below(const fs::path& root, const fs::path& folder, PushSelection& selection) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (is_never_pushed(entry.path().filename().string())) continue;
-    if (entry.is_directory())
+    // A link to a folder may lead out of this one, or to a folder around it.
+    if (entry.is_directory() && entry.is_symlink())
+      selection.left_out.push_back(entry.path().lexically_relative(root).generic_string() + "/");
+    else if (entry.is_directory())
       add_below(root, entry.path(), selection);
     else if (entry.is_regular_file())
       selection.files.push_back(pushed(root, entry.path()));
@@ -136,23 +145,38 @@ struct SecretForm {
   std::size_t follow = 0;
 };
 
-std::optional<std::string> secret_in(std::string_view text, const std::string& token) {
-  constexpr std::array<SecretForm, 7> kForms{{{"hf_", 30},
-                                              {"ghp_", 36},
-                                              {"github_pat_", 40},
-                                              {"sk-proj-", 40},
-                                              {"sk-ant-", 40},
-                                              {"AKIA", 16},
-                                              {"PRIVATE KEY-----", 0}}};
-  if (!token.empty() && text.find(token) != text.npos) return "the token of the hub";
+constexpr std::array<SecretForm, 7> kForms{{{"hf_", 30},
+                                            {"ghp_", 36},
+                                            {"github_pat_", 40},
+                                            {"sk-proj-", 40},
+                                            {"sk-ant-", 40},
+                                            {"AKIA", 16},
+                                            {"PRIVATE KEY-----", 0}}};
+
+/// What begins at `from` or later. The characters before it only tell where words begin.
+std::optional<std::string> secret_in(std::string_view text, std::size_t from, const std::vector<std::string>& tokens) {
+  for (const std::string& token : tokens)
+    if (!token.empty() && text.find(token) != text.npos) return "the token of the hub";
   for (const SecretForm& form : kForms)
-    for (std::size_t at = text.find(form.begin); at != text.npos; at = text.find(form.begin, at + 1)) {
+    for (std::size_t at = text.find(form.begin, from); at != text.npos; at = text.find(form.begin, at + 1)) {
       const std::string_view rest = text.substr(at + form.begin.size(), form.follow);
       const bool begins_word = at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0;
       const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
       if (rest.size() == form.follow && (begins_word || form.follow == 0) && std::ranges::all_of(rest, is_part))
         return fmt::format("what looks like a key or token ({}...)", form.begin);
     }
+  return {};
+}
+
+/// Reads in pieces that overlap by more than a token has characters; ends at a byte that no text has.
+std::optional<std::string> secret_in(const LocalContents& contents, const std::vector<std::string>& tokens) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20, kOverlap = std::uint64_t{1} << 12;
+  for (std::uint64_t at = 0; at < contents.size(); at += kPiece) {
+    const std::uint64_t begin = at < kOverlap ? 0 : at - kOverlap;
+    const std::string text = contents.bytes(begin, std::min(contents.size(), at + kPiece) - begin);
+    if (text.find('\0') != text.npos) return {};
+    if (auto found = secret_in(text, begin > 0 ? 1 : 0, tokens)) return found;
+  }
   return {};
 }
 
@@ -172,7 +196,7 @@ PushSelection files_to_push(const fs::path& given, WhichFiles which) {
     if (is_never_pushed(name)) continue;
     if (entry.is_regular_file() && is_result_file(name))
       selection.files.push_back(pushed(folder, entry.path()));
-    else if (entry.is_directory() && name == kTemplates)
+    else if (entry.is_directory() && !entry.is_symlink() && name == kTemplates)
       add_below(folder, entry.path(), selection);
     else
       selection.left_out.push_back(name + (entry.is_directory() ? "/" : ""));
@@ -181,8 +205,7 @@ PushSelection files_to_push(const fs::path& given, WhichFiles which) {
   return selection;
 }
 
-void require_no_secrets(const std::vector<PushedFile>& files, const std::string& token) {
-  constexpr std::uint64_t kMaxText = std::uint64_t{1} << 22;
+void require_no_secrets(const std::vector<PushedFile>& files, const std::vector<std::string>& tokens) {
   const auto refuse_secret = [](const std::string& path, const std::string& what) {
     fail(ErrorKind::usage, {.cause = "is not pushed: " + what,
                             .place = path,
@@ -191,10 +214,7 @@ void require_no_secrets(const std::vector<PushedFile>& files, const std::string&
   for (const PushedFile& file : files) {
     if (is_secret_file(file.path)) refuse_secret(file.path, "its name is that of a file with secrets");
     const LocalContents contents = file.source.empty() ? LocalContents::of_text(file.text) : LocalContents(file.source);
-    if (contents.size() > kMaxText) continue;
-    const std::string text = contents.all();
-    if (text.find('\0') != text.npos) continue;  // not a text
-    if (const auto found = secret_in(text, token)) refuse_secret(file.path, "it contains " + *found);
+    if (const auto found = secret_in(contents, tokens)) refuse_secret(file.path, "it contains " + *found);
   }
 }
 

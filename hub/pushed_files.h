@@ -23,7 +23,7 @@ struct PushSelection {
 PushSelection files_to_push(const std::filesystem::path& folder, WhichFiles which);
 
 /// Throws ErrorKind::usage if a file looks like a secret by its name (.env, id_rsa, *.pem), or if a text among the
-/// files contains a key or token, such as `token`.
-void require_no_secrets(const std::vector<PushedFile>& files, const std::string& token);
+/// files contains a key or token, such as one of `tokens`.
+void require_no_secrets(const std::vector<PushedFile>& files, const std::vector<std::string>& tokens);
 
 }  // namespace qtrain

@@ -32,11 +32,22 @@ Json list_at(const Json& object, const char* member) {
 }
 
 /// The messages in a list of {"message": ...}.
-std::vector<std::string> messages_at(const Json& answer, const char* member) {
+std::vector<std::string> messages_at(const Json& answer, const char* member, const std::string& token) {
+  constexpr std::size_t kMaxShown = 10;
   std::vector<std::string> all;
   for (const Json& entry : list_at(answer, member))
-    if (const std::string text = one_line(text_at(entry, "message")); !text.empty()) all.push_back(text);
+    if (const std::string text = shown_text(text_at(entry, "message"), token); !text.empty() && all.size() < kMaxShown)
+      all.push_back(text);
   return all;
+}
+
+/// An answer about at most kFilesAtOnce files; null if it is no JSON, or has more values than such an answer needs.
+Json answer_in(const HttpReply& reply) {
+  try {
+    return parse_json(reply.body, "answer", {.duplicate_keys = true, .max_values = std::uint64_t{1} << 22});
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 Error unexpected_answer(const UploadPlace& place, const std::string& what) {
@@ -119,17 +130,16 @@ RemoteRepo UploadApi::look() {
   return repo;
 }
 
-void UploadApi::create_repo(std::optional<bool> is_private) {
+bool UploadApi::create_repo(std::optional<bool> is_private) {
   const std::string& repo = place_.name.repo;
   const std::size_t slash = repo.find('/');
   Json wanted{{"name", repo.substr(slash + 1)}, {"organization", repo.substr(0, slash)}};
   if (is_private) wanted["visibility"] = *is_private ? "private" : "public";
   for (int attempt = 1;; ++attempt) {
     const HttpReply reply = post("/api/repos/create", dump_json(wanted));
-    // Another process may have created it.
-    if (reply.is_success()) return;
+    if (reply.is_success()) return true;
     const bool is_busy = reply.body.find("conflicting operation is in progress") != reply.body.npos;
-    if (reply.status == kConflict && !is_busy) return;
+    if (reply.status == kConflict && !is_busy) return false;  // another process has created it
     if (reply.status != kConflict || attempt >= place_.rules.attempts) throw refused_push(place_, reply);
     wait_before_retry(place_.rules, attempt, reply);
   }
@@ -142,15 +152,15 @@ void UploadApi::create_branch() {
 
 std::vector<std::string> UploadApi::check_card(const std::string& card) {
   const HttpReply reply = post("/api/validate-yaml", dump_json({{"content", card}, {"repoType", "model"}}));
-  const Json answer = json_in(reply.body);
+  const Json answer = answer_in(reply);
   if (reply.status == kBadRequest) {
-    const auto problems = messages_at(answer, "errors");
+    const auto problems = messages_at(answer, "errors", place_.token);
     fail(ErrorKind::usage, {.cause = fmt::format("the hub refuses the front matter of the card{}",
                                                  problems.empty() ? "" : ": " + problems.front()),
                             .place = "README.md",
                             .remedy = "correct the lines between the two ---"});
   }
-  return messages_at(answer, "warnings");  // a hub that checks no cards says so with another status
+  return messages_at(answer, "warnings", place_.token);  // a hub that checks no cards says so with another status
 }
 
 std::vector<UploadMode> UploadApi::modes_of(const std::vector<OfferedFile>& files) {
@@ -162,7 +172,7 @@ std::vector<UploadMode> UploadApi::modes_of(const std::vector<OfferedFile>& file
     const HttpReply reply =
         post(fmt::format("{}/preupload/{}", repo_path(), branch()), dump_json({{"files", std::move(offered)}}));
     if (!reply.is_success()) throw refused_push(place_, reply);
-    for (const Json& entry : list_at(json_in(reply.body), "files")) {
+    for (const Json& entry : list_at(answer_in(reply), "files")) {
       const bool is_large = text_at(entry, "uploadMode") == "lfs";
       const auto ignored = entry.is_object() ? entry.find("shouldIgnore") : entry.end();
       const bool is_ignored = ignored != entry.end() && ignored->is_boolean() && ignored->get<bool>();
@@ -194,7 +204,7 @@ std::vector<LargeTarget> UploadApi::targets_of(const std::vector<LargeObject>& o
                                             {"ref", {{"name", place_.name.revision}}}}),
                                  kLfsType);
     if (!reply.is_success()) throw refused_push(place_, reply);
-    for (LargeTarget& target : read_targets(json_in(reply.body), some, place_)) targets.push_back(std::move(target));
+    for (LargeTarget& target : read_targets(answer_in(reply), some, place_)) targets.push_back(std::move(target));
   });
   return targets;
 }
@@ -237,6 +247,9 @@ Error refused_push(const UploadPlace& place, const HttpReply& reply) {
       return error(fmt::format("{} cannot be reached: {}", place.hub.endpoint, reply.problem),
                    "check the connection (HF_ENDPOINT, https_proxy), then " + again);
     case kUnauthorized:
+      if (place.token.empty() && !place.hub.implicit_token)
+        return error(fmt::format("the hub wants a token{}", said),
+                     "unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
       return place.token.empty() ? error(fmt::format("the hub wants a token{}", said),
                                          "log in with hf auth login, or set HF_TOKEN to a token that may write")
                                  : error(fmt::format("the hub does not accept the token{}", said),

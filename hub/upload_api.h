@@ -75,7 +75,8 @@ class UploadApi {
   /// The name of the account to which the token belongs.
   std::string account();
   RemoteRepo look();
-  void create_repo(std::optional<bool> is_private);
+  /// Returns false if it was there by now.
+  bool create_repo(std::optional<bool> is_private);
   void create_branch();
   /// Throws ErrorKind::usage if the hub refuses the front matter; returns its warnings.
   std::vector<std::string> check_card(const std::string& card);

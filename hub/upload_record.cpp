@@ -38,7 +38,7 @@ std::optional<UploadRecord> record_in(const Json& json, const LargeObject& objec
       {"objects",
        {{{"oid", object.sha256},
          {"actions", {{"upload", {{"href", json.value("url", Json())}, {"header", json.value("parts", Json())}}}}}}}}};
-  if (!json.value("verify", Json("")).empty())
+  if (!text_at(json, "verify").empty())
     answer["objects"][0]["actions"]["verify"] = {{"href", json.value("verify", Json())}};
   UploadRecord record{.target = read_targets(answer, std::span(&object, 1), place).front()};
   const Json etags = json.value("etags", Json::array());

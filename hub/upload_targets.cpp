@@ -7,9 +7,6 @@
 #include <charconv>
 #include <map>
 
-#include "core/secrets.h"
-#include "core/utf8.h"
-
 namespace qtrain {
 namespace {
 
@@ -36,7 +33,7 @@ std::string address_in(const Json& action, const UploadPlace& place) {
   if (url.starts_with(kUsual)) url = place.hub.endpoint + "/" + url.substr(kUsual.size());
   if (!is_safe_target(url, place))
     refuse_answer(place, fmt::format("the hub names an address for uploads that is not safe: {}",
-                                     one_line(without_credentials(url.substr(0, url.find('?'))))));
+                                     shown_text(url.substr(0, url.find('?')), place.token)));
   return url;
 }
 
@@ -58,10 +55,10 @@ LargeTarget target_in(const Json& entry, const LargeObject& object, const Upload
   LargeTarget target{.sha256 = object.sha256, .size = object.size};
   if (entry.contains("error")) {
     const std::string said = text_at(entry["error"], "message");
-    fail(ErrorKind::input,
-         {.cause = fmt::format("the hub does not take a file of {} bytes (\"{}\")", object.size, one_line(said)),
-          .place = place.name.text(),
-          .remedy = "see " + place.page()});
+    fail(ErrorKind::input, {.cause = fmt::format("the hub does not take a file of {} bytes (\"{}\")", object.size,
+                                                 shown_text(said, place.token)),
+                            .place = place.name.text(),
+                            .remedy = "see " + place.page()});
   }
   const Json actions = entry.contains("actions") ? entry["actions"] : Json();
   if (!actions.is_object() || !actions.contains("upload")) return target;

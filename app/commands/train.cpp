@@ -25,6 +25,7 @@
 #include "core/parallel.h"
 #include "core/plural.h"
 #include "core/version.h"
+#include "dist/final_error.h"
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -37,7 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
-constexpr std::chrono::seconds kGrace{10};
+constexpr std::chrono::seconds kGrace{10}, kEndTogether{60};
 constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that were restarted after a rank was lost
 
 // The command line of this process.
@@ -54,7 +55,8 @@ Launch launch_of(const RunSection& run) {
           .nodes = static_cast<int>(run.nnodes),
           .node = static_cast<int>(run.node_rank),
           .meeting = {.host = run.master_addr, .port = static_cast<std::uint16_t>(run.master_port)},
-          .grace = std::min<std::chrono::milliseconds>(kGrace, std::chrono::seconds(run.ddp_timeout))};
+          .grace = std::min(kGrace, std::chrono::seconds(run.ddp_timeout)),
+          .end_together = std::min(kEndTogether, std::chrono::seconds(run.ddp_timeout))};
 }
 
 // Whether a run that began at `start` has saved a checkpoint to resume from.
@@ -153,21 +155,32 @@ std::function<void(const std::string&)> connection_messages(const RankPlace& pla
   return [&log](const std::string& text) { log.pass_on(fmt::format("warning: {}\n", text)); };
 }
 
-// Pushes what a finished run has written, if the config asks for that.
-void push_result(const Arguments& args, const ResolvedConfig& config, CommandResult& finished) {
-  const auto request = push_of_run(config);
-  if (!request) return;
+// The command that pushes the result of a run as push_to_hub does.
+std::string push_command(const PushRequest& request) {
+  return fmt::format("qtrain push {} {}{}", shell_word(request.folder.string()), shell_word(request.name.text()),
+                     request.is_private == true ? " --private" : "");
+}
+
+// Pushes what a finished run has written. Returns the error if that fails: the result is complete all the same.
+std::optional<Error> push_result(const PushRequest& request, CommandResult& finished, Log& log) {
+  send_goes_on_alone();
+  reopen_stops();
+  set_stop_answer("Stopping the push; the result is saved. Press Ctrl-C again to quit now.");
   try {
-    const CommandResult pushed = push_folder(*request, args.log());
+    throw_if_stopped();  // while the result was being saved
+    const CommandResult pushed = push_folder(request, log);
     finished.text += "\n" + pushed.text;
     finished.json["pushed"] = pushed.json;
+    return {};
   } catch (const Error& e) {
-    if (e.kind() == ErrorKind::stopped) throw;
     ErrorText text = e.text();
-    text.remedy +=
-        fmt::format("{}the result is complete: qtrain push {} {} uploads it", text.remedy.empty() ? "" : "; ",
-                    shell_word(request->folder.string()), shell_word(request->name.text()));
-    throw Error(e.kind(), std::move(text));
+    const std::string token = request.token.empty() ? "" : ", with the token in HF_TOKEN";
+    if (e.kind() == ErrorKind::stopped)
+      text = {.cause = "the push was stopped by a signal", .place = request.name.text()};
+    text.remedy += fmt::format("{}the result is complete: {} uploads it{}", text.remedy.empty() ? "" : "; ",
+                               push_command(request), token);
+    finished.json["pushed"] = {{"error", text.cause}};
+    return Error(e.kind(), std::move(text));
   }
 }
 
@@ -183,8 +196,38 @@ CommandResult finished_result(const Arguments& args, const ResolvedConfig& confi
     finished.json["next"] = next;
     finished.text += fmt::format("\nwrote {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
   }
-  args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(finished.json));
   return finished;
+}
+
+// Pushes the result if the config asks for that, and says how the run has ended.
+void end_run(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
+  CommandResult finished = finished_result(args, config, result);
+  const auto request = result.exit_code == 0 ? push_of_run(config) : std::nullopt;
+  const auto error = request ? push_result(*request, finished, args.log()) : std::nullopt;
+  args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(finished.json));
+  args.give(finished);
+  if (error) throw Error(*error);
+}
+
+// This process's part of the run.
+TrainingResult train_as_rank(const Arguments& args, const ResolvedConfig& config,
+                             const std::optional<RankPlace>& place) {
+  std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
+  if (std::getenv(kRestarted)) resume = "auto";
+  const Device device = place ? device_of_rank(*place, compute_choice(config.value)) : Device{};
+  RankGroup::Options meeting{.timeout = std::chrono::seconds(config.value.run.ddp_timeout), .device = device};
+  if (place) {
+    meeting.settings = settings_of(*place, config.value, device);
+    meeting.say = connection_messages(*place, args.log());
+  }
+  RankGroup ranks(place, meeting);
+  return train({.config = config,
+                .resume = resume,
+                .ranks = ranks.collective(),
+                .gpu = device.index,
+                .stop_after = args.integer("stop_after").value_or(0),
+                .overwrite = args.has("overwrite")},
+               args.log());
 }
 
 }  // namespace
@@ -216,27 +259,8 @@ int run_train(const Arguments& args) {
   if (const auto file = args.text("events"); file && (!place || place->rank == 0))
     args.log().set_events(std::make_unique<EventStream>(*file));
   args.log().show_progress(!config.value.training.disable_tqdm);
-  std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
-  if (std::getenv(kRestarted)) resume = "auto";
-  const Device device = place ? device_of_rank(*place, compute_choice(config.value)) : Device{};
-  RankGroup::Options meeting{.timeout = std::chrono::seconds(run.ddp_timeout), .device = device};
-  if (place) {
-    meeting.settings = settings_of(*place, config.value, device);
-    meeting.say = connection_messages(*place, args.log());
-  }
-  RankGroup ranks(place, meeting);
-  const TrainingResult result = train({.config = config,
-                                       .resume = resume,
-                                       .ranks = ranks.collective(),
-                                       .gpu = device.index,
-                                       .stop_after = stop_after.value_or(0),
-                                       .overwrite = args.has("overwrite")},
-                                      args.log());
-  if (ranks.collective().rank() == 0) {
-    CommandResult finished = finished_result(args, config, result);
-    if (result.exit_code == 0) push_result(args, config, finished);
-    args.give(finished);
-  }
+  const TrainingResult result = train_as_rank(args, config, place);
+  if (!place || place->rank == 0) end_run(args, config, result);
   return result.exit_code;
 }
 

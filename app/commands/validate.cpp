@@ -227,13 +227,16 @@ class Validation {
   }
 
   /// What can be known without asking the hub.
-  std::string check_push() const {
+  std::string check_push() {
     const auto request = push_of_run(config_);
     const HubEnvironment hub = hub_environment();
     if (hub.offline)
       fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids to push", .remedy = "unset HF_HUB_OFFLINE"});
-    const bool has_token = !request->token.empty() || !hub_token(hub).empty();
-    return request->name.text() + (has_token ? "" : ", but there is no token: set HF_TOKEN, or hf auth login");
+    if (request->token.empty() && hub_token(hub).empty())
+      findings_.warn(fmt::format(
+          "push_to_hub: there is no token, without which a run ends at once: {}",
+          hub.implicit_token ? "set HF_TOKEN, or log in with hf auth login" : "unset HF_HUB_DISABLE_IMPLICIT_TOKEN"));
+    return request->name.text();
   }
 
   std::string check_machine() {

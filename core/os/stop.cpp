@@ -126,6 +126,11 @@ bool finish_unless_stopped() {
   StopState before = StopState::none;
   return stop_state.compare_exchange_strong(before, StopState::closed) || before != StopState::requested;
 }
+void reopen_stops() {
+  StopState before = StopState::closed;
+  if (stop_state.compare_exchange_strong(before, StopState::none) || before != StopState::too_late) return;
+  stop_state = StopState::requested;
+}
 void set_late_stop_answer(const char* text) {
   late_text = text;
 }

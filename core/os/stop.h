@@ -29,6 +29,10 @@ void finish_or_stop();
 /// The same for a command that ends differently if a stop was requested: it then returns false.
 bool finish_unless_stopped();
 
+/// For work after that point that can be stopped after all: requests are answered again, and one that came too late
+/// counts as one that came now.
+void reopen_stops();
+
 /// Sets the answer to the first stop request after that point, for work that still takes time to end. The text must
 /// have static storage.
 void set_late_stop_answer(const char* text);

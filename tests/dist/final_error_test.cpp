@@ -40,6 +40,17 @@ TEST_F(FinalError, ReachesTheLauncherUnchanged) {
   EXPECT_STREQ(error->what(), kError.what());
 }
 
+TEST_F(FinalError, MayFollowTheWordThatARankGoesOnAlone) {
+  send_goes_on_alone();
+  const std::string all = heard();
+  EXPECT_TRUE(has_gone_on_alone(all));
+  EXPECT_FALSE(parse_final_error(all));
+  ASSERT_TRUE(send_final_error(kError));
+  const std::string error = heard();
+  EXPECT_FALSE(has_gone_on_alone(error));
+  EXPECT_STREQ(parse_final_error(all + error)->what(), kError.what());
+}
+
 TEST_F(FinalError, ThatPointsToAnotherRankIsRecognized) {
   EXPECT_TRUE(is_reported_elsewhere({ErrorKind::peer, {.cause = fmt::format("rank 1 ended{}", kReportedElsewhere)}}));
   EXPECT_FALSE(is_reported_elsewhere(kError));

@@ -1,6 +1,13 @@
 // qtrain push, and runs that push their results.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
 #include "core/os/file.h"
 #include "tests/e2e/support.h"
 #include "tests/hub/hub_server.h"
@@ -24,17 +31,45 @@ class PushingRun : public ::testing::Test {
     config_.update({{"max_steps", 2}, {"save_strategy", "steps"}, {"save_steps", 1}});
   }
   Outcome run(std::vector<std::string> words, const std::string& more = "HF_TOKEN=hf_secret") {
+    return Process(launch(std::move(words), more)).wait();
+  }
+  Launch launch(std::vector<std::string> words, const std::string& more) {
     write_file(folder_ / "config.json", dump_json(config_));
-    return qtrain({.words = std::move(words),
-                   .folder = folder_.path(),
-                   .environment = {more, "HF_HUB_OFFLINE=0", "HF_HOME=" + (folder_ / "hf").string(),
-                                   "XDG_CACHE_HOME=" + (folder_ / "caches").string(), "HF_ENDPOINT=" + hub_.url()}});
+    return launch_of({.words = std::move(words),
+                      .folder = folder_.path(),
+                      .environment = {more, "HF_HUB_OFFLINE=0", "HF_HOME=" + (folder_ / "hf").string(),
+                                      "XDG_CACHE_HOME=" + (folder_ / "caches").string(), "HF_ENDPOINT=" + hub_.url()}});
+  }
+  /// Lets the hub take nothing of a large file before `until`.
+  void hold_uploads(const std::function<bool()>& until) {
+    hub_.fail_with([this, until](const ServedRequest& r) -> std::optional<HubFault> {
+      if (r.path.find("/storage/") == r.path.npos) return {};
+      is_uploading_ = true;
+      while (!until()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return {};
+    });
+  }
+  /// A run is told to stop while it pushes.
+  void expect_stop(int ranks) {
+    hold_uploads([this] { return is_over_.load(); });
+    config_.update({{"push_to_hub", true}, {"hub_model_id", "o/n"}, {"hub_private_repo", true}, {"nproc", ranks}});
+    Process process(launch({"config.json"}, "HF_TOKEN=hf_secret"));
+    while (!is_uploading_ && process.running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    process.signal(SIGTERM);
+    const Outcome outcome = process.wait();
+    is_over_ = true;
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("Stopping the push; the result is saved"), HasSubstr("o/n --private"),
+                                   Not(HasSubstr("saving the model"))));
+    EXPECT_THAT(outcome.out, HasSubstr("wrote ")) << "the summary of the run";
+    EXPECT_TRUE(fs::exists(folder_ / "out/adapter_model.safetensors"));
   }
   std::string remote(const std::string& repo, const std::string& file) {
     return hub_.files_of("models/" + repo + "@main").at(file).contents;
   }
 
   TempFolder folder_;
+  std::atomic<bool> is_uploading_ = false, is_over_ = false;
   HubServer hub_;
   Json config_;
 };
@@ -70,16 +105,80 @@ TEST_F(PushingRun, OfSeveralRanksPushesOnce) {
             bytes_of(folder_ / "out/adapter_model.safetensors"));
 }
 
+// The launcher ends ranks that stay behind the others for ddp_timeout, and that are silent for as long again.
+TEST_F(PushingRun, OfSeveralRanksPushesForAsLongAsItTakes) {
+  constexpr std::chrono::seconds kTimeout{4}, kLongerThanBoth{10};
+  std::optional<std::chrono::steady_clock::time_point> began;
+  hold_uploads([&] {
+    if (!began) began = std::chrono::steady_clock::now();
+    return std::chrono::steady_clock::now() - *began > kLongerThanBoth;
+  });
+  config_.update({{"push_to_hub", true}, {"hub_model_id", "o/n"}, {"nproc", 2}, {"ddp_timeout", kTimeout.count()}});
+  const Outcome outcome = run({"config.json", "--quiet"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(remote("o/n", "adapter_model.safetensors"), bytes_of(folder_ / "out/adapter_model.safetensors"));
+}
+
+TEST_F(PushingRun, StopsWhileItPushes) {
+  expect_stop(1);
+}
+
+TEST_F(PushingRun, OfSeveralRanksStopsWhileItPushes) {
+  expect_stop(2);
+}
+
 TEST_F(PushingRun, WithoutAccessEndsBeforeItBegins) {
   config_.update({{"push_to_hub", true}, {"hub_token", "hf_wrong"}});
   const Outcome outcome = run({"config.json"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("does not accept the token"), Not(HasSubstr("hf_wrong"))));
   EXPECT_FALSE(fs::exists(folder_ / "out"));
-  EXPECT_THAT(run({"validate", "config.json"}, "HF_TOKEN=").out, HasSubstr("push_to_hub"));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("push_to_hub (out)"), HasSubstr("push_to_hub=false")));
+  config_.erase("hub_token");
+  const Outcome warned = run({"validate", "config.json", "--json"}, "HF_TOKEN=");
+  EXPECT_EQ(warned.code, 0) << warned.err;
+  EXPECT_THAT(dump_json(Json::parse(warned.out)["warnings"]), HasSubstr("there is no token"));
+  hub_.add("models/o/open", {{"README.md", {.contents = "x"}}});
+  hub_.set_uploads({.token = "hf_secret", .is_open = true});
+  config_["hub_model_id"] = "o/open";
+  EXPECT_THAT(run({"config.json"}, "HF_TOKEN=").err, HasSubstr("wants a token"));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
   config_["hub_model_id"] = "no name";
   EXPECT_THAT(run({"validate", "config.json"}).out, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
   EXPECT_THAT(run({"config.json"}).err, AllOf(HasSubstr("hub_model_id"), HasSubstr("OWNER/NAME")));
+}
+
+TEST_F(PushingRun, ATokenOfAConfigForgesNoLineOfARequest) {
+  config_.update({{"push_to_hub", true}, {"hub_token", "hf_secret\r\nX-Evil: 1"}});
+  const Outcome refused = run({"config.json"}, "HF_TOKEN=");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("hub_token"), Not(HasSubstr("hf_secret"))));
+  EXPECT_EQ(hub_.requests().size(), 0u);
+  config_["hub_token"] = "hf_secret\n";
+  EXPECT_EQ(run({"config.json"}, "HF_TOKEN=").code, 0);
+}
+
+// A slash ends the folder's name, and the base model's path looks like a repository.
+TEST_F(PushingRun, PathsBecomeNoNamesOfRepositories) {
+  fs::create_directory(folder_ / "models");
+  fs::create_directory_symlink(config_["model_name_or_path"].get<std::string>(), folder_ / "models/base");
+  config_.update({{"push_to_hub", true}, {"model_name_or_path", "models/base"}, {"output_dir", "out/"}});
+  const Outcome outcome = run({"config.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(remote("me/out", "README.md"), AllOf(HasSubstr("# out"), HasSubstr("trained with qtrain"),
+                                                   Not(HasSubstr("models/base")), Not(HasSubstr("base_model"))));
+}
+
+// The folder around a model may be that of a run, which says nothing about it.
+TEST_F(PushingRun, TheCardOfAModelThatNoRunWroteSaysSo) {
+  fs::create_directory(folder_ / "out");
+  fs::copy(config_["model_name_or_path"].get<std::string>(), folder_ / "out/other", fs::copy_options::recursive);
+  fs::remove(folder_ / "out/other/README.md");
+  write_file(folder_ / "out/resolved_config.json", dump_json({{"values", {{"learning_rate", {{"value", 0.125}}}}}}));
+  const Outcome outcome = run({"push", "out/other", "other"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(remote("me/other", "README.md"),
+              AllOf(HasSubstr("written by qtrain"), HasSubstr("--model me/other"), Not(HasSubstr("0.125"))));
 }
 
 TEST_F(PushingRun, WhosePushFailsKeepsItsResult) {
@@ -88,9 +187,17 @@ TEST_F(PushingRun, WhosePushFailsKeepsItsResult) {
     if (r.path.find("/commit/") == r.path.npos) return {};
     return HubFault{.status = 403};
   });
-  const Outcome failed = run({"config.json"}, "HF_TOKEN=");
+  const Outcome failed = run({"config.json", "--json", "--events", "events.jsonl"}, "HF_TOKEN=");
   EXPECT_EQ(failed.code, 3);
-  EXPECT_THAT(failed.err, AllOf(HasSubstr("may not write"), HasSubstr("qtrain push " + (folder_ / "out").string())));
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("may not write"), HasSubstr("qtrain push " + (folder_ / "out").string()),
+                                HasSubstr("HF_TOKEN"), Not(HasSubstr("--private"))));
+  const Json said = Json::parse(failed.out);
+  EXPECT_EQ(said["step"], 2);
+  EXPECT_THAT(said["pushed"]["error"].get<std::string>(), HasSubstr("may not write"));
+  const std::vector<Json> events = read_jsonl(folder_ / "events.jsonl");
+  const auto done = std::ranges::find_if(events, [](const Json& event) { return event["event"] == "done"; });
+  ASSERT_NE(done, events.end());
+  EXPECT_EQ((*done)["pushed"], said["pushed"]);
   hub_.fail_with({});
   const Outcome pushed = run({"push", "out", "me/out", "--json"});
   ASSERT_EQ(pushed.code, 0) << pushed.err;

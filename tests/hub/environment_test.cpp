@@ -74,5 +74,17 @@ TEST(HubEnvironment, TheTokenIsThatOfTheVariableElseTheStoredOne) {
   EXPECT_EQ(hub_token(hub_environment()), "");
 }
 
+TEST(HubEnvironment, ATokenForgesNoLineOfARequest) {
+  EXPECT_EQ(checked_token(" hf_write\n", "hub_token"), "hf_write");
+  for (const char* bad : {"hf_write\r\nX-Evil: 1", "hf_w\x7f", "hf w", "hf_\xc3\xa4"}) try {
+      checked_token(bad, "hub_token");
+      FAIL() << bad;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_EQ(e.text().place, "hub_token");
+      EXPECT_EQ(std::string(e.what()).find("hf_w"), std::string::npos) << e.what();
+    }
+}
+
 }  // namespace
 }  // namespace qtrain

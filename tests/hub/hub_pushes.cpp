@@ -76,7 +76,12 @@ std::optional<std::string> HubServer::answer_push(const ServedRequest& request) 
   if (path.starts_with("/join/")) return join(request);
   const auto token = request.headers.find("authorization");
   const bool is_known = token != request.headers.end() && token->second == "Bearer " + uploads_.token;
-  if (!uploads_.token.empty() && !is_known && !path.starts_with("/cdn/"))
+  const bool is_reader =
+      !uploads_.reader.empty() && token != request.headers.end() && token->second == "Bearer " + uploads_.reader;
+  if (is_reader && request.method != "GET" && path != "/api/validate-yaml")
+    return http_answer(403, "", R"({"error": "the token has not the role write"})");
+  const bool is_read = request.method == "GET" && (is_reader || (uploads_.is_open && path.starts_with("/api/models/")));
+  if (!uploads_.token.empty() && !is_known && !is_read && !path.starts_with("/cdn/"))
     return http_answer(401, "", R"({"error": "Invalid credentials in Authorization header"})");
   if (path == "/api/whoami-v2") return json_answer({{"type", "user"}, {"name", "me"}});
   if (request.method != "POST") return {};
@@ -140,7 +145,8 @@ std::string HubServer::batch(const ServedRequest& request) {
         for (std::size_t i = 1; (i - 1) * uploads_.chunk_size < size; ++i)
           upload["header"][fmt::format("{:05}", i)] = fmt::format("{}/storage/{}/{}?signature=s", storage, number, i);
       }
-      entry["actions"] = {{"upload", std::move(upload)}, {"verify", {{"href", url() + "/verify"}}}};
+      entry["actions"] = {{"upload", std::move(upload)}};
+      if (uploads_.verifies) entry["actions"]["verify"] = {{"href", url() + "/verify"}};
     }
     objects.push_back(std::move(entry));
   }

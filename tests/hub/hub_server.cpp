@@ -211,8 +211,9 @@ std::string HubServer::listing(const Repo& repo) const {
     if (file.large) entry["lfs"] = {{"sha256", sha256_of(file.contents)}, {"size", size}, {"pointerSize", 130}};
     files.push_back(std::move(entry));
   }
-  return Json{{"id", repo.id}, {"sha", repo.commit}, {"private", repo.is_private}, {"siblings", std::move(files)}}
-      .dump();
+  Json about{{"id", repo.id}, {"sha", repo.commit}, {"siblings", std::move(files)}};
+  if (uploads_.tells_visibility) about["private"] = repo.is_private;
+  return about.dump();
 }
 
 const HubServer::File* HubServer::file_at(const std::string& path) const {

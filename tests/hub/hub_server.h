@@ -61,6 +61,10 @@ class HubServer {
   /// host.
   struct Uploads {
     std::string token = {};         ///< that every request to the hub needs; empty: none
+    std::string reader = {};        ///< another token, which may not write
+    bool is_open = false;           ///< repositories can be read without a token
+    bool verifies = true;           ///< names an address for `verify`
+    bool tells_visibility = true;   ///< of a repository
     std::size_t chunk_size = 1000;  ///< larger files go in parts
     std::string ignored = {};       ///< a path that .gitignore excludes
     bool knows_visibility = true;   ///< false: new repositories are always public

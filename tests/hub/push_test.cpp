@@ -134,6 +134,39 @@ TEST_F(Pushing, ExpiredAddressesAreReplaced) {
   EXPECT_THAT(records(), IsEmpty());
 }
 
+// Its turn comes when its address has expired, as it does behind files of many gigabytes.
+TEST_F(Pushing, AnAddressThatExpiresBeforeItsFirstByteIsReplaced) {
+  for (const std::size_t size : {900u, 3500u}) {
+    write("model.safetensors", random_bytes(size, 7));
+    fail_requests("/storage/", {.status = 403, .body = "<Error>Request has expired</Error>"}, 1);
+    push_now();
+    EXPECT_EQ(remote("model.safetensors"), read_text(model() / "model.safetensors")) << size;
+  }
+  EXPECT_EQ(server_.count("objects/batch"), 4);
+}
+
+TEST_F(Pushing, AnUploadThatIsNotVerifiedGoesOnToo) {
+  server_.set_uploads({.token = kToken, .verifies = false});
+  fail_requests("/storage/1/3", {.end_after = 300});
+  complaint();
+  server_.fail_with({});
+  push_now();
+  EXPECT_EQ(remote("model.safetensors"), read_text(model() / "model.safetensors"));
+  EXPECT_EQ(server_.received(), 3500u) << "no part is sent twice";
+}
+
+TEST_F(Pushing, LargeFilesAreNotReadIntoACommit) {
+  write("config.json", "");
+  std::filesystem::resize_file(model() / "config.json", 64'000'001);
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("config.json"), HasSubstr("64.0 MB"), HasSubstr("*.json filter=lfs")));
+  for (const char* file : {"config.json", "tokenizer.json", "vocab.json"}) {
+    write(file, "");
+    std::filesystem::resize_file(model() / file, std::uint64_t{43} << 20);
+  }
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("vocab.json"), HasSubstr("in all")));
+  EXPECT_EQ(server_.count("/commit/"), 0);
+}
+
 TEST_F(Pushing, AStorageThatRefusesEverythingIsAnError) {
   fail_requests("/storage/", {.status = 403, .body = "<Error>signature</Error>"});
   EXPECT_THAT(complaint(), AllOf(HasSubstr("status 403"), HasSubstr("http://localhost"), Not(HasSubstr("signature"))));
@@ -145,6 +178,16 @@ TEST_F(Pushing, ACommitWhoseAnswerIsLostIsNotMadeTwice) {
   EXPECT_TRUE(result.has_commit);
   EXPECT_EQ(result.commit, server_.commit_of(kRepo));
   EXPECT_EQ(server_.count("/commit/"), 1);
+  for (const auto& file : result.files) EXPECT_EQ(name_of(file.as), "new") << file.path;
+}
+
+TEST_F(Pushing, ARepositoryThatAnotherProcessCreatesIsNotNew) {
+  // The other process's repository appears after the first look.
+  fail_requests("/revision/", {.status = 404, .headers = "X-Error-Code: RepoNotFound\r\n"}, 1);
+  server_.add("models/o/n", {{"README.md", {.contents = "x"}}});
+  const PushResult result = push_now();
+  EXPECT_EQ(server_.count("/create"), 1);
+  EXPECT_FALSE(result.is_new);
 }
 
 TEST_F(Pushing, ACommitThatComesBetweenIsLookedAt) {
@@ -190,6 +233,26 @@ TEST_F(Pushing, WhatTheHubRefusesIsOneSentenceWithWhatToDo) {
   }
 }
 
+TEST_F(Pushing, WhatAHubSaysIsShortened) {
+  PushJob long_token = job();
+  long_token.token = "hf_long_enough";
+  server_.set_uploads({.token = long_token.token});
+  const std::string said = long_token.token + std::string(5000, 'x');
+  const auto is_short = [&](const std::string& text) {
+    EXPECT_LT(text.size(), 1500u);
+    EXPECT_THAT(text, AllOf(HasSubstr("xxx"), Not(HasSubstr(long_token.token))));
+  };
+  fail_requests("/validate-yaml", {.status = 400, .body = dump_json({{"errors", {{{"message", said}}}}})});
+  is_short(complaint(long_token, ErrorKind::usage));
+  const auto refuse = [&](const Json& entry) {
+    fail_requests("objects/batch", {.status = 200, .body = dump_json({{"objects", {entry}}})});
+    is_short(complaint(long_token));
+  };
+  const std::string sha256 = sha256_of(read_text(model() / "model.safetensors"));
+  refuse({{"oid", sha256}, {"error", {{"message", said}}}});
+  refuse({{"oid", sha256}, {"actions", {{"upload", {{"href", "ftp://" + said}}}}}});
+}
+
 TEST_F(Pushing, AHubThatCannotBeReachedIsNamed) {
   PushJob lost = job();
   lost.hub.endpoint = "http://127.0.0.1:1";
@@ -197,6 +260,31 @@ TEST_F(Pushing, AHubThatCannotBeReachedIsNamed) {
   PushJob offline = job();
   offline.hub.offline = true;
   EXPECT_THAT(complaint(offline, ErrorKind::usage), HasSubstr("HF_HUB_OFFLINE"));
+}
+
+TEST_F(Pushing, BeforeARunItIsKnownWhetherTheTokenMayWrite) {
+  push_now();
+  const std::string before = server_.commit_of(kRepo);
+  server_.set_uploads({.token = kToken, .reader = "hf_reader", .is_open = true});
+  const auto refusal = [&](const std::string& token) {
+    PushJob asked = job();
+    asked.token = token;
+    Log log(LogLevel::silent);
+    return test::error_of(ErrorKind::input, [&] { prepare_push(asked, log); });
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("wants a token"));
+  EXPECT_THAT(refusal("hf_reader"), HasSubstr("may not write"));
+  Log log(LogLevel::silent);
+  EXPECT_EQ(prepare_push(job(), log).repo, "o/n");
+  EXPECT_EQ(server_.commit_of(kRepo), before);
+}
+
+TEST_F(Pushing, ATokenThatIsNotSentIsNotAskedFor) {
+  PushJob anonymous = job();
+  anonymous.token.clear();
+  anonymous.hub.implicit_token = false;
+  EXPECT_THAT(complaint(anonymous),
+              AllOf(HasSubstr("unset HF_HUB_DISABLE_IMPLICIT_TOKEN"), Not(HasSubstr("set HF_TOKEN"))));
 }
 
 TEST_F(Pushing, WithoutATokenItSaysWhereToGetOne) {
@@ -213,6 +301,10 @@ TEST_F(Pushing, NothingPrivateGetsIntoAPublicRepository) {
   secret.name.repo = "o/public";
   server_.add("models/o/public", {{"README.md", {.contents = "x"}}});
   EXPECT_THAT(complaint(secret, ErrorKind::usage), AllOf(HasSubstr("is public"), HasSubstr("/o/public/settings")));
+  server_.set_uploads({.token = kToken, .knows_visibility = false});
+  secret.name.repo = "o/untold";
+  server_.set_uploads({.token = kToken, .tells_visibility = false});
+  EXPECT_THAT(complaint(secret, ErrorKind::usage), HasSubstr("does not say whether the repository is private"));
   server_.set_uploads({.token = kToken, .knows_visibility = false});
   secret.name.repo = "o/old";
   const std::size_t received = server_.received();

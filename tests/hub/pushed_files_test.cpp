@@ -26,7 +26,7 @@ class PushedFiles : public Pushing {
   std::string secret_in(const std::string& name, const std::string& contents) {
     write(name, contents);
     const std::string text = test::error_of(
-        ErrorKind::usage, [&] { require_no_secrets(files_to_push(model(), WhichFiles::all).files, kToken); });
+        ErrorKind::usage, [&] { require_no_secrets(files_to_push(model(), WhichFiles::all).files, {kToken}); });
     std::filesystem::remove(model() / name);
     return text;
   }
@@ -45,6 +45,20 @@ TEST_F(PushedFiles, AreThoseOfTheResult) {
               ElementsAre("LICENSE.txt", "README.md", "additional_chat_templates/tools.jinja",
                           "checkpoint-3/model.safetensors", "config.json", "metrics.jsonl", "model.safetensors",
                           "notes.txt", "optimizer.safetensors", "tokenizer.json"));
+}
+
+TEST_F(PushedFiles, LinksToFoldersAreLeftOut) {
+  write("sub/a.txt", "x");
+  std::filesystem::create_directory(folder_ / "outside");
+  std::ofstream(folder_ / "outside/b.txt") << "x";
+  std::filesystem::create_directory_symlink(folder_ / "outside", model() / "sub/out");
+  std::filesystem::create_directory_symlink(".", model() / "again");
+  std::filesystem::create_directory_symlink(folder_ / "outside", model() / "additional_chat_templates");
+  const PushSelection all = files_to_push(model(), WhichFiles::all);
+  EXPECT_THAT(paths(WhichFiles::all),
+              ElementsAre("README.md", "config.json", "metrics.jsonl", "model.safetensors", "sub/a.txt"));
+  EXPECT_THAT(all.left_out, ElementsAre("additional_chat_templates/", "again/", "sub/out/"));
+  EXPECT_THAT(paths(), ElementsAre("README.md", "config.json", "model.safetensors"));
 }
 
 TEST_F(PushedFiles, AFolderWithoutAResultIsRefused) {
@@ -68,8 +82,11 @@ TEST_F(PushedFiles, WeightsHaveToBeThere) {
   EXPECT_THAT(refusal(), HasSubstr("model-00002-of-00002.safetensors is missing"));
   write("model-00002-of-00002.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n");
   EXPECT_THAT(refusal(), HasSubstr("git-lfs"));
+  std::filesystem::remove(model() / "model-00002-of-00002.safetensors");
+  write("other.gguf", "x");
+  EXPECT_THAT(refusal(), HasSubstr("model-00002-of-00002.safetensors is missing"));
   write("model-00002-of-00002.safetensors", "x");
-  EXPECT_EQ(paths().size(), 5u);
+  EXPECT_EQ(paths().size(), 6u);
 }
 
 TEST_F(PushedFiles, SecretsAreRefused) {
@@ -79,8 +96,11 @@ TEST_F(PushedFiles, SecretsAreRefused) {
   EXPECT_THAT(secret_in("notes.txt", "token: hf_" + letters), HasSubstr("what looks like a key or token (hf_...)"));
   EXPECT_THAT(secret_in("notes.txt", std::string("x") + kToken), HasSubstr("the token of the hub"));
   EXPECT_THAT(secret_in("notes.txt", "-----BEGIN RSA PRIVATE KEY-----"), HasSubstr("PRIVATE KEY"));
+  // In a long text also where two pieces of it meet.
+  for (const std::size_t before : {(1u << 20) - 20, (1u << 20) - 4096 - 1, 5u << 20})
+    EXPECT_THAT(secret_in("notes.txt", std::string(before, ' ') + "hf_" + letters), HasSubstr("(hf_...)")) << before;
   write("notes.txt", "shelf_" + letters + " hf_short AKIA");
-  EXPECT_NO_THROW(require_no_secrets(files_to_push(model(), WhichFiles::all).files, kToken));
+  EXPECT_NO_THROW(require_no_secrets(files_to_push(model(), WhichFiles::all).files, {kToken}));
 }
 
 /// A large file of `size` bytes, and the answer that gives it these addresses.
