@@ -82,7 +82,8 @@ std::int64_t updates_of(std::int64_t rows, std::int64_t epochs, std::int64_t per
 }
 
 // The best rate falls with the width as about hidden_size^-0.78 (measured over Llama and Qwen models of 1 to 70 billion
-// parameters: Thinking Machines, "LoRA Without Regret", 2025). For a width of 4096 these are the rates of the presets.
+// parameters: Thinking Machines, "LoRA Without Regret", 2025). For a width of 4096 these are the rates of the presets
+// lora, qlora and full; that of pretrain has no width to go by, and stands between those of wide and narrow models.
 double learning_rate(const RateFor& model) {
   constexpr double kExponent = 0.78, kWidth = 4096, kMost = 10;  // of the rate at that width
   const bool adapter = model.method == Method::lora || model.method == Method::qlora;
