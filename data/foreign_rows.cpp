@@ -28,14 +28,20 @@ bool is_answered(const Json& row, std::string_view shape) {
   return role != "user" && role != "human";
 }
 
-/// Lower-case column names of questions and answers; names of a known shape come first.
+/// Lower-case names of columns in the order of preference: a question is rather what the model is asked to do than what
+/// it is to read, and an answer is rather worked out than bare.
 constexpr std::array<std::string_view, 12> kQuestions = {
-    "instruction", "input", "question", "query", "prompt", "frage", "problem", "user", "human", "request", "q", "ask"};
-constexpr std::array<std::string_view, 12> kAnswers = {"output",    "answer", "response", "completion",
-                                                       "antwort",   "reply",  "solution", "assistant",
-                                                       "generated", "target", "a",        "gpt"};
-constexpr std::array<std::string_view, 6> kDialogs = {"conversation", "dialog", "dialogue", "dialogs", "chat", "turns"};
-constexpr std::array<std::string_view, 5> kTexts = {"content", "body", "document", "article", "passage"};
+    "instruction", "question", "query", "problem", "frage", "prompt", "user", "human", "request", "q", "ask", "input"};
+constexpr std::array<std::string_view, 12> kAnswers = {"output",     "solution", "answer", "response",
+                                                       "completion", "antwort",  "reply",  "assistant",
+                                                       "generated",  "target",   "a",      "gpt"};
+/// What a question is about, or the question itself next to an instruction.
+constexpr std::array<std::string_view, 8> kInputs = {"input", "question", "query",   "problem",
+                                                     "frage", "context",  "kontext", "passage"};
+constexpr std::array<std::string_view, 3> kSystems = {"system", "system_prompt", "system_message"};
+constexpr std::array<std::string_view, 8> kDialogs = {"messages", "conversations", "conversation", "dialog",
+                                                      "dialogue", "dialogs",       "chat",         "turns"};
+constexpr std::array<std::string_view, 6> kTexts = {"text", "content", "body", "document", "article", "passage"};
 
 using NameList = std::span<const std::string_view>;
 
@@ -50,6 +56,39 @@ std::string column_of(const Json& row, NameList names) {
     for (const auto& [key, value] : row.items())
       if (lower(key) == name) return key;
   return {};
+}
+
+/// The same for a column that may be left empty, which must be text; never `other`.
+std::string text_column_of(const Json& row, NameList names, const std::string& other) {
+  for (const std::string_view name : names)
+    for (const auto& [key, value] : row.items())
+      if (key != other && lower(key) == name && (value.is_string() || value.is_null())) return key;
+  return {};
+}
+
+/// Names the column of a role, unless it has the role's own name or there is none.
+void map_to(Json& mapping, const char* role, const std::string& column) {
+  if (!column.empty() && column != role) mapping[role] = column;
+}
+
+/// Whether this is a list of messages, which are objects.
+bool is_talk(const Json& value) {
+  return value.is_array() && !value.empty() && value.front().is_object();
+}
+
+Json mapping_of_pair(const Json& row, const std::string& question, const std::string& answer) {
+  Json mapping = Json::object();
+  const std::string input = text_column_of(row, kInputs, question), system = text_column_of(row, kSystems, question);
+  const bool is_plain = question == "input" && input.empty() && system.empty();  // input and output are a shape
+  if (!is_plain) map_to(mapping, "instruction", question);
+  map_to(mapping, "input", input);
+  map_to(mapping, "system", system);
+  map_to(mapping, "output", answer);
+  return mapping;
+}
+
+Json setting_of(Json mapping) {
+  return mapping.empty() ? Json::object() : Json{{"column_mapping", std::move(mapping)}};
 }
 
 }  // namespace
@@ -94,16 +133,17 @@ void refuse_preferences(const Json& row, std::string_view shape) {
 }
 
 Json mapping_for(const Json& row) {
-  const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
-                    dialog = column_of(row, kDialogs), text = column_of(row, kTexts);
-  if (!question.empty() && !answer.empty()) {
+  const std::string dialog = column_of(row, kDialogs);
+  if (!dialog.empty() && is_talk(row.at(dialog))) {
     Json mapping = Json::object();
-    if (question != "instruction" && question != "input") mapping["instruction"] = question;
-    if (answer != "output") mapping["output"] = answer;
-    return {{"column_mapping", mapping}};
+    if (dialog != "conversations") map_to(mapping, "messages", dialog);
+    map_to(mapping, "system", text_column_of(row, kSystems, dialog));
+    return setting_of(std::move(mapping));
   }
-  if (!dialog.empty() && row.at(dialog).is_array()) return {{"column_mapping", {{"messages", dialog}}}};
-  return text.empty() ? Json::object() : Json{{"dataset_text_field", text}};
+  const std::string question = column_of(row, kQuestions), answer = column_of(row, kAnswers),
+                    text = column_of(row, kTexts);
+  if (!question.empty() && !answer.empty()) return setting_of(mapping_of_pair(row, question, answer));
+  return text.empty() || text == "text" ? Json::object() : Json{{"dataset_text_field", text}};
 }
 
 }  // namespace qtrain

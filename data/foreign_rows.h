@@ -22,8 +22,8 @@ void refuse_media(const Json& row);
 /// of the row's shape, "" for none.
 void refuse_preferences(const Json& row, std::string_view shape);
 
-/// The config settings that would map the columns of a row of unknown shape, judging by their names: {"column_mapping":
-/// {...}} or {"dataset_text_field": "..."}; empty if unclear.
+/// The config settings that would map the columns of a row, judging by their names: {"column_mapping": {...}} or
+/// {"dataset_text_field": "..."}; empty if unclear, or if the columns already have the names of a shape.
 Json mapping_for(const Json& row);
 
 }  // namespace qtrain

@@ -13,9 +13,11 @@
 #include "app/next_commands.h"
 #include "config/check.h"
 #include "config/fields.h"
+#include "config/keys.h"
 #include "core/os/file.h"
 #include "core/os/stop.h"
 #include "core/plural.h"
+#include "data/source/files.h"
 #include "train/tune/tune.h"
 
 namespace qtrain {
@@ -31,6 +33,33 @@ constexpr const char* kConfigName = "config.json";
 std::string named_by(const Arguments& args, const char* flag, init::Questions* questions, const char* what) {
   if (const auto value = args.text(flag)) return *value;
   return questions ? questions->ask(what) : args.required(flag);
+}
+
+/// Whether the config goes to a pipe or device, which may be standard output.
+bool is_stream(const fs::path& file) {
+  std::error_code ignored;
+  const bool is_device = file.string().starts_with("/dev/");  // a name of standard output, which may be a file
+  return is_device || (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored));
+}
+
+/// Fails if a word gives what a flag names, or if the config would be read as rows of the data.
+void require_clear_names(const Arguments& args, const fs::path& file, const std::string& data) {
+  for (const auto& [written, value] : args.overrides())
+    for (const auto& [key, flag] : {std::pair{"model_name_or_path", "--model"}, std::pair{"dataset_name", "--data"}})
+      if (canonical_key(written) == key)
+        fail(ErrorKind::usage, {.cause = fmt::format("{} is given, which {} names", written, flag),
+                                .remedy = fmt::format("leave {} out", written)});
+  if (is_stream(file) && args.json())
+    fail(ErrorKind::usage, {.cause = "--json would be mixed with the config", .place = file.string()});
+  std::error_code ignored;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(data, ignored), ignored),
+                 place = fs::weakly_canonical(fs::absolute(file, ignored), ignored),
+                 below = place.lexically_relative(folder);
+  const bool inside = fs::is_directory(folder, ignored) && !below.empty() && *below.begin() != "..";
+  if (inside && is_data_file(place))
+    fail(ErrorKind::usage, {.cause = "the config would be read as rows, because it is in the folder of the data",
+                            .place = file.string(),
+                            .remedy = "give an --output in another folder, or one that ends in .yaml"});
 }
 
 /// What to run next: the training, and a conversation with its result.
@@ -65,6 +94,22 @@ Json json_of_init(const Drafting& draft, const fs::path& file, const std::vector
           {"next", next}};
 }
 
+struct Written {
+  fs::path file;
+  std::vector<std::string> next;
+};
+void tell(const Arguments& args, const Drafting& draft, const Written& written) {
+  std::string said = fmt::format("wrote {}: {}", written.file.string(), counted(draft.updates(), "update"));
+  if (draft.seconds()) said += fmt::format(", predicted to take {} here", duration_range_text(*draft.seconds()));
+  if (is_stream(written.file)) {  // the config may be there
+    args.log().info("{}", said);
+    return;
+  }
+  said += "\nnext:\n";
+  for (const std::string& command : written.next) said += "  " + command + "\n";
+  args.give({.text = std::move(said), .json = json_of_init(draft, written.file, written.next)});
+}
+
 /// Measures batches and recomputation in short trials, and takes the fastest.
 void tune_draft(Drafting& draft, Log& log) {
   const Tuning tuning = tune(draft.config(), {}, log);
@@ -86,6 +131,7 @@ int run_init(const Arguments& args) {
   const std::string model =
                         named_by(args, "model", asked, "Which model? A folder, or its name on the hub (OWNER/NAME)"),
                     data = named_by(args, "data", asked, "Which rows? A file, a folder, or a name on the hub");
+  require_clear_names(args, file, data);
   init::Choices::Confirm confirm;
   if (asked) confirm = [&](const Choice& choice) { return asked->confirm(choice); };
   Drafting draft({.model = model,
@@ -106,12 +152,7 @@ int run_init(const Arguments& args) {
   for (const std::string& warning : draft.warnings()) args.log().warn("{}", warning);
   const fs::path place = result.place_now();
   write_result(place, text);
-  const std::vector<std::string> next = commands_after(place, config, model);
-  std::string said = fmt::format("wrote {}: {}", place.string(), counted(draft.updates(), "update"));
-  if (draft.seconds()) said += fmt::format(", predicted to take {} here", duration_range_text(*draft.seconds()));
-  said += "\nnext:\n";
-  for (const std::string& command : next) said += "  " + command + "\n";
-  args.give({.text = std::move(said), .json = json_of_init(draft, place, next)});
+  tell(args, draft, {.file = place, .next = commands_after(place, config, model)});
   return 0;
 }
 

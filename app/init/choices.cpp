@@ -19,6 +19,11 @@ const std::string* Choices::given_value(const std::string& key) const {
   return last;
 }
 
+Json Choices::given(const std::string& key) const {
+  const std::string* word = given_value(key);
+  return word ? value_of_word(*word) : Json(Json::value_t::discarded);
+}
+
 Json Choices::take(Choice choice) {
   if (confirm_) choice.value = confirm_(choice);
   all_.push_back(std::move(choice));

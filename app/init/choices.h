@@ -32,6 +32,8 @@ class Choices {
   void replace(Choice choice);
   /// Whether the command line gives this canonical key.
   bool is_given(const std::string& key) const { return given_value(key) != nullptr; }
+  /// Its value there, as JSON; discarded if the command line does not give the key.
+  Json given(const std::string& key) const;
 
   const std::vector<Choice>& all() const { return all_; }
   /// {key: value} of all choices.

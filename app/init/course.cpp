@@ -8,6 +8,7 @@
 #include "app/init/drafting.h"
 #include "core/plural.h"
 #include "train/setup/dataset_setup.h"
+#include "train/setup/step_plan.h"
 
 /// How `qtrain init` chooses what is learned, in which steps, and what happens on the way.
 namespace qtrain::init {
@@ -27,19 +28,30 @@ bool Drafting::evaluates() const {
   return !c.data.eval_dataset_name.empty() || c.data.eval_split > 0;
 }
 
-void Drafting::choose_loss() {
-  const Json document = choices_.document();
-  if (method_ == Method::pretrain)
+/// Which tokens are learned.
+void Drafting::choose_learned() {
+  if (method_ == Method::pretrain) {
+    const bool packs = !gives("max_length", nullptr);
     choices_.add({.key = "packing",
-                  .value = true,
-                  .reason = "texts are joined, each with an end token, and cut every max_length tokens"});
-  else if (look_.shape == RowShape::chat && !document.contains("assistant_only_loss"))
+                  .value = packs,
+                  .reason = packs ? "texts are joined, each with an end token, and cut every max_length tokens"
+                                  : "without a max_length, texts cannot be joined and cut"});
+    return;
+  }
+  if (choices_.is_given("response_template")) return;  // it says where answers are
+  if (look_.shape == RowShape::chat && !choices_.document().contains("assistant_only_loss"))
     choices_.add({.key = "assistant_only_loss",
                   .value = true,
                   .reason = "what the assistant says is learned; what others say is only read"});
-  else if (look_.shape == RowShape::chat_pair || look_.shape == RowShape::text_pair)
-    choices_.add(
-        {.key = "completion_only_loss", .value = true, .reason = "answers are learned; questions are only read"});
+  if (look_.shape != RowShape::chat_pair && look_.shape != RowShape::text_pair) return;
+  choices_.add(
+      {.key = "completion_only_loss", .value = true, .reason = "answers are learned; questions are only read"});
+  if (gives("completion_only_loss", false))
+    choices_.replace({.key = "assistant_only_loss", .value = false, .reason = "so that questions are learned, too"});
+}
+
+void Drafting::choose_loss() {
+  choose_learned();
   const double cut = 100 * truncated_share(measured_, length_);
   const std::string lengths =
       method_ == Method::pretrain
@@ -48,20 +60,23 @@ void Drafting::choose_loss() {
                         counted(measured_.source_rows, "row"), counted(measured_.percentile(0.99), "token"),
                         measured_.max(), cut == 0 ? "none" : fmt::format("{:.1f} %", cut));
   length_ = number_in(choices_.ask({.key = "max_length", .value = length_, .reason = lengths}), length_);
+  if (length_ < measured_.max()) require_rows();
 }
 
 void Drafting::choose_course() {
-  if (method_ == Method::pretrain)  // packed rows
+  train_rows_ = std::min(train_rows_, config().value.data.max_samples.value_or(train_rows_));
+  const bool packs = method_ == Method::pretrain && config().value.data.packing;
+  if (packs)
     train_rows_ =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(measured_.mean() * static_cast<double>(train_rows_)) /
                                       std::max<std::int64_t>(length_, 1));
   epochs_ = epochs_over(train_rows_);
-  const std::string rows = counted(train_rows_, method_ == Method::pretrain ? "packed row" : "row");
-  epochs_ = std::max<std::int64_t>(
-      1, number_in(choices_.ask({.key = "num_train_epochs",
-                                 .value = epochs_,
-                                 .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)}),
-                   epochs_));
+  const std::string rows = counted(train_rows_, packs ? "packed row" : "row");
+  constexpr double kMaxEpochs = 1e6;  // so that products stay numbers
+  const Json epochs = choices_.ask({.key = "num_train_epochs",
+                                    .value = epochs_,
+                                    .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)});
+  epochs_ = static_cast<std::int64_t>(std::clamp(number_in(epochs, static_cast<double>(epochs_)), 1.0, kMaxEpochs));
   choices_.ask({.key = "learning_rate",
                 .value = learning_rate({.method = method_, .hidden_size = hidden_size_, .random_init = random_init_}),
                 .reason = fmt::format(
@@ -87,22 +102,34 @@ std::int64_t Drafting::fitting_micro_batch(std::int64_t most) const {
   return 1;
 }
 
-void Drafting::choose_batches() {
-  per_update_ = rows_per_update(train_rows_, epochs_);
+/// The micro-batch and how many of them make an update: a given one of the two decides the other.
+Json Drafting::chosen_batches(std::int64_t ranks) {
+  const std::int64_t micro = number_in<std::int64_t>(choices_.given("per_device_train_batch_size"), 0),
+                     steps = number_in<std::int64_t>(choices_.given("gradient_accumulation_steps"), 0);
+  per_update_ = std::max({rows_per_update(train_rows_, epochs_) / ranks, std::int64_t{1}, micro, steps});
+  if (micro > 0) return batches_of(micro);
   const double mean = method_ == Method::pretrain ? static_cast<double>(length_)
                                                   : std::min(measured_.mean(), static_cast<double>(length_));
-  const Json chosen = batches_of(fitting_micro_batch(busy_micro_batch(per_update_, mean, compute_.device.kind)));
-  choices_.add({.key = "per_device_train_batch_size",
-                .value = chosen.at("per_device_train_batch_size"),
-                .reason = fmt::format("{} per update, so that there are enough updates to learn in",
-                                      counted(per_update_, "row"))});
+  const std::int64_t busy = busy_micro_batch(per_update_, mean, compute_.device.kind);
+  return batches_of(fitting_micro_batch(steps > 0 ? std::min(busy, per_update_ / steps) : busy));
+}
+
+void Drafting::choose_batches() {
+  const std::int64_t ranks = config().value.run.data_ranks();
+  const Json chosen = chosen_batches(ranks);
+  const std::int64_t all = ranks * chosen.at("per_device_train_batch_size").get<std::int64_t>() *
+                           number_in(choices_.given("gradient_accumulation_steps"),
+                                     chosen.at("gradient_accumulation_steps").get<std::int64_t>());
+  choices_.add(
+      {.key = "per_device_train_batch_size",
+       .value = chosen.at("per_device_train_batch_size"),
+       .reason = fmt::format("{} per update, so that there are enough updates to learn in", counted(all, "row"))});
   choices_.add({.key = "gradient_accumulation_steps", .value = chosen.at("gradient_accumulation_steps"), .reason = ""});
   choices_.add({.key = "per_device_eval_batch_size", .value = chosen.at("per_device_eval_batch_size"), .reason = ""});
   const std::optional<AnsweredPlan> planned = plan(Json::object());
   const TrainingSection t = config().value.training;
-  updates_ = t.max_steps > 0
-                 ? t.max_steps
-                 : updates_of(train_rows_, epochs_, t.per_device_train_batch_size * t.gradient_accumulation_steps);
+  const std::int64_t batch = ranks * t.per_device_train_batch_size;
+  updates_ = make_step_plan(t, (train_rows_ + batch - 1) / batch, static_cast<int>(ranks)).max_steps;
   if (planned && speed_)
     seconds_ = planned->time.map([&](const StepTime& step) { return static_cast<double>(updates_) * step.seconds(); });
   choices_.add({.key = "gradient_checkpointing",
@@ -120,19 +147,30 @@ void Drafting::choose_events() {
   choices_.add({.key = "logging_steps",
                 .value = log_interval(updates_),
                 .reason = fmt::format("of {}", counted(updates_, "update"))});
-  Json evaluation = "no";
-  if (evaluates()) {
+  choose_intervals();
+  chose_events_ = true;
+}
+
+// The best checkpoint can only be the result if each is saved when it is evaluated.
+void Drafting::choose_intervals() {
+  Json evaluation = choices_.given("eval_strategy");
+  if (evaluates() || !evaluation.is_discarded())
     evaluation = choices_.add(
         {.key = "eval_strategy", .value = "steps", .reason = "five times a run; the best checkpoint is the result"});
-    choices_.add({.key = "eval_steps", .value = kEvents, .reason = ""});
-  }
-  const Json saves =
+  else
+    evaluation = "no";
+  const Json saves = choices_.given("save_steps");
+  Json interval = saves.is_number() ? saves : Json(kEvents);
+  if (evaluation == "steps") interval = choices_.add({.key = "eval_steps", .value = interval, .reason = ""});
+  const Json strategy =
       choices_.add({.key = "save_strategy",
-                    .value = "steps",
-                    .reason = evaluation == "steps" ? "" : "five checkpoints a run, of which the newest stays"});
-  choices_.add({.key = "save_steps", .value = kEvents, .reason = ""});
-  choices_.add({.key = "save_total_limit", .value = 1, .reason = ""});
-  if (evaluation == "steps" && saves == "steps")
+                    .value = evaluation == "epoch" ? "epoch" : "steps",
+                    .reason = evaluation == "no" ? "five checkpoints a run, of which the newest stays" : ""});
+  if (strategy == "steps") interval = choices_.add({.key = "save_steps", .value = interval, .reason = ""});
+  if (strategy != "no") choices_.add({.key = "save_total_limit", .value = 1, .reason = ""});
+  const bool together = evaluation != "no" && evaluation == strategy &&
+                        (strategy != "steps" || interval == choices_.document().at("eval_steps"));
+  if (together || choices_.is_given("load_best_model_at_end"))
     choices_.add({.key = "load_best_model_at_end", .value = true, .reason = ""});
 }
 

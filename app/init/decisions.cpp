@@ -81,9 +81,10 @@ std::int64_t updates_of(std::int64_t rows, std::int64_t epochs, std::int64_t per
   return epochs * ((rows + per_update - 1) / per_update);
 }
 
-// For Llama models the best rate falls with the width as hidden_size^-0.78; for Qwen models it hardly falls, so that this
-// is on the safe side (Thinking Machines, "LoRA Without Regret", 2025, and the formulas of its Tinker cookbook, whose
-// rates are 1.4 times these and more). For a width of 4096 these are the rates of the presets.
+// For Llama models the best rate falls with the width as hidden_size^-0.78, for Qwen models it hardly does (Thinking
+// Machines, "LoRA Without Regret", 2025, and its Tinker cookbook, whose rates for Llama models are 1.4 times these).
+// For a width of 4096 these are the rates of the presets lora, qlora and full; that of pretrain has no width to go by,
+// and stands between those of wide and narrow models.
 double learning_rate(const RateFor& model) {
   constexpr double kExponent = 0.78, kWidth = 4096, kMost = 10;  // of the rate at that width
   const bool adapter = model.method == Method::lora || model.method == Method::qlora;

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
+#include "config/keys.h"
 #include "core/plural.h"
 
 namespace qtrain::init {
@@ -15,6 +19,15 @@ int threads_of(const Overrides& given) {
   for (const auto& [key, value] : given)
     if (key == "threads") threads = static_cast<int>(parse_config("{}", "init", {{key, value}}).value.run.threads);
   return threads;
+}
+
+/// Keys that only fit each other, and the evaluation, once all of them are chosen.
+bool is_event_key(std::string_view key) {
+  constexpr std::array<std::string_view, 9> kKeys{
+      "eval_strategy",         "eval_steps",        "eval_delay",
+      "save_strategy",         "save_steps",        "load_best_model_at_end",
+      "metric_for_best_model", "greater_is_better", "sample_prompts"};
+  return std::ranges::find(kKeys, key) != kKeys.end();
 }
 
 }  // namespace
@@ -41,7 +54,10 @@ void Drafting::run() {
 ResolvedConfig Drafting::config(const Json& more) const {
   Json document = choices_.document();
   document.update(more);
-  return parse_config(dump_json(document), "init", request_.given);
+  if (gives("max_length", nullptr) && !document.contains("packing")) document["packing"] = false;  // needs a length
+  Overrides given = request_.given;
+  if (!chose_events_) std::erase_if(given, [](const auto& entry) { return is_event_key(canonical_key(entry.first)); });
+  return parse_config(dump_json(document), "init", given);
 }
 
 std::string Drafting::head() const {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,30 +48,46 @@ class Drafting {
   // The model and the rows (look.cpp).
   void look_at_model();
   void look_at_data();
-  void choose_columns(const Json& first);
+  void note_columns();
   bool has_own_evaluation();
   void choose_evaluation();
   void choose_template();
   void choose_end();
   void measure();
   void measure_with(const Json& more);
+  void require_rows();
   void fetch(const Json& more, const NeededOfConfig& needed) const;
 
   // The method, by what fits (method.cpp).
   void choose_method();
   // Sizes, rates and events (course.cpp).
   void choose_loss();
+  void choose_learned();
   void choose_course();
   void choose_batches();
   void choose_events();
   void choose_samples();
   void choose_output();
   bool learns_texts() const { return look_.shape == RowShape::text; }
+  std::vector<Method> allowed_methods() const;
+  bool gives(std::string_view key, const Json& value) const;
+  /// What a search for a method that fits found.
+  struct Fit {
+    bool fits = false;
+    std::optional<std::size_t> needed = {};  ///< bytes, of what fits or else of the smallest
+    std::optional<Error> refused = {};       ///< why a config could not be parsed
+  };
+  Fit find_method();
+  [[noreturn]] void fail_without_room(const Fit& fit) const;
+  void choose_intervals();
+  std::int64_t longest_row(const DataSection& data) const;
   std::int64_t length_of(Method method) const;
-  std::optional<AnsweredPlan> plan(const Json& more) const;
+  std::optional<AnsweredPlan> plan(const Json& more, std::optional<Error>* refused = nullptr) const;
+  AnsweredPlan plan_with(const ResolvedConfig& config) const;
   bool has_room(const AnsweredPlan& plan) const;
   Json tried(Method method, std::int64_t length) const;
   Json batches_of(std::int64_t rows) const;
+  Json chosen_batches(std::int64_t ranks);
   std::int64_t fitting_micro_batch(std::int64_t most) const;
   bool evaluates() const;
 
@@ -78,7 +95,8 @@ class Drafting {
   Choices choices_;
   Log& log_;
   ThreadPool pool_;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> notes_, warnings_;  ///< of the columns; all
+  bool chose_events_ = false;
 
   // What was found.
   std::int64_t hidden_size_ = 0, positions_ = 0;

@@ -16,6 +16,7 @@
 #include "train/setup/hub_files.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/row_notes.h"
+#include "train/setup/vocabulary.h"
 
 /// What `qtrain init` finds out about the model and the rows.
 namespace qtrain::init {
@@ -47,7 +48,9 @@ void Drafting::look_at_model() {
   const ModelConfig& model = setup.model->config();
   const bool on_hub =
       std::ranges::any_of(c.hub_names, [](const NamedOnHub& name) { return name.key == "model_name_or_path"; });
-  random_init_ = setup.random_init && !on_hub;  // of a name, only the files that are needed here are fetched
+  // For a name on the hub, only the files that are needed here are fetched.
+  const bool folder_is_blank = setup.random_init && !on_hub && !choices_.is_given("random_init");
+  random_init_ = setup.random_init && !on_hub;
   hidden_size_ = model.hidden_size;
   positions_ = model.max_position_embeddings;
   text_ = load_text_folder(c.value);
@@ -58,7 +61,7 @@ void Drafting::look_at_model() {
                 .reason = fmt::format("a {} of {:.1f} M parameters, {}{}", model.model_type,
                                       static_cast<double>(setup.model->params().elements()) / 1e6,
                                       text_.chat_template ? "with a chat template" : "without a chat template",
-                                      random_init_ ? "; the folder has no weights" : "")});
+                                      folder_is_blank ? "; the folder has no weights" : "")});
   if (!request_.revision.empty()) choices_.add({.key = "model_revision", .value = request_.revision, .reason = ""});
 }
 
@@ -68,18 +71,27 @@ void Drafting::look_at_data() {
   const ResolvedConfig c = config(named);
   rows_ = data_rows(c.value, Split::train);
   if (rows_.size() == 0) fail(ErrorKind::input, {.cause = "it has no rows", .place = request_.data});
-  choices_.add({.key = "dataset_name", .value = request_.data, .reason = describe_rows(rows_, c.value.data)});
-  const Json first = rows_.parse(0);
   const ChatTemplates templates = text_.chat_template ? ChatTemplates::some : ChatTemplates::none;
-  with_place(rows_.place(0), [&] { look_ = look_at_row(first, templates); });
+  look_ = look_at_rows(rows_, templates);
+  const std::string unread = unread_text(look_);
+  choices_.add({.key = "dataset_name",
+                .value = request_.data,
+                .reason = describe_rows(rows_, c.value.data) + (unread.empty() ? "" : "; " + unread)});
   choose_template();
-  if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_row(first, ChatTemplates::some);
+  if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_rows(rows_, ChatTemplates::some);
+  note_columns();
   for (const auto& [key, value] : look_.settings.items())
     choices_.add({.key = key, .value = value, .reason = look_.reason});
   choose_end();
   choose_evaluation();
   rows_ = data_rows(config().value, Split::train);
   train_rows_ = rows_.size();
+}
+
+void Drafting::note_columns() {
+  notes_ = look_.warnings;
+  if (const std::string unread = unread_text(look_); !unread.empty())
+    notes_.push_back(unread + "; column_mapping says what a column is");
 }
 
 void Drafting::choose_template() {
@@ -165,14 +177,23 @@ void Drafting::measure_with(const Json& more) {
   c.value.data.packing = false;
   const TextFolder text = load_text_folder(c.value);
   const DatasetOptions options = dataset_options(c.value, Split::train);
-  measured_ = build_dataset(spread_rows(rows_, kMeasuredRows), options, text.tools(), pool_).statistics();
-  warnings_.clear();
+  const Dataset built = build_dataset(spread_rows(rows_, kMeasuredRows), options, text.tools(), pool_);
+  require_vocabulary(c.value, built, Split::train);
+  measured_ = built.statistics();
+  warnings_ = notes_;
   for (const RowNotes::Note& note : RowNotes().of(measured_, text, c.value))
     if (note.warns) warnings_.push_back(note.text);
 }
 
+/// Prepares rows with the config so far, which fails if its maximum length leaves nothing to learn.
+void Drafting::require_rows() {
+  const Config c = config().value;
+  build_dataset(spread_rows(rows_, kMeasuredRows), dataset_options(c, Split::train), load_text_folder(c).tools(),
+                pool_);
+}
+
 void Drafting::measure() {
-  const char* preset = learns_texts() || random_init_ ? "pretrain" : "lora";
+  const std::string_view preset = preset_of(allowed_methods().front());
   measure_with({{"preset", preset}});
   if (measured_.unplaced.count * 2 > measured_.source_rows && !choices_.is_given("assistant_only_loss")) {
     choices_.add({.key = "assistant_only_loss",

@@ -40,10 +40,47 @@ std::int64_t Drafting::length_of(Method method) const {
   return packed_length(measured_.mean() * static_cast<double>(train_rows_), std::min(most, usual));
 }
 
-std::optional<AnsweredPlan> Drafting::plan(const Json& more) const {
-  const ResolvedConfig c = config(more);
+bool Drafting::gives(std::string_view key, const Json& value) const {
+  const Json given = choices_.given(std::string(key));
+  return !given.is_discarded() && given == value;
+}
+
+/// The methods that the rows ask for and the words of the command line allow, the best one first.
+std::vector<Method> Drafting::allowed_methods() const {
+  std::vector<Method> methods{Method::lora, Method::qlora};
+  if (learns_texts()) methods = {Method::pretrain, Method::lora, Method::qlora};
+  if (random_init_) methods = {Method::pretrain};
+  const Json preset = choices_.given("preset");
+  if (preset.is_string()) return {method_named(preset.get<std::string>())};
+  const bool whole = preset.is_null() ? !gives("use_peft", true) : gives("use_peft", false);
+  if (whole) return {learns_texts() || random_init_ ? Method::pretrain : Method::full};
+  if (gives("use_peft", true)) methods = {Method::lora, Method::qlora};
+  if (gives("load_in_4bit", true)) return {Method::qlora};
+  if (gives("load_in_8bit", true) || gives("load_in_fp8", true)) return {Method::lora};
+  if (gives("load_in_4bit", false)) std::erase(methods, Method::qlora);
+  return methods;
+}
+
+/// Tokens of the longest row of a batch: no row is longer than those that were measured if all were.
+std::int64_t Drafting::longest_row(const DataSection& data) const {
+  const std::int64_t most = data.max_length.value_or(positions_);
+  if (data.packing || measured_.source_rows < rows_.size() || measured_.max() <= 0) return most;
+  return most > 0 ? std::min<std::int64_t>(most, measured_.max()) : measured_.max();
+}
+
+std::optional<AnsweredPlan> Drafting::plan(const Json& more, std::optional<Error>* refused) const {
+  try {
+    return plan_with(config(more));
+  } catch (const Error& e) {  // the model cannot be trained in this way, or given values contradict it
+    if (e.kind() == ErrorKind::stopped) throw;
+    if (refused && !*refused && e.kind() == ErrorKind::usage) *refused = e;
+    return {};
+  }
+}
+
+AnsweredPlan Drafting::plan_with(const ResolvedConfig& c) const {
   const TrainingSection& t = c.value.training;
-  const std::int64_t longest = c.value.data.max_length.value_or(positions_);
+  const std::int64_t longest = longest_row(c.value.data);
   const double tokens = static_cast<double>(std::max<std::int64_t>(measured_.tokens, 1));
   const double mean =
       c.value.data.packing ? static_cast<double>(longest) : std::min(measured_.mean(), static_cast<double>(longest));
@@ -58,12 +95,7 @@ std::optional<AnsweredPlan> Drafting::plan(const Json& more) const {
                               .step_work = [&](const Config&) { return step; },
                               .speed = speed_.value_or(alike(DeviceSpeed{.flops = 1, .bandwidth = 1, .loading = {}})),
                               .supported = [](const Config&) { return true; }};
-  try {
-    return plan_of(question, c.value);
-  } catch (const Error& e) {  // the model cannot be trained in this way
-    if (e.kind() == ErrorKind::stopped) throw;
-    return {};
-  }
+  return plan_of(question, c.value);
 }
 
 bool Drafting::has_room(const AnsweredPlan& plan) const {
@@ -82,42 +114,60 @@ Json Drafting::tried(Method method, std::int64_t length) const {
   return keys;
 }
 
-void Drafting::choose_method() {
+/// The first method that fits, with rows as long as possible; else method_ is the last one that can be planned.
+Drafting::Fit Drafting::find_method() {
   constexpr std::int64_t kShortest = 256;
-  std::vector<Method> methods{Method::lora, Method::qlora};
-  if (learns_texts()) methods = {Method::pretrain, Method::lora, Method::qlora};
-  if (random_init_) methods = {Method::pretrain};
-  std::optional<AnsweredPlan> found, smallest;
-  for (std::int64_t cut = 1; !found && (cut == 1 || length_ >= kShortest); cut *= 2)
+  const std::vector<Method> methods = allowed_methods();
+  method_ = methods.front();
+  Fit fit;
+  for (std::int64_t cut = 1; cut == 1 || length_ >= kShortest; cut *= 2)
     for (const Method method : methods) {
       length_ = std::max<std::int64_t>(length_of(method) / cut, 1);
-      std::optional<AnsweredPlan> planned = plan(tried(method, length_));
+      const std::optional<AnsweredPlan> planned = plan(tried(method, length_), &fit.refused);
       if (!planned) continue;
       method_ = method;
-      if (has_room(*planned)) {
-        found = std::move(planned);
-        break;
+      fit.needed = std::min(fit.needed.value_or(planned->memory.total()), planned->memory.total());
+      fit.fits = has_room(*planned);
+      if (fit.fits) {
+        fit.needed = planned->memory.total();
+        return fit;
       }
-      if (!smallest || planned->memory.total() < smallest->memory.total()) smallest = std::move(planned);
     }
-  if (!found && !choices_.is_given("preset"))
-    fail(ErrorKind::memory,
-         {.cause =
-              fmt::format("no way of training {} fits: the smallest needs {}, and {} of memory can be used",
-                          request_.model, smallest ? gib_text(static_cast<double>(smallest->memory.total())) : "more",
-                          gib_text(kRoomShare * static_cast<double>(target_.memory))),
-          .remedy = "use a smaller model, or a machine with more memory (qtrain estimate --cards compares GPUs)"});
+  return fit;
+}
+
+void Drafting::fail_without_room(const Fit& fit) const {
+  if (!fit.needed && fit.refused) throw *fit.refused;
+  std::string given;
+  for (const char* key : {"per_device_train_batch_size", "max_length", "lora_r"})
+    if (choices_.is_given(key)) given += fmt::format("{}{}", given.empty() ? " with the given " : ", ", key);
+  fail(ErrorKind::memory,
+       {.cause = fmt::format("no way of training {}{} fits: the smallest needs {}, and {} of memory can be used",
+                             request_.model, given, fit.needed ? gib_text(static_cast<double>(*fit.needed)) : "more",
+                             gib_text(kRoomShare * static_cast<double>(target_.memory))),
+        .remedy = given.empty()
+                      ? "use a smaller model, or a machine with more memory (qtrain estimate --cards compares GPUs)"
+                      : "give smaller values, or use a smaller model or a machine with more memory"});
+}
+
+void Drafting::choose_method() {
+  Fit fit = find_method();
+  if (!fit.fits && !choices_.is_given("preset")) fail_without_room(fit);
   const Json preset = choices_.ask({.key = "preset",
                                     .value = preset_of(method_),
-                                    .reason = found ? fmt::format("{}; it fits: {} of {}", why(method_),
-                                                                  gib_text(static_cast<double>(found->memory.total())),
-                                                                  gib_text(static_cast<double>(target_.memory)))
-                                                    : ""});
+                                    .reason = fit.fits ? fmt::format("{}; it fits: {} of {}", why(method_),
+                                                                     gib_text(static_cast<double>(*fit.needed)),
+                                                                     gib_text(static_cast<double>(target_.memory)))
+                                                       : ""});
   if (preset.is_string() && method_named(preset.get<std::string>()) != method_) {
     method_ = method_named(preset.get<std::string>());
     length_ = length_of(method_);
+    const std::optional<AnsweredPlan> planned = plan(tried(method_, length_));
+    fit.fits = planned && has_room(*planned);
   }
-  if (!found) warnings_.push_back("the smallest run of this preset does not fit the memory of this machine");
+  if (!fit.fits)
+    warnings_.push_back(
+        fmt::format("the smallest run with preset {} does not fit the memory of this machine", preset_of(method_)));
   if (random_init_)
     choices_.add({.key = "random_init", .value = true, .reason = "the folder has no weights to start from"});
 }

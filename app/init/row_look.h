@@ -11,16 +11,22 @@ namespace qtrain::init {
 /// How the rows of a data set are read.
 struct RowLook {
   RowShape shape = RowShape::text;
-  std::string name;                  ///< of the shape, as listings show it
-  Json settings = Json::object();    ///< keys of the config that map the columns
-  std::string reason = {};           ///< for these keys; empty without them
-  std::vector<std::string> columns;  ///< of the first row
+  std::string name;                        ///< of the shape, as listings show it
+  Json settings = Json::object();          ///< keys of the config that map the columns
+  std::string reason = {};                 ///< for these keys; empty without them
+  std::vector<std::string> unread = {};    ///< columns with texts that nothing reads
+  std::vector<std::string> warnings = {};  ///< about rows of other shapes
 };
 
 /// Recognizes the shape of a row, by the names of its columns if it has none of the known ones. `has_template`: whether
 /// the model has a chat template. Throws ErrorKind::input as read_sample does.
 enum class ChatTemplates : std::uint8_t { none, some };
 RowLook look_at_row(const Json& row, ChatTemplates templates);
+
+/// The same for the most frequent shape of up to 200 rows, spread evenly; throws only if no row can be read.
+RowLook look_at_rows(const RawRows& rows, ChatTemplates templates);
+/// "the columns a and b are not read"; empty if all are.
+std::string unread_text(const RowLook& look);
 
 /// Up to `most` rows, spread evenly.
 RawRows spread_rows(const RawRows& rows, std::int64_t most);

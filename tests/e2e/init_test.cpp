@@ -178,6 +178,108 @@ TEST_F(Init, KeepsWhatTheCommandLineGives) {
   EXPECT_THAT(refused.err, HasSubstr("with preset full"));
 }
 
+struct Given {
+  std::vector<std::string> words;
+  Json chosen;
+};
+
+TEST_F(Init, FitsTheRestToWhatTheCommandLineGives) {
+  const Json both{{"eval_strategy", "steps"}, {"save_strategy", "steps"}, {"load_best_model_at_end", true}};
+  const auto with = [&](const Json& more) {
+    Json all = both;
+    all.update(more);
+    return all;
+  };
+  for (const auto& [words, chosen] :
+       std::vector<Given>{{{"use_peft=false"}, {{"preset", "full"}}},
+                          {{"preset=null"}, {{"preset", nullptr}, {"learning_rate", 2e-4}}},
+                          {{"load_in_4bit=true"}, {{"preset", "qlora"}}},
+                          {{"eval_strategy=steps"}, both},
+                          {{"eval_split=6", "load_best_model_at_end=true"}, with({{"eval_split", 6}})},
+                          {{"eval_strategy=epoch"}, {{"save_strategy", "epoch"}, {"load_best_model_at_end", true}}},
+                          {{"save_strategy=best"}, {{"eval_strategy", "steps"}}},
+                          {{"eval_steps=10"}, with({{"save_steps", 10}})},
+                          {{"save_steps=50"}, with({{"eval_steps", 50}})},
+                          {{"save_steps=0.1"}, with({{"eval_steps", 0.1}})},
+                          {{"eval_steps=10", "save_steps=15"}, {{"eval_steps", 10}, {"save_steps", 15}}},
+                          {{"activation_offloading=true"}, {{"preset", "lora"}}},
+                          {{"response_template=<|im_start|>assistant\n"}, {{"preset", "lora"}}}}) {
+    SCOPED_TRACE(words.front());
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--yes", "--overwrite"});
+    const Outcome outcome = init_chats(all);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const auto& [key, value] : chosen.items()) EXPECT_EQ(config().value(key, Json("none")), value) << key;
+    const Outcome validated = run({"validate", "config.json"});
+    EXPECT_EQ(validated.code, 0) << validated.err;
+  }
+}
+
+TEST_F(Init, CountsTheUpdatesOfTheRun) {
+  struct Counted {
+    std::vector<std::string> words;
+    int updates;
+  };
+  for (const auto& [words, updates] : std::vector<Counted>{{{"nproc=2"}, 180},
+                                                           {{"max_samples=10", "num_train_epochs=3"}, 30},
+                                                           {{"num_train_epochs=0.5"}, 18},
+                                                           {{"max_steps=7"}, 7},
+                                                           {{"gradient_accumulation_steps=8"}, 50},
+                                                           {{"per_device_train_batch_size=8"}, 50}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--yes", "--overwrite", "--json"});
+    const Outcome outcome = init_chats(all);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(parse_json(outcome.out, "init").at("updates"), updates) << words.front();
+  }
+}
+
+TEST_F(Init, RefusesLengthsThatLeaveNothingToLearn) {
+  const std::vector<std::pair<std::vector<std::string>, const char*>> cases{
+      {{"--yes", "max_length=4"}, "masks or max_length leave nothing to learn from"},
+      {{"--yes", "truncation_mode=drop", "max_length=8"}, "all rows are longer than max_length 8"}};
+  for (const auto& [words, said] : cases) {
+    const Outcome outcome = init_chats(words);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr(said));
+    EXPECT_FALSE(wrote());
+  }
+}
+
+TEST_F(Init, RefusesIdsOutsideTheVocabulary) {
+  write_file(folder_ / "ids.jsonl", "{\"input_ids\": [1, 2, 9999999]}\n");
+  const Outcome outcome = init({"--model", "llama", "--data", "ids.jsonl", "--yes"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("9999999"));
+  EXPECT_FALSE(wrote());
+}
+
+TEST_F(Init, WarnsOfColumnsThatAreNotRead) {
+  write_file(folder_ / "rows.jsonl", R"({"question": "a", "choices": ["b", "c"], "answer": "b"})"
+                                     "\n");
+  const Outcome outcome = init({"--model", "llama", "--data", "rows.jsonl", "--yes"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: the column choices is not read"));
+}
+
+TEST_F(Init, ReadsNoRowsFromItsOwnConfig) {
+  fs::create_directories(folder_ / "rows");
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows/train.jsonl");
+  const Outcome outcome = init({"--model", "llama", "--data", "rows", "--output", "rows/c.json", "--yes"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("would be read as rows"));
+  EXPECT_FALSE(fs::exists(folder_ / "rows/c.json"));
+  EXPECT_EQ(init({"--model", "llama", "--data", "rows", "--output", "rows/c.yaml", "--yes"}).code, 0);
+}
+
+TEST_F(Init, WritesNothingButTheConfigToAStream) {
+  const Outcome outcome = init_chats({"--yes", "--output", "/dev/stdout"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  write_file(folder_ / "config.json", outcome.out);
+  EXPECT_EQ(run({"validate", "config.json"}).code, 0);
+  EXPECT_EQ(init_chats({"--yes", "--output", "/dev/stdout", "--json"}).code, 2);
+}
+
 TEST_F(Init, WritesYamlIfTheNameSaysSo) {
   ASSERT_EQ(init_chats({"--yes", "--output", "run.yaml"}).code, 0);
   EXPECT_EQ(run({"validate", "run.yaml"}).code, 0);
@@ -213,6 +315,8 @@ TEST_F(Init, RefusesWhatItCannotRead) {
            {{"--model", "llama"}, 2, "--data"},
            {{"--data", "chats.jsonl"}, 2, "--model"},
            {{"--model", "llama", "--data", "chats.jsonl", "no_such_key=1"}, 2, "no_such_key"},
+           {{"--model", "llama", "--data", "chats.jsonl", "model_name_or_path=base"}, 2, "which --model names"},
+           {{"--model", "llama", "--data", "chats.jsonl", "train_file=texts.jsonl"}, 2, "which --data names"},
            {{"--model", "llama", "--data", "chats.jsonl", "config.json"}, 2, "unexpected argument"},
            {{"--model", "llama", "--data", "chats.jsonl", "--output", "no/folder.json"}, 6, "no/folder.json"},
            {{"--model", "llama", "--data", "chats.jsonl", "--output", "chats.jsonl", "--overwrite"},

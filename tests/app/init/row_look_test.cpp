@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/os/file.h"
+#include "data/source/columns.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"
 
@@ -47,6 +48,11 @@ TEST(InitRows, AreReadInEveryShape) {
             R"({"column_mapping": {"instruction": "prompt", "output": "completion"}})"},
            {R"({"text": "a"})", "text", RowShape::text, "{}"},
            {R"({"Document": "a"})", "text", RowShape::text, R"({"dataset_text_field": "Document"})"},
+           {R"({"Text": "a"})", "text", RowShape::text, R"({"dataset_text_field": "Text"})"},
+           {R"({"Messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})", "messages",
+            RowShape::chat, R"({"column_mapping": {"messages": "Messages"}})"},
+           {R"({"Conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})", "messages",
+            RowShape::chat, R"({"column_mapping": {"messages": "Conversations"}})"},
            {R"({"input_ids": [1, 2]})", "input_ids", RowShape::tokens, "{}"}}) {
     const RowLook look = look_at(seen.row);
     EXPECT_EQ(look.name, seen.name) << seen.row;
@@ -67,14 +73,95 @@ TEST(InitRows, OfNoKnownShapeAreRefusedWithTheirColumns) {
               HasSubstr("unknown row shape"));
 }
 
-TEST(InitRows, NameTheirColumnsOnOneLine) {
-  EXPECT_THAT(look_at(R"({"text": "a", "b\n\"learning_rate\": 9": 1})").columns,
-              ElementsAre("text", "b\\n\"learning_rate\": 9"));
+// What the columns of a row become: its prompt and what is learned.
+TEST(InitRows, LoseNoColumnOfAQuestion) {
+  struct Read {
+    const char* row;
+    std::vector<std::string> prompt;
+  };
+  for (const auto& [row, prompt] :
+       std::vector<Read>{{R"({"instruction": "do", "question": "q", "answer": "OUT"})", {"do\nq"}},
+                         {R"({"input": "i", "question": "q", "answer": "OUT"})", {"q\ni"}},
+                         {R"({"Instruction": "do", "Input": "i", "Output": "OUT"})", {"do\ni"}},
+                         {R"({"instruction": "do", "context": "c", "response": "OUT", "category": "qa"})", {"do\nc"}},
+                         {R"({"instruction": "do", "context": "c", "output": "OUT"})", {"do\nc"}},
+                         {R"({"question": "q", "context": "c", "answer": "OUT", "id": "x1"})", {"q\nc"}},
+                         {R"({"input": "q", "context": "c", "output": "OUT"})", {"q\nc"}},
+                         {R"({"input": "q", "system": "s", "output": "OUT"})", {"s", "q"}},
+                         {R"({"id": "1", "system_prompt": "s", "question": "q", "response": "OUT"})", {"s", "q"}},
+                         {R"({"system_prompt": "s", "prompt": "q", "completion": "OUT"})", {"s", "q"}},
+                         {R"({"text": "t q OUT", "question": "q", "answer": "OUT"})", {"q"}}}) {
+    const Json parsed = parse_json(row, "row");
+    const RowLook look = look_at_row(parsed, ChatTemplates::some);
+    const Sample sample = read_sample(read_column_map(look.settings).renamed(parsed),
+                                      {.text_field = look.settings.value("dataset_text_field", "text")});
+    std::vector<std::string> read;
+    for (const Json& message : sample.messages) read.push_back(message.at("content"));
+    EXPECT_EQ(read, prompt) << row;
+    ASSERT_THAT(sample.completion, SizeIs(1)) << row;
+    EXPECT_EQ(sample.completion[0].at("content"), "OUT") << row;
+    EXPECT_EQ(unread_text(look), "") << row;
+  }
+}
+
+TEST(InitRows, GiveConversationsTheirSystemPrompt) {
+  const RowLook look = look_at(R"({"system_prompt": "s", "messages": [{"role": "user", "content": "a"}]})");
+  EXPECT_EQ(look.settings, (Json{{"column_mapping", {{"system", "system_prompt"}}}}));
+}
+
+TEST(InitRows, SayWhichColumnsAreNotRead) {
+  struct Unread {
+    const char* row;
+    const char* said;
+  };
+  for (const auto& [row, said] : std::vector<Unread>{
+           {R"({"question": "q", "choices": ["a", "b"], "answer": "a"})", "the column choices is not read"},
+           {R"({"problem": "p", "solution": "s", "answer": "a"})", "the column answer is not read"},
+           {R"({"question": "q", "answer": "b", "text": "of another kind"})", "the column text is not read"},
+           {R"({"document": "d", "summary": "s"})", "the column summary is not read"},
+           {R"({"title": "t", "body": "b"})", "the column title is not read"},
+           {R"({"text": "t", "label": 1})", "the column label is not read"},
+           {R"({"text": "t", "id": "a1", "url": "u", "score": 3, "user_id": "x", "number": "12"})", ""},
+           {R"({"text": "t", "b\n\"learning_rate\": 9": "c", "d": "e"})",
+            R"(the columns b\n"learning_rate": 9, d are not read)"},
+           {R"({"text": "t", "a": "a", "b": "b", "c": "c", "d": "d", "e": "e", "f": "f", "g": "g", "h": "h"})",
+            "the columns a, b, c, d, e, f and 2 more are not read"}})
+    EXPECT_EQ(unread_text(look_at(row)), said) << row;
 }
 
 RawRows raw_rows(const testing::TempFolder& folder, const std::string& lines) {
   write_file(folder / "rows.jsonl", lines);
   return RawRows({folder / "rows.jsonl"});
+}
+
+TEST(InitRows, AreReadAsMostOfThemAre) {
+  const testing::TempFolder folder;
+  std::string lines = "{\"text\": \"a\"}\n";
+  for (int i = 0; i < 20; ++i) lines += "{\"instruction\": \"a\", \"output\": \"b\"}\n";
+  const RowLook look = look_at_rows(raw_rows(folder, lines), ChatTemplates::some);
+  EXPECT_EQ(look.shape, RowShape::chat_pair);
+  EXPECT_THAT(look.warnings, ElementsAre(HasSubstr("20 have the shape instruction+output, but 1 of text")));
+}
+
+TEST(InitRows, AreReadWithTheColumnsOfAllOfThem) {
+  const testing::TempFolder folder;
+  const RowLook look = look_at_rows(raw_rows(folder, R"({"instruction": "a", "response": "b"})"
+                                                     "\n"
+                                                     R"({"instruction": "a", "context": "c", "response": "b"})"
+                                                     "\n"
+                                                     R"({"instruction": "a", "response": "b", "hint": "d"})"
+                                                     "\n"),
+                                    ChatTemplates::some);
+  EXPECT_EQ(look.settings, (Json{{"column_mapping", {{"output", "response"}, {"input", "context"}}}}));
+  EXPECT_EQ(unread_text(look), "the column hint is not read");
+  EXPECT_THAT(look.warnings, IsEmpty());
+}
+
+TEST(InitRows, AreRefusedIfNoneCanBeRead) {
+  const testing::TempFolder folder;
+  const RawRows rows = raw_rows(folder, "{\"x\": 1}\n{\"y\": 1}\n");
+  EXPECT_THAT(test::error_if_any(ErrorKind::input, [&] { look_at_rows(rows, ChatTemplates::some); }),
+              HasSubstr("unknown row shape"));
 }
 
 TEST(InitRows, AreSpreadOverTheFile) {
