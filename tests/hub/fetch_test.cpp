@@ -320,7 +320,7 @@ TEST_F(Fetching, ManyFilesTakeTimeInProportion) {
   EXPECT_EQ(read_tree(cache, name, commit_)->files.size(), listing.files.size());
   EXPECT_EQ(needed_files(listing, gguf, ModelFiles::all).size(), std::size_t{kFiles});
   EXPECT_EQ(needed_files(listing, name, ModelFiles::all, parts).size(), kFiles + 1u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 TEST_F(Fetching, AListThatHasTooManyValuesIsRefused) {
