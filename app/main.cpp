@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/formats/json_view.h"
 #include "core/log.h"
+#include "core/memory_reserve.h"
 #include "core/os/descriptor.h"
 #include "core/os/paths.h"
 #include "core/os/shrunk_file.h"
@@ -28,6 +29,7 @@ qtrain::Error internal_error(const std::exception& e) {
 
 int main(int argc, char** argv) try {
   if (!qtrain::open_missing_standard_streams()) return static_cast<int>(qtrain::ErrorKind::internal);
+  qtrain::reserve_memory_for_errors();
   qtrain::install_stop_handlers();
   qtrain::install_shrunk_file_handler();
   const auto log = std::make_shared<qtrain::Log>();
