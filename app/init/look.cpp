@@ -73,7 +73,7 @@ void Drafting::look_at_data() {
   if (rows_.size() == 0) fail(ErrorKind::input, {.cause = "it has no rows", .place = request_.data});
   const ChatTemplates templates = text_.chat_template ? ChatTemplates::some : ChatTemplates::none;
   look_ = look_at_rows(rows_, templates);
-  const std::string unread = unread_text(look_);
+  const std::string unread = names_of_unread(look_);
   choices_.add({.key = "dataset_name",
                 .value = request_.data,
                 .reason = describe_rows(rows_, c.value.data) + (unread.empty() ? "" : "; " + unread)});
@@ -90,7 +90,7 @@ void Drafting::look_at_data() {
 
 void Drafting::note_columns() {
   notes_ = look_.warnings;
-  if (const std::string unread = unread_text(look_); !unread.empty())
+  if (const std::string unread = names_of_unread(look_); !unread.empty())
     notes_.push_back(unread + "; column_mapping says what a column is");
 }
 

@@ -236,7 +236,7 @@ RowLook look_at_rows(const RawRows& rows, ChatTemplates templates) {
   return best;
 }
 
-std::string unread_text(const RowLook& look) {
+std::string names_of_unread(const RowLook& look) {
   if (look.unread.empty()) return {};
   return fmt::format("the column{} {} {} not read", look.unread.size() == 1 ? "" : "s", some_of(look.unread),
                      look.unread.size() == 1 ? "is" : "are");

@@ -26,7 +26,7 @@ RowLook look_at_row(const Json& row, ChatTemplates templates);
 /// The same for the most frequent shape of up to 200 rows, spread evenly; throws only if no row can be read.
 RowLook look_at_rows(const RawRows& rows, ChatTemplates templates);
 /// "the columns a and b are not read"; empty if all are.
-std::string unread_text(const RowLook& look);
+std::string names_of_unread(const RowLook& look);
 
 /// Up to `most` rows, spread evenly.
 RawRows spread_rows(const RawRows& rows, std::int64_t most);

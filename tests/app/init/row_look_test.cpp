@@ -100,7 +100,7 @@ TEST(InitRows, LoseNoColumnOfAQuestion) {
     EXPECT_EQ(read, prompt) << row;
     ASSERT_THAT(sample.completion, SizeIs(1)) << row;
     EXPECT_EQ(sample.completion[0].at("content"), "OUT") << row;
-    EXPECT_EQ(unread_text(look), "") << row;
+    EXPECT_EQ(names_of_unread(look), "") << row;
   }
 }
 
@@ -126,7 +126,7 @@ TEST(InitRows, SayWhichColumnsAreNotRead) {
             R"(the columns b\n"learning_rate": 9, d are not read)"},
            {R"({"text": "t", "a": "a", "b": "b", "c": "c", "d": "d", "e": "e", "f": "f", "g": "g", "h": "h"})",
             "the columns a, b, c, d, e, f and 2 more are not read"}})
-    EXPECT_EQ(unread_text(look_at(row)), said) << row;
+    EXPECT_EQ(names_of_unread(look_at(row)), said) << row;
 }
 
 RawRows raw_rows(const testing::TempFolder& folder, const std::string& lines) {
@@ -153,7 +153,7 @@ TEST(InitRows, AreReadWithTheColumnsOfAllOfThem) {
                                                      "\n"),
                                     ChatTemplates::some);
   EXPECT_EQ(look.settings, (Json{{"column_mapping", {{"output", "response"}, {"input", "context"}}}}));
-  EXPECT_EQ(unread_text(look), "the column hint is not read");
+  EXPECT_EQ(names_of_unread(look), "the column hint is not read");
   EXPECT_THAT(look.warnings, IsEmpty());
 }
 
