@@ -167,7 +167,7 @@ else
 fi
 
 section "Format"
-mapfile -t sources < <(find core kernels emulator quant text data optim dist model config train report plan convert bench monitor app examples tests \
+mapfile -t sources < <(find core hub kernels emulator quant text data optim dist model config train report plan convert bench monitor app examples tests \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)
 if command -v clang-format >/dev/null; then
   say "\$ clang-format --dry-run -Werror (${#sources[@]} files)"
@@ -252,7 +252,7 @@ sed -E 's# -Winvalid-pch -include [^ ]*/cmake_pch\.hxx##' build/emulated/compile
 folders="core|examples"
 checks="-bugprone-suspicious-include,-clang-analyzer-*"  # the first one objects to unity builds
 if [ "$full" = 1 ]; then
-  folders="core|kernels|quant|text|data|optim|dist|model|config|train|report|plan|convert|bench|monitor|app|examples"
+  folders="core|hub|kernels|quant|text|data|optim|dist|model|config|train|report|plan|convert|bench|monitor|app|examples"
   checks="-bugprone-suspicious-include"
 fi
 mapfile -t tidied < <(sed -nE "s#^ *\"file\": \"($ROOT/(build/emulated/)?($folders)/.*\.c(pp|xx))\".*#\1#p" \

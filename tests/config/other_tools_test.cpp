@@ -290,9 +290,8 @@ TEST(OtherTools, PreferencesAreNamedInTheError) {
 }
 
 TEST(OtherTools, WhatChangesNoResultsIsOnlyToldOf) {
-  for (const std::string& text :
-       {std::string("model_name_or_path: m\nhub_strategy: checkpoint"), kFactory + "hub_strategy: all_checkpoints",
-        kAxolotl + "push_dataset_to_hub: a/b"})
+  for (const std::string& text : {std::string("model_name_or_path: m\nhub_strategy: checkpoint"),
+                                  kFactory + "hub_strategy: all_checkpoints", kAxolotl + "push_dataset_to_hub: a/b"})
     EXPECT_THAT(recipe(text).diagnostics.warnings(), Contains(HasSubstr("has no effect"))) << text;
   const ResolvedConfig offloaded = recipe(kAxolotl + "gradient_checkpointing: offload_disk");
   EXPECT_TRUE(offloaded.value.training.activation_offloading);
