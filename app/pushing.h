@@ -20,8 +20,8 @@ struct PushRequest {
   bool allow_secrets = false, dry_run = false;
 };
 
-/// Parses the repository of a push: OWNER/NAME, or NAME, each also with @BRANCH. Throws ErrorKind::usage, naming
-/// `place`, for anything else.
+/// Parses the repository of a push: `OWNER/NAME` or `NAME`, also as `OWNER/NAME@BRANCH`. Throws ErrorKind::usage,
+/// naming `place`, for anything else.
 HubName pushed_name(const std::string& text, const std::string& place);
 
 /// The push that a config asks for with push_to_hub; none without it. Throws ErrorKind::usage for a bad name.
