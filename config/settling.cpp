@@ -276,7 +276,7 @@ void settle_checkpointing(Draft& draft) {
   draft.settings["gradient_checkpointing"] = *attention;
 }
 
-/// The minimum of the cosine schedule, as axolotl and DeepSpeed name it.
+/// Translates axolotl's and DeepSpeed's minimum of the cosine schedule (cosine_min_lr_ratio).
 void settle_floor(Draft& draft) {
   const Setting *floor = draft.find("~cosine_min_lr_ratio"), *schedule = draft.find("lr_scheduler_type");
   if (!draft.positive("~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;

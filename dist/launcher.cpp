@@ -168,7 +168,7 @@ class Supervisor {
     if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0 && !r.outlived_grace; })) return lost(*r);
     const auto quitter = std::ranges::find_if(ranks_, [&](const Rank& r) { return r.left_early; });
     if (quitter != ranks_.end()) return lost(*quitter);
-    // What the others report about a lost rank says more than that it had to be killed.
+    // If a rank had to be killed, prefer the cause that the other ranks report.
     const auto knows = [](const Rank& r) { return final_error_of(r) && !is_reported_elsewhere(*final_error_of(r)); };
     if (const Rank* r = first(knows)) return {.exit_code = kPeerLost, .cause = final_error_of(*r)};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0; })) return lost(*r);

@@ -11,7 +11,7 @@ class Turns {
  public:
   explicit Turns(int at_a_time) : free_(at_a_time) {}
 
-  /// Ends when it is destroyed.
+  /// A turn of one thread, which ends when this object is destroyed.
   class Turn {
    public:
     explicit Turn(Turns& turns) : turns_(&turns) {}

@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-/// How a file is written.
+/// Whether output replaces a file or goes into it.
 enum class WriteMode : std::uint8_t {
   replaced,  ///< written under a temporary name and then renamed, replacing what was there
   in_place,  ///< written directly: a device, a FIFO, or an open descriptor behind a path under /proc or /dev
