@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from answering_hub import AnsweringHub, git_sha1
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
@@ -38,25 +40,7 @@ def is_large(path):
     return path.endswith(".safetensors")
 
 
-def git_sha1(contents):
-    return hashlib.sha1(b"blob %d\0" % len(contents) + contents).hexdigest()
-
-
-class Hub(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", headers=()):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
+class Hub(AnsweringHub):
     def do_HEAD(self):
         self.do_GET()
 

@@ -15,16 +15,14 @@ import sys
 import tempfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from answering_hub import AnsweringHub, git_sha1
+
 TOKEN = "hf_interoperability"
 CHUNK = 4000
-
-
-def git_sha1(contents):
-    return hashlib.sha1(b"blob %d\0" % len(contents) + contents).hexdigest()
 
 
 class Repository:
@@ -36,22 +34,7 @@ class Repository:
         return hashlib.sha1(repr((self.commits, sorted(self.files))).encode()).hexdigest()
 
 
-class Hub(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, document=None, headers=()):
-        body = document if isinstance(document, bytes) else json.dumps(document or {}).encode()
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
+class Hub(AnsweringHub):
     def handle_request(self):
         url = urlsplit(self.path)
         path = unquote(url.path)
