@@ -3,40 +3,36 @@
 #include "app/commands/commands.h"
 
 namespace qtrain::command_rows {
+namespace {
+
+/// The flags of a command that answers with a model: which one, then `more`, then how tokens are chosen.
+std::vector<Flag> answering(const std::vector<Flag>& more) {
+  std::vector<Flag> flags{kModel, kRevision, kAdapter, kDtype, kLoadIn4Bit, kLoadIn8Bit, kLoadInFp8};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return with_sampling(std::move(flags));
+}
+
+}  // namespace
 
 std::vector<Command> model_commands() {
   return {
       {.name = "generate",
        .operands = "--model DIR (--prompt TEXT | --input FILE.jsonl)",
        .summary = "Generate completions for prompts",
-       .flags = with_sampling(
-           {kModel,
-            kRevision,
-            kAdapter,
-            kDtype,
-            kLoadIn4Bit,
-            kLoadIn8Bit,
-            kLoadInFp8,
-            {"prompt", text, "TEXT", "a single prompt"},
-            {"input", text, "FILE.jsonl", "file of rows with a prompt or messages, optionally with tools"},
-            {"output", text, "FILE.jsonl", "where to write the completed rows (default: stdout)"},
-            kOverwrite,
-            {"system", text, "TEXT", "system message to put before --prompt"},
-            {"raw", present, "", "do not apply the chat template"}}),
+       .flags =
+           answering({{"prompt", text, "TEXT", "a single prompt"},
+                      {"input", text, "FILE.jsonl", "file of rows with a prompt or messages, optionally with tools"},
+                      {"output", text, "FILE.jsonl", "where to write the completed rows (default: stdout)"},
+                      kOverwrite,
+                      {"system", text, "TEXT", "system message to put before --prompt"},
+                      {"raw", present, "", "do not apply the chat template"}}),
        .run = run_generate},
       {.name = "chat",
        .operands = "--model DIR",
        .summary = "Chat with a model",
-       .flags = with_sampling(
-           {kModel,
-            kRevision,
-            kAdapter,
-            kDtype,
-            kLoadIn4Bit,
-            kLoadIn8Bit,
-            kLoadInFp8,
-            {"system", text, "TEXT", "system message"},
-            {"compare", present, "", "with --adapter: also show the base model's answer to each message"}}),
+       .flags =
+           answering({{"system", text, "TEXT", "system message"},
+                      {"compare", present, "", "with --adapter: also show the base model's answer to each message"}}),
        .has_result = false,
        .answers_stops = true,
        .run = run_chat},

@@ -4,6 +4,12 @@
 namespace qtrain::testing {
 namespace {
 
+void in_f32_and_bf16(void (*test)(Ctx&, DType)) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
+  for (const DType d : {DType::f32, DType::bf16}) test(ctx, d);
+}
+
 TEST(ToFp8OnCuda, EncodesMatrices) {
   in_each_type_on_cuda(encodes_fp8);
 }
@@ -21,9 +27,7 @@ TEST(ToFp8OnCuda, HasAScaleForEveryBlock) {
 }
 
 TEST(GemmInFp8OnCuda, MultipliesBlocks) {
-  const OnDevice device;
-  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
-  for (const DType d : {DType::f32, DType::bf16}) multiplies_fp8_blocks(ctx, d);
+  in_f32_and_bf16(multiplies_fp8_blocks);
 }
 
 TEST(PlaceScalesOnCuda, PutsThemWhereTheLibraryReadsThem) {
@@ -33,15 +37,11 @@ TEST(PlaceScalesOnCuda, PutsThemWhereTheLibraryReadsThem) {
 }
 
 TEST(GemmInFp8OnCuda, MultipliesTheCodes) {
-  const OnDevice device;
-  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
-  for (const DType d : {DType::f32, DType::bf16}) multiplies_fp8(ctx, d);
+  in_f32_and_bf16(multiplies_fp8);
 }
 
 TEST(GemmInFp8OnCuda, ReadsAStoredOperand) {
-  const OnDevice device;
-  Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
-  for (const DType d : {DType::f32, DType::bf16}) multiplies_stored_fp8(ctx, d);
+  in_f32_and_bf16(multiplies_stored_fp8);
 }
 
 TEST(LargestMagnitudesOnCuda, AreThoseOfTheRowsThatAreWritten) {
