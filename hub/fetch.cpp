@@ -87,7 +87,7 @@ RepoListing HubFetcher::list(const HubName& name) {
   if (is_commit(name.revision))
     if (auto known = read_tree(cache_, name, name.revision)) return *known;
   if (options_.hub.offline)
-    fail(ErrorKind::input, {.cause = cache_.why_missing(name) + ", and HF_HUB_OFFLINE forbids to fetch it",
+    fail(ErrorKind::input, {.cause = cache_.why_missing(name) + ", and HF_HUB_OFFLINE forbids fetching it",
                             .place = name.text(),
                             .remedy = "unset HF_HUB_OFFLINE, or name a folder"});
   if (!name.has_owner() && !cache_.commit_of(name))
@@ -107,7 +107,7 @@ void HubFetcher::download(const HubName& name, const RepoListing& listing, const
   if (!missing.empty()) {
     if (options_.hub.offline)
       fail(ErrorKind::input,
-           {.cause = fmt::format("{} {} not in the cache, and HF_HUB_OFFLINE forbids to fetch {}", names_of(missing),
+           {.cause = fmt::format("{} {} not in the cache, and HF_HUB_OFFLINE forbids fetching {}", names_of(missing),
                                  missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them"),
             .place = name.text(),
             .remedy = "unset HF_HUB_OFFLINE, or name a folder"});

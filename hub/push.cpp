@@ -67,7 +67,7 @@ class Push {
     place_.rules = job.rules;
     if (!place_.rules.say) place_.rules.say = [&log](const std::string& text) { log.info("{}", text); };
     if (job.hub.offline)
-      fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids to push",
+      fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids pushing",
                               .place = job.name.text(),
                               .remedy = "unset HF_HUB_OFFLINE, or push later: qtrain push DIR OWNER/NAME"});
     if (is_commit(job.name.revision))

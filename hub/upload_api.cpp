@@ -245,7 +245,7 @@ Error refused_push(const UploadPlace& place, const HttpReply& reply) {
   switch (reply.status) {
     case 0:
       return error(fmt::format("{} cannot be reached: {}", place.hub.endpoint, reply.problem),
-                   "check the connection (HF_ENDPOINT, https_proxy), then " + again);
+                   "check the connection (HF_ENDPOINT, https_proxy), then run the same command again");
     case kUnauthorized:
       if (place.token.empty() && !place.hub.implicit_token)
         return error(fmt::format("the hub wants a token{}", said),

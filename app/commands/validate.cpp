@@ -231,7 +231,7 @@ class Validation {
     const auto request = push_of_run(config_);
     const HubEnvironment hub = hub_environment();
     if (hub.offline)
-      fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids to push", .remedy = "unset HF_HUB_OFFLINE"});
+      fail(ErrorKind::usage, {.cause = "HF_HUB_OFFLINE forbids pushing", .remedy = "unset HF_HUB_OFFLINE"});
     if (request->token.empty() && hub_token(hub).empty())
       findings_.warn(fmt::format(
           "push_to_hub: there is no token, without which a run ends at once: {}",

@@ -73,10 +73,13 @@ void Drafting::choose_course() {
   epochs_ = epochs_over(train_rows_);
   const std::string rows = counted(train_rows_, packs ? "packed row" : "row");
   constexpr double kMaxEpochs = 1e6;  // so that products stay numbers
-  const Json epochs = choices_.ask({.key = "num_train_epochs",
-                                    .value = epochs_,
-                                    .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)});
-  epochs_ = static_cast<std::int64_t>(std::clamp(number_in(epochs, static_cast<double>(epochs_)), 1.0, kMaxEpochs));
+  const bool counts_steps = number_in<std::int64_t>(choices_.given("max_steps"), 0) > 0;  // epochs have no effect
+  if (!counts_steps || choices_.is_given("num_train_epochs")) {
+    const Json epochs = choices_.ask({.key = "num_train_epochs",
+                                      .value = epochs_,
+                                      .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)});
+    epochs_ = static_cast<std::int64_t>(std::clamp(number_in(epochs, static_cast<double>(epochs_)), 1.0, kMaxEpochs));
+  }
   choices_.ask({.key = "learning_rate",
                 .value = learning_rate({.method = method_, .hidden_size = hidden_size_, .random_init = random_init_}),
                 .reason = fmt::format(
@@ -140,7 +143,7 @@ void Drafting::choose_batches() {
 
 void Drafting::choose_events() {
   constexpr std::int64_t kFew = 200;
-  if (updates_ < kFew)
+  if (updates_ < kFew && number_in<std::int64_t>(choices_.given("warmup_steps"), 0) == 0)
     choices_.add({.key = "warmup_ratio",
                   .value = 0.05,
                   .reason = fmt::format("there are only {}", counted(updates_, "update"))});

@@ -140,7 +140,7 @@ class NamedDatasets {
     const fs::path snapshot = fetcher_.cache().snapshot_folder(named.name, named.place->commit);
     HubName at = named.name;
     if (!fetcher_.offline()) at.revision = named.place->commit;
-    std::string cause = "HF_HUB_OFFLINE forbids to ask the hub";
+    std::string cause = "HF_HUB_OFFLINE forbids asking the hub";
     try {
       if (!fetcher_.offline() || !has_all_shards(snapshot)) return fetcher_.list(at);
     } catch (const Error& e) {
