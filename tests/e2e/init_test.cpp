@@ -204,7 +204,7 @@ TEST_F(Init, FitsTheRestToWhatTheCommandLineGives) {
                           {{"eval_steps=10", "save_steps=15"}, {{"eval_steps", 10}, {"save_steps", 15}}},
                           {{"activation_offloading=true"}, {{"preset", "lora"}}},
                           {{"max_steps=7"}, {{"num_train_epochs", "none"}}},
-                          {{"warmup_steps=3"}, {{"warmup_ratio", "none"}}},
+                          {{"warmup_steps=3", "num_train_epochs=1"}, {{"warmup_ratio", "none"}}},
                           {{"response_template=<|im_start|>assistant\n"}, {{"preset", "lora"}}}}) {
     SCOPED_TRACE(words.front());
     std::vector<std::string> all = words;
