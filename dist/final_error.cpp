@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kVariable = "QTRAIN_FINAL_ERROR";
 constexpr char kEnd = '\n';  // JSON strings never contain it
-constexpr std::string_view kAlone = "alone\n";
+constexpr std::string_view kAlone = "alone\n", kEndsToo = "ends\n";
 
 // Makes each line of an error printable; there may be several.
 std::string lines_of(const std::string& text) {
@@ -67,12 +67,17 @@ void send_goes_on_alone() {
   send(kAlone);
 }
 
-bool has_gone_on_alone(std::string_view text) {
-  return text.starts_with(kAlone);
+void send_ends_too() {
+  send(kEndsToo);
+}
+
+bool goes_on_alone(std::string_view text) {
+  return text.starts_with(kAlone) && !text.substr(kAlone.size()).starts_with(kEndsToo);
 }
 
 std::optional<Error> parse_final_error(std::string_view text) {
-  if (has_gone_on_alone(text)) text.remove_prefix(kAlone.size());
+  for (const std::string_view word : {kAlone, kEndsToo})
+    if (text.starts_with(word)) text.remove_prefix(word.size());
   const auto end = text.find(kEnd);
   if (end == std::string_view::npos) return {};
   const Json fields = parse_json(std::string(text.substr(0, end)), "the final error of a rank");

@@ -14,11 +14,13 @@ inline constexpr const char* kResumeRemedy = "run the same command again to resu
 /// ranks and prints the cause once. Returns false if there is no such launcher.
 bool send_final_error(const Error& error);
 
-/// Tells the launcher that this rank goes on although the others end, for as long as it takes: it then kills no rank
-/// for that. Does nothing without a launcher, and after an error was sent.
+/// Tells the launcher that this rank goes on although the others end, for as long as it takes, and is not to be killed
+/// for that; and that this is over. Each may be sent once, in this order, before an error. They do nothing without a
+/// launcher.
 void send_goes_on_alone();
-/// Whether a rank has sent that.
-bool has_gone_on_alone(std::string_view text);
+void send_ends_too();
+/// Whether a rank has sent the first but not the second.
+bool goes_on_alone(std::string_view text);
 
 /// The end of the cause of an error that another rank reports in more detail.
 inline constexpr std::string_view kReportedElsewhere = ", as its own message says";

@@ -33,6 +33,8 @@ struct Rank {
   bool left_early = false;                    ///< it ended successfully while others still needed it
   std::optional<std::uint64_t> written = {};  ///< Child::written, and when it last changed
   Clock::time_point wrote_at = {};
+  bool alone = false;               ///< it goes on although the others end
+  Clock::time_point ends_too = {};  ///< since when it no longer does
 };
 
 /// Where the ranks of a launch meet, and the server there; null if it is on another machine.
@@ -87,6 +89,9 @@ class Supervisor {
     if (r.end) return;
     const auto end = r.process.poll();
     forward_output(r);
+    const bool alone = !end && goes_on_alone(r.process.final_error());
+    if (r.alone && !alone) r.ends_too = Clock::now();
+    r.alone = alone;
     if (!end) return;
     r.end = end;
     if (!r.unfinished.empty()) say(r, r.unfinished);
@@ -137,17 +142,20 @@ class Supervisor {
   // killed, because a suspended process would ignore other signals.
   void end_others() {
     const auto now = Clock::now();
-    const auto is_alone = [](const Rank& r) { return has_gone_on_alone(r.process.final_error()); };
-    if (first_end_ && now - *first_end_ > launch_.end_together && std::ranges::none_of(ranks_, is_alone)) note_loss();
+    const auto is_late = [&](const Rank& r) {
+      return !r.end && !r.alone && now - std::max(*first_end_, r.ends_too) > launch_.end_together;
+    };
+    if (first_end_ && std::ranges::any_of(ranks_, is_late)) note_loss();
     if (!lost_at_) return;
     for (Rank& r : ranks_) {
-      if (r.end || is_alone(r)) continue;
+      if (r.end || r.alone) continue;
+      const auto since = std::max(*lost_at_, r.ends_too);
       if (const auto written = r.process.written(); written != r.written) {
         r.written = written;
         r.wrote_at = now;
       }
-      const bool writes = now - std::max(r.wrote_at, *lost_at_) < launch_.grace;
-      if (now - *lost_at_ < (writes ? launch_.writing_grace : launch_.grace)) continue;
+      const bool writes = now - std::max(r.wrote_at, since) < launch_.grace;
+      if (now - since < (writes ? launch_.writing_grace : launch_.grace)) continue;
       r.outlived_grace = true;
       r.process.send(SIGKILL);
     }

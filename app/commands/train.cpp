@@ -161,9 +161,18 @@ std::string push_command(const PushRequest& request) {
                      request.is_private == true ? " --private" : "");
 }
 
+// Tells the launcher of the ranks that this one goes on alone.
+class GoesOnAlone {
+ public:
+  GoesOnAlone() { send_goes_on_alone(); }
+  ~GoesOnAlone() { send_ends_too(); }
+  GoesOnAlone(const GoesOnAlone&) = delete;
+  GoesOnAlone& operator=(const GoesOnAlone&) = delete;
+};
+
 // Pushes what a finished run has written. Returns the error if that fails: the result is complete all the same.
 std::optional<Error> push_result(const PushRequest& request, CommandResult& finished, Log& log) {
-  send_goes_on_alone();
+  const GoesOnAlone alone;
   reopen_stops();
   set_stop_answer("Stopping the push; the result is saved. Press Ctrl-C again to quit now.");
   try {

@@ -43,12 +43,17 @@ TEST_F(FinalError, ReachesTheLauncherUnchanged) {
 TEST_F(FinalError, MayFollowTheWordThatARankGoesOnAlone) {
   send_goes_on_alone();
   const std::string all = heard();
-  EXPECT_TRUE(has_gone_on_alone(all));
+  EXPECT_TRUE(goes_on_alone(all));
   EXPECT_FALSE(parse_final_error(all));
   ASSERT_TRUE(send_final_error(kError));
   const std::string error = heard();
-  EXPECT_FALSE(has_gone_on_alone(error));
+  EXPECT_FALSE(goes_on_alone(error));
   EXPECT_STREQ(parse_final_error(all + error)->what(), kError.what());
+  send_ends_too();
+  const std::string no_longer = heard();
+  EXPECT_FALSE(goes_on_alone(all + no_longer));
+  EXPECT_FALSE(parse_final_error(all + no_longer));
+  EXPECT_STREQ(parse_final_error(all + no_longer + error)->what(), kError.what());
 }
 
 TEST_F(FinalError, ThatPointsToAnotherRankIsRecognized) {

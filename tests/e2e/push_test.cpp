@@ -119,6 +119,26 @@ TEST_F(PushingRun, OfSeveralRanksPushesForAsLongAsItTakes) {
   EXPECT_EQ(remote("o/n", "adapter_model.safetensors"), bytes_of(folder_ / "out/adapter_model.safetensors"));
 }
 
+// The push does not keep the launcher from ending ranks that hang, whether they push or not.
+TEST_F(PushingRun, OfSeveralRanksEndsIfOneHangsAtItsEnd) {
+  if (std::string_view(QTRAIN_RANK_FAULTS).empty()) GTEST_SKIP() << "the fault cannot be loaded beside a sanitizer";
+  config_.update({{"push_to_hub", true}, {"nproc", 2}, {"ddp_timeout", 4}});
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(rank);
+    config_["hub_model_id"] = fmt::format("o/hangs{}", rank);
+    fs::remove_all(folder_ / "out");
+    Launch hanging = launch({"config.json", "--quiet"}, "HF_TOKEN=hf_secret");
+    hanging.environment.insert(hanging.environment.end(),
+                               {"LD_PRELOAD=" QTRAIN_RANK_FAULTS, "RANK_FAULT=hang", "RANK_FAULT_PHASE=exit",
+                                fmt::format("RANK_FAULT_RANK={}", rank)});
+    const Outcome outcome = Process(hanging).wait(std::chrono::seconds(45));
+    EXPECT_FALSE(outcome.timed_out);
+    EXPECT_EQ(outcome.code, 7) << outcome.err;
+    EXPECT_EQ(remote(fmt::format("o/hangs{}", rank), "adapter_model.safetensors"),
+              bytes_of(folder_ / "out/adapter_model.safetensors"));
+  }
+}
+
 TEST_F(PushingRun, StopsWhileItPushes) {
   expect_stop(1);
 }

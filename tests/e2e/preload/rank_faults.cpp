@@ -112,6 +112,12 @@ __attribute__((constructor)) void begin() {
   if (f.here && f.phase == "start" && is_first_time()) fail_by(f.kind);
 }
 
+// A process that hangs after all its work, as in a driver that cleans up.
+__attribute__((destructor)) void end() {
+  const Fault& f = fault();
+  if (f.here && f.kind == "hang" && f.phase == "exit") sleep_for(300);
+}
+
 }  // namespace
 
 namespace gloo {
