@@ -19,6 +19,7 @@ void give_back() {
 
 void reserve_memory_for_errors() {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
+  if (reserve) return;
   std::free(reserve.exchange(std::malloc(kBytes)));
   std::set_new_handler(give_back);
 }

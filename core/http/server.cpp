@@ -14,6 +14,7 @@
 
 #include "core/http/connection.h"
 #include "core/http/socket_stream.h"
+#include "core/memory_reserve.h"
 
 namespace qtrain::http {
 namespace {
@@ -122,6 +123,7 @@ void Server::listen(const Handler& handler) {
     pollfd entry{listening_.get(), POLLIN, 0};
     // If there is no room even to refuse connections, further ones wait in the kernel's queue.
     const bool full = static_cast<std::int64_t>(workers_.size()) >= limits_.connections + kRefusers;
+    reserve_memory_for_errors();  // a request may have used it
     if (full || ::poll(&entry, 1, static_cast<int>(kAcceptInterval.count())) <= 0) {
       if (full) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       continue;
