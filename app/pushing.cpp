@@ -51,7 +51,8 @@ void require_sealed_weights(std::vector<PushedFile>& files, const fs::path& fold
       file.required_sha256 = it->second;
 }
 
-/// The tokens that this process knows, whether or not it uses them.
+/// The tokens that this process knows, whether or not it uses them. A short one is a placeholder such as "none", which
+/// any text may contain.
 std::vector<std::string> known_tokens(const PushJob& job) {
   std::vector<std::string> tokens{job.token, job.hub.token};
   try {
@@ -59,6 +60,8 @@ std::vector<std::string> known_tokens(const PushJob& job) {
   } catch (const Error&) {  // one that is not used may be damaged
     if (job.token.empty()) throw;
   }
+  constexpr std::size_t kShortest = 8;
+  std::erase_if(tokens, [](const std::string& token) { return token.size() < kShortest; });
   return tokens;
 }
 

@@ -23,7 +23,7 @@ Error refused_by_storage(const UploadPlace& place, const std::string& file, cons
   return {ErrorKind::input,
           {.cause = fmt::format("{} did not get to the storage of the hub ({}): {}", file, reply.host, how),
            .place = place.name.text(),
-           .remedy = "run the same command again: it goes on where this one stopped"}};
+           .remedy = "push again: it goes on where this one stopped"}};
 }
 
 /// The upload of one file over one connection.

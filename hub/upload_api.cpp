@@ -237,7 +237,7 @@ HttpReply UploadApi::send_commit(const Commit& commit) {
 
 Error refused_push(const UploadPlace& place, const HttpReply& reply) {
   const std::string said = said_by(reply, place.token);
-  const std::string again = "run the same command again: what has been uploaded need not be uploaded again";
+  const std::string again = "push again: what has been uploaded need not be uploaded again";
   const auto error = [&](std::string cause, std::string remedy) {
     return Error(ErrorKind::input,
                  {.cause = std::move(cause), .place = place.name.text(), .remedy = std::move(remedy)});
@@ -245,7 +245,7 @@ Error refused_push(const UploadPlace& place, const HttpReply& reply) {
   switch (reply.status) {
     case 0:
       return error(fmt::format("{} cannot be reached: {}", place.hub.endpoint, reply.problem),
-                   "check the connection (HF_ENDPOINT, https_proxy), then run the same command again");
+                   "check the connection (HF_ENDPOINT, https_proxy), then try again");
     case kUnauthorized:
       if (place.token.empty() && !place.hub.implicit_token)
         return error(fmt::format("the hub wants a token{}", said),
