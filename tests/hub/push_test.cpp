@@ -218,7 +218,7 @@ TEST_F(Pushing, WhatTheHubRefusesIsOneSentenceWithWhatToDo) {
                                 {402, "/create", "payment", "billing"},
                                 {403, "/create", "may not write", "role write, of an account that may write to o"},
                                 {404, "/commit/", "no such repository or branch any more", "check the name"},
-                                {409, "/commit/", "being changed by somebody else", "push again: what has been uploaded"},
+                                {409, "/commit/", "being changed by somebody else", "push again"},
                                 {413, "/commit/", "does not take files of this size", "leave large files out"},
                                 {429, "/preupload/", "no more requests for now", "in a few minutes"},
                                 {500, "objects/batch", "fails with status 500", "later"},
