@@ -10,6 +10,7 @@
 #include "core/plural.h"
 #include "core/secrets.h"
 #include "core/utf8.h"
+#include "text/template/load.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
 namespace qtrain {
@@ -79,6 +80,11 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+std::string trial_command(const TriedModel& tried) {
+  return tried.has_chat_template ? "qtrain chat " + tried.options
+                                 : fmt::format("qtrain generate {} --raw --prompt \"...\"", tried.options);
+}
+
 std::vector<std::string> next_commands(const FinishedOutput& output) {
   const ResolvedConfig& config = output.config;
   const fs::path model = config.value.model.model_name_or_path;
@@ -92,8 +98,9 @@ std::vector<std::string> next_commands(const FinishedOutput& output) {
   const auto add = [&](bool fits, const char* command, const std::string& words) {
     if (fits && find_command(command) != nullptr) all.push_back(fmt::format("qtrain {} {}", command, words));
   };
-  add(text, "chat", with);
-  add(text, "generate", with + " --prompt \"...\"");
+  const bool chats = has_chat_template(output.folder) || (adapter && has_chat_template(model));
+  if (text) all.push_back(trial_command({.options = with, .has_chat_template = chats}));
+  add(text && chats, "generate", with + " --prompt \"...\"");
   std::string same = shell_word(output.config_file);
   for (const auto& [key, value] : output.overrides) same += " " + shell_word(shown_override(key, value));
   add(config.given("eval_dataset_name"), "eval", same);

@@ -21,6 +21,14 @@ std::string saved_files(const std::filesystem::path& folder);
 /// Commands to try next with the result, ready for a shell.
 std::vector<std::string> next_commands(const FinishedOutput& output);
 
+/// What tries a model or adapter.
+struct TriedModel {
+  std::string options;  ///< --model and --adapter
+  bool has_chat_template = false;
+};
+/// The command that talks with it, or continues a text if there is no chat template.
+std::string trial_command(const TriedModel& tried);
+
 /// "key=value" for the command line, with secrets removed.
 std::string shown_override(const std::string& key, const std::string& value);
 

@@ -62,14 +62,16 @@ void require_clear_names(const Arguments& args, const fs::path& file, const std:
                             .remedy = "give an --output in another folder, or one that ends in .yaml"});
 }
 
-/// What to run next: the training, and a conversation with its result.
-std::vector<std::string> commands_after(const fs::path& file, const Config& config, const std::string& model) {
+/// What to run next: the training, and what tries its result.
+std::vector<std::string> commands_after(const fs::path& file, const Drafting& draft, const std::string& model) {
+  const Config config = draft.config().value;
   const std::string output = shell_word(config.training.output_dir);
   const bool adapts = config.lora.use_peft || config.model.adapter_name_or_path;
+  const std::string options =
+      adapts ? fmt::format("--model {} --adapter {}", shell_word(model), output) : "--model " + output;
   return {fmt::format("qtrain {}{}", file.string().find('.') == std::string::npos ? "train " : "",
                       shell_word(file.string())),
-          adapts ? fmt::format("qtrain chat --model {} --adapter {}", shell_word(model), output)
-                 : fmt::format("qtrain chat --model {}", output)};
+          trial_command({.options = options, .has_chat_template = draft.has_chat_template()})};
 }
 
 /// The text of the file; fails if it does not mean what was chosen.
@@ -152,7 +154,7 @@ int run_init(const Arguments& args) {
   for (const std::string& warning : draft.warnings()) args.log().warn("{}", warning);
   const fs::path place = result.place_now();
   write_result(place, text);
-  tell(args, draft, {.file = place, .next = commands_after(place, config, model)});
+  tell(args, draft, {.file = place, .next = commands_after(place, draft, model)});
   return 0;
 }
 

@@ -40,6 +40,8 @@ class Drafting {
   std::string head() const;
   /// Warnings about the rows.
   const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Whether the model has a chat template, or one was chosen.
+  bool has_chat_template() const { return text_.chat_template.has_value(); }
   std::int64_t updates() const { return updates_; }
   /// Seconds that the run takes, as predicted; none if the speed of the device is unknown.
   const std::optional<Ranged<double>>& seconds() const { return seconds_; }

@@ -28,6 +28,10 @@ TEST(NextCommands, AreThoseThatTheResultIsGoodFor) {
   write_file(model / "tokenizer.json", "{}");
   write_file(out / "adapter_config.json", "{}");
   const std::string with = "--model " + model.string() + " --adapter '" + out.string() + "'";
+  EXPECT_EQ(next_commands(output).front(), "qtrain generate " + with + " --raw --prompt \"...\"")
+      << "there is no template";
+  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("chat"))));
+  write_file(model / "chat_template.jinja", "{{ messages }}");
   EXPECT_THAT(next_commands(output), Contains("qtrain chat " + with));
   EXPECT_THAT(next_commands(output), Contains(StartsWith("qtrain merge " + with + " --output '")));
 }

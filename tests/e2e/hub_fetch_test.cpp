@@ -10,19 +10,11 @@ namespace {
 
 using test::HubFault;
 using test::HubServer;
+using test::repository_of;
 using test::ServedRequest;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-HubServer::Files served_files(const fs::path& folder) {
-  HubServer::Files files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file())
-      files[entry.path().filename().string()] = {.contents = bytes_of(entry.path()),
-                                                 .large = entry.path().extension() == ".safetensors"};
-  return files;
-}
 
 /// A tiny adapter run of the model o/m on a config of the data set o/d, both on a hub of this test.
 class FetchingRun : public ::testing::Test {
@@ -30,7 +22,7 @@ class FetchingRun : public ::testing::Test {
   void SetUp() override {
     Json run = tiny_lora_run(folder_ / "out");
     const std::string rows = bytes_of(run["dataset_name"].get<std::string>());
-    hub_.add("models/o/m", served_files(run["model_name_or_path"].get<std::string>()));
+    hub_.add("models/o/m", repository_of(run["model_name_or_path"].get<std::string>()));
     hub_.add("datasets/o/d", {{"README.md", {.contents = kCard}},
                               {"a/train-0.jsonl", {.contents = rows}},
                               {"a/test-0.jsonl", {.contents = "not needed"}},

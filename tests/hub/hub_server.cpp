@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "core/formats/json.h"
+#include "core/os/file.h"
 #include "core/sha1.h"
 #include "core/sha256.h"
 
@@ -72,6 +73,15 @@ void send_all(int socket, const std::string& bytes) {
 
 std::string http_answer(int status, const std::string& headers, const std::string& body) {
   return fmt::format("{}{}Content-Length: {}\r\n\r\n{}", reason_line(status), headers, body.size(), body);
+}
+
+HubServer::Files repository_of(const std::filesystem::path& folder) {
+  HubServer::Files files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_regular_file())
+      files[entry.path().filename().string()] = {.contents = read_text(entry.path()),
+                                                 .large = entry.path().extension() == ".safetensors"};
+  return files;
 }
 
 std::string git_blob_sha1(const std::string& contents) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -125,6 +126,9 @@ class HubServer {
   std::thread accepting_;
   std::vector<std::thread> serving_;
 };
+
+/// The files of a folder as a repository has them: *.safetensors are large ones.
+HubServer::Files repository_of(const std::filesystem::path& folder);
 
 /// An answer with a body, whose headers end in line ends.
 std::string http_answer(int status, const std::string& headers, const std::string& body);
