@@ -68,10 +68,18 @@ TEST(RopeGradOnCuda, ComputesOnlyWhatIsWanted) {
     for (int bits = 0; bits < 15; ++bits) {
       const Wanted wanted{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
       const Gradients some = gradients_of(cuda, width, wanted);
-      if (wanted.dq) EXPECT_EQ(some.dq, all.dq) << bits;
-      if (wanted.dk) EXPECT_EQ(some.dk, all.dk) << bits;
-      if (wanted.dwq) EXPECT_EQ(some.dwq, all.dwq) << bits;
-      if (wanted.dwk) EXPECT_EQ(some.dwk, all.dwk) << bits;
+      if (wanted.dq) {
+        EXPECT_EQ(some.dq, all.dq) << bits;
+      }
+      if (wanted.dk) {
+        EXPECT_EQ(some.dk, all.dk) << bits;
+      }
+      if (wanted.dwq) {
+        EXPECT_EQ(some.dwq, all.dwq) << bits;
+      }
+      if (wanted.dwk) {
+        EXPECT_EQ(some.dwk, all.dwk) << bits;
+      }
     }
     EXPECT_EQ(gradients_of(cuda, width, {}, true).dq, all.dq);
   }
