@@ -33,16 +33,24 @@ namespace {
                               ranks == 1 ? "" : ", or start fewer ranks (nproc)")});
 }
 
+/// The updates of all epochs; fails above the limit of max_steps.
+std::int64_t updates_of(double epochs, std::int64_t updates_per_epoch) {
+  constexpr double kMost = 1e15;
+  const double updates = std::ceil(epochs * static_cast<double>(updates_per_epoch));
+  if (updates > kMost)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("num_train_epochs is {:g}, which makes more than {:g} updates", epochs, kMost),
+          .remedy = "lower num_train_epochs, or set max_steps"});
+  return static_cast<std::int64_t>(updates);
+}
+
 }  // namespace
 
 StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch, int ranks) {
   if (batches_per_epoch < 1) fail_without_batches(t, ranks);
   StepPlan p{.batches = batches_per_epoch, .accumulation = t.gradient_accumulation_steps};
   p.updates_per_epoch = (p.batches + p.accumulation - 1) / p.accumulation;
-  p.max_steps =
-      t.max_steps > 0
-          ? t.max_steps
-          : static_cast<std::int64_t>(std::ceil(t.num_train_epochs * static_cast<double>(p.updates_per_epoch)));
+  p.max_steps = t.max_steps > 0 ? t.max_steps : updates_of(t.num_train_epochs, p.updates_per_epoch);
   return p;
 }
 

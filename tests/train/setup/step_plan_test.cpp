@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/core/temp_folder.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -35,6 +36,13 @@ TEST(StepPlan, TheLastEpochMayBeCutShort) {
   EXPECT_EQ(plan.end_batch(5) - plan.first_batch(5), 1) << "11 is odd";
   EXPECT_DOUBLE_EQ(plan.epochs_after(6), 1);
   EXPECT_DOUBLE_EQ(plan.epochs_after(plan.max_steps), 1 + 6.0 / 11);
+}
+
+TEST(StepPlan, MoreUpdatesThanMaxStepsMayBeAreRefused) {
+  EXPECT_EQ(steps(1e14, 10, 1), 1'000'000'000'000'000);
+  for (const double epochs : {1.1e14, 1e30, 1e300})
+    EXPECT_NE(test::error_of(ErrorKind::usage, [&] { steps(epochs, 10, 1); }).find("num_train_epochs"),
+              std::string::npos);
 }
 
 TEST(StepPlan, WithoutABatchTheMessageSaysWhatLeftNone) {
