@@ -40,7 +40,9 @@ StepOutcome OptimizerSteps::next() {
   const Stopwatch watch;
   StepOutcome outcome;
   // Like transformers, the schedule does not count updates that overflowed.
-  outcome.learning_rate = run_.training().learning_rate * lr_factor(run_.schedule, state_.step - state_.overflows);
+  outcome.learning_rate = learning_rate(run_.schedule, {.peak = run_.training().learning_rate,
+                                                        .step = state_.step - state_.overflows,
+                                                        .reductions = state_.evaluations.plateau().reductions});
   const Contents all = contents();
   outcome.tokens = all.tokens;
   if (model_.setup.model->config().is_balanced()) outcome.router_batches = all.batches;
