@@ -100,13 +100,36 @@ Translation parallelism(const KeyRow&, const Json& v) {
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
   Translation out = read_datasets("dataset_name", v.value("datasets", Json::array()));
+  bool has_shares = false;
+  for (auto& [key, sources] : out.settings)
+    if (key == "dataset_mixture")
+      for (Json& source : sources)
+        if (source.contains("share")) source["share_seed"] = v.value("seed", Json(0)), has_shares = true;
   for (const auto& [key, value] : v.items()) {
     if (key == "test_split_size" && !value.is_null())
       out.settings.emplace_back("eval_split", value);
+    else if (key == "seed" && has_shares)
+      continue;  // the seed of these shares
     else if (key == "seed" || key == "streaming")
       out.remarks.push_back(key + " has no effect: rows are shuffled by data_seed, and files are mapped");
     else if (key != "datasets" && key != "test_split_size")
       out.problem += fmt::format("{}unknown member \"{}\"", out.problem.empty() ? "" : "; ", key);
+  }
+  return out;
+}
+
+/// How TRL prepares rows; of its former options it still reads one.
+Translation preparation(const KeyRow&, const Json& v) {
+  if (v.is_null()) return {};
+  if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
+  Translation out;
+  for (const auto& [member, value] : v.items()) {
+    if (member == "skip_prepare_dataset" && value == true)
+      return problem("skip_prepare_dataset cannot be honored: rows of input_ids are recognized as prepared");
+    if (member == "add_special_tokens" || member == "append_concat_token")
+      out.remarks.push_back(member + " has no effect: how texts begin and end follows from the tokenizer, as in TRL");
+    else if (member != "skip_prepare_dataset")
+      return problem(fmt::format("unknown member \"{}\"", member));
   }
   return out;
 }
@@ -128,6 +151,7 @@ Translation convert(const KeyRow& row, const Json& value) {
       {"arguments", arguments},
       {"special_tokens", special_tokens},
       {"mixture", mixture},
+      {"preparation", preparation},
       {"chat_format", chat_format},
       {"parallelism", parallelism},
       {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},

@@ -57,6 +57,7 @@ Batch make_batch(const Dataset& dataset, const std::vector<std::int64_t>& rows) 
   for (const std::int64_t r : rows) {
     const RowView row = dataset.row(r);
     require_ids(row, dataset.statistics().max_token_id);
+    batch.row_sizes.push_back(row.size());
     for_each_document(row, [&](std::int64_t begin, std::int64_t end) {
       append_document(batch, row.input_ids.subspan(idx(begin), idx(end - begin)),
                       row.labels.subspan(idx(begin), idx(end - begin)));
@@ -98,7 +99,7 @@ std::vector<std::int64_t> Loader::rows_between(std::int64_t epoch, std::int64_t 
 
 std::vector<std::int64_t> Loader::rows_of(std::int64_t epoch, std::int64_t index) const {
   check(epoch >= 0 && index >= 0 && index < batches_per_epoch(), "batch outside the epoch");
-  const std::int64_t begin = (index * options_.world + options_.rank) * options_.batch_size;
+  const std::int64_t begin = first_row(index);
   return rows_between(epoch, begin, begin + options_.batch_size);
 }
 

@@ -16,6 +16,7 @@ struct Batch {
   std::vector<std::int32_t> targets;     ///< [T], token to predict after t; kNoTarget for none
   std::vector<std::int32_t> positions;   ///< [T], restarting at 0 in each document
   std::vector<std::int32_t> cu_seqlens;  ///< ascending from 0 to T: document borders, which attention does not cross
+  std::vector<std::int64_t> row_sizes;   ///< tokens of each row
   std::int64_t target_count = 0;         ///< targets that are not kNoTarget
   std::int64_t rows = 0;                 ///< rows of the data set in this batch, empty ones included
   std::int64_t longest = 0;              ///< tokens of the longest document
@@ -52,6 +53,8 @@ class Loader {
   std::int64_t global_batches(std::int64_t index) const;
   /// The index of this rank's batch among those of all ranks.
   std::int64_t global_index(std::int64_t index) const { return index * options_.world + options_.rank; }
+  /// The place of this rank's first row of a batch in the order of the epoch.
+  std::int64_t first_row(std::int64_t index) const { return global_index(index) * options_.batch_size; }
   /// Upper bound for the tokens of a batch of one rank: the batch_size longest rows.
   std::int64_t max_batch_tokens() const;
 

@@ -1,6 +1,8 @@
 #include "data/numpy_random.h"
 
 #include <bit>
+#include <numeric>
+#include <utility>
 
 namespace qtrain {
 namespace {
@@ -49,11 +51,35 @@ void NumpyRandom::step() {
   state_ = state_ * (static_cast<Word>(kMultiplierHigh) << 64 | kMultiplierLow) + increment_;
 }
 
-double NumpyRandom::next() {
+std::uint64_t NumpyRandom::bits() {
   step();
   const auto high = static_cast<std::uint64_t>(state_ >> 64), low = static_cast<std::uint64_t>(state_);
-  const std::uint64_t bits = std::rotr(high ^ low, static_cast<int>(high >> 58));
-  return static_cast<double>(bits >> 11) * 0x1p-53;
+  return std::rotr(high ^ low, static_cast<int>(high >> 58));
+}
+
+double NumpyRandom::next() {
+  return static_cast<double>(bits() >> 11) * 0x1p-53;
+}
+
+std::uint32_t NumpyRandom::half_of_bits() {
+  if (other_half_) return *std::exchange(other_half_, std::nullopt);
+  const std::uint64_t both = bits();
+  other_half_ = static_cast<std::uint32_t>(both >> 32);
+  return static_cast<std::uint32_t>(both);
+}
+
+std::uint32_t NumpyRandom::up_to(std::uint32_t most) {
+  const std::uint32_t mask = ~std::uint32_t{0} >> std::countl_zero(most);
+  std::uint32_t value = half_of_bits() & mask;
+  while (value > most) value = half_of_bits() & mask;
+  return value;
+}
+
+std::vector<std::int64_t> NumpyRandom::permutation(std::int64_t n) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[up_to(static_cast<std::uint32_t>(i))]);
+  return order;
 }
 
 }  // namespace qtrain

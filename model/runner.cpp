@@ -6,6 +6,7 @@
 #include "core/timeline.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/noise.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/router.h"
@@ -164,6 +165,7 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   if (balanced) begin_balance(ctx, batch);
   begin_outer(ctx, run.pass);
   embed(ctx, batch.tokens);
+  if (run.pass == Pass::train && run.noise.wanted()) add_noise(ctx, run.noise);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
     run_layer(ctx, l);
@@ -227,6 +229,14 @@ void Runner::embed(Ctx& ctx, ConstTensor tokens) {
                   .b = copies_.operand(e.b),
                   .transpose_b = ops::Transpose::yes,
                   .alpha = scale * e.scale});
+}
+
+// In transformers, noise is added to the result of the embedding module. Gemma scales within the module, Granite after
+// it.
+void Runner::add_noise(Ctx& ctx, const EmbeddingNoise& noise) {
+  const Tensor y = act_.layers.front()[static_cast<std::size_t>(model_.layers().front().input)];
+  const double scale = config().rounds_embedding_scale ? 1 : config().embedding_scale;
+  ops::add_noise(ctx, {.y = y, .keys = noise.keys, .magnitudes = noise.magnitudes, .scale = scale});
 }
 
 void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {

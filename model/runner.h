@@ -32,6 +32,13 @@ struct RouterLossRun {
 /// Whether a training pass is the first of an optimizer step, so that gradients hold nothing yet, or a further one.
 enum class GradientSum : std::uint8_t { first, further };
 
+/// Noise on the embeddings: see ops::AddNoise.
+struct EmbeddingNoise {
+  ConstTensor keys, magnitudes;  ///< of each token, on the device; empty: no noise
+
+  bool wanted() const { return keys.shape.rank > 0; }
+};
+
 /// The purpose of a forward pass, and where its result goes.
 struct ForwardRun {
   Pass pass = Pass::evaluate;
@@ -41,6 +48,7 @@ struct ForwardRun {
   Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the loss over all targets
   ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss_sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
+  EmbeddingNoise noise = {};      ///< for Pass::train
   RouterLossRun router_loss = {};
 };
 
@@ -144,6 +152,7 @@ class Runner {
   void begin_balance(Ctx& ctx, const TokenBatch& batch);
   void finish_balance(Ctx& ctx, const RouterLossRun& run);
   void embed(Ctx& ctx, ConstTensor tokens);
+  void add_noise(Ctx& ctx, const EmbeddingNoise& noise);
   void embed_grad(Ctx& ctx, ConstTensor tokens);
   void begin_outer(Ctx& ctx, Pass pass);
   bool recomputes_inputs(std::int64_t layer) const;

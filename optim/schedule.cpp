@@ -14,6 +14,7 @@ namespace qtrain {
 namespace {
 
 constexpr std::array<std::string_view, 3> kRampNames{"linear", "cosine", "1-sqrt"};
+constexpr std::array<std::string_view, 2> kBetterNames{"min", "max"}, kThresholdModeNames{"rel", "abs"};
 
 std::size_t idx(ScheduleKind kind) {
   return static_cast<std::size_t>(kind);
@@ -43,15 +44,16 @@ struct Kwargs {
     if (*v < 0 || *v != std::floor(*v) || *v > 9e15) refuse_schedule(fmt::format("{} must be a number of steps", name));
     return static_cast<std::int64_t>(*v);
   }
-  Ramp ramp(const char* name, Ramp otherwise) const {
+  /// The value of an enumeration with these names, in order.
+  template <class E, std::size_t N>
+  E word(const char* name, const std::array<std::string_view, N>& names, E otherwise) const {
     const Json* v = get(name);
     if (!v) return otherwise;
-    const auto at =
-        v->is_string() ? std::find(kRampNames.begin(), kRampNames.end(), v->get<std::string>()) : kRampNames.end();
-    if (at == kRampNames.end())
+    const auto at = v->is_string() ? std::ranges::find(names, v->get<std::string>()) : names.end();
+    if (at == names.end())
       refuse_schedule(fmt::format("{} is {}", name, v->dump()),
-                      fmt::format("choose one of {}", fmt::join(kRampNames, ", ")));
-    return static_cast<Ramp>(at - kRampNames.begin());
+                      fmt::format("choose one of {}", fmt::join(names, ", ")));
+    return static_cast<E>(at - names.begin());
   }
 };
 
@@ -95,9 +97,24 @@ void set_stable_decay(Schedule& s, const Kwargs& kwargs, const ScheduleRequest& 
     refuse_schedule("schedule warmup_stable_decay needs num_decay_steps", "for example {\"num_decay_steps\": 100}");
   s.decay_steps = *decay;
   s.stable_steps = kwargs.steps("num_stable_steps").value_or(s.total_steps - s.warmup_steps - s.decay_steps);
-  s.warmup_ramp = kwargs.ramp("warmup_type", Ramp::linear);
-  s.decay_ramp = kwargs.ramp("decay_type", Ramp::cosine);
+  s.warmup_ramp = kwargs.word("warmup_type", kRampNames, Ramp::linear);
+  s.decay_ramp = kwargs.word("decay_type", kRampNames, Ramp::cosine);
   s.min_factor = kwargs.number("min_lr_ratio").value_or(0);
+}
+
+void set_plateau(Schedule& s, const Kwargs& kwargs, const ScheduleRequest&) {
+  PlateauRules& r = s.plateau;
+  r.mode = kwargs.word("mode", kBetterNames, r.mode);
+  r.factor = kwargs.number("factor").value_or(r.factor);
+  r.patience = kwargs.steps("patience").value_or(r.patience);
+  r.threshold = kwargs.number("threshold").value_or(r.threshold);
+  r.threshold_mode = kwargs.word("threshold_mode", kThresholdModeNames, r.threshold_mode);
+  r.cooldown = kwargs.steps("cooldown").value_or(r.cooldown);
+  r.min_lr = kwargs.number("min_lr").value_or(r.min_lr);
+  r.eps = kwargs.number("eps").value_or(r.eps);
+  if (!(r.factor >= 0 && r.factor < 1))
+    refuse_schedule(fmt::format("factor is {}", r.factor), "give a number below 1, such as 0.5");
+  if (r.threshold < 0 || r.min_lr < 0 || r.eps < 0) refuse_schedule("threshold, min_lr and eps must not be negative");
 }
 
 constexpr double kPi = std::numbers::pi;
@@ -219,7 +236,9 @@ const std::vector<ScheduleRow>& rows() {
       {"warmup_stable_decay", stable_decay,
        Names{"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"},
        set_stable_decay, stable_decay},
-      {"reduce_lr_on_plateau", nullptr},
+      {"reduce_lr_on_plateau", one,
+       Names{"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"}, set_plateau,
+       one},
       {"greedy", nullptr}};
   return kRows;
 }
@@ -258,13 +277,18 @@ Schedule make_schedule(const ScheduleRequest& request) {
   s.learning_rate = request.learning_rate;
   const ScheduleRow& row = row_of(s.kind);
   if (!row.factor)
-    fail(ErrorKind::usage, {.cause = fmt::format("schedule {} follows a metric and is not available", row.name),
+    fail(ErrorKind::usage, {.cause = fmt::format("schedule {} is not available", row.name),
                             .place = "lr_scheduler_type",
-                            .remedy = "choose cosine, linear or warmup_stable_decay"});
+                            .remedy = "choose cosine, linear or reduce_lr_on_plateau"});
   if (!request.kwargs.is_object()) refuse_schedule("must be an object");
   check_names(row, request.kwargs);
   if (row.resolve) row.resolve(s, Kwargs{request.kwargs}, request);
   return s;
+}
+
+double learning_rate(const Schedule& s, const ScheduledStep& at) {
+  if (s.kind == ScheduleKind::reduce_lr_on_plateau) return reduced_rate(s.plateau, at.peak, at.reductions);
+  return at.peak * lr_factor(s, at.step);
 }
 
 double lr_factor(const Schedule& s, std::int64_t step) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/formats/json.h"
+#include "optim/plateau.h"
 
 namespace qtrain {
 
@@ -19,8 +20,8 @@ enum class ScheduleKind : std::uint8_t {
   cosine_with_min_lr,
   cosine_warmup_with_min_lr,
   warmup_stable_decay,
-  reduce_lr_on_plateau,  // this and the following are not available
-  greedy,
+  reduce_lr_on_plateau,
+  greedy,  // not available
 };
 
 /// The names of `lr_scheduler_type`, in the order of ScheduleKind.
@@ -42,6 +43,7 @@ struct Schedule {
   std::int64_t timescale = 10'000;       ///< inverse_sqrt
   std::int64_t stable_steps = 0, decay_steps = 0;
   Ramp warmup_ramp = Ramp::linear, decay_ramp = Ramp::cosine;
+  PlateauRules plateau;  ///< reduce_lr_on_plateau
 };
 
 struct ScheduleRequest {
@@ -51,12 +53,20 @@ struct ScheduleRequest {
   Json kwargs = Json::object();  ///< `lr_scheduler_kwargs`
 };
 
-/// Checks and resolves a request. Throws ErrorKind::usage for an unknown, missing or out-of-range argument, and for a
-/// schedule that follows a metric (reduce_lr_on_plateau, greedy), which is not available.
+/// Checks and resolves a request. Throws ErrorKind::usage for an unknown, missing or out-of-range argument, and for
+/// `greedy`, which is not available.
 Schedule make_schedule(const ScheduleRequest& request);
 
-/// The factor on the peak learning rate for the update number `step` (0 is the first).
+/// The factor on the peak learning rate for the update number `step` (0 is the first); 1 for reduce_lr_on_plateau.
 /// Source: transformers optimization.py; equal to it in f64.
 double lr_factor(const Schedule& schedule, std::int64_t step);
+
+/// What a learning rate depends on: the peak, the number of the update and, for reduce_lr_on_plateau, how often the
+/// evaluations before it have reduced the rate.
+struct ScheduledStep {
+  double peak = 0;
+  std::int64_t step = 0, reductions = 0;
+};
+double learning_rate(const Schedule& schedule, const ScheduledStep& at);
 
 }  // namespace qtrain

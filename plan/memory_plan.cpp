@@ -32,7 +32,7 @@ BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
 
 // Bytes sent to the device in each step, and sent back.
 std::size_t input_bytes(const Workload& work, const ContextShare& share) {
-  std::size_t bytes = TrainStep::bytes(work.train.tokens, share);
+  std::size_t bytes = TrainStep::bytes(work.train.tokens, share, work.noise);
   if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens, share);
   return bytes;
 }
@@ -230,9 +230,18 @@ SampleWork sample_work(const SamplePrompts& prompts, const ModelConfig& model) {
   return {.step = Generator::largest(generation, prompts.longest(model)), .generation = generation};
 }
 
+namespace {
+
+Noise noise_on(const TrainingSection& t) {
+  return t.neftune_noise_alpha.value_or(0) > 0 ? Noise::on_rows : Noise::none;
+}
+
+}  // namespace
+
 Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation) {
   Workload work{.train = largest_batch(Loader(train, {.batch_size = t.per_device_train_batch_size}), train),
-                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps},
+                .noise = noise_on(t)};
   if (evaluation.size() > 0)
     work.evaluation = largest_batch(Loader(evaluation, {.batch_size = t.per_device_eval_batch_size}), evaluation);
   return work;
@@ -244,7 +253,8 @@ Workload longest_workload(const Config& config, std::int64_t longest) {
     return BatchSize{.tokens = rows * longest, .positions = longest, .targets = rows * longest};
   };
   Workload work{.train = batch(t.per_device_train_batch_size),
-                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps},
+                .noise = noise_on(t)};
   if (!config.data.eval_dataset_name.empty() || config.data.eval_split > 0)
     work.evaluation = batch(t.per_device_eval_batch_size);
   return work;

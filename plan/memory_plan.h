@@ -12,6 +12,7 @@
 #include "optim/table.h"
 #include "train/ranks/gradient_exchange.h"
 #include "train/setup/sample_prompts.h"
+#include "train/step/row_noise.h"
 
 namespace qtrain {
 
@@ -65,6 +66,7 @@ struct Workload {
   BatchSize train;  ///< the largest micro-batch
   std::optional<BatchSize> evaluation = {};
   MicroBatching micro_batching;  ///< as in the config
+  Noise noise = Noise::none;     ///< on the embeddings
   SampleWork samples = {};
 
   /// The passes of one of the ranks that share the tokens.

@@ -142,6 +142,8 @@ class Reader {
     ++record_.rows;
     record_.step = std::max(record_.step, *step);
     record_.status = row.contains("train_runtime") ? RunStatus::done : RunStatus::unfinished;
+    const std::string early = text_of(row, kEndedEarly);
+    record_.end = early.empty() ? "" : fmt::format("ended early at step {}: {}", *step, early);
     const double time = number_of(row, "time").value_or(0);
     if (record_.begun == 0) record_.begun = time;
     record_.last_row = std::max(record_.last_row, time);

@@ -25,6 +25,9 @@ struct Curve {
 /// greatest value of each stretch.
 Curve thinned(const Curve& curve, std::size_t most);
 
+/// The key of a run's totals that says why it ended before its last step.
+inline constexpr const char* kEndedEarly = "ended_early";
+
 /// How a run ended, or whether it is still running.
 enum class RunStatus : std::uint8_t {
   running,  ///< a process writes to its folder

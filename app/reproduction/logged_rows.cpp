@@ -8,6 +8,7 @@
 
 #include "core/os/file.h"
 #include "core/sha256.h"
+#include "report/run_record.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace qtrain {
@@ -123,6 +124,7 @@ bool matches(const Json& metric, const Json& row) {
 bool is_totals(const Json& row) {
   return std::ranges::all_of(row.items(), [](const auto& item) {
     const std::string& key = item.key();
+    if (key == kEndedEarly) return item.value().is_string();
     if (is_totals_object(key) || key == "total_flos" || key == "train_loss" || key == "epoch" || key == "step")
       return is_amount(item.value());
     return is_only_measured(key, item.value());
@@ -153,6 +155,8 @@ std::string totals_difference(const Json& metrics, const Json& history, const Js
   if (totals.empty() || !has_all_of(totals.back(), logged.back()))
     return fmt::format("has {}, but the log history has {}", totals.empty() ? "nothing" : dump_json(totals.back()),
                        dump_json(logged.back()));
+  if (totals.back().value(kEndedEarly, Json()) != results.value(kEndedEarly, Json()))
+    return fmt::format("has {}, but {} gives another reason for the end", dump_json(totals.back()), kTrainResults);
   if (!has_same_objects(totals.back(), results))
     return fmt::format("has {}, but the measurements in {} have other names", dump_json(totals.back()), kTrainResults);
   return "";

@@ -31,6 +31,8 @@ void keep_file_name(Json& document, const char* key) {
 
 // If the run was stopped before a due evaluation, the sealed document does not have its row yet.
 void leave_out_pending(Documents& d, const Json& sealed_step) {
+  // A count of evaluations, which follows from the rows.
+  for (Json* document : {&d.sealed, &d.again}) document->erase("stateful_callbacks");
   Json& rows = d.again["log_history"];
   if (!rows.is_array()) return;
   std::erase_if(rows.get_ref<Json::array_t&>(),

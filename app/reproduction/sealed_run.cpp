@@ -208,8 +208,9 @@ void check_companions(const RecordedRun& run, const std::vector<SealedState>& st
 
 bool is_of_longer_run(const SealedState& state) {
   if (!state.state) return false;
-  const Json last = read_json(state.folder / kTrainerState).value("max_steps", Json());
-  return last.is_number_integer() && last > state.step;
+  const Json saved = read_json(state.folder / kTrainerState), last = saved.value("max_steps", Json());
+  return last.is_number_integer() && last > state.step &&
+         !shows_early_end(saved.value("stateful_callbacks", Json::object()));
 }
 
 std::string words_of(const ErrorText& text) {

@@ -16,6 +16,7 @@
 #include "kernels/glu.h"
 #include "kernels/lion.h"
 #include "kernels/muon.h"
+#include "kernels/noise.h"
 #include "kernels/quantize.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
@@ -100,6 +101,10 @@ Rows elementwise_rows() {
       {"dropout",
        [](Ctx& c, const Arguments& a) {
          ops::dropout(c, {.y = a.sink(0), .x = a.tensor(1), .seed = a.tensor(2), .stream = 3, .p = a.number(0)});
+       }},
+      {"add_noise",
+       [](Ctx& c, const Arguments& a) {
+         ops::add_noise(c, {.y = a.tensor(0), .keys = a.tensor(1), .magnitudes = a.tensor(2)});
        }},
       {"adapter_grads",
        [](Ctx& c, const Arguments& a) {

@@ -1,7 +1,10 @@
 #include "data/source/data_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -60,20 +63,29 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
   if (entry.is_string())
     return {.files = {entry.get<std::string>()}, .columns = columns, .shared = {.columns = true, .message_keys = true}};
   if (!entry.is_object()) bad_entry("an entry is neither a path nor an object");
-  constexpr std::array<std::string_view, 11> kKeys = {
+  constexpr std::array<std::string_view, 13> kKeys = {
       "path",         "name",     "data_files",     "data_dir",
       "split",        "columns",  "column_mapping", "message_property_mappings",
-      "role_mapping", "fraction", "weight"};
+      "role_mapping", "fraction", "weight",         "share",
+      "share_seed"};
   for (const auto& [key, value] : entry.items())
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       bad_entry("unknown key \"" + key + "\"",
                 "An entry may have path or data_files, data_dir, name, split, columns, column_mapping, "
-                "message_property_mappings, role_mapping, fraction, weight.");
+                "message_property_mappings, role_mapping, fraction, weight, share, share_seed.");
   DataSource source{.files = files_member(entry),
                     .splits = read_split(string_member(entry, "split")),
                     .columns = columns,
                     .fraction = number_member(entry, "fraction"),
-                    .weight = number_member(entry, "weight")};
+                    .weight = number_member(entry, "weight"),
+                    .share = number_member(entry, "share")};
+  if (source.share && !(*source.share > 0 && *source.share <= 1))
+    bad_entry(fmt::format("share is {}, which is not a share of the rows", *source.share),
+              "Give a number above 0 and at most 1.");
+  if (const auto seed = number_member(entry, "share_seed")) {
+    if (*seed < 0 || *seed != std::floor(*seed) || *seed > 0x1p53) bad_entry("share_seed is not a whole number from 0");
+    source.share_seed = static_cast<std::uint64_t>(*seed);
+  }
   if (std::string config = string_member(entry, "name"); !config.empty()) source.config = std::move(config);
   if (source.files[0].empty()) bad_entry("neither 'path' nor 'data_files' is given");
   const ColumnMap own = read_column_map(entry);

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,14 +19,16 @@ struct DataSource {
   ColumnMap columns;
   SharedMaps shared = {};  ///< which parts of `columns` are shared
   std::optional<double> fraction, weight;
+  std::optional<double> share;                  ///< of its own rows, in (0, 1]; see chosen_share
+  std::uint64_t share_seed = 0;                 ///< for the choice of these rows
   std::optional<std::string> config = {};       ///< of a data set that has several ("socratic")
   std::map<std::string, CardFiles> cards = {};  ///< as in WantedSplit
 };
 
 /// Reads a path, or an object with `path` or `data_files` (in `data_dir`), `name` (a config), `split`, `columns` (a
-/// list of columns to keep), `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`.
-/// Mappings that are absent (not just empty) come from `columns`. Throws ErrorKind::usage (without a place) for other
-/// keys or types.
+/// list of columns to keep), `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction`, `weight`,
+/// `share` and `share_seed`. Mappings that are absent (not just empty) come from `columns`. Throws ErrorKind::usage
+/// (without a place) for other keys or types.
 DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
 }  // namespace qtrain

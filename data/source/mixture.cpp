@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/idx.h"
+#include "core/plural.h"
 #include "data/numpy_random.h"
 
 namespace qtrain {
@@ -155,6 +156,19 @@ std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const S
     parts.push_back(rows.with_columns(map_for(source.columns, rows, source.shared)));
   }
   return parts;
+}
+
+RawRows chosen_share(const DataSource& source, RawRows rows) {
+  if (!source.share) return rows;
+  const auto count = static_cast<std::int64_t>(static_cast<double>(rows.size()) * *source.share);
+  if (count == 0)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("a share of {} of {} is no row", *source.share, counted(rows.size(), "row")),
+          .place = source.files[0],
+          .remedy = "Give a larger share, or leave out the source."});
+  std::vector<std::int64_t> order = NumpyRandom(source.share_seed).permutation(rows.size());
+  order.resize(idx(count));
+  return rows.select(order);
 }
 
 RawRows mixed_rows(std::vector<RawRows> parts, const MixRequest& request) {

@@ -34,6 +34,10 @@ SourceFiles source_files(const std::vector<DataSource>& sources, Split split);
 /// The rows of each source from its files, with our column names. Throws as RawRows does.
 std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files);
 
+/// The part of a source's rows that its `share` chooses, as alignment-handbook does with datasets: the first
+/// int(share * n) rows of Dataset.shuffle(share_seed). Throws ErrorKind::usage if there are none.
+RawRows chosen_share(const DataSource& source, RawRows rows);
+
 struct MixRequest {
   const std::vector<DataSource>& sources;
   std::optional<MixStrategy> strategy;  ///< none: interleave if the sources have weights, else concatenate

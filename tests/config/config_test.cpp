@@ -97,10 +97,21 @@ TEST(ConfigErrors, Contradictions) {
 TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
   EXPECT_THAT(complaint_about("{\"lr_scheduler_type\": \"cosine\",\n\"lr_scheduler_kwargs\": {\"cycles\": 2}}"),
               StartsWith("c.json:2: lr_scheduler_kwargs: schedule cosine has no argument \"cycles\""));
-  EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "reduce_lr_on_plateau"})"), HasSubstr("not available"));
+  EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "greedy"})"), HasSubstr("not available"));
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosin"})"),
-              AllOf(HasSubstr("warmup_stable_decay"), Not(HasSubstr("reduce_lr_on_plateau"))));
+              AllOf(HasSubstr("reduce_lr_on_plateau"), Not(HasSubstr("greedy"))));
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosine_with_min_lr"})"), HasSubstr("needs min_lr"));
+}
+
+TEST(ConfigErrors, WhatFollowsEvaluationsNeedsThem) {
+  EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "reduce_lr_on_plateau"})"),
+              HasSubstr("the schedule reduce_lr_on_plateau follows evaluations, but eval_strategy is no"));
+  EXPECT_THAT(complaint_about(R"({"early_stopping_patience": 3})"),
+              HasSubstr("early_stopping_patience counts evaluations, but eval_strategy is no"));
+  const char* both = R"({"lr_scheduler_type": "reduce_lr_on_plateau", "early_stopping_patience": 3,
+                         "eval_strategy": "epoch", "eval_file": "e"})";
+  EXPECT_EQ(complaint_about(both), "no error");
+  EXPECT_EQ(parse_config(both, "c.json").value.training.metric_for_best_model, "loss");
 }
 
 // `estimate` may ask about GPUs for a config with device cpu, and the other way round; the number of ranks is that of

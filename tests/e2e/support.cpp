@@ -276,7 +276,7 @@ void expect_estimates_to_hold(const std::string& device) {
   const Json whole{{"use_peft", true},
                    {"lora_target_modules", {"q_proj", "embed_tokens"}},
                    {"lora_modules_to_save", {"lm_head", "norm"}}};
-  for (const Json& kind : std::vector<Json>{{{"packing", true}},
+  for (const Json& kind : std::vector<Json>{{{"packing", true}, {"neftune_noise_alpha", 5}},
                                             {{"bf16", true}, {"gradient_checkpointing", "selective"}},
                                             rounded,
                                             {{"gradient_checkpointing", true}, {"optim", "adamw_8bit"}},

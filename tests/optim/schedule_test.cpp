@@ -73,8 +73,13 @@ TEST(Schedule, WarmupOfTheWholeRunDoesNotDivideByZero) {
 TEST(Schedule, RefusesWhatItCannotDo) {
   using testing::HasSubstr;
   using enum ScheduleKind;
-  EXPECT_THAT(message_of({.kind = reduce_lr_on_plateau}), HasSubstr("follows a metric"));
-  EXPECT_THAT(message_of({.kind = greedy}), HasSubstr("follows a metric"));
+  EXPECT_THAT(message_of({.kind = greedy}), HasSubstr("schedule greedy is not available"));
+  EXPECT_THAT(message_of({.kind = reduce_lr_on_plateau, .kwargs = {{"factor", 1}}}), HasSubstr("below 1"));
+  EXPECT_THAT(message_of({.kind = reduce_lr_on_plateau, .kwargs = {{"mode", "least"}}}),
+              HasSubstr("choose one of min, max"));
+  EXPECT_THAT(message_of({.kind = reduce_lr_on_plateau, .kwargs = {{"min_lr", {1, 2}}}}),
+              HasSubstr("must be a number"));
+  EXPECT_THAT(message_of({.kind = reduce_lr_on_plateau, .kwargs = {{"eps", -1}}}), HasSubstr("not be negative"));
   EXPECT_THAT(message_of({.kind = cosine, .kwargs = {{"num_cycle", 1}}}), HasSubstr("no argument \"num_cycle\""));
   EXPECT_THAT(message_of({.kind = linear, .kwargs = {{"power", 1}}}), HasSubstr("takes no arguments"));
   EXPECT_THAT(message_of({.kind = cosine_with_min_lr, .learning_rate = 1}), HasSubstr("needs min_lr or min_lr_rate"));

@@ -111,7 +111,7 @@ Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepP
           {"num_input_tokens_seen", s.tokens},
           {"num_train_epochs", begun_epochs(plan)},
           {"save_steps", interval(t.save_steps)},
-          {"stateful_callbacks", Json::object()},
+          {"stateful_callbacks", stateful_callbacks(t, s.evaluations)},
           {"total_flos", s.flos},
           {"train_batch_size", t.per_device_train_batch_size},
           {"trial_name", none},

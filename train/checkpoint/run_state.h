@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "core/formats/json.h"
 #include "optim/loss_scale.h"
+#include "train/checkpoint/evaluation_course.h"
 #include "train/setup/step_plan.h"
 
 namespace qtrain {
@@ -30,6 +31,7 @@ struct RunState {
   std::int64_t best_step = 0;
   std::string best_checkpoint;
   Json log_history = Json::array();
+  EvaluationCourse evaluations;  ///< follows from log_history and the config
 
   /// Adds the loss of a step, unless it is not finite.
   void add_loss(double loss);

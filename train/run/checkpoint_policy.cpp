@@ -8,7 +8,8 @@ namespace fs = std::filesystem;
 
 bool CheckpointPolicy::save_due(const RunState& state) const {
   if (t_.save_strategy == SaveStrategy::best) return best_found_after_ == state.step;
-  return events_.saves_after(state.step);
+  const bool is_last = state.evaluations.ends_run() && t_.save_strategy != SaveStrategy::no;
+  return is_last || events_.saves_after(state.step);
 }
 
 // Like transformers, tracks the best checkpoint only if the config asks for one.

@@ -9,6 +9,7 @@
 #include "core/utf8.h"
 #include "optim/table.h"
 #include "report/outcome_advice.h"
+#include "report/run_record.h"
 
 namespace qtrain {
 namespace {
@@ -38,6 +39,7 @@ Json more_totals(const Run& run, const Pace& pace, std::size_t allocated) {
   Json more{{"tokens_per_second", static_cast<double>(pace.tokens) / pace.seconds},
             {"peak_rss_mb", resident_memory().peak_mb},
             {"memory", {{"planned", memory.json()}, {"pinned", memory.pinned_json()}, {"allocated", allocated}}}};
+  if (run.ended_early()) more[kEndedEarly] = run.state.evaluations.reason();
   if (graphs.replays() > 0) more["cuda_graphs"] = {{"kept", graphs.size()}, {"replays", graphs.replays()}};
   return more;
 }
@@ -70,13 +72,16 @@ Json earlier_totals(Json all, RunState& state) {
 
 std::string summary_of(const Run& run, const Pace& pace, const Json& totals) {
   const std::string output = one_line(run.output_dir().string());
+  const std::string early = fmt::format("ended early at step {} of {}: {}", run.state.step, run.plan().max_steps,
+                                        run.state.evaluations.reason());
+  if (pace.steps == 0 && run.ended_early()) return fmt::format("the run {}; the model is in {}", early, output);
   if (pace.steps == 0)
     return fmt::format("{} of {} were already done; the model is in {}", run.state.step,
                        counted(run.plan().max_steps, "step"), output);
-  return fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}",
+  return fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}{}",
                      counted(pace.steps, "step"), format_duration(pace.seconds),
                      totals["tokens_per_second"].get<double>(), finite_or_words(totals["train_loss"], 4),
-                     totals["peak_rss_mb"].get<double>(), output);
+                     totals["peak_rss_mb"].get<double>(), output, run.ended_early() ? "; " + early : "");
 }
 
 // Warns if the outcome of the whole run looks useless.

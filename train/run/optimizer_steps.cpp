@@ -40,7 +40,9 @@ StepOutcome OptimizerSteps::next() {
   const Stopwatch watch;
   StepOutcome outcome;
   // Like transformers, the schedule does not count updates that overflowed.
-  outcome.learning_rate = run_.training().learning_rate * lr_factor(run_.schedule, state_.step - state_.overflows);
+  outcome.learning_rate = learning_rate(run_.schedule, {.peak = run_.training().learning_rate,
+                                                        .step = state_.step - state_.overflows,
+                                                        .reductions = state_.evaluations.plateau().reductions});
   const Contents all = contents();
   outcome.tokens = all.tokens;
   if (model_.setup.model->config().is_balanced()) outcome.router_batches = all.batches;
@@ -81,6 +83,17 @@ double OptimizerSteps::seconds_of_keys() const {
   return model_.keys ? model_.keys->seconds() : 0;
 }
 
+std::optional<RowNoise> OptimizerSteps::noise_of_batch(std::int64_t batch) const {
+  const TrainingSection& t = run_.training();
+  const double alpha = t.neftune_noise_alpha.value_or(0);
+  if (alpha <= 0) return {};
+  return RowNoise{.alpha = alpha,
+                  .width = model_.setup.model->config().hidden_size,
+                  .seed = t.seed,
+                  .epoch = plan_.epoch_of(state_.step),
+                  .first_row = loader_.first_row(batch)};
+}
+
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
   const std::int64_t step = state_.step, seed = run_.training().seed;
   const bool balanced = model_.setup.model->config().is_balanced();
@@ -94,7 +107,8 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
     if (batch.target_count > 0 || (balanced && batch.size() > 0))
       model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
                                .router_scale = n.per_batch * n.loss_scale,
-                               .dropout_seed = dropout_seed(seed, step, loader_.global_index(i))});
+                               .dropout_seed = dropout_seed(seed, step, loader_.global_index(i)),
+                               .noise = noise_of_batch(i)});
     else
       model_.step->skip();
     outcome.computing += watch.seconds() - (seconds_of_keys() - of_keys);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "data/prefetch.h"
 #include "train/run/run.h"
@@ -42,6 +43,7 @@ class OptimizerSteps {
   Contents contents() const;
   Batch take(std::int64_t batch);
   double seconds_of_keys() const;
+  std::optional<RowNoise> noise_of_batch(std::int64_t batch) const;
   void accumulate_gradients(const Normalization& n, StepOutcome& outcome);
   void update(const Normalization& n, StepOutcome& outcome);
   bool keep_step(const StepOutcome& outcome);

@@ -41,6 +41,7 @@ std::optional<fs::path> start_or_resume(Run& run, const OutputFolder& output, Ru
   } else {
     describe_random_weights(run);
   }
+  run.state.evaluations = {run.training(), run.schedule.plateau, run.state.log_history};
   output.disown_result({.step = run.state.step, .resumed = resumed});
   return resumed;
 }

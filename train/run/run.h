@@ -24,6 +24,8 @@ struct Run : RunContext {
   RunState state = {};
 
   const StepPlan& plan() const { return data->plan; }
+  /// Whether its evaluations have ended it before its last step.
+  bool ended_early() const { return state.evaluations.ends_run() && state.step < plan().max_steps; }
   /// What a checkpoint of this run saves and restores. Refers to this run.
   TrainingObjects objects();
 };

@@ -112,7 +112,8 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
                          .graphs = kept_graphs(run, planned),
                          .reduction = reduction_of(run, planned),
-                         .loss = target_loss(run.training())});
+                         .loss = target_loss(run.training()),
+                         .noise = planned.work.noise});
 }
 
 }  // namespace

@@ -24,20 +24,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the config in an output directory ends at this step or before. If it ended later, its run was stopped.
-bool is_config_of_done_run(const fs::path& file, std::int64_t step) {
+// Whether the config in an output directory ends at this step or before, or early. If it ended later, its run was
+// stopped.
+bool is_config_of_done_run(const fs::path& file, const RunState& state) {
   if (!path_exists(file)) return false;
   const Json recorded = json_in(read_text(file));
-  const Json::json_pointer last("/run/max_steps");
-  return !recorded.contains(last) || !recorded[last].is_number_integer() || recorded[last] <= step;
+  const Json::json_pointer last("/run/max_steps"), patience("/values/early_stopping_patience/value");
+  const bool ends = !recorded.contains(last) || !recorded[last].is_number_integer() || recorded[last] <= state.step;
+  return ends || (recorded.contains(patience) && recorded[patience].is_number_integer() &&
+                  recorded[patience] <= state.evaluations.bad_evaluations());
 }
 
-// If all steps were already done, the existing file is the right one, unless this run is shorter than that one.
+// If the run was already over, the existing file is the right one, unless this run is shorter than that one.
 void write_resolved_config(const Run& run, const OutputFolder& output, const std::optional<fs::path>& resumed) {
   const fs::path file = output.path() / kResolvedConfig;
   if (!run.leads()) return;
-  const bool was_done = resumed && output.holds(*resumed) && run.state.step >= run.plan().max_steps;
-  if (was_done && is_config_of_done_run(file, run.state.step)) return;
+  const bool is_over = run.state.step >= run.plan().max_steps || run.ended_early();
+  if (resumed && output.holds(*resumed) && is_over && is_config_of_done_run(file, run.state)) return;
   Json resolved = resolved_config(run, *run.data, run.metadata.provenance);
   resolved["run"]["memory_plan"] = run.model.memory.json();
   write_file(file, dump_json(resolved, 2) + "\n");

@@ -18,19 +18,29 @@ bool TrainingLoop::run(std::int64_t stop_after) {
   const RunState& state = run_.state;
   set_stop_answer("Stopping after this step and saving a checkpoint. Press Ctrl-C again to quit now without saving.");
   run_log_.begin();
-  if (run_.training().eval_on_start && state.step == 0) evaluate();
+  if (run_.model.evaluator && run_.training().eval_on_start && state.step == 0)
+    evaluate();  // only to know it, as in transformers
   if (state.events_pending) handle_events();
   run_log_.begin_steps();
   run_.phases.begin("first step");
   const auto stops_here = [&] { return stop_after > 0 && state.step >= stop_after; };
-  while (!events_.is_last(state.step) && !stops_here() && !run_.stop_requested()) {
+  while (!is_over() && !stops_here() && !run_.stop_requested()) {
     run_log_.add_step(steps_.next());
     handle_events();
   }
-  if (events_.is_last(state.step) && !state.events_pending && run_.finish_unless_stopped()) return true;
+  if (is_over() && !state.events_pending && run_.finish_unless_stopped()) {
+    if (run_.ended_early())
+      run_.log.info("the run ends early, after step {} of {}: {} (early_stopping_patience)", state.step,
+                    run_.plan().max_steps, state.evaluations.reason());
+    return true;
+  }
   const bool did_steps = run_log_.pace().steps > 0;
   if (did_steps && (!checkpoints_.has_last_step() || state.events_pending)) save();
   return false;
+}
+
+bool TrainingLoop::is_over() const {
+  return events_.is_last(run_.state.step) || run_.state.evaluations.ends_run();
 }
 
 // Does what is due after a step. A stop leaves the rest to the resumed run.
@@ -38,25 +48,28 @@ void TrainingLoop::handle_events() {
   RunState& state = run_.state;
   const CheckpointPolicy& policy = checkpoints_.policy();
   state.events_pending = true;
-  if (events_.evaluates_after(state.step) && !evaluate()) return;
+  if (run_.model.evaluator && events_.evaluates_after(state.step)) {
+    const std::optional<double> metric = evaluate();
+    if (!metric) return;
+    state.evaluations.add(state.step, *metric);
+    checkpoints_.policy().evaluated(state, *metric);
+  }
   if (policy.save_due(state) && run_.stop_requested()) return;
   state.events_pending = false;
   if (policy.save_due(state)) save();
 }
 
-// Returns false if a stop came first.
-bool TrainingLoop::evaluate() {
-  if (!run_.model.evaluator) return true;
+// Returns the loss, or none if a stop came first.
+std::optional<double> TrainingLoop::evaluate() {
   const Stopwatch watch;
   const timeline::Span span("evaluate");
   const Evaluation e = run_.model.evaluator->run(run_.ctx, *run_.model.runner, run_.log);
-  if (run_.stop_requested()) return false;
+  if (run_.stop_requested()) return {};
   const double seconds = watch.seconds();
   run_log_.add_sampling(samples_.take(run_.state.step));
-  if (run_.stop_requested()) return false;  // the stop came while answering prompts
+  if (run_.stop_requested()) return {};  // the stop came while answering prompts
   run_log_.add_evaluation(e, seconds);
-  checkpoints_.policy().evaluated(run_.state, e.loss());
-  return true;
+  return e.loss();
 }
 
 void TrainingLoop::save() {

@@ -1,4 +1,7 @@
 #pragma once
+#include <cstdint>
+#include <optional>
+
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_log.h"
@@ -19,8 +22,9 @@ class TrainingLoop {
   bool run(std::int64_t stop_after);
 
  private:
+  bool is_over() const;
   void handle_events();
-  bool evaluate();
+  std::optional<double> evaluate();
   void save();
 
   Run& run_;

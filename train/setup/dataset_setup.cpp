@@ -84,6 +84,7 @@ RawRows data_rows(const Config& config, Split split, const SourceFiles& files) {
   const std::uint64_t seed = dataset_options(config, Split::train).seed;
   const std::vector<DataSource> sources = sources_of(d, split);
   std::vector<RawRows> parts = source_rows(sources, files);
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = chosen_share(sources[i], std::move(parts[i]));
   if (!own_rows && d.eval_split >= 1 && parts.size() > 1)
     fail(ErrorKind::usage, {.cause = fmt::format("eval_split {} is a number of rows, but there are {} sources",
                                                  d.eval_split, parts.size()),

@@ -13,11 +13,13 @@ namespace {
 
 struct Contents {
   std::vector<std::int32_t> tokens, positions, borders, rows, ids;
+  TokenNoise noise = {};  ///< empty: none
   std::int64_t longest = 0;
 };
 
-Contents contents_of(const Batch& batch) {
+Contents contents_of(const Batch& batch, const MicroStep& step) {
   Contents c{.tokens = batch.tokens, .positions = batch.positions};
+  if (step.noise) c.noise = noise_of(batch, *step.noise);
   for (std::size_t t = 0; t < batch.targets.size(); ++t)
     if (batch.targets[t] != kNoTarget) {
       c.rows.push_back(static_cast<std::int32_t>(t));
@@ -50,11 +52,20 @@ void fill_up(std::vector<std::int32_t>& v, std::int64_t n, std::int32_t value) {
   v.resize(static_cast<std::size_t>(n), value);
 }
 
+/// Calls act(part, of) for each of the vectors that have an entry per token: the one in `part`, and the one in `of`.
+template <class F>
+void for_each_of_tokens(Contents& part, const Contents& of, F&& act) {
+  act(part.tokens, of.tokens);
+  act(part.positions, of.positions);
+  if (of.noise.keys.empty()) return;
+  act(part.noise.keys, of.noise.keys);
+  act(part.noise.magnitudes, of.noise.magnitudes);
+}
+
 /// Pads to size classes with tokens outside documents and empty documents.
 Contents with_more_tokens(Contents c, std::int64_t most) {
   const std::int64_t tokens = token_class(size_of(c.tokens), most);
-  fill_up(c.tokens, tokens, 0);
-  fill_up(c.positions, tokens, 0);
+  for_each_of_tokens(c, c, [&](auto& v, const auto&) { v.resize(static_cast<std::size_t>(tokens)); });
   fill_up(c.borders, document_class(size_of(c.borders) - 1, most) + 1, c.borders.back());
   return c;
 }
@@ -68,14 +79,14 @@ Contents with_more_targets(Contents c) {
 // This rank's pieces of the tokens and targets, concatenated. Borders are those of the whole batch.
 Contents own_part(const Contents& all, const ContextShare& share) {
   const std::int64_t tokens = size_of(all.tokens), count = share.piece_tokens(tokens);
-  Contents own{.borders = all.borders, .longest = all.longest};
+  Contents own{.tokens = {}, .positions = {}, .borders = all.borders, .rows = {}, .ids = {}, .longest = all.longest};
   for (int which = 0; which < ContextShare::kPieces; ++which) {
     const std::int64_t first = share.piece(which) * count, begin = std::min(first, tokens),
                        end = std::min(first + count, tokens);
-    for (const auto& [from, to] : {std::pair(&all.tokens, &own.tokens), {&all.positions, &own.positions}}) {
-      to->insert(to->end(), from->begin() + begin, from->begin() + end);
-      to->resize(static_cast<std::size_t>((which + 1) * count), 0);
-    }
+    for_each_of_tokens(own, all, [&](auto& to, const auto& from) {
+      to.insert(to.end(), from.begin() + begin, from.begin() + end);
+      to.resize(static_cast<std::size_t>((which + 1) * count));
+    });
     for (std::size_t i = 0; i < all.rows.size(); ++i)
       if (all.rows[i] >= begin && all.rows[i] < end) {
         own.rows.push_back(static_cast<std::int32_t>(all.rows[i] - first + which * count));
@@ -120,27 +131,31 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 }
 
 BatchFeed::BatchFeed(Device device, const Options& options)
-    : inputs_(device, bytes(options.max_tokens, options.share)), options_(options) {}
+    : inputs_(device, bytes(options.max_tokens, options.share, options.noise)), options_(options) {}
 
-// Tokens, positions, borders, target rows and ids, and the three values of a MicroStep.
-std::size_t BatchFeed::bytes(std::int64_t max_tokens, const ContextShare& share) {
-  constexpr std::int64_t kParts = 8, kRoundingUp = 64;
-  const std::int64_t integers = 4 * share.own_tokens(max_tokens) + share.all_tokens(max_tokens) + 1;
-  return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
+// Tokens, positions, borders, target rows and ids, and the three values of a MicroStep; keys of 8 bytes and magnitudes
+// of noise.
+std::size_t BatchFeed::bytes(std::int64_t max_tokens, const ContextShare& share, Noise noise) {
+  const std::int64_t parts = noise == Noise::none ? 8 : 10, per_token = noise == Noise::none ? 4 : 7;
+  constexpr std::int64_t kRoundingUp = 64;
+  const std::int64_t integers = per_token * share.own_tokens(max_tokens) + share.all_tokens(max_tokens) + 1;
+  return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + parts * kRoundingUp);
 }
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
-  const Contents c = prepared(contents_of(batch), options_);
+  check(!step.noise || options_.noise != Noise::none, "a batch has noise, but its feed has no room for it");
+  const Contents c = prepared(contents_of(batch, step), options_);
   const auto put = [&]<class T>(const std::vector<T>& v) { return inputs_.put(std::span<const T>(v)); };
-  const DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
-                                    .positions = put(c.positions),
-                                    .cu_seqlens = put(c.borders),
-                                    .target_rows = put(c.rows),
-                                    .target_ids = put(c.ids),
-                                    .longest = c.longest},
-                         .scale = inputs_.put(std::span(&step.scale, 1)),
-                         .router_scale = inputs_.put(std::span(&step.router_scale, 1)),
-                         .dropout_seed = inputs_.put(std::span(&step.dropout_seed, 1))};
+  DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
+                              .positions = put(c.positions),
+                              .cu_seqlens = put(c.borders),
+                              .target_rows = put(c.rows),
+                              .target_ids = put(c.ids),
+                              .longest = c.longest},
+                   .scale = inputs_.put(std::span(&step.scale, 1)),
+                   .router_scale = inputs_.put(std::span(&step.router_scale, 1)),
+                   .dropout_seed = inputs_.put(std::span(&step.dropout_seed, 1))};
+  if (step.noise) sent.noise = {.keys = put(c.noise.keys), .magnitudes = put(c.noise.magnitudes)};
   inputs_.send(ctx);
   return sent;
 }

@@ -1,9 +1,11 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "core/transfer.h"
 #include "data/loader.h"
 #include "model/runner.h"
+#include "train/step/row_noise.h"
 
 namespace qtrain {
 
@@ -12,6 +14,7 @@ struct MicroStep {
   double scale = 0;         ///< factor of the gradient of the summed loss
   double router_scale = 0;  ///< factor of the gradient of the router loss, in addition to its coefficient
   std::int64_t dropout_seed = 0;
+  std::optional<RowNoise> noise = {};  ///< on the embeddings
 };
 
 /// Seed of a micro-batch's dropout masks, which depend on nothing else.
@@ -21,6 +24,7 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 struct DeviceBatch {
   TokenBatch tokens;
   ConstTensor scale, router_scale, dropout_seed;  ///< values of the MicroStep
+  EmbeddingNoise noise = {};
 
   /// Everything that determines which kernels run; batches of equal sizes are at the same addresses.
   std::vector<std::int64_t> sizes() const {
@@ -47,10 +51,11 @@ class BatchFeed {
     std::int64_t max_tokens = 0;
     Sizes sizes = Sizes::exact;
     ContextShare share = {};
+    Noise noise = Noise::none;  ///< whether a MicroStep may have noise
   };
   BatchFeed(Device device, const Options& options);
   /// Bytes of device memory that this needs.
-  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share = {});
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share = {}, Noise noise = Noise::none);
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:

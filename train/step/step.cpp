@@ -29,8 +29,10 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       optimizer_(parts.optimizer),
       ranks_(parts.ranks.all()),
       trained_(model_.trained()),
-      feed_(ctx.device(),
-            {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
+      feed_(ctx.device(), {.max_tokens = options.max_tokens,
+                           .sizes = sizes_for(ctx.device()),
+                           .share = model_.options().context,
+                           .noise = options.noise}),
       sums_(ctx.device(), kSums),
       rank_sums_(ranks_, options.reduction.order, sums_.all()),
       exchange_(parts.ranks, options.reduction, model_.params().stores()),
@@ -80,6 +82,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
                      .loss_sum = accumulate(sums_[kLoss]),
                      .scale = sent.scale,
                      .dropout_seed = sent.dropout_seed,
+                     .noise = sent.noise,
                      .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
     runner_.backward(ctx_, sent.tokens);
   });

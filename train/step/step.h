@@ -25,6 +25,7 @@ class TrainStep {
     std::size_t graphs = 0;       ///< number of graphs to keep
     ReductionOptions reduction = {};
     ops::TargetLoss loss = {};
+    Noise noise = Noise::none;
   };
   struct Parts {
     Runner& runner;
@@ -34,8 +35,8 @@ class TrainStep {
   /// The optimizer must have its memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
   /// Bytes of device memory, excluding what exchanges between ranks need.
-  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
-    return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(kSums);
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share, Noise noise = Noise::none) {
+    return BatchFeed::bytes(max_tokens, share, noise) + DeviceNumbers::bytes(kSums);
   }
 
   /// Starts an optimizer step of `micro_batches` micro-batches: resets gradients and sums.
