@@ -28,7 +28,10 @@ struct RopeConfig {
   double beta_fast = 32, beta_slow = 1;              ///< yarn
   std::optional<double> attention_factor;            ///< yarn, longrope: multiplies cos and sin; default from factor
   std::optional<double> mscale, mscale_all_dim;      ///< yarn, as DeepSeek writes them
-  bool truncate = true;                              ///< yarn: round the correction range to whole dimensions
+  /// Scales by 1 + this * ln(1 + floor(position / original_max_position)): of queries beyond the length of
+  /// pre-training.
+  double length_scale = 0;
+  bool truncate = true;  ///< yarn: round the correction range to whole dimensions
   /// longrope: divisors of the frequencies, for sequences up to the pre-training length and beyond it.
   std::vector<double> short_factors = {}, long_factors = {};
 
@@ -44,19 +47,21 @@ struct RopeConfig {
 
 struct Family;
 
-/// RMS norms of queries and keys before the rotation.
+/// RMS norms of queries and keys.
 enum class QkNorm : std::uint8_t {
   none,
-  per_head,   ///< weight [head_dim]
-  all_heads,  ///< weight [heads * head_dim]
+  per_head,          ///< before the rotation, weight [head_dim]
+  all_heads,         ///< before the rotation, weight [heads * head_dim]
+  per_rotated_head,  ///< after the rotation, weight [head_dim]
 };
 
 /// What differs between the attention of a model's layers.
 struct LayerAttention {
-  static constexpr int kNoRotation = -1;
+  static constexpr int kNoRotation = -1, kShared = -2;
 
-  std::int64_t window = 0;  ///< sliding window in tokens, 0: full attention
-  int rope = 0;             ///< index of its rotary embedding
+  std::int64_t window = 0;   ///< sliding window in tokens, 0: full attention
+  int rope = 0;              ///< index of its rotary embedding
+  int query_rope = kShared;  ///< that of its queries; kShared: the same
 };
 
 /// Names of a mixture of experts and its matrices in files and adapter targets.
@@ -67,6 +72,7 @@ struct ExpertNames {
 /// A mixture of experts in place of an MLP.
 struct ExpertsConfig {
   std::int64_t count = 0, per_token = 0, intermediate_size = 0;
+  std::int64_t shared_size = 0;  ///< the width of an expert for all tokens, behind a gate; 0: none
   ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
   double swiglu_alpha = 1, swiglu_limit = 0;  ///< for interleaved gates: see ops::PackedGlu
   /// Whether checkpoints hold each expert's layers separately: PEFT then converts adapters that target those to

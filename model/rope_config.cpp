@@ -91,7 +91,36 @@ void read_llama3(const ConfigReader& table, RopeConfig& rope) {
     table.refuse("\"high_freq_factor\" must be greater than \"low_freq_factor\"");
 }
 
+const Json* object_of(const ConfigReader& r, const char* key) {
+  const Json* v = r.get(key);
+  if (v && !v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
+  return v;
+}
+
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+// One kind of layer's table in the rope_parameters of version 5.
+Json table_of_kind(const ConfigReader& r, const char* kind) {
+  const Json* both = object_of(r, "rope_parameters");
+  if (!both) return Json::object();
+  for (const auto& [key, value] : both->items())
+    if (key != kFull && key != kSliding)
+      r.refuse(fmt::format("\"rope_parameters\" has an unknown key \"{}\"", key),
+               "it must hold full_attention and sliding_attention only");
+  const Json* table = object_of({*both, r.name}, kind);
+  return table ? *table : Json::object();
+}
+
 }  // namespace
+
+RopeConfig read_rope_of_kind(const ConfigReader& r, const ModelConfig& c, const LayerKind& kind) {
+  Json table = table_of_kind(r, kind.name);
+  const Json* scaling = kind.name == kFull ? object_of(r, "rope_scaling") : nullptr;
+  if (scaling && table.empty() && scaling->contains("type") && !scaling->contains("rope_type"))
+    r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "rename it to rope_type");
+  if (scaling) table.update(*scaling);
+  return read_rope_table({table, fmt::format("{}: rotary parameters of {}", r.name, kind.name)}, c, kind.theta);
+}
 
 RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, double theta) {
   using Type = RopeConfig::Type;

@@ -76,7 +76,7 @@ void fill(const RopeFrequencies& f, std::int64_t first, Tensor part, Function fu
   std::int64_t position = first / half, i = first % half;
   for (T& out : part.span<T>()) {
     const T phase = static_cast<T>(f.inv_freq[static_cast<std::size_t>(i)]) * static_cast<T>(position);
-    out = static_cast<T>(function(phase) * static_cast<T>(f.attention_factor));
+    out = static_cast<T>(function(phase) * static_cast<T>(f.factor_at(position)));
     if (++i < half) continue;
     i = 0;
     ++position;
@@ -95,10 +95,16 @@ void fill_both(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
 
 }  // namespace
 
+double RopeFrequencies::factor_at(std::int64_t position) const {
+  if (length_scale == 0) return attention_factor;
+  const double lengths = std::floor(static_cast<double>(position) / original_max_position);
+  return attention_factor * (1 + length_scale * std::log1p(lengths));
+}
+
 RopeFrequencies rope_frequencies(const RopeConfig& r, std::int64_t head_dim, std::int64_t longest) {
   using Type = RopeConfig::Type;
   head_dim = r.dims(head_dim);
-  RopeFrequencies out;
+  RopeFrequencies out{.inv_freq = {}, .length_scale = r.length_scale, .original_max_position = r.original_max_position};
   const double theta = r.type == Type::dynamic ? dynamic_theta(r, head_dim, longest) : r.theta;
   out.inv_freq = plain(theta, head_dim);
   if (r.type == Type::linear)

@@ -13,6 +13,10 @@ namespace qtrain {
 struct RopeFrequencies {
   std::vector<double> inv_freq;
   double attention_factor = 1;
+  /// The factor grows with the position: see RopeConfig::length_scale.
+  double length_scale = 0, original_max_position = 1;
+
+  double factor_at(std::int64_t position) const;
 };
 RopeFrequencies rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t longest);
 

@@ -147,7 +147,7 @@ class AdapterFile {
   void add(std::vector<GgufTensorSource>& sources, const GgufWeight& w) const {
     const AdapterFactors& f = deltas_.factors().at(w.name());
     const Shape& shape = deltas_.shapes().at(w.name());
-    if (w.shape != std::vector<std::int64_t>{shape[0], shape[1]})
+    if (w.shape_of_one() != std::vector<std::int64_t>{shape[0], shape[1]})
       refuse(w.name(), "has another shape in the model", "use an adapter that was trained on this model");
     const std::int64_t rank = f.a.shape[0];
     const std::string module = w.name().substr(0, w.name().rfind('.'));

@@ -23,11 +23,13 @@ class LayerLayout {
   }
   void add(const LinearSpec& l) {
     const std::int64_t heads = config_.family->gguf.interleaves_rotary ? l.rotary_heads : 0;
+    const bool one_row = l.out == 1;
     out_.push_back({.gguf = blk_ + named(l.gguf) + ".weight",
-                    .shape = {l.out, l.in},
+                    .shape = one_row ? std::vector{l.in} : std::vector{l.out, l.in},
                     .names = {prefix_ + l.module + ".weight"},
                     .rotary_heads = heads,
-                    .full_precision = l.kind == LinearKind::router});
+                    .full_precision = l.kind == LinearKind::router,
+                    .one_row = one_row});
     if (l.bias == Bias::no) return;
     out_.push_back({.gguf = blk_ + l.gguf + ".bias",
                     .shape = {l.out},
@@ -54,6 +56,7 @@ class LayerLayout {
 }  // namespace
 
 std::vector<std::int64_t> GgufWeight::shape_of_one() const {
+  if (one_row) return {1, shape.front()};
   return shape.size() == 3 ? std::vector(shape.begin() + 1, shape.end()) : shape;
 }
 

@@ -22,6 +22,7 @@ struct GgufWeight {
   std::int64_t rotary_heads = 0;
   double offset = 0;            ///< constant that the file adds to the values: 1 for norms that multiply by weight + 1
   bool full_precision = false;  ///< stored as f32 in files of any type
+  bool one_row = false;         ///< a matrix [1, columns] that the file holds as a vector
 
   const std::string& name() const { return names.front(); }
   /// The shape of one of `names`.

@@ -100,6 +100,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.name = "deepseek-llm", .splits = kDeepseekLlmSplits},
     {.name = "deepseek-coder", .splits = kDeepseekCoderSplits},
     {.name = "deepseek-v3", .splits = kDeepseekV3Splits},
+    {.name = "hunyuan-dense", .splits = kDeepseekV3Splits},
     {.name = "falcon", .splits = kFalconSplits},
     {.name = "default", .splits = kDefaultSplits},
 };

@@ -1,5 +1,7 @@
 #include "model/families/blocks.h"
 
+#include <fmt/format.h>
+
 #include "model/stages/add.h"
 #include "model/stages/attention.h"
 #include "model/stages/experts.h"
@@ -33,6 +35,16 @@ VectorId attention_sinks(LayerBuilder& b) {
                    .decay = Decay::yes});
 }
 
+// The names are those of Hunyuan.
+stages::Rotated normed_after_rotation(LayerBuilder& b, const stages::Rotated& heads) {
+  if (b.config().qk_norm != QkNorm::per_rotated_head) return heads;
+  const auto norm = [&](TensorId x, const char* name, const char* gguf) {
+    return stages::norm(b, {.x = x, .name = name, .gguf = gguf, .head_dim = b.config().head_dim});
+  };
+  return {.q = norm(heads.q, "self_attn.query_layernorm", "attn_q_norm"),
+          .k = norm(heads.k, "self_attn.key_layernorm", "attn_k_norm")};
+}
+
 }  // namespace
 
 TensorId self_attention(LayerBuilder& b, TensorId x, std::optional<TensorId> residual) {
@@ -57,6 +69,8 @@ TensorId self_attention(LayerBuilder& b, TensorId x, std::optional<TensorId> res
   const VectorId q_norm = head_norm(b, "q"), k_norm = head_norm(b, "k"), sinks = attention_sinks(b);
   const bool rotates = here.rope != LayerAttention::kNoRotation;
   const auto table = static_cast<std::size_t>(here.rope);
+  std::optional<std::size_t> query_table;
+  if (here.query_rope != LayerAttention::kShared) query_table = static_cast<std::size_t>(here.query_rope);
   const auto attend = [&](TensorId q, TensorId k, TensorId v) {
     const TensorId y = stages::attention(b, {.q = q,
                                              .k = k,
@@ -76,8 +90,10 @@ TensorId self_attention(LayerBuilder& b, TensorId x, std::optional<TensorId> res
                                   .head_dim = c.head_dim,
                                   .q_weight = q_norm,
                                   .k_weight = k_norm,
-                                  .table = table});
-    return attend(heads.q, heads.k, heads.v);
+                                  .table = table,
+                                  .query_table = query_table});
+    const auto [q, k] = normed_after_rotation(b, {heads.q, heads.k});
+    return attend(q, k, heads.v);
   }
   const auto qkv = stages::linear(b, x, {wq, wk, wv});
   TensorId q = qkv[0], k = qkv[1];
@@ -86,30 +102,48 @@ TensorId self_attention(LayerBuilder& b, TensorId x, std::optional<TensorId> res
     k = stages::norm(b, {.x = k, .name = "self_attn.k_norm", .gguf = "attn_k_norm"});
   }
   if (rotates) {
-    const stages::Rotated rotated = stages::rotary(
-        b, {.q = q, .k = k, .q_weight = q_norm, .k_weight = k_norm, .head_dim = c.head_dim, .table = table});
+    const stages::Rotated rotated = stages::rotary(b, {.q = q,
+                                                       .k = k,
+                                                       .q_weight = q_norm,
+                                                       .k_weight = k_norm,
+                                                       .head_dim = c.head_dim,
+                                                       .table = table,
+                                                       .query_table = query_table});
     q = rotated.q;
     k = rotated.k;
   }
-  return attend(q, k, qkv[2]);
+  const stages::Rotated normed = normed_after_rotation(b, {q, k});
+  return attend(normed.q, normed.k, qkv[2]);
 }
 
 TensorId gated_mlp(LayerBuilder& b, TensorId x, std::optional<TensorId> residual) {
+  return gated_mlp(b, GatedMlp{.x = x, .width = b.config().intermediate_size, .residual = residual});
+}
+
+TensorId gated_mlp(LayerBuilder& b, const GatedMlp& m) {
   const ModelConfig& c = b.config();
-  const std::int64_t hidden = b.width(x), inner = c.intermediate_size;
-  const LinearId wg =
-      b.linear({.module = "mlp.gate_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_gate"});
-  const LinearId wu =
-      b.linear({.module = "mlp.up_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_up"});
-  const LinearId wd = b.linear(
-      {.module = "mlp.down_proj", .out = c.hidden_size, .in = inner, .bias = bias(c.mlp_bias), .gguf = "ffn_down"});
+  const auto projection = [&](const char* which, std::int64_t out, std::int64_t in) {
+    return b.linear({.module = fmt::format("{}.{}_proj", m.module, which),
+                     .out = out,
+                     .in = in,
+                     .bias = bias(c.mlp_bias),
+                     .gguf = fmt::format("ffn_{}{}", which, m.gguf_end)});
+  };
+  const std::int64_t hidden = b.width(m.x);
+  const LinearId wg = projection("gate", m.width, hidden), wu = projection("up", m.width, hidden),
+                 wd = projection("down", c.hidden_size, m.width);
   const auto down = [&](TensorId gated) {
-    return residual ? stages::linear_add(b, {gated, wd}, *residual) : stages::linear(b, gated, {wd}).front();
+    return m.residual ? stages::linear_add(b, {gated, wd}, *m.residual) : stages::linear(b, gated, {wd}).front();
   };
   if (c.joins_projections)
-    return down(stages::packed_glu(b, {.x = stages::joined_linear(b, x, {wg, wu}, "mlp.gate_up_proj")}));
-  const auto both = stages::linear(b, x, {wg, wu});
+    return down(stages::packed_glu(b, {.x = stages::joined_linear(b, m.x, {wg, wu}, m.module + ".gate_up_proj")}));
+  const auto both = stages::linear(b, m.x, {wg, wu});
   return down(stages::glu(b, both[0], both[1]));
+}
+
+bool is_sparse(const LayerBuilder& b) {
+  const auto& experts = b.config().experts;
+  return experts && experts->layers[static_cast<std::size_t>(b.index())];
 }
 
 TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
@@ -147,8 +181,18 @@ Layer pre_norm_layer(const ModelConfig& config, std::int64_t index) {
   const TensorId x = b.input();
   const TensorId mid = self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}), x);
   const TensorId normed = stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"});
-  const bool sparse = config.experts && config.experts->layers[static_cast<std::size_t>(index)];
-  return b.finish(sparse ? stages::add(b, mid, sparse_mlp(b, normed)) : gated_mlp(b, normed, mid));
+  return b.finish(is_sparse(b) ? stages::add(b, mid, sparse_mlp(b, normed)) : gated_mlp(b, normed, mid));
+}
+
+Layer post_norm_layer(const ModelConfig& config, std::int64_t index) {
+  LayerBuilder b(config, index);
+  const TensorId x = b.input();
+  const TensorId attended = self_attention(b, x);
+  const TensorId mid = stages::add(
+      b, x, stages::norm(b, {.x = attended, .name = "post_attention_layernorm", .gguf = "post_attention_norm"}));
+  const TensorId fed = gated_mlp(b, mid);
+  return b.finish(
+      stages::add(b, mid, stages::norm(b, {.x = fed, .name = "post_feedforward_layernorm", .gguf = "post_ffw_norm"})));
 }
 
 }  // namespace qtrain::blocks

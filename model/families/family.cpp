@@ -7,11 +7,13 @@
 namespace qtrain {
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kPhi3, kQwen3Moe,
-    kMixtral, kGptOss;
+    kMixtral, kGptOss, kQwen2Moe, kOlmo3, kExaone4, kMinistral, kMinistral3, kHunyuanDense;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,    &kSmolLm3, &kOlmo2, &kGranite,
-                                           &kGemma2, &kGemma3,  &kPhi3,  &kQwen3Moe, &kMixtral, &kGptOss};
+  static constexpr const Family* kAll[] = {&kLlama,    &kMistral,   &kQwen2,      &kQwen3,       &kSmolLm3,
+                                           &kOlmo2,    &kGranite,   &kGemma2,     &kGemma3,      &kPhi3,
+                                           &kQwen3Moe, &kMixtral,   &kGptOss,     &kQwen2Moe,    &kOlmo3,
+                                           &kExaone4,  &kMinistral, &kMinistral3, &kHunyuanDense};
   return kAll;
 }
 
@@ -84,9 +86,32 @@ void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t w
     config.attention[l].window = (slides ? (*slides)[l] : static_cast<std::int64_t>(l) >= first) ? window : 0;
 }
 
+std::vector<bool> set_windows_but_every(std::int64_t full, const ConfigReader& fields, ModelConfig& config) {
+  std::vector<bool> slides;
+  for (std::int64_t l = 1; l <= config.layers; ++l) slides.push_back(l % full != 0);
+  slides = sliding_layer_types(fields, config).value_or(slides);
+  const std::int64_t window = read_window(fields, kUsualWindow);
+  for (std::size_t l = 0; l < slides.size(); ++l) config.attention[l].window = slides[l] ? window : 0;
+  return slides;
+}
+
 std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise) {
   const bool none = fields.json.contains("sliding_window") && !fields.get("sliding_window");
   return none ? 0 : fields.positive("sliding_window", otherwise);
+}
+
+std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
+  const std::int64_t step = r.positive("decoder_sparse_step", 1);
+  std::vector<bool> layers;
+  for (std::int64_t l = 0; l < c.layers; ++l) layers.push_back((l + 1) % step == 0);
+  const Json* dense = r.get("mlp_only_layers");
+  if (!dense) return layers;
+  if (!dense->is_array()) r.refuse("\"mlp_only_layers\" must be a list of layers");
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer()) r.refuse("\"mlp_only_layers\" must hold numbers of layers");
+    if (layer >= 0 && layer < c.layers) layers[layer.get<std::size_t>()] = false;
+  }
+  return layers;
 }
 
 void set_experts(const ConfigReader& r, ModelConfig& c, ExpertsConfig e) {

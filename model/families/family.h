@@ -51,8 +51,16 @@ std::vector<std::string> expert_parameters(const ModelConfig& config);
 std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields, const ModelConfig& config);
 /// Sets the windows of all layers from `layer_types`, or `window` for layers from `first` on if that is missing.
 void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first);
+/// Sets the windows: all layers except every `full`-th slide, unless layer_types says otherwise. Returns whether each
+/// does.
+std::vector<bool> set_windows_but_every(std::int64_t full, const ConfigReader& fields, ModelConfig& config);
+/// The window of families that have one, if a file does not say so.
+inline constexpr std::int64_t kUsualWindow = 4096;
 /// `sliding_window`, or `otherwise` if it is missing; 0 if it is null.
 std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise);
+
+/// Which layers have experts: all except those in mlp_only_layers and those that decoder_sparse_step skips.
+std::vector<bool> sparse_layers(const ConfigReader& fields, const ModelConfig& config);
 
 /// Sets the model's experts, with the load-balancing loss. Throws an input error for sizes out of range and for router
 /// noise.

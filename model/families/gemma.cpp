@@ -23,23 +23,10 @@ Layer gemma_layer(const ModelConfig& config, std::int64_t index) {
       stages::add(b, mid, stages::norm(b, {.x = fed, .name = "post_feedforward_layernorm", .gguf = "post_ffw_norm"})));
 }
 
-constexpr std::int64_t kUsualWindow = 4096;
-
 // A softcap; null in the file means none.
 double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
   const bool none = r.json.contains(key) ? !r.get(key) : otherwise == 0;
   return none ? 0 : r.positive_number(key, otherwise);
-}
-
-// Sets the windows: all layers except every `full`-th slide, unless layer_types says otherwise. Returns whether each
-// does.
-std::vector<bool> read_sliding_layers(const ConfigReader& r, ModelConfig& c, std::size_t full) {
-  std::vector<bool> slides;
-  for (std::size_t l = 1; l <= c.attention.size(); ++l) slides.push_back(l % full != 0);
-  slides = sliding_layer_types(r, c).value_or(slides);
-  const std::int64_t window = read_window(r, kUsualWindow);
-  for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].window = slides[l] ? window : 0;
-  return slides;
 }
 
 void read_gemma(const ConfigReader& r, ModelConfig& c) {
@@ -55,39 +42,13 @@ void read_gemma2(const ConfigReader& r, ModelConfig& c) {
   read_gemma(r, c);
   c.attention_softcap = read_softcap(r, "attn_logit_softcapping", 50);
   c.logit_softcap = read_softcap(r, "final_logit_softcapping", 30);
-  read_sliding_layers(r, c, 2);
+  set_windows_but_every(2, r, c);
 }
 
-const Json* table_of(const ConfigReader& r, const char* key) {
-  const Json* v = r.get(key);
-  if (v && !v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
-  return v;
-}
-
-// One kind of layer's table in the rope_parameters of version 5.
-Json table_of_kind(const ConfigReader& r, const char* kind) {
-  const Json* both = table_of(r, "rope_parameters");
-  if (!both) return Json::object();
-  for (const auto& [key, value] : both->items())
-    if (key != "full_attention" && key != "sliding_attention")
-      r.refuse(fmt::format("\"rope_parameters\" has an unknown key \"{}\"", key),
-               "it must hold full_attention and sliding_attention only");
-  const Json* table = table_of({*both, r.name}, kind);
-  return table ? *table : Json::object();
-}
-
-// Sliding layers rotate with a base of their own. The rope_scaling of version 4 applies to the other layers.
+// Sliding layers rotate with a base of their own.
 std::vector<RopeConfig> read_gemma3_ropes(const ConfigReader& r, const ModelConfig& c) {
-  Json full = table_of_kind(r, "full_attention");
-  if (const Json* scaling = table_of(r, "rope_scaling")) {
-    if (full.empty() && scaling->contains("type") && !scaling->contains("rope_type"))
-      r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "rename it to rope_type");
-    full.update(*scaling);
-  }
-  const std::string place = r.name + ": rotary parameters of ";
-  return {read_rope_table({full, place + "full_attention"}, c, r.positive_number("rope_theta", 1e6)),
-          read_rope_table({table_of_kind(r, "sliding_attention"), place + "sliding_attention"}, c,
-                          r.positive_number("rope_local_base_freq", 1e4))};
+  return {read_rope_of_kind(r, c, {"full_attention", r.positive_number("rope_theta", 1e6)}),
+          read_rope_of_kind(r, c, {"sliding_attention", r.positive_number("rope_local_base_freq", 1e4)})};
 }
 
 void read_gemma3(const ConfigReader& r, ModelConfig& c) {
@@ -98,7 +59,7 @@ void read_gemma3(const ConfigReader& r, ModelConfig& c) {
   c.logit_softcap = read_softcap(r, "final_logit_softcapping", 0);
   c.ropes = read_gemma3_ropes(r, c);
   const auto full = static_cast<std::size_t>(r.positive("sliding_window_pattern", 6));
-  const std::vector<bool> slides = read_sliding_layers(r, c, full);
+  const std::vector<bool> slides = set_windows_but_every(full, r, c);
   for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].rope = slides[l] ? 1 : 0;
 }
 

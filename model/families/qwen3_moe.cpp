@@ -6,21 +6,6 @@
 namespace qtrain {
 namespace {
 
-// All layers have experts except those in mlp_only_layers and those that decoder_sparse_step skips.
-std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
-  const std::int64_t step = r.positive("decoder_sparse_step", 1);
-  std::vector<bool> layers;
-  for (std::int64_t l = 0; l < c.layers; ++l) layers.push_back((l + 1) % step == 0);
-  const Json* dense = r.get("mlp_only_layers");
-  if (!dense) return layers;
-  if (!dense->is_array()) r.refuse("\"mlp_only_layers\" must be a list of layers");
-  for (const Json& layer : *dense) {
-    if (!layer.is_number_integer()) r.refuse("\"mlp_only_layers\" must hold numbers of layers");
-    if (layer >= 0 && layer < c.layers) layers[layer.get<std::size_t>()] = false;
-  }
-  return layers;
-}
-
 void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   c.qk_norm = QkNorm::per_head;
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);

@@ -30,10 +30,19 @@ ExpertsId LayerBuilder::experts(ExpertsSpec spec) {
   return id;
 }
 
+bool LayerBuilder::has_name(const std::string& name) const {
+  return std::ranges::any_of(layer_.tensors, [&](const TensorSpec& t) { return t.name == name; });
+}
+
+std::string LayerBuilder::free_name(const std::string& name) const {
+  std::string free = name;
+  for (int number = 2; has_name(free); ++number) free = name + std::to_string(number);
+  return free;
+}
+
 TensorId LayerBuilder::tensor(TensorSpec spec) {
   check(layer_.tensors.size() < TensorSet::kCapacity, "a layer has more tensors than a TensorSet holds");
-  check(std::ranges::none_of(layer_.tensors, [&](const TensorSpec& t) { return t.name == spec.name; }),
-        ("two tensors of a layer are called " + spec.name).c_str());
+  check(!has_name(spec.name), ("two tensors of a layer are called " + spec.name).c_str());
   layer_.tensors.push_back(std::move(spec));
   return static_cast<TensorId>(layer_.tensors.size() - 1);
 }

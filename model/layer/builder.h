@@ -22,6 +22,8 @@ class LayerBuilder {
   std::int64_t width(TensorId t) const { return layer_.spec(t).shape.back().fixed; }
   const std::vector<Extent>& shape(TensorId t) const { return layer_.spec(t).shape; }
   const std::string& name(TensorId t) const { return layer_.spec(t).name; }
+  /// A name for a tensor that a layer may have several of: `name`, or "NAME2" and so on if that is taken.
+  std::string free_name(const std::string& name) const;
 
   VectorId vector(VectorSpec spec);
   LinearId linear(LinearSpec spec);
@@ -56,6 +58,8 @@ class LayerBuilder {
   Layer finish(TensorId output);
 
  private:
+  bool has_name(const std::string& name) const;
+
   const ModelConfig& config_;
   std::int64_t index_;
   Layer layer_;

@@ -81,7 +81,7 @@ class PackedGluStage final : public Stage {
 }  // namespace
 
 TensorId glu(LayerBuilder& b, TensorId gate, TensorId up) {
-  const TensorId y = b.tensor({.name = "glu", .shape = b.shape(gate), .selective = Selective::recompute});
+  const TensorId y = b.tensor({.name = b.free_name("glu"), .shape = b.shape(gate), .selective = Selective::recompute});
   b.stage(std::make_unique<GluStage>(GluStage::Tensors{gate, up, y}, b.config().activation));
   return y;
 }
@@ -89,7 +89,8 @@ TensorId glu(LayerBuilder& b, TensorId gate, TensorId up) {
 TensorId packed_glu(LayerBuilder& b, const PackedGlu& g) {
   std::vector<Extent> shape = b.shape(g.x);
   shape.back().fixed /= 2;
-  const TensorId y = b.tensor({.name = "glu", .shape = std::move(shape), .selective = Selective::recompute});
+  const TensorId y =
+      b.tensor({.name = b.free_name("glu"), .shape = std::move(shape), .selective = Selective::recompute});
   const PackedGluStage::Largest largest{.y = b.declare_largest(y), .dx = b.largest_of(g.x)};
   b.stage(std::make_unique<PackedGluStage>(g, y, largest, b.config().activation));
   return y;

@@ -11,8 +11,12 @@ class NormStage final : public Stage {
     TensorId x, y, inv_rms;
     std::optional<TensorId> largest;
   };
-  NormStage(Tensors t, VectorId weight, const ModelConfig& c)
-      : t_(t), weight_(weight), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
+  struct Weight {
+    VectorId id;
+    std::int64_t size;
+  };
+  NormStage(Tensors t, Weight weight, const ModelConfig& c)
+      : t_(t), weight_(weight.id), width_(weight.size), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
     name = "norm";
     reads = {t.x};
     writes = {t.y, t.inv_rms};
@@ -22,9 +26,9 @@ class NormStage final : public Stage {
   }
   bool trains(const LayerWeights& w) const override { return w[weight_].grad.wanted(); }
   void forward(LayerRun& r) const override {
-    ops::rms_norm(r.ctx, {.y = r.value(t_.y),
-                          .inv_rms = r.value(t_.inv_rms),
-                          .x = r.value(t_.x),
+    ops::rms_norm(r.ctx, {.y = rows(r.value(t_.y)),
+                          .inv_rms = flat(r.value(t_.inv_rms)),
+                          .x = rows(r.value(t_.x)),
                           .weight = r.w[weight_].weight,
                           .eps = eps_,
                           .weight_offset = offset_,
@@ -32,35 +36,42 @@ class NormStage final : public Stage {
                           .largest = r.value(t_.largest)});
   }
   void backward(LayerRun& r) const override {
-    ops::rms_norm_grad(r.ctx, {.dx = r.grad(t_.x),
+    const Sink dx = r.grad(t_.x);
+    ops::rms_norm_grad(r.ctx, {.dx = {rows(dx.t), dx.mode},
                                .dweight = r.w[weight_].grad,
-                               .dy = r.gradient(t_.y),
-                               .x = r.value(t_.x),
+                               .dy = rows(r.gradient(t_.y)),
+                               .x = rows(r.value(t_.x)),
                                .weight = r.w[weight_].weight,
-                               .inv_rms = r.value(t_.inv_rms),
+                               .inv_rms = flat(r.value(t_.inv_rms)),
                                .weight_offset = offset_});
   }
 
  private:
+  Tensor rows(const Tensor& t) const { return t.reshaped({t.numel() / width_, width_}); }
+  static Tensor flat(const Tensor& t) { return t.reshaped({t.numel()}); }
+
   Tensors t_;
   VectorId weight_;
+  std::int64_t width_;
   double eps_, offset_;
 };
 
 }  // namespace
 
 TensorId norm(LayerBuilder& b, Norm n) {
-  const std::int64_t width = b.width(n.x);
+  const std::int64_t row = b.width(n.x), width = n.head_dim > 0 ? n.head_dim : row;
   const VectorId weight = b.vector({.name = n.name + ".weight",
                                     .size = width,
                                     .init = b.config().norm_init(),
                                     .gguf = n.gguf.empty() ? "" : n.gguf + ".weight"});
-  const TensorId y =
-      b.tensor({.name = n.name, .shape = {kTokens, {.fixed = width}}, .selective = Selective::recompute});
-  const TensorId inv_rms = b.tensor(
-      {.name = n.name + ".inv_rms", .shape = {kTokens}, .precision = Precision::full, .gradient = HasGradient::no});
-  const NormStage::Tensors tensors{.x = n.x, .y = y, .inv_rms = inv_rms, .largest = b.declare_largest(y)};
-  b.stage(std::make_unique<NormStage>(tensors, weight, b.config()));
+  const TensorId y = b.tensor({.name = n.name, .shape = {kTokens, {.fixed = row}}, .selective = Selective::recompute});
+  const TensorId inv_rms = b.tensor({.name = n.name + ".inv_rms",
+                                     .shape = {{.per_token = row / width}},
+                                     .precision = Precision::full,
+                                     .gradient = HasGradient::no});
+  NormStage::Tensors tensors{.x = n.x, .y = y, .inv_rms = inv_rms, .largest = {}};
+  if (n.head_dim == 0) tensors.largest = b.declare_largest(y);
+  b.stage(std::make_unique<NormStage>(tensors, NormStage::Weight{weight, width}, b.config()));
   return y;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "kernels/rope.h"
 #include "kernels/split_rope.h"
@@ -29,6 +30,7 @@ class RotaryStage final : public Stage {
         stride_(stride),
         head_dim_(o.head_dim),
         table_(o.table),
+        query_table_(o.query_table),
         eps_(c.rms_norm_eps),
         offset_(c.norm_offset) {
     name = "rotary";
@@ -54,15 +56,16 @@ class RotaryStage final : public Stage {
                               .weight = r.w[h->weight].weight,
                               .inv_rms = inv_rms(r, *h)};
     };
-    ops::rope(r.ctx, {.q = heads(parts_[0]),
-                      .k = heads(parts_[1]),
-                      .v = heads(parts_[2]),
-                      .cos = table.cos,
-                      .sin = table.sin,
-                      .positions = r.tokens.positions,
-                      .eps = eps_,
-                      .weight_offset = offset_,
-                      .x_stride = stride_});
+    ops::Rope all{.q = heads(parts_[0]),
+                  .k = heads(parts_[1]),
+                  .v = heads(parts_[2]),
+                  .cos = table.cos,
+                  .sin = table.sin,
+                  .positions = r.tokens.positions,
+                  .eps = eps_,
+                  .weight_offset = offset_,
+                  .x_stride = stride_};
+    rotate_queries_apart(r, all, [&](const ops::Rope& part) { ops::rope(r.ctx, part); });
   }
   void backward(LayerRun& r) const override {
     const RotaryTable& table = r.tokens.rotary[table_];
@@ -76,17 +79,31 @@ class RotaryStage final : public Stage {
                                   .dweight = r.w[h->weight].grad};
     };
     const Sink dq = r.grad(parts_[0]->x), dk = stride_ == 0 ? r.grad(parts_[1]->x) : dq;
-    ops::rope_grad(r.ctx, {.q = heads(parts_[0], dq),
-                           .k = heads(parts_[1], dk),
-                           .v = heads(parts_[2], dq),
-                           .cos = table.cos,
-                           .sin = table.sin,
-                           .positions = r.tokens.positions,
-                           .weight_offset = offset_,
-                           .x_stride = stride_});
+    ops::RopeGrad all{.q = heads(parts_[0], dq),
+                      .k = heads(parts_[1], dk),
+                      .v = heads(parts_[2], dq),
+                      .cos = table.cos,
+                      .sin = table.sin,
+                      .positions = r.tokens.positions,
+                      .weight_offset = offset_,
+                      .x_stride = stride_};
+    rotate_queries_apart(r, all, [&](const ops::RopeGrad& part) { ops::rope_grad(r.ctx, part); });
   }
 
  private:
+  // Calls `run` with all heads, or first with the queries alone if they have another table.
+  template <class Op, class Run>
+  void rotate_queries_apart(LayerRun& r, Op& all, const Run& run) const {
+    if (query_table_) {
+      Op queries = all;
+      queries.k = queries.v = {};
+      queries.cos = r.tokens.rotary[*query_table_].cos;
+      queries.sin = r.tokens.rotary[*query_table_].sin;
+      run(queries);
+      all.q = std::exchange(all.k, {});
+    }
+    run(all);
+  }
   static Tensor inv_rms(const LayerRun& r, const RotatedHeads& h) { return h.inv_rms ? r.value(*h.inv_rms) : Tensor{}; }
   Tensor heads_in(const Tensor& x, const RotatedHeads& h) const {
     return as_heads(stride_ == 0 ? x : columns_of(x, h.first, h.width), head_dim_);
@@ -96,6 +113,7 @@ class RotaryStage final : public Stage {
   std::int64_t stride_;
   std::int64_t head_dim_;
   std::size_t table_;
+  std::optional<std::size_t> query_table_;
   double eps_, offset_;
 };
 
@@ -167,9 +185,9 @@ SplitHeads joined_rotary(LayerBuilder& b, const JoinedRotary& r) {
   };
   const RotatedHeads q = heads(".q", r.heads, r.q_weight), k = heads(".k", r.kv_heads, r.k_weight),
                      v = heads(".v", r.kv_heads, VectorId::none);
-  b.stage(std::make_unique<RotaryStage>(RotaryStage::Parts{q, k, v}, b.width(r.x),
-                                        Rotary{.q = r.x, .k = r.x, .head_dim = r.head_dim, .table = r.table},
-                                        b.config()));
+  b.stage(std::make_unique<RotaryStage>(
+      RotaryStage::Parts{q, k, v}, b.width(r.x),
+      Rotary{.q = r.x, .k = r.x, .head_dim = r.head_dim, .table = r.table, .query_table = r.query_table}, b.config()));
   return {.q = q.y, .k = k.y, .v = v.y};
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+
 #include "model/layer/builder.h"
 
 namespace qtrain::stages {
@@ -9,7 +11,8 @@ struct Rotary {
   TensorId q, k;
   VectorId q_weight = VectorId::none, k_weight = VectorId::none;  ///< [head_dim]
   std::int64_t head_dim = 0;
-  std::size_t table = 0;  ///< index of the rotary table
+  std::size_t table = 0;                   ///< index of the rotary table
+  std::optional<std::size_t> query_table;  ///< of queries, if it differs
 };
 struct Rotated {
   TensorId q, k;
@@ -26,6 +29,7 @@ struct JoinedRotary {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   VectorId q_weight = VectorId::none, k_weight = VectorId::none;  ///< [head_dim]
   std::size_t table = 0;                                          ///< index of the rotary table
+  std::optional<std::size_t> query_table;                         ///< of queries, if it differs
 };
 SplitHeads joined_rotary(LayerBuilder& b, const JoinedRotary& r);
 

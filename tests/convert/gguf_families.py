@@ -1,5 +1,5 @@
 """Files of make_gguf_goldens.py for families that differ only in their tensors and hyperparameters: one tokenizer,
-matrices in f16, norms and routers in f32."""
+matrices in f16, norms, biases and routers in f32."""
 import gguf
 import torch
 import transformers
@@ -25,10 +25,31 @@ FAMILIES = {
                dict(rope_theta=1000000.0, rope_scaling=LINEAR, sliding_window=8, query_pre_attn_scalar=16,
                     hidden_activation="gelu_pytorch_tanh",
                     layer_types=["sliding_attention"] * 5 + ["full_attention"])),
+    "qwen2moe": ("qwen2moe", dict(model_type="qwen2_moe", num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8,
+                                  shared_expert_intermediate_size=12),
+                 dict(expert_count=3, expert_used_count=2, expert_feed_forward_length=8,
+                      expert_shared_feed_forward_length=12),
+                 dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12,
+                      norm_topk_prob=False, use_sliding_window=False, tie_word_embeddings=False)),
+    "olmo3": ("olmo2", dict(model_type="olmo3", num_hidden_layers=4, sliding_window=8),
+              dict(sliding_window=8, rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=8.0,
+                   rope_scaling_orig_ctx_len=32),
+              dict(rope_theta=500000.0, sliding_window=8,
+                   rope_scaling=dict(factor=8.0, rope_type="yarn", original_max_position_embeddings=32),
+                   layer_types=["sliding_attention"] * 3 + ["full_attention"])),
+    "exaone4": ("exaone4", dict(model_type="exaone4", sliding_window=None, layer_types=["full_attention"]), {},
+                dict(sliding_window=None, layer_types=["full_attention"])),
+    "hunyuan": ("hunyuan-dense", dict(model_type="hunyuan_v1_dense", head_dim=8, tie_word_embeddings=True), {},
+                dict(rope_theta=10000.0, rope_scaling=None)),
     "mixtral": ("llama", dict(model_type="mixtral", num_local_experts=3, num_experts_per_tok=2),
                 dict(expert_count=3, expert_used_count=2),
                 dict(num_local_experts=3, num_experts_per_tok=2, rope_theta=1000000.0, sliding_window=None)),
 }
+
+
+def kind_of(name):
+    whole = ("norm", ".gate.", "shared_expert_gate", "bias")
+    return T.F32 if any(part in name for part in whole) else T.F16
 
 
 def one(name, architecture, config, keys, expected):
@@ -45,8 +66,7 @@ def one(name, architecture, config, keys, expected):
     add_config(writer, config)
     for key, value in keys.items():
         getattr(writer, f"add_{key}")(value)
-    kinds = lambda n: T.F32 if "norm" in n or ".gate." in n else T.F16
-    weights = add_weights(writer, config, kinds, len(name))
+    weights = add_weights(writer, config, kind_of, len(name))
     finish(writer, path)
     if name != "mixtral":  # transformers would read it as a Llama
         check_with_transformers(path, weights, name)

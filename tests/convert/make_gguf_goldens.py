@@ -146,6 +146,8 @@ def add_weights(writer, config, kinds, seed):
             rows = interleave(values, config.num_key_value_heads)
         if shifted:
             rows = values + 1
+        if "shared_expert_gate" in name:  # llama.cpp's converter drops dimensions of size 1
+            rows = rows[0]
         packed = gguf.quantize(rows, kind)
         writer.add_tensor(gguf_name(name, config.model_type), packed,
                           raw_dtype=kind if kind not in (T.F32, T.F16) else None)

@@ -96,6 +96,35 @@ GPT_OSS = dict(model_type="gpt_oss", vocab_size=64, hidden_size=16, intermediate
                swiglu_limit=0.9, tie_word_embeddings=False, rms_norm_eps=1e-5,
                rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
                                     truncate=False, original_max_position_embeddings=16), **SMALL)
+# Every second layer has experts, and one more for all tokens behind a gate, of another width.
+QWEN2_MOE = dict(model_type="qwen2_moe", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=4,
+                 num_key_value_heads=2, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10,
+                 shared_expert_intermediate_size=12, norm_topk_prob=False, decoder_sparse_step=2,
+                 tie_word_embeddings=False, rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **SMALL)
+# The first and the third layer have a window; only the second has scaled positions, as with layer_types of version 4.
+OLMO3 = dict(OLMO2, model_type="olmo3", sliding_window=4,
+             layer_types=["sliding_attention", "full_attention", "sliding_attention"], num_hidden_layers=3,
+             rope_parameters=dict(
+                 full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                     attention_factor=1.2, original_max_position_embeddings=16),
+                 sliding_attention=dict(rope_type="default", rope_theta=500000.0)))
+# Two layers with windows and one without, which has no rotary embedding.
+EXAONE4 = dict(model_type="exaone4", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=4,
+               num_key_value_heads=2, head_dim=6, sliding_window=4, sliding_window_pattern=3,
+               tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE,
+               **(SMALL | dict(num_hidden_layers=3)))
+# Of two layers, one has the window.
+MINISTRAL = dict(MISTRAL, model_type="ministral", head_dim=4, layer_types=["full_attention", "sliding_attention"])
+# Positions whose queries are scaled: all rows but the first are longer than in pre-training.
+MINISTRAL3 = dict(MISTRAL, model_type="ministral3", head_dim=6, sliding_window=None,
+                  rope_parameters=dict(rope_type="yarn", rope_theta=1000000.0, factor=16.0, beta_fast=32.0,
+                                       beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5,
+                                       original_max_position_embeddings=4, max_position_embeddings=64))
+# Queries and keys have norms after the rotation, whose base `alpha` enlarges.
+HUNYUAN = dict(model_type="hunyuan_v1_dense", vocab_size=64, hidden_size=16, intermediate_size=20,
+               num_attention_heads=4, num_key_value_heads=2, head_dim=6, tie_word_embeddings=True, rms_norm_eps=1e-5,
+               rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, alpha=20.0, factor=1.0, beta_fast=32,
+                                    beta_slow=1, mscale=1.0, mscale_all_dim=1.0), **SMALL)
 # The router loss with a coefficient that makes it as important as the cross-entropy.
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 
@@ -107,7 +136,9 @@ ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen
                     qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
                     smollm3="SmolLM3ForCausalLM", olmo2="Olmo2ForCausalLM", granite="GraniteForCausalLM",
                     gemma3_text="Gemma3ForCausalLM", mixtral="MixtralForCausalLM", phi3="Phi3ForCausalLM",
-                    gpt_oss="GptOssForCausalLM")
+                    gpt_oss="GptOssForCausalLM", qwen2_moe="Qwen2MoeForCausalLM", olmo3="Olmo3ForCausalLM",
+                    exaone4="Exaone4ForCausalLM",
+                    ministral="MinistralForCausalLM", ministral3="Ministral3ForCausalLM", hunyuan_v1_dense="HunYuanDenseV1ForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -129,6 +160,13 @@ def gemma3_v4():
     full, sliding = (GEMMA3["rope_parameters"][kind] for kind in ("full_attention", "sliding_attention"))
     return config | dict(architectures=["Gemma3ForCausalLM"], rope_theta=full["rope_theta"], torch_dtype="float32",
                          rope_local_base_freq=sliding["rope_theta"], rope_scaling=dict(rope_type="linear", factor=2.0))
+
+
+def olmo3_v4():
+    """The config as version 4 wrote it: the scaling applies only to layers without a window."""
+    full = OLMO3["rope_parameters"]["full_attention"]
+    scaling = {k: v for k, v in full.items() if k != "rope_theta"}
+    return v4(OLMO3 | dict(rope_parameters=full), scaling)
 
 
 def with_rope(config, rope, **extra):
@@ -219,6 +257,26 @@ CASES = [
          every_gradient=False),
     Case("lora_gpt_oss", GPT_OSS, link="gpt_oss", lengths=STEADY_GPT_OSS, lora=LORA_EXPERTS),
     Case("gpt_oss_balanced", GPT_OSS | BALANCED, link="gpt_oss", every_gradient=False),
+    Case("qwen2_moe", QWEN2_MOE),
+    Case("qwen2_moe_v4", v4(QWEN2_MOE, use_sliding_window=False, sliding_window=4096), raw_config=True,
+         link="qwen2_moe", same_as="qwen2_moe"),
+    Case("lora_qwen2_moe", QWEN2_MOE, link="qwen2_moe", lora=LORA_ALL),
+    Case("olmo3", OLMO3),
+    Case("olmo3_v4", olmo3_v4(), raw_config=True, link="olmo3", same_as="olmo3"),
+    Case("lora_olmo3", OLMO3, link="olmo3", lora=LORA_ALL),
+    Case("exaone4", EXAONE4),
+    Case("exaone4_v4", v4(EXAONE4), raw_config=True, link="exaone4", same_as="exaone4"),
+    Case("exaone4_full", dict(EXAONE4, sliding_window=None, layer_types=["full_attention"] * 3), link="exaone4",
+         every_gradient=False),
+    Case("lora_exaone4", EXAONE4, link="exaone4", lora=LORA_ALL),
+    Case("ministral", MINISTRAL, link="mistral_window", every_gradient=False),
+    Case("ministral_v4", v4(MINISTRAL), raw_config=True, link="mistral_window", same_as="ministral"),
+    Case("ministral3", MINISTRAL3),
+    Case("lora_ministral3", MINISTRAL3, link="ministral3", lora=LORA_ALL),
+    Case("hunyuan", HUNYUAN),
+    Case("hunyuan_v4", v4(HUNYUAN, {k if k != "rope_type" else "type": v for k, v in HUNYUAN["rope_parameters"].items()
+                                    if k != "rope_theta"}), raw_config=True, link="hunyuan", same_as="hunyuan"),
+    Case("lora_hunyuan", HUNYUAN, link="hunyuan", lora=LORA_ALL),
     Case("lora_qwen3_moe_patterns", QWEN3_MOE, link="qwen3_moe", lengths=STEADY_PATTERNS, lora=EXPERTS_PATTERNS),
     Case("lora_qwen3_moe_gate_up", QWEN3_MOE, link="qwen3_moe",
          lora=dict(LORA_RS, target_modules=[], target_parameters=["mlp.experts.gate_up_proj"])),

@@ -8,6 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM
+from transformers.models.ministral3 import modeling_ministral3
 
 import golden_models as gm
 from golden_rounding import rounded_gemms
@@ -21,13 +22,15 @@ WIDE = ("f64", "bf16_gemms")  # float64, but for the operands of GEMMs in the se
 def wide():
     """transformers computes norms, rotary phases, softmax and loss in float32, whatever the model's type. In this
     context these computations use float64, so that a float64 model is float64 throughout."""
-    saved = torch.float32, torch.float, torch.Tensor.float
+    saved, scale = (torch.float32, torch.float, torch.Tensor.float), modeling_ministral3.get_llama_4_attn_scale
     torch.float32 = torch.float = torch.float64
     torch.Tensor.float = torch.Tensor.double
+    modeling_ministral3.get_llama_4_attn_scale = lambda positions, *how: scale(positions.double(), *how)
     try:
         yield
     finally:
         torch.float32, torch.float, torch.Tensor.float = saved
+        modeling_ministral3.get_llama_4_attn_scale = scale
 
 
 def load(folder, precision, adapter=None):
@@ -243,7 +246,8 @@ def check_same(case, root):
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
 GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "smollm3", "olmo2",
-              "granite", "gemma3", "mixtral", "phi3", "phi3_longrope", "gpt_oss")
+              "granite", "gemma3", "mixtral", "phi3", "phi3_longrope", "gpt_oss", "qwen2_moe", "olmo3", "exaone4",
+              "ministral3", "hunyuan")
 
 
 def greedy(model, prompt, penalty):

@@ -1,11 +1,13 @@
 #include "tests/kernels/expert_cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "kernels/elementwise.h"
 #include "kernels/expert_bias.h"
 #include "kernels/expert_rows.h"
+#include "kernels/gated_rows.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/router.h"
 
@@ -320,6 +322,32 @@ OpCase expert_bias_case(const Choices& n, std::int64_t N) {
               }};
 }
 
+/// Rows added to others behind a gate of their own.
+OpCase gated_rows_case(std::int64_t T, std::int64_t C) {
+  return {.name = "gated_rows_" + std::to_string(T) + "x" + std::to_string(C),
+          .inputs = {{"a", {T, C}}, {"b", {T, C}}, {"gate", {T, 1}}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, {T, C})};
+                ops::gated_rows(ctx, {.y = out[0], .a = in[0], .b = in[1], .gate = in[2]});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                std::vector<double> y;
+                for (std::int64_t i = 0; i < T * C; ++i)
+                  y.push_back(in[0].get(i) + in[1].get(i) / (1 + std::exp(-in[2].get(i / C))));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::copy(ctx, {.y = b.gradients[0], .x = b.dy});
+                ops::gated_rows_grad(
+                    ctx,
+                    {.db = b.gradients[1], .dgate = b.gradients[2], .dy = b.dy, .b = b.inputs[1], .gate = b.inputs[2]});
+              }};
+}
+
 }  // namespace
 
 Array Choices::experts() const {
@@ -375,6 +403,7 @@ std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases) {
   for (const Choices& n : expert_choices())
     for (const std::int64_t N : {std::int64_t{7}, std::int64_t{264}})
       if (n.offsets()[1] > 0) cases.push_back(expert_bias_case(n, N));  // the first bias must have an effect
+  for (const Shape& s : {Shape{1, 7}, Shape{9, 24}, Shape{3, 1300}}) cases.push_back(gated_rows_case(s[0], s[1]));
   for (const Choices& n : expert_choices()) {
     if (n.offsets()[1] == 0) continue;  // the first weight must have an effect
     for (const ops::Transpose tb : {ops::Transpose::no, ops::Transpose::yes}) {

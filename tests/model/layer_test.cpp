@@ -27,6 +27,11 @@ std::vector<Kind> kinds() {
           {"gemma3", {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 6}}},
           {"smollm3_without_rotation", {{"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
           {"olmo2", {{"model_type", "olmo2"}}},
+          {"olmo3", {{"model_type", "olmo3"}}},
+          {"exaone4_some_without_rotation",
+           {{"model_type", "exaone4"}, {"layer_types", {"full_attention", "sliding_attention"}}}},
+          {"hunyuan", {{"model_type", "hunyuan_v1_dense"}}},
+          {"ministral3", {{"model_type", "ministral3"}}},
           {"granite", {{"model_type", "granite"}, {"residual_multiplier", 0.5}}},
           {"phi3", {{"model_type", "phi3"}, {"head_dim", 8}, {"partial_rotary_factor", 0.75}}},
           {"llama_joined", {{"joins_projections", true}, {"attention_bias", true}, {"mlp_bias", true}}},
@@ -35,7 +40,9 @@ std::vector<Kind> kinds() {
            {{"joins_projections", true}, {"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
           {"llama_fp8", {{"joins_projections", true}, {"finds_largest", true}}},
           {"phi3_fp8", {{"joins_projections", true}, {"finds_largest", true}, {"model_type", "phi3"}, {"head_dim", 8}}},
-          {"olmo2_joined", {{"joins_projections", true}, {"model_type", "olmo2"}}}};
+          {"olmo2_joined", {{"joins_projections", true}, {"model_type", "olmo2"}}},
+          {"hunyuan_joined", {{"joins_projections", true}, {"model_type", "hunyuan_v1_dense"}}},
+          {"ministral3_joined", {{"joins_projections", true}, {"model_type", "ministral3"}}}};
 }
 
 /// The tensors that a stage declares to access.

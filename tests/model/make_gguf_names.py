@@ -16,6 +16,8 @@ FAMILIES = {
     "llama": ("LLAMA", "llama_bias"), "qwen2": ("QWEN2", "qwen2_full"), "qwen3": ("QWEN3", "qwen3_hd8"),
     "smollm3": ("SMOLLM3", "smollm3"), "olmo2": ("OLMO2", "olmo2"), "granite": ("GRANITE", "granite"),
     "gemma2": ("GEMMA2", "gemma2"), "gemma3_text": ("GEMMA3", "gemma3"), "mixtral": ("LLAMA", "mixtral"),
+    "qwen2_moe": ("QWEN2MOE", "qwen2_moe"), "olmo3": ("OLMO2", "olmo3"), "exaone4": ("EXAONE4", "exaone4"),
+    "hunyuan_v1_dense": ("HUNYUAN_DENSE", "hunyuan"),
 }
 PREFIX = "model.layers.1."
 

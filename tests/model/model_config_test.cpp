@@ -126,6 +126,19 @@ std::vector<Refusal> refusals() {
       {{{"model_type", "mixtral"}, {"num_local_experts", 0}}, "num_local_experts"},
       {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 3}}, "num_experts_per_tok"},
       {{{"model_type", "mixtral"}, {"router_jitter_noise", 0.1}}, "router_jitter_noise"},
+      {{{"model_type", "qwen2_moe"}, {"shared_expert_intermediate_size", 0}}, "shared_expert_intermediate_size"},
+      {{{"model_type", "qwen2_moe"}, {"layer_types", {"sliding_attention", "full_attention"}}}, "use_sliding_window"},
+      {{{"model_type", "olmo3"}, {"rope_theta", 1e4}}, "rope_theta"},
+      {{{"model_type", "olmo3"}, {"rope_parameters", {{"rope_type", "default"}}}}, "rope_parameters"},
+      {{{"model_type", "olmo3"}, {"rope_scaling", {{"type", "yarn"}, {"factor", 8}}}}, "rope_scaling"},
+      {{{"model_type", "exaone4"}, {"sliding_window_pattern", "LLLG"}}, "sliding_window_pattern"},
+      {{{"model_type", "ministral"}, {"layer_types", {"full_attention"}}}, "layer_types"},
+      {{{"model_type", "ministral3"}, {"rope_parameters", {{"rope_type", "yarn"}, {"factor", 8}}}},
+       "llama_4_scaling_beta"},
+      {{{"model_type", "ministral3"}, {"rope_parameters", {{"llama_4_scaling_beta", 0.1}}}},
+       "original_max_position_embeddings"},
+      {{{"model_type", "ministral3"}, {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}, "rope_scaling"},
+      {{{"model_type", "hunyuan_v1_dense"}, {"rope_scaling", {{"type", "dynamic"}, {"alpha", -1}}}}, "alpha"},
   };
 }
 
@@ -214,6 +227,11 @@ TEST(ModelConfig, WindowsOfEachLayer) {
   EXPECT_THAT(windows(on(Json::object())), ElementsAre(0, 5, 5));
   EXPECT_THAT(windows(on({{"max_window_layers", 0}, {"model_type", "qwen3"}})), ElementsAre(5, 5, 5));
   EXPECT_THAT(windows(on({{"sliding_window", nullptr}})), ElementsAre(0, 0, 0));
+  EXPECT_THAT(windows(on({{"model_type", "qwen2_moe"}, {"max_window_layers", 2}})), ElementsAre(5, 0, 0));
+  EXPECT_THAT(windows(on({{"model_type", "qwen2_moe"}, {"max_window_layers", 3}})), ElementsAre(5, 0, 5));
+  EXPECT_THAT(windows({{"model_type", "olmo3"}, {"sliding_window", 4}}), ElementsAre(4, 4, 4));
+  EXPECT_THAT(windows({{"model_type", "exaone4"}, {"sliding_window_pattern", 2}}), ElementsAre(4096, 0, 4096));
+  EXPECT_THAT(windows({{"model_type", "ministral"}}), ElementsAre(4096, 4096, 4096));
   EXPECT_THAT(windows(on({{"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}})),
               ElementsAre(5, 0, 5));
 }

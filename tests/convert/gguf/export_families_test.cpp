@@ -41,7 +41,13 @@ TEST(GgufFamilies, WhatReadersOfTheFileWouldComputeOtherwiseIsRefused) {
       {"gemma2", {{"layer_types", {"full_attention", "sliding_attention"}}}, "\"layer_types\""},
       {"qwen3moe", {{"norm_topk_prob", false}}, "\"norm_topk_prob: false\""},
       {"qwen3moe", {{"mlp_only_layers", {0}}}, "\"mlp_only_layers\""},
-      {"qwen3moe", {{"attention_bias", true}}, "\"attention_bias\""}};
+      {"qwen3moe", {{"attention_bias", true}}, "\"attention_bias\""},
+      {"qwen2moe", {{"norm_topk_prob", true}}, "\"norm_topk_prob: true\""},
+      {"qwen2moe", {{"mlp_only_layers", {0}}}, "\"mlp_only_layers\""},
+      {"qwen2moe", {{"qkv_bias", false}}, "\"qkv_bias: false\""},
+      {"olmo3", {{"sliding_window", nullptr}}, "\"sliding_window: null\""},
+      {"exaone4", {{"sliding_window", 8}, {"layer_types", {"sliding_attention"}}}, "\"sliding_window\""},
+      {"hunyuan", {{"attention_bias", true}}, "\"attention_bias\""}};
   for (const auto& [golden, changes, cause] : cases) {
     TempFolder folder;
     const auto model = folder / "model", output = folder / "out.gguf";

@@ -90,6 +90,7 @@ TEST(GgufPreTokenizers, AreFoundByTheirRules) {
         {.pre_tokenizer = pre_tokenizer_json(*pre), .ignore_merges = pre->ignore_merges, .nfc = pre->nfc});
     EXPECT_EQ(found, pre) << name;
   }
+  EXPECT_NE(gguf_pre_tokenizer("hunyuan-dense"), nullptr);  // the rules of deepseek-v3
   EXPECT_EQ(gguf_pre_tokenizer("gemma4"), nullptr);
 }
 
