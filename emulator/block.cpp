@@ -29,7 +29,7 @@ std::string describe(const Index3& i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }
 bool same(const Place& a, const Place& b) {
-  return a.line == b.line && std::strcmp(a.file, b.file) == 0;
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 std::string hex(std::uint32_t mask) {
   constexpr const char* kDigits = "0123456789abcdef";

@@ -1,7 +1,10 @@
 #include "emulator/blaslt/multiply.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "core/fp8.h"
 #include "core/half.h"
@@ -9,14 +12,39 @@
 namespace qtrain::stand_in {
 namespace {
 
-double load(const void* data, cudaDataType_t type, std::uint64_t i) {
+template <class T>
+void convert(const void* from, std::span<double> to) {
+  const auto* values = static_cast<const T*>(from);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(values[i]);
+}
+
+template <class F>
+void decode(const void* from, std::span<double> to) {
+  static const auto values = [] {
+    std::array<double, 256> of_codes{};
+    for (std::size_t code = 0; code < of_codes.size(); ++code)
+      of_codes[code] = decode_fp8<F>(static_cast<std::uint8_t>(code));
+    return of_codes;
+  }();
+  const auto* codes = static_cast<const std::uint8_t*>(from);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[codes[i]];
+}
+
+/// Elements that are neighbors in memory.
+void load(const void* from, cudaDataType_t type, std::span<double> to) {
   switch (type) {
-    case CUDA_R_16BF: return static_cast<float>(static_cast<const Bf16*>(data)[i]);
-    case CUDA_R_16F: return static_cast<float>(static_cast<const F16*>(data)[i]);
-    case CUDA_R_8F_E4M3: return decode_fp8<E4m3>(static_cast<const std::uint8_t*>(data)[i]);
-    case CUDA_R_8F_E5M2: return decode_fp8<E5m2>(static_cast<const std::uint8_t*>(data)[i]);
-    default: return static_cast<const float*>(data)[i];
+    case CUDA_R_16BF: return convert<Bf16>(from, to);
+    case CUDA_R_16F: return convert<F16>(from, to);
+    case CUDA_R_8F_E4M3: return decode<E4m3>(from, to);
+    case CUDA_R_8F_E5M2: return decode<E5m2>(from, to);
+    default: return convert<float>(from, to);
   }
+}
+
+double load(const void* data, cudaDataType_t type, std::uint64_t i) {
+  double value = 0;
+  load(static_cast<const std::byte*>(data) + i * (type == CUDA_R_32F ? 4 : 2), type, std::span(&value, 1));
+  return value;
 }
 
 void store(void* data, cudaDataType_t type, std::uint64_t i, double value) {
@@ -28,15 +56,45 @@ void store(void* data, cudaDataType_t type, std::uint64_t i, double value) {
   }
 }
 
-/// op(X) with its columns one after another, each of `depth` elements that are contiguous.
-std::vector<double> columns_of(const void* data, const Layout& l, bool columns_are_rows) {
-  const std::uint64_t columns = columns_are_rows ? l.rows : l.columns, depth = columns_are_rows ? l.columns : l.rows;
-  const auto leading = static_cast<std::uint64_t>(l.leading);
-  std::vector<double> values(columns * depth);
-  for (std::uint64_t j = 0; j < columns; ++j)
-    for (std::uint64_t i = 0; i < depth; ++i)
-      values[j * depth + i] = load(data, l.type, columns_are_rows ? i * leading + j : j * leading + i);
-  return values;
+/// Results of neighboring rows and columns that are summed at the same time, each in its own order.
+constexpr std::uint64_t kRows = 8, kColumns = 4;
+
+/// Rows of op(A) or columns of op(B), each of `depth` elements: those of Width neighbors alternate. Zeros fill up the
+/// last ones.
+template <std::uint64_t Width>
+class Panels {
+ public:
+  Panels(const void* data, const Layout& l, bool columns_are_rows) : depth_(columns_are_rows ? l.columns : l.rows) {
+    const std::uint64_t outer = columns_are_rows ? l.rows : l.columns;
+    values_.resize((outer + Width - 1) / Width * Width * depth_);
+    std::vector<double> column(l.rows);
+    const auto* from = static_cast<const std::byte*>(data);
+    for (std::uint64_t j = 0; j < l.columns; ++j, from += static_cast<std::size_t>(l.leading) * l.element()) {
+      load(from, l.type, column);
+      for (std::uint64_t i = 0; i < l.rows; ++i) (columns_are_rows ? at(i, j) : at(j, i)) = column[i];
+    }
+  }
+  double& at(std::uint64_t outer, std::uint64_t inner) {
+    return values_[(outer / Width * depth_ + inner) * Width + outer % Width];
+  }
+  /// Elements of the panel that begins with this row or column.
+  const double* from(std::uint64_t outer, std::uint64_t inner) const {
+    return values_.data() + (outer * depth_ + inner * Width);
+  }
+
+ private:
+  std::uint64_t depth_;
+  std::vector<double> values_;
+};
+
+using Sums = std::array<std::array<double, kRows>, kColumns>;
+
+Sums sums_of(const double* a, const double* b, std::uint64_t depth) {
+  Sums sums{};
+  for (std::uint64_t l = 0; l < depth; ++l, a += kRows, b += kColumns)
+    for (std::uint64_t j = 0; j < kColumns; ++j)
+      for (std::uint64_t i = 0; i < kRows; ++i) sums[j][i] += a[i] * b[j];
+  return sums;
 }
 
 std::pair<Scales, Scales> scales_of(const Problem& p) {
@@ -69,21 +127,25 @@ void multiply(const Problem& p, const Operands& x) {
   const std::uint64_t k = p.k(), leading_c = static_cast<std::uint64_t>(p.c.leading),
                       leading_d = static_cast<std::uint64_t>(p.d.leading);
   const auto [of_a, of_b] = scales_of(p);
-  // Rows of op(A) and columns of op(B) are contiguous in these.
-  const std::vector<double> a = columns_of(x.a, p.a, !p.transposes_a()), b = columns_of(x.b, p.b, p.transposes_b());
-  for (std::uint64_t j = 0; j < p.d.columns; ++j)
-    for (std::uint64_t i = 0; i < p.d.rows; ++i) {
-      double sum = 0;
-      for (std::uint64_t first = 0; first < k; first += Scales::kBlock) {
-        double block = 0;
-        for (std::uint64_t l = first; l < std::min(k, first + Scales::kBlock); ++l)
-          block += a[i * k + l] * b[j * k + l];
-        sum += scale(p.operation.a_scale, of_a.at(i, first)) * scale(p.operation.b_scale, of_b.at(j, first)) * block;
-      }
-      sum *= x.alpha;
-      if (x.beta != 0) sum += x.beta * load(x.c, p.c.type, j * leading_c + i);
-      if (p.operation.adds_bias()) sum += load(p.operation.bias, p.d.type, i);
-      store(x.d, p.d.type, j * leading_d + i, sum);
+  const Panels<kRows> a(x.a, p.a, !p.transposes_a());
+  const Panels<kColumns> b(x.b, p.b, p.transposes_b());
+  std::vector<Sums> blocks((k + Scales::kBlock - 1) / Scales::kBlock);
+  for (std::uint64_t row = 0; row < p.d.rows; row += kRows)
+    for (std::uint64_t column = 0; column < p.d.columns; column += kColumns) {
+      for (std::uint64_t first = 0; first < k; first += Scales::kBlock)
+        blocks[first / Scales::kBlock] =
+            sums_of(a.from(row, first), b.from(column, first), std::min(k - first, Scales::kBlock));
+      for (std::uint64_t j = column; j < std::min(p.d.columns, column + kColumns); ++j)
+        for (std::uint64_t i = row; i < std::min(p.d.rows, row + kRows); ++i) {
+          double sum = 0;
+          for (std::uint64_t first = 0; first < k; first += Scales::kBlock)
+            sum += scale(p.operation.a_scale, of_a.at(i, first)) * scale(p.operation.b_scale, of_b.at(j, first)) *
+                   blocks[first / Scales::kBlock][j - column][i - row];
+          sum *= x.alpha;
+          if (x.beta != 0) sum += x.beta * load(x.c, p.c.type, j * leading_c + i);
+          if (p.operation.adds_bias()) sum += load(p.operation.bias, p.d.type, i);
+          store(x.d, p.d.type, j * leading_d + i, sum);
+        }
     }
 }
 
