@@ -48,6 +48,7 @@ class Drafting {
   // The model and the rows (look.cpp).
   void look_at_model();
   void look_at_data();
+  std::string described_rows() const;
   void note_columns();
   bool has_own_evaluation();
   void choose_evaluation();

@@ -76,16 +76,24 @@ void Drafting::look_at_data() {
   const std::string unread = names_of_unread(look_);
   choices_.add({.key = "dataset_name",
                 .value = request_.data,
-                .reason = describe_rows(rows_, c.value.data) + (unread.empty() ? "" : "; " + unread)});
+                .reason = described_rows() + (unread.empty() ? "" : "; " + unread)});
   choose_template();
   if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_rows(rows_, ChatTemplates::some);
   note_columns();
   for (const auto& [key, value] : look_.settings.items())
-    choices_.add({.key = key, .value = value, .reason = look_.reason});
+    choices_.add({.key = key, .value = value, .reason = reason_of(key, value)});
   choose_end();
   choose_evaluation();
   rows_ = data_rows(config().value, Split::train);
   train_rows_ = rows_.size();
+}
+
+/// "120 rows of messages in 1 jsonl file", of the shape that the rows have with the mapping.
+std::string Drafting::described_rows() const {
+  Json more = look_.settings;
+  more["dataset_name"] = request_.data;
+  const Config c = config(more).value;
+  return describe_rows(data_rows(c, Split::train), c.data);
 }
 
 void Drafting::note_columns() {
