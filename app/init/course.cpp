@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/init/drafting.h"
+#include "app/init/events.h"
 #include "core/plural.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/step_plan.h"
@@ -13,8 +14,6 @@
 /// How `qtrain init` chooses what is learned, in which steps, and what happens on the way.
 namespace qtrain::init {
 namespace {
-
-constexpr double kEvents = 0.2;  // evaluations and checkpoints, as a share of all updates
 
 template <class T>
 T number_in(const Json& value, T otherwise) {
@@ -150,36 +149,13 @@ void Drafting::choose_events() {
   choices_.add({.key = "logging_steps",
                 .value = log_interval(updates_),
                 .reason = fmt::format("of {}", counted(updates_, "update"))});
-  choose_intervals();
+  choose_intervals(choices_, {.evaluates = evaluates(), .updates = updates_});
   chose_events_ = true;
-}
-
-// The best checkpoint can only be the result if each is saved when it is evaluated.
-void Drafting::choose_intervals() {
-  Json evaluation = choices_.given("eval_strategy");
-  if (evaluates() || !evaluation.is_discarded())
-    evaluation = choices_.add(
-        {.key = "eval_strategy", .value = "steps", .reason = "five times a run; the best checkpoint is the result"});
-  else
-    evaluation = "no";
-  const Json saves = choices_.given("save_steps");
-  Json interval = saves.is_number() ? saves : Json(kEvents);
-  if (evaluation == "steps") interval = choices_.add({.key = "eval_steps", .value = interval, .reason = ""});
-  const Json strategy =
-      choices_.add({.key = "save_strategy",
-                    .value = evaluation == "epoch" ? "epoch" : "steps",
-                    .reason = evaluation == "no" ? "five checkpoints a run, of which the newest stays" : ""});
-  if (strategy == "steps") interval = choices_.add({.key = "save_steps", .value = interval, .reason = ""});
-  if (strategy != "no") choices_.add({.key = "save_total_limit", .value = 1, .reason = ""});
-  const bool together = evaluation != "no" && evaluation == strategy &&
-                        (strategy != "steps" || interval == choices_.document().at("eval_steps"));
-  if (together || choices_.is_given("load_best_model_at_end"))
-    choices_.add({.key = "load_best_model_at_end", .value = true, .reason = ""});
 }
 
 void Drafting::choose_samples() {
   constexpr std::size_t kPrompts = 2;
-  if (!evaluates() || learns_texts() || look_.shape == RowShape::tokens) return;
+  if (!evaluates() || gives("eval_strategy", "no") || learns_texts() || look_.shape == RowShape::tokens) return;
   const Config c = config().value;
   const ShapeRules rules{.text_field = c.data.dataset_text_field, .chat_template = text_.chat_template.has_value()};
   const std::vector<std::string> questions = short_questions(data_rows(c, Split::evaluation), rules, kPrompts);

@@ -80,7 +80,6 @@ class Drafting {
   };
   Fit find_method();
   [[noreturn]] void fail_without_room(const Fit& fit) const;
-  void choose_intervals();
   std::int64_t longest_row(const DataSection& data) const;
   std::int64_t length_of(Method method) const;
   std::optional<AnsweredPlan> plan(const Json& more, std::optional<Error>* refused = nullptr) const;

@@ -167,6 +167,7 @@ bool Drafting::has_own_evaluation() {
 void Drafting::choose_evaluation() {
   for (const char* key : {"eval_dataset_name", "eval_split", "dataset_test_split"})
     if (choices_.is_given(key)) return;
+  if (gives("eval_strategy", "no")) return;
   if (has_own_evaluation()) {
     choices_.add({.key = "eval_dataset_name", .value = request_.data, .reason = "the data has rows for evaluation"});
     return;
