@@ -253,19 +253,32 @@ void read_input_output(const Json& row, const ShapeRules& rules, Sample& sample)
   if (rules.chat_template) read_chat_extras(row, sample);
 }
 
+using Columns = std::array<std::string_view, 4>;  // unused ones are ""
+constexpr Columns kNone = {}, kOfChats = {"system", "tools", "chat_template_kwargs"};
+
 struct KnownShape {
   std::string_view name;
   std::array<std::string_view, 2> keys;  // both must exist; "" means the text field
+  Columns others;                        // read if they are there
+  Columns of_chats;                      // likewise, but only if the rows become chats
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
 constexpr std::array<KnownShape, 7> kShapes = {{
-    {"input_ids", {"input_ids", "input_ids"}, read_token_columns},
-    {"prompt+completion", {"prompt", "completion"}, read_pair},
-    {"messages", {"messages", "messages"}, read_messages},
-    {"conversations", {"conversations", "conversations"}, read_conversations},
-    {"text", {"", ""}, read_text_row},
-    {"instruction+output", {"instruction", "output"}, read_alpaca},
-    {"input+output", {"input", "output"}, read_input_output},
+    {"input_ids",
+     {"input_ids", "input_ids"},
+     {"labels", "position_ids", "assistant_masks", "completion_mask"},
+     kNone,
+     read_token_columns},
+    {"prompt+completion", {"prompt", "completion"}, kNone, kOfChats, read_pair},
+    {"messages", {"messages", "messages"}, kNone, kOfChats, read_messages},
+    {"conversations", {"conversations", "conversations"}, kNone, kOfChats, read_conversations},
+    {"text", {"", ""}, kNone, kNone, read_text_row},
+    {"instruction+output",
+     {"instruction", "output"},
+     {"input", "system", "history"},
+     {"tools", "chat_template_kwargs"},
+     read_alpaca},
+    {"input+output", {"input", "output"}, kNone, {"tools", "chat_template_kwargs"}, read_input_output},
 }};
 
 const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
@@ -338,6 +351,18 @@ bool is_learned(const Json& message) {
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {
   const KnownShape* shape = shape_of(row, rules);
   return shape ? shape->name : std::string_view();
+}
+
+std::vector<std::string> columns_of(std::string_view name, RowShape shape, const ShapeRules& rules) {
+  const auto known = std::ranges::find(kShapes, name, &KnownShape::name);
+  std::vector<std::string> columns;
+  if (known == kShapes.end()) return columns;
+  for (const std::string_view key : known->keys) columns.emplace_back(key.empty() ? rules.text_field : key);
+  const bool is_chat = shape == RowShape::chat || shape == RowShape::chat_pair;
+  for (const Columns& others : {known->others, is_chat ? known->of_chats : kNone})
+    for (const std::string_view other : others)
+      if (!other.empty()) columns.emplace_back(other);
+  return columns;
 }
 
 std::string empty_answer(const Sample& sample) {

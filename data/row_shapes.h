@@ -54,6 +54,9 @@ Sample read_sample(const Json& row, const ShapeRules& rules);
 /// The name of a row's shape for listings, "" if unknown.
 std::string_view shape_name(const Json& row, const ShapeRules& rules);
 
+/// The columns that rows of a shape of this name are read from; `shape` is what they become.
+std::vector<std::string> columns_of(std::string_view name, RowShape shape, const ShapeRules& rules);
+
 /// If the row would have a known shape except that its answer is null (such as an empty cell of a table), says so;
 /// otherwise "".
 std::string missing_answer(const Json& row, const ShapeRules& rules);

@@ -49,6 +49,12 @@ void Choices::replace(Choice choice) {
     *at = std::move(choice);
 }
 
+Choices Choices::unconfirmed() const {
+  Choices silent = *this;
+  silent.confirm_ = nullptr;
+  return silent;
+}
+
 Json Choices::document() const {
   Json document = Json::object();
   for (const Choice& c : all_) document[c.key] = c.value;

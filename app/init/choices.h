@@ -15,6 +15,8 @@ struct Choice {
   std::string reason;
   bool given = false;  ///< on the command line
   bool asked = false;  ///< the user may change it
+  /// Why another value cannot be used; "" if it can.
+  std::function<std::string(const Json&)> objection = {};
 };
 
 /// The choices made so far, in the order of the file. Values that the command line gives stay.
@@ -30,6 +32,8 @@ class Choices {
   Json ask(Choice choice);
   /// Puts a choice in place of an earlier one for its key, or adds it; not if the command line gives the key.
   void replace(Choice choice);
+  /// The same choices, of which no user hears.
+  Choices unconfirmed() const;
   /// Whether the command line gives this canonical key.
   bool is_given(const std::string& key) const { return given_value(key) != nullptr; }
   /// Its value there, as JSON; discarded if the command line does not give the key.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/init/drafting.h"
+#include "app/init/events.h"
 #include "core/plural.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/step_plan.h"
@@ -13,8 +14,6 @@
 /// How `qtrain init` chooses what is learned, in which steps, and what happens on the way.
 namespace qtrain::init {
 namespace {
-
-constexpr double kEvents = 0.2;  // evaluations and checkpoints, as a share of all updates
 
 template <class T>
 T number_in(const Json& value, T otherwise) {
@@ -30,7 +29,7 @@ bool Drafting::evaluates() const {
 
 /// Which tokens are learned.
 void Drafting::choose_learned() {
-  if (method_ == Method::pretrain) {
+  if (course_.method == Method::pretrain) {
     const bool packs = !gives("max_length", nullptr);
     choices_.add({.key = "packing",
                   .value = packs,
@@ -52,45 +51,49 @@ void Drafting::choose_learned() {
 
 void Drafting::choose_loss() {
   choose_learned();
-  const double cut = 100 * truncated_share(measured_, length_);
+  const double cut = 100 * truncated_share(measured_, course_.length);
   const std::string lengths =
-      method_ == Method::pretrain
-          ? fmt::format("about {:.0f} tokens in all", measured_.mean() * static_cast<double>(train_rows_))
+      course_.method == Method::pretrain
+          ? fmt::format("about {:.0f} tokens in all", measured_.mean() * static_cast<double>(course_.train_rows))
           : fmt::format("99 % of {} have at most {}, the longest has {}; it truncates {}",
                         counted(measured_.source_rows, "row"), counted(measured_.percentile(0.99), "token"),
                         measured_.max(), cut == 0 ? "none" : fmt::format("{:.1f} %", cut));
-  length_ = number_in(choices_.ask({.key = "max_length", .value = length_, .reason = lengths}), length_);
-  if (length_ < measured_.max()) require_rows();
+  const Json length = ask({.key = "max_length", .value = course_.length, .reason = lengths},
+                          [this](const ResolvedConfig& with) { require_rows(with); });
+  course_.length = number_in(length, course_.length);
+  require_rows(config());
 }
 
 void Drafting::choose_course() {
-  train_rows_ = std::min(train_rows_, config().value.data.max_samples.value_or(train_rows_));
-  const bool packs = method_ == Method::pretrain && config().value.data.packing;
+  course_.train_rows = std::min(course_.train_rows, config().value.data.max_samples.value_or(course_.train_rows));
+  const bool packs = course_.method == Method::pretrain && config().value.data.packing;
   if (packs)
-    train_rows_ =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(measured_.mean() * static_cast<double>(train_rows_)) /
-                                      std::max<std::int64_t>(length_, 1));
-  epochs_ = epochs_over(train_rows_);
-  const std::string rows = counted(train_rows_, packs ? "packed row" : "row");
+    course_.train_rows = std::max<std::int64_t>(
+        1, static_cast<std::int64_t>(measured_.mean() * static_cast<double>(course_.train_rows)) /
+               std::max<std::int64_t>(course_.length, 1));
+  course_.epochs = epochs_over(course_.train_rows);
+  const std::string rows = counted(course_.train_rows, packs ? "packed row" : "row");
   constexpr double kMaxEpochs = 1e6;  // so that products stay numbers
   const bool counts_steps = number_in<std::int64_t>(choices_.given("max_steps"), 0) > 0;  // epochs have no effect
   if (!counts_steps || choices_.is_given("num_train_epochs")) {
-    const Json epochs = choices_.ask({.key = "num_train_epochs",
-                                      .value = epochs_,
-                                      .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)});
-    epochs_ = static_cast<std::int64_t>(std::clamp(number_in(epochs, static_cast<double>(epochs_)), 1.0, kMaxEpochs));
+    const Json epochs = ask({.key = "num_train_epochs",
+                             .value = course_.epochs,
+                             .reason = fmt::format("passes over {}: the fewer rows, the more passes", rows)});
+    course_.epochs =
+        static_cast<std::int64_t>(std::clamp(number_in(epochs, static_cast<double>(course_.epochs)), 1.0, kMaxEpochs));
   }
-  choices_.ask({.key = "learning_rate",
-                .value = learning_rate({.method = method_, .hidden_size = hidden_size_, .random_init = random_init_}),
-                .reason = fmt::format(
-                    "for {} and a model of width {}: the narrower, the higher",
-                    method_ == Method::lora || method_ == Method::qlora ? "an adapter" : "all weights", hidden_size_)});
+  ask({.key = "learning_rate",
+       .value = learning_rate({.method = course_.method, .hidden_size = hidden_size_, .random_init = random_init_}),
+       .reason =
+           fmt::format("for {} and a model of width {}: the narrower, the higher",
+                       course_.method == Method::lora || course_.method == Method::qlora ? "an adapter" : "all weights",
+                       hidden_size_)});
 }
 
 Json Drafting::batches_of(std::int64_t rows) const {
   return {{"per_device_train_batch_size", rows},
           {"per_device_eval_batch_size", rows},
-          {"gradient_accumulation_steps", per_update_ / rows}};
+          {"gradient_accumulation_steps", course_.per_update / rows}};
 }
 
 // A larger micro-batch is only worth having as long as nothing has to be recomputed for it.
@@ -109,12 +112,14 @@ std::int64_t Drafting::fitting_micro_batch(std::int64_t most) const {
 Json Drafting::chosen_batches(std::int64_t ranks) {
   const std::int64_t micro = number_in<std::int64_t>(choices_.given("per_device_train_batch_size"), 0),
                      steps = number_in<std::int64_t>(choices_.given("gradient_accumulation_steps"), 0);
-  per_update_ = std::max({rows_per_update(train_rows_, epochs_) / ranks, std::int64_t{1}, micro, steps});
+  course_.per_update =
+      std::max({rows_per_update(course_.train_rows, course_.epochs) / ranks, std::int64_t{1}, micro, steps});
   if (micro > 0) return batches_of(micro);
-  const double mean = method_ == Method::pretrain ? static_cast<double>(length_)
-                                                  : std::min(measured_.mean(), static_cast<double>(length_));
-  const std::int64_t busy = busy_micro_batch(per_update_, mean, compute_.device.kind);
-  return batches_of(fitting_micro_batch(steps > 0 ? std::min(busy, per_update_ / steps) : busy));
+  const double mean = course_.method == Method::pretrain
+                          ? static_cast<double>(course_.length)
+                          : std::min(measured_.mean(), static_cast<double>(course_.length));
+  const std::int64_t busy = busy_micro_batch(course_.per_update, mean, compute_.device.kind);
+  return batches_of(fitting_micro_batch(steps > 0 ? std::min(busy, course_.per_update / steps) : busy));
 }
 
 void Drafting::choose_batches() {
@@ -132,9 +137,10 @@ void Drafting::choose_batches() {
   const std::optional<AnsweredPlan> planned = plan(Json::object());
   const TrainingSection t = config().value.training;
   const std::int64_t batch = ranks * t.per_device_train_batch_size;
-  updates_ = make_step_plan(t, (train_rows_ + batch - 1) / batch, static_cast<int>(ranks)).max_steps;
+  course_.updates = make_step_plan(t, (course_.train_rows + batch - 1) / batch, static_cast<int>(ranks)).max_steps;
   if (planned && speed_)
-    seconds_ = planned->time.map([&](const StepTime& step) { return static_cast<double>(updates_) * step.seconds(); });
+    course_.seconds =
+        planned->time.map([&](const StepTime& step) { return static_cast<double>(course_.updates) * step.seconds(); });
   choices_.add({.key = "gradient_checkpointing",
                 .value = "auto",
                 .reason = fmt::format("recompute as little as the memory allows; here: {}",
@@ -143,43 +149,20 @@ void Drafting::choose_batches() {
 
 void Drafting::choose_events() {
   constexpr std::int64_t kFew = 200;
-  if (updates_ < kFew && number_in<std::int64_t>(choices_.given("warmup_steps"), 0) == 0)
+  if (course_.updates < kFew && number_in<std::int64_t>(choices_.given("warmup_steps"), 0) == 0)
     choices_.add({.key = "warmup_ratio",
                   .value = 0.05,
-                  .reason = fmt::format("there are only {}", counted(updates_, "update"))});
+                  .reason = fmt::format("there are only {}", counted(course_.updates, "update"))});
   choices_.add({.key = "logging_steps",
-                .value = log_interval(updates_),
-                .reason = fmt::format("of {}", counted(updates_, "update"))});
-  choose_intervals();
-  chose_events_ = true;
-}
-
-// The best checkpoint can only be the result if each is saved when it is evaluated.
-void Drafting::choose_intervals() {
-  Json evaluation = choices_.given("eval_strategy");
-  if (evaluates() || !evaluation.is_discarded())
-    evaluation = choices_.add(
-        {.key = "eval_strategy", .value = "steps", .reason = "five times a run; the best checkpoint is the result"});
-  else
-    evaluation = "no";
-  const Json saves = choices_.given("save_steps");
-  Json interval = saves.is_number() ? saves : Json(kEvents);
-  if (evaluation == "steps") interval = choices_.add({.key = "eval_steps", .value = interval, .reason = ""});
-  const Json strategy =
-      choices_.add({.key = "save_strategy",
-                    .value = evaluation == "epoch" ? "epoch" : "steps",
-                    .reason = evaluation == "no" ? "five checkpoints a run, of which the newest stays" : ""});
-  if (strategy == "steps") interval = choices_.add({.key = "save_steps", .value = interval, .reason = ""});
-  if (strategy != "no") choices_.add({.key = "save_total_limit", .value = 1, .reason = ""});
-  const bool together = evaluation != "no" && evaluation == strategy &&
-                        (strategy != "steps" || interval == choices_.document().at("eval_steps"));
-  if (together || choices_.is_given("load_best_model_at_end"))
-    choices_.add({.key = "load_best_model_at_end", .value = true, .reason = ""});
+                .value = log_interval(course_.updates),
+                .reason = fmt::format("of {}", counted(course_.updates, "update"))});
+  choose_intervals(choices_, {.evaluates = evaluates(), .updates = course_.updates});
+  course_.chose_events = true;
 }
 
 void Drafting::choose_samples() {
   constexpr std::size_t kPrompts = 2;
-  if (!evaluates() || learns_texts() || look_.shape == RowShape::tokens) return;
+  if (!evaluates() || gives("eval_strategy", "no") || learns_texts() || look_.shape == RowShape::tokens) return;
   const Config c = config().value;
   const ShapeRules rules{.text_field = c.data.dataset_text_field, .chat_template = text_.chat_template.has_value()};
   const std::vector<std::string> questions = short_questions(data_rows(c, Split::evaluation), rules, kPrompts);
@@ -193,7 +176,8 @@ void Drafting::choose_output() {
   std::string folder = "output";
   std::error_code ignored;
   for (int n = 2; std::filesystem::exists(folder, ignored); ++n) folder = fmt::format("output-{}", n);
-  choices_.ask({.key = "output_dir", .value = folder, .reason = "for the result, checkpoints and the report"});
+  ask({.key = "output_dir", .value = folder, .reason = "for the result, checkpoints and the report"},
+      request_.require_usable);
 }
 
 }  // namespace qtrain::init

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/check.h"
 #include "config/keys.h"
 #include "core/plural.h"
 
@@ -38,10 +39,13 @@ Drafting::Drafting(DraftRequest request, Choices::Confirm confirm, Log& log)
       log_(log),
       pool_(threads_of(request_.given)) {}
 
-void Drafting::run() {
+void Drafting::look() {
   look_at_model();
   look_at_data();
   measure();
+}
+
+void Drafting::choose() {
   choose_method();
   choose_loss();
   choose_course();
@@ -49,6 +53,33 @@ void Drafting::run() {
   choose_events();
   choose_samples();
   choose_output();
+  const ResolvedConfig all = config();
+  require_supported(all);
+  if (request_.require_usable) request_.require_usable(all);
+}
+
+void Drafting::rehearse() {
+  const Course before = course_;
+  Choices asked = std::exchange(choices_, choices_.unconfirmed());
+  choose();
+  choices_ = std::move(asked);
+  course_ = before;
+}
+
+/// Asks about a choice, and again if the value contradicts others or `require` throws for the config with it.
+Json Drafting::ask(Choice choice, const std::function<void(const ResolvedConfig&)>& require) {
+  choice.objection = [this, key = choice.key, require](const Json& value) -> std::string {
+    try {
+      const ResolvedConfig with = config({{key, value}});
+      require_supported(with);
+      if (require) require(with);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::stopped || e.kind() == ErrorKind::internal) throw;
+      return e.what();
+    }
+    return {};
+  };
+  return choices_.ask(std::move(choice));
 }
 
 ResolvedConfig Drafting::config(const Json& more) const {
@@ -56,7 +87,8 @@ ResolvedConfig Drafting::config(const Json& more) const {
   document.update(more);
   if (gives("max_length", nullptr) && !document.contains("packing")) document["packing"] = false;  // needs a length
   Overrides given = request_.given;
-  if (!chose_events_) std::erase_if(given, [](const auto& entry) { return is_event_key(canonical_key(entry.first)); });
+  if (!course_.chose_events)
+    std::erase_if(given, [](const auto& entry) { return is_event_key(canonical_key(entry.first)); });
   return parse_config(dump_json(document), "init", given);
 }
 
@@ -64,7 +96,7 @@ std::string Drafting::head() const {
   return fmt::format(
       "Written by qtrain init: {} on {} of {}. Keys that are not here have the values of the preset (qtrain config "
       "shows all). Any key can be changed here or on the command line.",
-      preset_of(method_), counted(rows_.size(), "row"), look_.name);
+      preset_of(course_.method), counted(rows_.size(), "row"), look_.name);
 }
 
 }  // namespace qtrain::init

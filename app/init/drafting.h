@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,15 +23,22 @@ struct DraftRequest {
   std::string model, data, revision;  ///< as the user names them
   Overrides given;                    ///< on the command line
   ModelFiles files = ModelFiles::text;
+  /// Throws if a config cannot be used for reasons that lie elsewhere.
+  std::function<void(const ResolvedConfig&)> require_usable = {};
 };
 
 /// Looks at a model, its data and the machine, and chooses the values of a config. Errors: those of reading the model
-/// and the rows; ErrorKind::memory if no method fits; what `confirm` throws.
+/// and the rows; ErrorKind::memory if no method fits; what `confirm` and `require_usable` throw.
 class Drafting {
  public:
   Drafting(DraftRequest request, Choices::Confirm confirm, Log& log);
 
-  void run();
+  /// Finds out about the model and the rows, which asks the user nothing.
+  void look();
+  /// Chooses everything as if the user kept every value, and forgets it: what would be refused is refused before the
+  /// first question.
+  void rehearse();
+  void choose();
 
   const Choices& choices() const { return choices_; }
   void replace(Choice choice) { choices_.replace(std::move(choice)); }
@@ -39,17 +47,18 @@ class Drafting {
   /// The first comment of the file.
   std::string head() const;
   /// Warnings about the rows.
-  const std::vector<std::string>& warnings() const { return warnings_; }
+  const std::vector<std::string>& warnings() const { return course_.warnings; }
   /// Whether the model has a chat template, or one was chosen.
   bool has_chat_template() const { return text_.chat_template.has_value(); }
-  std::int64_t updates() const { return updates_; }
+  std::int64_t updates() const { return course_.updates; }
   /// Seconds that the run takes, as predicted; none if the speed of the device is unknown.
-  const std::optional<Ranged<double>>& seconds() const { return seconds_; }
+  const std::optional<Ranged<double>>& seconds() const { return course_.seconds; }
 
  private:
   // The model and the rows (look.cpp).
   void look_at_model();
   void look_at_data();
+  std::string described_rows() const;
   void note_columns();
   bool has_own_evaluation();
   void choose_evaluation();
@@ -57,7 +66,7 @@ class Drafting {
   void choose_end();
   void measure();
   void measure_with(const Json& more);
-  void require_rows();
+  void require_rows(const ResolvedConfig& config);
   void fetch(const Json& more, const NeededOfConfig& needed) const;
 
   // The method, by what fits (method.cpp).
@@ -70,6 +79,7 @@ class Drafting {
   void choose_events();
   void choose_samples();
   void choose_output();
+  Json ask(Choice choice, const std::function<void(const ResolvedConfig&)>& require = {});
   bool learns_texts() const { return look_.shape == RowShape::text; }
   std::vector<Method> allowed_methods() const;
   bool gives(std::string_view key, const Json& value) const;
@@ -81,7 +91,6 @@ class Drafting {
   };
   Fit find_method();
   [[noreturn]] void fail_without_room(const Fit& fit) const;
-  void choose_intervals();
   std::int64_t longest_row(const DataSection& data) const;
   std::int64_t length_of(Method method) const;
   std::optional<AnsweredPlan> plan(const Json& more, std::optional<Error>* refused = nullptr) const;
@@ -97,8 +106,7 @@ class Drafting {
   Choices choices_;
   Log& log_;
   ThreadPool pool_;
-  std::vector<std::string> notes_, warnings_;  ///< of the columns; all
-  bool chose_events_ = false;
+  std::vector<std::string> notes_;  ///< of the columns
 
   // What was found.
   std::int64_t hidden_size_ = 0, positions_ = 0;
@@ -112,10 +120,15 @@ class Drafting {
   TargetDevice target_;
   std::optional<Ranged<DeviceSpeed>> speed_;
 
-  // What follows.
-  Method method_ = Method::lora;
-  std::int64_t train_rows_ = 0, length_ = 0, epochs_ = 1, per_update_ = 1, updates_ = 0;
-  std::optional<Ranged<double>> seconds_;
+  /// What follows.
+  struct Course {
+    Method method = Method::lora;
+    std::int64_t train_rows = 0, length = 0, epochs = 1, per_update = 1, updates = 0;
+    std::optional<Ranged<double>> seconds = {};
+    std::vector<std::string> warnings = {};  ///< all
+    bool chose_events = false;
+  };
+  Course course_;
 };
 
 }  // namespace qtrain::init

@@ -76,16 +76,24 @@ void Drafting::look_at_data() {
   const std::string unread = names_of_unread(look_);
   choices_.add({.key = "dataset_name",
                 .value = request_.data,
-                .reason = describe_rows(rows_, c.value.data) + (unread.empty() ? "" : "; " + unread)});
+                .reason = described_rows() + (unread.empty() ? "" : "; " + unread)});
   choose_template();
   if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_rows(rows_, ChatTemplates::some);
   note_columns();
   for (const auto& [key, value] : look_.settings.items())
-    choices_.add({.key = key, .value = value, .reason = look_.reason});
+    choices_.add({.key = key, .value = value, .reason = reason_of(key, value)});
   choose_end();
   choose_evaluation();
   rows_ = data_rows(config().value, Split::train);
-  train_rows_ = rows_.size();
+  course_.train_rows = rows_.size();
+}
+
+/// "120 rows of messages in 1 jsonl file", of the shape that the rows have with the mapping.
+std::string Drafting::described_rows() const {
+  Json more = look_.settings;
+  more["dataset_name"] = request_.data;
+  const Config c = config(more).value;
+  return describe_rows(data_rows(c, Split::train), c.data);
 }
 
 void Drafting::note_columns() {
@@ -159,6 +167,7 @@ bool Drafting::has_own_evaluation() {
 void Drafting::choose_evaluation() {
   for (const char* key : {"eval_dataset_name", "eval_split", "dataset_test_split"})
     if (choices_.is_given(key)) return;
+  if (gives("eval_strategy", "no")) return;
   if (has_own_evaluation()) {
     choices_.add({.key = "eval_dataset_name", .value = request_.data, .reason = "the data has rows for evaluation"});
     return;
@@ -180,14 +189,15 @@ void Drafting::measure_with(const Json& more) {
   const Dataset built = build_dataset(spread_rows(rows_, kMeasuredRows), options, text.tools(), pool_);
   require_vocabulary(c.value, built, Split::train);
   measured_ = built.statistics();
-  warnings_ = notes_;
+  course_.warnings = notes_;
   for (const RowNotes::Note& note : RowNotes().of(measured_, text, c.value))
-    if (note.warns) warnings_.push_back(note.text);
+    if (note.warns) course_.warnings.push_back(note.text);
 }
 
-/// Prepares rows with the config so far, which fails if its maximum length leaves nothing to learn.
-void Drafting::require_rows() {
-  const Config c = config().value;
+/// Prepares rows, which fails if a maximum length below the longest row leaves nothing to learn.
+void Drafting::require_rows(const ResolvedConfig& config) {
+  const Config& c = config.value;
+  if (c.data.max_length.value_or(measured_.max()) >= measured_.max()) return;
   build_dataset(spread_rows(rows_, kMeasuredRows), dataset_options(c, Split::train), load_text_folder(c).tools(),
                 pool_);
 }
@@ -204,7 +214,7 @@ void Drafting::measure() {
   if (measured_.rows == 0)
     fail(ErrorKind::input, {.cause = "no row has anything to learn",
                             .place = request_.data,
-                            .remedy = warnings_.empty() ? "" : warnings_.front()});
+                            .remedy = course_.warnings.empty() ? "" : course_.warnings.front()});
 }
 
 }  // namespace qtrain::init

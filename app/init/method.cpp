@@ -37,7 +37,7 @@ std::int64_t Drafting::length_of(Method method) const {
   const std::int64_t most = positions_ > 0 ? positions_ : 1 << 20;
   if (method != Method::pretrain) return row_length(measured_, most);
   const std::int64_t usual = compute_.device.kind == DeviceKind::cuda ? 1024 : 512;
-  return packed_length(measured_.mean() * static_cast<double>(train_rows_), std::min(most, usual));
+  return packed_length(measured_.mean() * static_cast<double>(course_.train_rows), std::min(most, usual));
 }
 
 bool Drafting::gives(std::string_view key, const Json& value) const {
@@ -114,18 +114,18 @@ Json Drafting::tried(Method method, std::int64_t length) const {
   return keys;
 }
 
-/// The first method that fits, with rows as long as possible; else method_ is the last one that can be planned.
+/// The first method that fits, with rows as long as possible; else course_.method is the last one that can be planned.
 Drafting::Fit Drafting::find_method() {
   constexpr std::int64_t kShortest = 256;
   const std::vector<Method> methods = allowed_methods();
-  method_ = methods.front();
+  course_.method = methods.front();
   Fit fit;
-  for (std::int64_t cut = 1; cut == 1 || length_ >= kShortest; cut *= 2)
+  for (std::int64_t cut = 1; cut == 1 || course_.length >= kShortest; cut *= 2)
     for (const Method method : methods) {
-      length_ = std::max<std::int64_t>(length_of(method) / cut, 1);
-      const std::optional<AnsweredPlan> planned = plan(tried(method, length_), &fit.refused);
+      course_.length = std::max<std::int64_t>(length_of(method) / cut, 1);
+      const std::optional<AnsweredPlan> planned = plan(tried(method, course_.length), &fit.refused);
       if (!planned) continue;
-      method_ = method;
+      course_.method = method;
       fit.needed = std::min(fit.needed.value_or(planned->memory.total()), planned->memory.total());
       fit.fits = has_room(*planned);
       if (fit.fits) {
@@ -153,21 +153,21 @@ void Drafting::fail_without_room(const Fit& fit) const {
 void Drafting::choose_method() {
   Fit fit = find_method();
   if (!fit.fits && !choices_.is_given("preset")) fail_without_room(fit);
-  const Json preset = choices_.ask({.key = "preset",
-                                    .value = preset_of(method_),
-                                    .reason = fit.fits ? fmt::format("{}; it fits: {} of {}", why(method_),
-                                                                     gib_text(static_cast<double>(*fit.needed)),
-                                                                     gib_text(static_cast<double>(target_.memory)))
-                                                       : ""});
-  if (preset.is_string() && method_named(preset.get<std::string>()) != method_) {
-    method_ = method_named(preset.get<std::string>());
-    length_ = length_of(method_);
-    const std::optional<AnsweredPlan> planned = plan(tried(method_, length_));
+  const Json preset = ask({.key = "preset",
+                           .value = preset_of(course_.method),
+                           .reason = fit.fits ? fmt::format("{}; it fits: {} of {}", why(course_.method),
+                                                            gib_text(static_cast<double>(*fit.needed)),
+                                                            gib_text(static_cast<double>(target_.memory)))
+                                              : ""});
+  if (preset.is_string() && method_named(preset.get<std::string>()) != course_.method) {
+    course_.method = method_named(preset.get<std::string>());
+    course_.length = length_of(course_.method);
+    const std::optional<AnsweredPlan> planned = plan(tried(course_.method, course_.length));
     fit.fits = planned && has_room(*planned);
   }
   if (!fit.fits)
-    warnings_.push_back(
-        fmt::format("the smallest run with preset {} does not fit the memory of this machine", preset_of(method_)));
+    course_.warnings.push_back(fmt::format("the smallest run with preset {} does not fit the memory of this machine",
+                                           preset_of(course_.method)));
   if (random_init_)
     choices_.add({.key = "random_init", .value = true, .reason = "the folder has no weights to start from"});
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "config/fields.h"
 #include "config/keys.h"
 #include "core/os/terminal.h"
@@ -15,8 +17,24 @@ namespace {
   fail(ErrorKind::stopped, {.cause = "stopped: nothing was written"});
 }
 
-bool is_blank_line(const std::string& text) {
-  return text.find_first_not_of(" \t") == text.npos;
+/// The text without spaces around it.
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+/// A path as a shell would give it: "~/model" is in the home folder.
+std::string path_of(const std::string& word) {
+  const char* home = std::getenv("HOME");
+  return home && (word == "~" || word.starts_with("~/")) ? home + word.substr(1) : word;
+}
+
+/// Why a choice cannot have this value; "" if it can.
+std::string objection(const Choice& choice, const Json& value) {
+  Config scratch;
+  const auto [error, remedy] = assign_field(scratch, choice.key, value);
+  if (!error.empty()) return fmt::format("{} {}{}", choice.key, error, remedy.empty() ? "" : "; " + remedy);
+  return choice.objection ? choice.objection(value) : "";
 }
 
 }  // namespace
@@ -31,13 +49,18 @@ std::string line_of(const Choice& choice) {
 }
 
 void Questions::say(const std::string& text) {
-  for (const std::string& part : wrapped(printable(text), terminal_width(STDERR_FILENO))) log_.stream(part + "\n");
+  for (std::size_t begin = 0, end = 0; end != text.npos; begin = end + 1) {
+    end = text.find('\n', begin);
+    for (const std::string& part :
+         wrapped(printable(text.substr(begin, end == text.npos ? end : end - begin)), terminal_width(STDERR_FILENO)))
+      log_.stream(part + "\n");
+  }
 }
 
 std::string Questions::line() {
   const LineEditor::Input input = editor_.read();
   if (input.event != LineEditor::Event::line) leave();
-  return input.text;
+  return trimmed(input.text);
 }
 
 Json Questions::confirm(const Choice& choice) {
@@ -45,12 +68,14 @@ Json Questions::confirm(const Choice& choice) {
   while (choice.asked) {
     say("Enter keeps it; or type another value");
     const std::string word = line();
-    if (is_blank_line(word)) return choice.value;
+    if (word.empty()) return choice.value;
     Json value = value_of_word(word);
-    Config scratch;
-    const auto [error, remedy] = assign_field(scratch, choice.key, value);
-    if (error.empty()) return value;
-    say(fmt::format("{} {}{}", choice.key, error, remedy.empty() ? "" : "; " + remedy));
+    if (const std::string why = objection(choice, value); !why.empty()) {
+      say(why);
+      continue;
+    }
+    answers_.emplace_back(choice.key, word);
+    return value;
   }
   return choice.value;
 }
@@ -59,7 +84,7 @@ std::string Questions::ask(const std::string& what) {
   say(what);
   while (true) {
     const std::string word = line();
-    if (!is_blank_line(word)) return word;
+    if (!word.empty()) return path_of(word);
   }
 }
 

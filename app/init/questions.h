@@ -17,6 +17,8 @@ class Questions {
   Json confirm(const Choice& choice);
   /// A text for which there is no proposal.
   std::string ask(const std::string& what);
+  /// What the user typed in place of choices.
+  const Overrides& answers() const { return answers_; }
 
  private:
   std::string line();
@@ -24,6 +26,7 @@ class Questions {
 
   Log& log_;
   LineEditor editor_;
+  Overrides answers_;
 };
 
 /// Whether questions can be asked: standard input and error are a terminal.

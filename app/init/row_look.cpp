@@ -19,33 +19,45 @@ namespace {
 
 /// No column has this name, so texts are not read.
 constexpr const char* kNoText = "(none)";
-constexpr std::size_t kNamed = 6;  // columns that a text lists
 
-/// A row as the settings make it.
-struct MappedRow {
+/// A row as settings make it, and what is read of it.
+struct Reading {
+  ColumnMap map;
   Json row;
-  ShapeRules rules;
+  std::string name;
+  Sample sample;
+  std::vector<std::string> columns = {};  ///< of the row as made
 };
-MappedRow mapped(const Json& row, const Json& settings, ChatTemplates templates) {
-  return {.row = read_column_map(settings).renamed(row),
-          .rules = {.text_field = settings.value("dataset_text_field", "text"),
-                    .chat_template = templates == ChatTemplates::some}};
+Reading read_with(const Json& row, const Json& settings, ChatTemplates templates) {
+  const ShapeRules rules{.text_field = settings.value("dataset_text_field", "text"),
+                         .chat_template = templates == ChatTemplates::some};
+  ColumnMap map = read_column_map(settings);
+  Json made = map.renamed(row);
+  std::string name(shape_name(made, rules));
+  Sample sample = read_sample(made, rules);
+  std::vector<std::string> columns = columns_of(name, sample.shape, rules);
+  return {std::move(map), std::move(made), std::move(name), std::move(sample), std::move(columns)};
+}
+
+/// What a column is called after mapping; "" if another one takes its name.
+std::string name_after(const std::string& column, const Json& row, const ColumnMap& map) {
+  for (const auto& [ours, theirs] : map.columns)
+    if (theirs == column) return ours;
+  const auto other = map.columns.find(column);
+  return other != map.columns.end() && row.contains(other->second) ? std::string() : column;
 }
 
 bool is_text_at(const Json& row, std::string_view key) {
   return row_has(row, key) && row.at(key).is_string();
 }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-/// "a, b and 3 more".
+/// "a, b and 3 more": the first names, as many as a line holds.
 std::string some_of(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), kNamed);
-  std::string text =
-      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  constexpr std::size_t kNamed = 6, kLine = 60;
+  std::string text;
+  std::size_t shown = 0;
+  for (; shown < std::min(names.size(), kNamed) && (shown == 0 || text.size() + names[shown].size() < kLine); ++shown)
+    text += (shown == 0 ? "" : ", ") + names[shown];
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -57,183 +69,221 @@ std::string shown_name(const std::string& name) {
   return line.size() <= kLongest ? line : valid_utf8(line.substr(0, kLongest)) + "...";
 }
 
-/// "Frage as instruction, Antwort as output".
-std::string reason_of(const Json& settings) {
-  std::vector<std::string> uses;
-  const Json mapping = settings.value("column_mapping", Json::object());
-  for (const auto& [ours, theirs] : mapping.items())
-    uses.push_back(fmt::format("{} as {}", shown_name(theirs.get<std::string>()), ours));
-  return fmt::format("by the names of the columns{}{}", uses.empty() ? "" : ": ", fmt::join(uses, ", "));
-}
-
-void map_columns(RowLook& look, Json settings, std::string reason) {
-  look.settings = std::move(settings);
-  look.reason = std::move(reason);
-}
-
-/// Whether the columns that a shape reads are named like a question and an answer; others next to a text may be a
-/// user's name or a class.
-bool names_a_pair(const Json& row, const Json& settings) {
-  constexpr std::array<std::string_view, 7> kQuestions{"instruction", "question", "query", "problem",
-                                                       "frage",       "prompt",   "input"};
-  constexpr std::array<std::string_view, 6> kAnswers{"output",     "solution", "answer",
-                                                     "completion", "response", "antwort"};
-  const Json mapping = settings.value("column_mapping", Json::object());
-  const auto is_one = [&](const char* role, const auto& names) {
-    const std::string column = mapping.value(role, role);
-    return is_text_at(row, column) && std::ranges::find(names, lower_case(column)) != names.end();
-  };
-  return (is_one("instruction", kQuestions) || is_one("input", kQuestions)) && is_one("output", kAnswers);
-}
-
-/// Texts are only read if there is no question with its answer.
-void prefer_answers(RowLook& look, const Json& row) {
-  Json rest = row;
-  rest.erase("text");
-  Json settings = mapping_for(rest);
-  if (!names_a_pair(rest, settings)) return;
-  settings["dataset_text_field"] = kNoText;
-  map_columns(look, std::move(settings), "the rows have questions and answers, so their column text is not read");
-}
-
-/// Chooses settings for rows whose known shape is not the best one.
-void improve(RowLook& look, const Json& row, ChatTemplates templates) {
-  const bool chat = templates == ChatTemplates::some;
-  if (look.name == "text") {
-    prefer_answers(look, row);
-  } else if (look.name == "prompt+completion") {
-    if (!chat || !is_text_at(row, "prompt") || !is_text_at(row, "completion")) return;
-    Json mapping{{"instruction", "prompt"}, {"output", "completion"}};
-    if (is_text_at(row, "system_prompt") && !row_has(row, "system")) mapping["system"] = "system_prompt";
-    map_columns(
-        look, {{"column_mapping", std::move(mapping)}},
-        "questions and answers go through the chat template; as prompt and completion they would just be joined");
-  } else if (look.name != "input_ids") {
-    Json settings = mapping_for(row);
-    if (settings.contains("column_mapping")) map_columns(look, settings, reason_of(settings));
+/// Settings for a row whose columns have other names, or whose known shape leaves some out.
+Json settings_for(const Json& row, std::string_view name, ChatTemplates templates) {
+  if (name.empty()) return mapping_for(row);
+  if (name == "text") {  // is only read if there is no conversation, and no question with its answer
+    std::optional<Json> settings = answers_beside_text(row);
+    if (!settings) return Json::object();
+    (*settings)["dataset_text_field"] = kNoText;
+    return *settings;
   }
-}
-
-/// Columns of a shape, besides those of its name.
-bool is_read(const RowLook& look, const ShapeRules& rules, std::string_view key) {
-  constexpr std::array<std::string_view, 3> kExtras{"system", "tools", "chat_template_kwargs"};
-  if (look.name == "text") return key == rules.text_field;
-  if (look.name == "instruction+output" && (key == "input" || key == "history")) return true;
-  if (look.name != "input+output" && rules.chat_template && std::ranges::find(kExtras, key) != kExtras.end())
-    return true;
-  return ("+" + look.name + "+").find(fmt::format("+{}+", key)) != std::string::npos;
+  const bool joined = name == "prompt+completion" && (templates == ChatTemplates::none || !is_text_at(row, "prompt") ||
+                                                      !is_text_at(row, "completion"));
+  return joined ? Json::object() : additions_for(row, name);
 }
 
 /// Whether a column says something about the row and is no part of its text.
 bool is_about_row(std::string name) {
-  constexpr std::array<std::string_view, 28> kAbout{
-      "id",   "idx",  "index",   "uuid",    "key",     "hash",    "source",   "url",      "link", "split",
-      "lang", "type", "dataset", "subset",  "license", "date",    "category", "created",  "time", "model",
-      "file", "path", "author",  "version", "domain",  "subject", "language", "timestamp"};
-  name = lower_case(std::move(name));
+  constexpr std::array<std::string_view, 31> kAbout{
+      "id",       "idx",     "index",    "uuid",      "key",     "hash",     "source",  "url",
+      "link",     "split",   "lang",     "type",      "dataset", "subset",   "license", "date",
+      "category", "created", "time",     "model",     "file",    "path",     "author",  "version",
+      "domain",   "subject", "language", "timestamp", "meta",    "metadata", "tags"};
+  name = plain_name(std::move(name));
   return std::ranges::find(kAbout, name) != kAbout.end() || name.ends_with("_id") || name.ends_with("_url") ||
          name.ends_with("_type") || name.ends_with("_at");
 }
 
-/// Whether a value is text to learn from, rather than a number.
+/// Whether a value has text to learn from, rather than numbers or an address.
 bool is_content(const Json& value) {
-  if (value.is_array()) return !value.empty() && value.front().is_string();
-  return value.is_string() && std::ranges::any_of(value.get_ref<const std::string&>(),
-                                                  [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
-}
-
-/// Whether a text repeats what the row reads, as Alpaca's column `text` does.
-bool repeats(const Json& value, const MappedRow& made) {
-  if (!value.is_string() || !is_text_at(made.row, "instruction") || !is_text_at(made.row, "output")) return false;
+  if (value.is_structured()) return std::ranges::any_of(value, is_content);
+  if (!value.is_string()) return false;
   const auto& text = value.get_ref<const std::string&>();
-  return text.find(made.row.at("instruction").get_ref<const std::string&>()) != text.npos &&
-         text.find(made.row.at("output").get_ref<const std::string&>()) != text.npos;
+  const bool is_address = text.starts_with("http") && text.find(' ') == text.npos;
+  return !is_address && std::ranges::any_of(text, [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
 }
 
-void add_unread(RowLook& look, const MappedRow& made) {
+/// What is read of a row, in pieces.
+std::vector<std::string> texts_of(const Sample& sample) {
+  std::vector<std::string> texts{sample.prompt, sample.text};
+  for (const Json& list : {sample.messages, sample.completion})
+    for (const Json& message : list)
+      if (message.is_object() && is_text_at(message, "content")) texts.push_back(message.at("content"));
+  std::erase_if(texts, [](const std::string& text) { return text.empty(); });
+  return texts;
+}
+
+/// Whether a text repeats what the row reads: all of it, as Alpaca's column `text` does, or a part.
+bool repeats(const Json& value, const Reading& reading) {
+  constexpr std::size_t kLong = 16;  // a shorter one may be in another by chance
+  if (!value.is_string()) return false;
+  const auto& text = value.get_ref<const std::string&>();
+  const auto has = [&](const std::string& part) { return text.find(part) != text.npos; };
+  const auto is_in = [&](const std::string& whole) {
+    return text == whole || (text.size() >= kLong && whole.find(text) != whole.npos);
+  };
+  const std::vector<std::string> texts = texts_of(reading.sample);
+  if (std::ranges::any_of(texts, is_in) || (texts.size() > 1 && std::ranges::all_of(texts, has))) return true;
+  return is_text_at(reading.row, "instruction") && is_text_at(reading.row, "output") &&
+         has(reading.row.at("instruction")) && has(reading.row.at("output"));
+}
+
+void add_unread(RowLook& look, const Json& row, const Reading& reading) {
   if (look.shape == RowShape::tokens) return;
-  for (const auto& [key, value] : made.row.items()) {
-    if (is_read(look, made.rules, key) || is_about_row(key) || repeats(value, made)) continue;
-    const bool is_class = look.name == "text" && lower_case(key) == "label" && !value.is_null();
+  for (const auto& [key, value] : row.items()) {
+    const bool is_read = std::ranges::find(reading.columns, name_after(key, row, reading.map)) != reading.columns.end();
+    if (is_read || is_about_row(key) || repeats(value, reading)) continue;
+    const bool is_class = look.name == "text" && plain_name(key) == "label" && !value.is_null();
     if (!is_content(value) && !is_class) continue;
     if (std::string name = shown_name(key); std::ranges::find(look.unread, name) == look.unread.end())
       look.unread.push_back(std::move(name));
   }
 }
 
-/// Adds the columns that only other rows of the same shape have.
-void add_settings(RowLook& look, const RowLook& other) {
-  for (const auto& [key, value] : other.settings.items()) {
-    if (!look.settings.contains(key))
-      look.settings[key] = value;
-    else if (value.is_object())
-      for (const auto& [ours, theirs] : value.items())
-        if (!look.settings[key].contains(ours)) look.settings[key][ours] = theirs;
+struct LookedAt {
+  Json row;
+  RowLook look;
+};
+
+/// The shapes of rows with the settings of a look, and how much of them is read.
+struct Trial {
+  std::map<std::string, std::size_t> shapes;
+  std::size_t alike = 0, columns = 0;  ///< rows of the look's shape, and their columns with something in them
+};
+Trial trial_of(const std::vector<LookedAt>& rows, const RowLook& look, ChatTemplates templates) {
+  const ShapeRules rules{.text_field = look.settings.value("dataset_text_field", "text"),
+                         .chat_template = templates == ChatTemplates::some};
+  const ColumnMap map = read_column_map(look.settings);
+  const std::vector<std::string> columns = columns_of(look.name, look.shape, rules);
+  Trial trial;
+  for (const LookedAt& looked : rows) {
+    const Json made = map.renamed(looked.row);
+    const std::string name(shape_name(made, rules));
+    ++trial.shapes[name.empty() ? "no known one" : name];
+    if (name != look.name) continue;
+    ++trial.alike;
+    trial.columns += static_cast<std::size_t>(
+        std::ranges::count_if(columns, [&](const std::string& column) { return is_filled(made, column); }));
   }
-  if (look.reason.empty()) look.reason = other.reason;
+  return trial;
 }
 
-/// The look of the most frequent shape, and how many rows have another one.
-RowLook most_frequent(const std::vector<RowLook>& looks) {
-  std::map<std::string, std::size_t> votes;
-  for (const RowLook& look : looks) ++votes[look.name];
-  RowLook best = *std::ranges::max_element(looks, {}, [&](const RowLook& look) { return votes[look.name]; });
+/// Adds the columns that only other rows of the same shape have.
+void add_settings(Json& settings, const Json& other) {
+  for (const auto& [key, value] : other.items()) {
+    if (!settings.contains(key))
+      settings[key] = value;
+    else if (value.is_object())
+      for (const auto& [ours, theirs] : value.items())
+        if (!settings[key].contains(ours)) settings[key][ours] = theirs;
+  }
+}
+
+/// The looks of the rows: for each shape one with the settings of all its rows, then those with other settings.
+std::vector<RowLook> different_looks(const std::vector<LookedAt>& rows) {
+  constexpr std::size_t kTried = 16;
+  std::vector<RowLook> whole, single;
+  const auto is_same = [](const RowLook& a, const RowLook& b) { return a.name == b.name && a.settings == b.settings; };
+  for (const auto& [row, look] : rows) {
+    const auto all = std::ranges::find(whole, look.name, &RowLook::name);
+    all == whole.end() ? whole.push_back(look) : add_settings(all->settings, look.settings);
+    const bool is_new = std::ranges::none_of(single, [&](const RowLook& other) { return is_same(other, look); });
+    if (is_new && single.size() < kTried) single.push_back(look);
+  }
+  whole.insert(whole.end(), single.begin(), single.end());
+  return whole;
+}
+
+/// The look with which most rows are alike and most of them is read, and how many rows have another shape.
+RowLook best_look(const std::vector<LookedAt>& rows, ChatTemplates templates) {
+  RowLook best;
+  Trial found;
+  for (const RowLook& look : different_looks(rows)) {
+    Trial trial = trial_of(rows, look, templates);
+    if (std::pair(trial.alike, trial.columns) <= std::pair(found.alike, found.columns)) continue;
+    best = look;
+    found = std::move(trial);
+  }
   std::vector<std::string> others;
-  for (const RowLook& look : looks)
-    if (look.name == best.name) add_settings(best, look);
-  for (const auto& [name, count] : votes)
+  for (const auto& [name, count] : found.shapes)
     if (name != best.name) others.push_back(fmt::format("{} of {}", count, name));
   if (!others.empty())
     best.warnings.push_back(
-        fmt::format("not all rows are alike: of {} that were looked at, {} have the shape {}, but {}", looks.size(),
-                    votes[best.name], best.name, fmt::join(others, ", ")));
+        fmt::format("not all rows are alike: of {} that were looked at, {} have the shape {}, but {}", rows.size(),
+                    found.alike, best.name, fmt::join(others, ", ")));
   return best;
+}
+
+/// Leaves out what rows may have besides, if only later rows have it: such a mapping would be refused.
+void drop_late_columns(Json& settings, const RawRows& rows) {
+  for (const char* role : {"input", "system"}) {
+    const Json mapping = settings.value("column_mapping", Json::object());
+    if (!mapping.contains(role)) continue;
+    try {
+      map_for({.columns = {{role, mapping.at(role)}}}, rows, {});
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      settings["column_mapping"].erase(role);
+      if (settings["column_mapping"].empty()) settings.erase("column_mapping");
+    }
+  }
 }
 
 }  // namespace
 
 RowLook look_at_row(const Json& row, ChatTemplates templates) {
   RowLook look;
-  const ShapeRules plain{.chat_template = templates == ChatTemplates::some};
-  look.name = shape_name(row, plain);
-  if (look.name.empty()) {
-    Json settings = mapping_for(row);
-    if (!settings.empty()) map_columns(look, settings, reason_of(settings));
-  } else {
-    improve(look, row, templates);
-  }
-  const MappedRow made = mapped(row, look.settings, templates);
-  look.name = shape_name(made.row, made.rules);
-  look.shape = read_sample(made.row, made.rules).shape;
-  add_unread(look, made);
+  const ShapeRules rules{.chat_template = templates == ChatTemplates::some};
+  look.settings = settings_for(row, shape_name(row, rules), templates);
+  const Reading reading = read_with(row, look.settings, templates);
+  look.name = reading.name;
+  look.shape = reading.sample.shape;
+  add_unread(look, row, reading);
   return look;
 }
 
 RowLook look_at_rows(const RawRows& rows, ChatTemplates templates) {
   constexpr std::int64_t kLooked = 200;
   const RawRows some = spread_rows(rows, kLooked);
-  std::vector<RowLook> looks;
+  std::vector<LookedAt> all;
   std::optional<Error> wrong;
   for (std::int64_t i = 0; i < some.size(); ++i) {
     try {
-      with_place(some.place(i), [&] { looks.push_back(look_at_row(some.parse(i), templates)); });
+      with_place(some.place(i), [&] {
+        const Json row = some.parse(i);
+        all.push_back({row, look_at_row(row, templates)});
+      });
     } catch (const Error& e) {  // of a few rows; their preparation says more
       if (e.kind() != ErrorKind::input) throw;
       if (!wrong) wrong = e;
     }
   }
-  if (looks.empty()) throw *wrong;
-  RowLook best = most_frequent(looks);
+  if (all.empty()) throw *wrong;
+  RowLook best = best_look(all, templates);
+  drop_late_columns(best.settings, rows);
   best.unread.clear();
-  for (std::int64_t i = 0; i < some.size(); ++i) {
-    try {
-      const MappedRow made = mapped(some.parse(i), best.settings, templates);
-      if (shape_name(made.row, made.rules) == best.name) add_unread(best, made);
+  for (const auto& [row, look] : all) try {
+      const Reading reading = read_with(row, best.settings, templates);
+      if (reading.name == best.name) add_unread(best, row, reading);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
     }
-  }
   return best;
+}
+
+// "Frage as instruction, Antwort as output".
+std::string reason_of(const std::string& key, const Json& value) {
+  if (key == "dataset_text_field" && value == kNoText)
+    return "the rows have questions and answers, so their column text is not read";
+  std::vector<std::string> uses;
+  if (value.is_object()) {
+    if (value.value("instruction", "") == "prompt" && value.value("output", "") == "completion")
+      return "questions and answers go through the chat template; as prompt and completion they would just be joined";
+    for (const auto& [ours, theirs] : value.items())
+      uses.push_back(fmt::format("{} as {}", shown_name(theirs.get<std::string>()), ours));
+  }
+  return fmt::format("by the names of the columns{}{}", uses.empty() ? "" : ": ", fmt::join(uses, ", "));
 }
 
 std::string names_of_unread(const RowLook& look) {

@@ -13,7 +13,6 @@ struct RowLook {
   RowShape shape = RowShape::text;
   std::string name;                        ///< of the shape, as listings show it
   Json settings = Json::object();          ///< keys of the config that map the columns
-  std::string reason = {};                 ///< for these keys; empty without them
   std::vector<std::string> unread = {};    ///< columns with texts that nothing reads
   std::vector<std::string> warnings = {};  ///< about rows of other shapes
 };
@@ -23,8 +22,10 @@ struct RowLook {
 enum class ChatTemplates : std::uint8_t { none, some };
 RowLook look_at_row(const Json& row, ChatTemplates templates);
 
-/// The same for the most frequent shape of up to 200 rows, spread evenly; throws only if no row can be read.
+/// The look with which most of up to 200 rows, spread evenly, are read; throws only if no row can be.
 RowLook look_at_rows(const RawRows& rows, ChatTemplates templates);
+/// Why a look has this value for a key of its settings.
+std::string reason_of(const std::string& key, const Json& value);
 /// "the columns a and b are not read"; empty if all are.
 std::string names_of_unread(const RowLook& look);
 

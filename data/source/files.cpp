@@ -216,9 +216,11 @@ Paths files_of_entry(const std::string& entry, const WantedSplit& split) {
   if (leads_to_folder(path)) return from_folder(path, split);
   if (is_there(path)) {
     if (ends_with_any(entry, kNotRead))
-      fail(ErrorKind::input, {.cause = "this file format is not supported as data",
-                              .place = entry,
-                              .remedy = "Convert it to JSON Lines: one JSON object per line."});
+      fail(ErrorKind::input,
+           {.cause = "this file format is not supported as data",
+            .place = entry,
+            .remedy =
+                entry.ends_with(".xlsx") ? "Save it as CSV." : "Convert it to JSON Lines: one JSON object per line."});
     return {path};
   }
   Paths files;

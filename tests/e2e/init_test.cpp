@@ -1,89 +1,14 @@
 // `qtrain init`: configs for several models and data sets that are valid and learn, and what it refuses.
-#include <fmt/format.h>
-#include <signal.h>
-
-#include <algorithm>
-
-#include "core/os/file.h"
-#include "tests/e2e/screen.h"
-#include "tests/e2e/support.h"
+#include "tests/e2e/init_support.h"
 
 namespace qtrain::e2e {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-Json turn(const char* role, const std::string& content) {
-  return {{"role", role}, {"content", content}};
-}
-
-std::string question(int i) {
-  return fmt::format("what comes after {}?", i);
-}
-
-std::string answer(int i) {
-  return fmt::format("after {} comes {}", i, i + 1);
-}
-
-class Init : public ::testing::Test {
- protected:
-  void SetUp() override {
-    write_untrained_model(folder_ / "llama");
-    give_random_weights(folder_ / "llama");
-    write_rows(40);
-  }
-  /// A model without a chat template.
-  void write_base_model() {
-    fs::copy(folder_ / "llama", folder_ / "base");
-    fs::remove(folder_ / "base/chat_template.jinja");
-  }
-  /// A model of another family, without weights.
-  void write_blank_model() {
-    write_untrained_model(folder_ / "blank");
-    Json config = read_json(folder_ / "blank/config.json");
-    config.update({{"architectures", {"Qwen3ForCausalLM"}}, {"model_type", "qwen3"}, {"head_dim", 12}});
-    write_file(folder_ / "blank/config.json", dump_json(config));
-  }
-  void write_rows(int n) {
-    std::vector<Json> chats, texts;
-    std::string table = "Nr;Frage;Antwort\n";
-    for (int i = 0; i < n; ++i) {
-      chats.push_back({{"messages", {turn("user", question(i)), turn("assistant", answer(i))}}});
-      texts.push_back({{"text", question(i) + " " + answer(i)}});
-      table += fmt::format("{};{};{}\n", i, question(i), answer(i));
-    }
-    write_file(folder_ / "chats.jsonl", jsonl(chats));
-    write_file(folder_ / "texts.jsonl", jsonl(texts));
-    write_file(folder_ / "table.csv", table);
-  }
-  Outcome run(std::vector<std::string> words) const {
-    return qtrain({.words = std::move(words), .folder = folder_.path()});
-  }
-  Outcome init(std::vector<std::string> more) const {
-    more.insert(more.begin(), "init");
-    return run(std::move(more));
-  }
-  Outcome init_chats(std::vector<std::string> more) const {
-    more.insert(more.begin(), {"--model", "llama", "--data", "chats.jsonl"});
-    return init(std::move(more));
-  }
-  Json config() const { return read_json(folder_ / "config.json", {.comments = true}); }
-  bool wrote() const { return fs::exists(folder_ / "config.json"); }
-
-  Launch typed(int columns = 80) const {
-    return {.argv = {program(), "init", "--model", "llama", "--data", "chats.jsonl"},
-            .folder = folder_.path(),
-            .environment = {"TERM=xterm", "NO_COLOR=1"},
-            .columns = columns};
-  }
-  TempFolder folder_;
-};
 
 // The loss of the first and of the last tenth of a short run.
 TEST_F(Init, ConfigsOfAllModelsAndDataSetsAreValidAndLearn) {
@@ -197,7 +122,10 @@ TEST_F(Init, FitsTheRestToWhatTheCommandLineGives) {
                           {{"eval_strategy=steps"}, both},
                           {{"eval_split=6", "load_best_model_at_end=true"}, with({{"eval_split", 6}})},
                           {{"eval_strategy=epoch"}, {{"save_strategy", "epoch"}, {"load_best_model_at_end", true}}},
-                          {{"save_strategy=best"}, {{"eval_strategy", "steps"}}},
+                          {{"save_strategy=best"}, {{"eval_strategy", "steps"}, {"load_best_model_at_end", true}}},
+                          {{"save_strategy=epoch"}, {{"eval_strategy", "epoch"}, {"load_best_model_at_end", true}}},
+                          {{"eval_steps=10", "save_steps=50"}, with({{"eval_steps", 10}, {"save_steps", 50}})},
+                          {{"eval_strategy=no"}, {{"eval_split", "none"}, {"sample_prompts", "none"}}},
                           {{"eval_steps=10"}, with({{"save_steps", 10}})},
                           {{"save_steps=50"}, with({{"eval_steps", 50}})},
                           {{"save_steps=0.1"}, with({{"eval_steps", 0.1}})},
@@ -264,14 +192,60 @@ TEST_F(Init, WarnsOfColumnsThatAreNotRead) {
   EXPECT_THAT(outcome.err, HasSubstr("warning: the column choices is not read"));
 }
 
+// Which files a run reads depends on all that are there.
 TEST_F(Init, ReadsNoRowsFromItsOwnConfig) {
-  fs::create_directories(folder_ / "rows");
-  fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows/train.jsonl");
-  const Outcome outcome = init({"--model", "llama", "--data", "rows", "--output", "rows/c.json", "--yes"});
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("would be read as rows"));
-  EXPECT_FALSE(fs::exists(folder_ / "rows/c.json"));
-  EXPECT_EQ(init({"--model", "llama", "--data", "rows", "--output", "rows/c.yaml", "--yes"}).code, 0);
+  for (const char* name : {"rows", "rows/deep", "texts"}) fs::create_directories(folder_ / name);
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows/a.jsonl");
+  fs::create_directories(folder_ / "parts/train");
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "parts/train/a.jsonl");
+  fs::create_directories(folder_ / "splits");
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "splits/train.jsonl");
+  fs::copy_file(folder_ / "chats.jsonl", folder_ / "splits/valid.jsonl");
+  fs::create_directories(folder_ / "table");
+  fs::copy_file(folder_ / "table.csv", folder_ / "table/a.csv");
+  write_file(folder_ / "texts/a.txt", "one two three\n");
+  struct Place {
+    std::string data, output;
+    bool refused;
+  };
+  for (const auto& [data, output, refused] :
+       std::vector<Place>{{"rows", "rows/c.json", true},
+                          {"rows", "rows/c.yaml", false},
+                          {"rows", "rows/deep/c.json", false},  // is not read, since there are rows above it
+                          {"rows/*.json*", "rows/c.json", true},
+                          {"rows/*.jsonl", "rows/c.json", false},
+                          {"rows/**/*.json*", "rows/deep/c.json", true},
+                          {"parts", "parts/c.json", true},  // hides the rows in the folder below
+                          {"parts", "parts/train/c.json", true},
+                          {"splits", "splits/c.json", false},
+                          {"splits", "splits/valid2.json", true},
+                          {"table", "table/c.json", true},  // as many files of another format
+                          {"texts", "texts/c.txt", true},
+                          {".", "config.json", true}}) {
+    SCOPED_TRACE(data + " " + output);
+    const Outcome outcome = init({"--model", "llama", "--data", data, "--output", output, "--yes"});
+    EXPECT_EQ(outcome.code, refused ? 2 : 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("would be read as rows") != std::string::npos, refused) << outcome.err;
+    EXPECT_EQ(fs::exists(folder_ / output), !refused);
+    fs::remove(folder_ / output);
+  }
+}
+
+TEST_F(Init, RefusesWhatARunCouldNotWrite) {
+  struct Refused {
+    std::vector<std::string> words;
+    const char* said;
+  };
+  fs::create_directories(folder_ / "out");
+  for (const auto& [words, said] : std::vector<Refused>{{{"output_dir=llama"}, "llama"},
+                                                        {{"--output", "out/config.json", "output_dir=out"}, "out"}}) {
+    std::vector<std::string> all = words;
+    all.push_back("--yes");
+    const Outcome outcome = init_chats(all);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(said));
+    EXPECT_FALSE(fs::exists(folder_ / "out/config.json"));
+  }
 }
 
 TEST_F(Init, WritesNothingButTheConfigToAStream) {
@@ -304,6 +278,7 @@ TEST_F(Init, FewRowsAreAllForTraining) {
 TEST_F(Init, RefusesWhatItCannotRead) {
   write_file(folder_ / "empty.jsonl", "");
   write_file(folder_ / "other.jsonl", "{\"x\": 1}\n");
+  write_file(folder_ / "table.xlsx", "PK");
   struct Refused {
     std::vector<std::string> words;
     int code;
@@ -313,6 +288,7 @@ TEST_F(Init, RefusesWhatItCannotRead) {
            {{"--model", "llama", "--data", "empty.jsonl"}, 3, "empty.jsonl"},
            {{"--model", "llama", "--data", "other.jsonl"}, 3, "unknown row shape"},
            {{"--model", "llama", "--data", "nothing.jsonl"}, 3, "nothing.jsonl"},
+           {{"--model", "llama", "--data", "table.xlsx"}, 3, "Save it as CSV"},
            {{"--model", "nothing", "--data", "chats.jsonl"}, 3, "nothing"},
            {{"--model", "llama"}, 2, "--data"},
            {{"--data", "chats.jsonl"}, 2, "--model"},
@@ -365,67 +341,6 @@ TEST_F(Init, NamesWithControlCharactersStayNames) {
   ASSERT_EQ(columns.code, 0) << columns.err;
   EXPECT_EQ(columns.err.find('\x1b'), std::string::npos);
   EXPECT_FALSE(config().contains("seed"));
-}
-
-TEST_F(Init, OnATerminalShowsEachChoiceAndTakesOthers) {
-  Process process(typed());
-  ASSERT_TRUE(process.waits_for("preset: \"lora\"")) << process.said();
-  ASSERT_TRUE(process.waits_for("> ")) << process.said();
-  process.type("\r");
-  ASSERT_TRUE(process.waits_for("max_length: 64")) << process.said();
-  process.type("-3\r");
-  ASSERT_TRUE(process.waits_for("max_length must be")) << process.said();
-  process.type("48\r");
-  for (const char* key : {"num_train_epochs: 10", "learning_rate: ", "output_dir: "}) {
-    ASSERT_TRUE(process.waits_for(key)) << process.said();
-    process.type("\r");
-  }
-  const Outcome outcome = process.wait();
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(config().at("max_length"), 48);
-  EXPECT_EQ(config().at("num_train_epochs"), 10);
-}
-
-TEST_F(Init, AsksForModelAndDataOnATerminal) {
-  Launch launch = typed();
-  launch.argv.resize(2);
-  Process process(launch);
-  ASSERT_TRUE(process.waits_for("Which model?")) << process.said();
-  process.type("llama\r");
-  ASSERT_TRUE(process.waits_for("Which rows?")) << process.said();
-  process.type("chats.jsonl\r");
-  EXPECT_TRUE(process.waits_for("preset: \"lora\"")) << process.said();
-}
-
-TEST_F(Init, LeavesNothingBehindIfTheUserLeaves) {
-  for (const std::string key : {"\x04", "\x03"}) {
-    Process process(typed());
-    ASSERT_TRUE(process.waits_for("> ")) << process.said();
-    process.type(key);
-    const Outcome outcome = process.wait();
-    EXPECT_EQ(outcome.code, 75) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("stopped"));
-    EXPECT_FALSE(wrote());
-  }
-}
-
-TEST_F(Init, FitsANarrowTerminal) {
-  constexpr int kColumns = 60;
-  Process process(typed(kColumns));
-  for (const char* key : {"preset: ", "max_length: ", "num_train_epochs: ", "learning_rate: ", "output_dir: "}) {
-    ASSERT_TRUE(process.waits_for(key)) << process.said();
-    process.type("\r");
-  }
-  const Outcome outcome = process.wait();
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  std::string text;
-  for (const char c : outcome.err)
-    if (c != '\r') text += c;
-  std::size_t begin = 0;
-  for (std::size_t end = text.find('\n'); end != text.npos; begin = end + 1, end = text.find('\n', begin))
-    if (const std::string line = text.substr(begin, end - begin);
-        line.find('\x1b') == line.npos)  // the editor's have them
-      EXPECT_LE(line.size(), static_cast<std::size_t>(kColumns)) << line;
 }
 
 TEST_F(Init, MeasuresWithTune) {

@@ -131,7 +131,9 @@ TEST_F(Reader, FilesThatCannotBeDataAreRefused) {
   ASSERT_EQ(mkfifo(at("fifo.jsonl").c_str(), 0600), 0);
   test::error_of(ErrorKind::input, [&] { RawRows({at("fifo.jsonl")}); });
   write("rows.xlsx", "PK");
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("rows.xlsx")}); }), HasSubstr("JSON Lines"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("rows.xlsx")}); }), HasSubstr("Save it as CSV"));
+  write("rows.zip", "PK");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("rows.zip")}); }), HasSubstr("JSON Lines"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("none.jsonl")}); }), HasSubstr("no such file"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("*.csv.jsonl")}); }), HasSubstr("no file matches"));
   test::error_of(ErrorKind::usage, [&] { names({}); });
