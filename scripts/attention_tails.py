@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-ITEM_KEYS, SUM_QUERIES = 128, 64  # kItemKeys and kSumQueries of the kernels
+ITEM_KEYS, SUM_QUERIES, TOKENS_PER_DOCUMENT = 128, 64, 64  # constants of the kernels
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,19 @@ def starts_of(documents):
     return starts
 
 
+def cuts_of(documents):
+    """The parts of a batch that begin with a new tile: its documents, unless they have few tokens on average."""
+    return documents if TOKENS_PER_DOCUMENT * len(documents) <= sum(documents) else (sum(documents),)
+
+
+def tiles_of(documents, rows):
+    """For each tile: its first token, the end of its tokens, and the number of its part of the batch."""
+    starts = starts_of(cuts_of(documents))
+    for part, (start, end) in enumerate(zip(starts, starts[1:])):
+        for first in range(start, end, rows):
+            yield first, min(first + rows, end), part
+
+
 def documents_of(starts, tokens):
     """The document of each of some ascending tokens."""
     document = 0
@@ -40,10 +53,9 @@ def documents_of(starts, tokens):
 def forward_tail(slots, documents, heads, blocks, start):
     """When the last block ends, divided by the mean of all `slots`, each of which runs one block at a time. `documents`:
     their lengths; `start`: what a block needs before its first product and after its last, as a share of that mean."""
-    starts = starts_of(documents)
-    firsts = range(0, starts[-1], blocks.queries)
-    steps = [ceil((min(first + blocks.queries, starts[-1]) - starts[d]) / blocks.keys)
-             for first, d in zip(firsts, documents_of(starts, firsts))]
+    starts, tiles = starts_of(documents), list(tiles_of(documents, blocks.queries))
+    steps = [ceil((end - starts[d]) / blocks.keys)
+             for (_, end, _), d in zip(tiles, documents_of(starts, (first for first, _, _ in tiles)))]
     mean, ends = heads * sum(steps) / slots, [0.0] * slots
     for length in sorted(steps, reverse=True) if blocks.ordered else reversed(steps):
         for _ in range(heads):
@@ -52,12 +64,14 @@ def forward_tail(slots, documents, heads, blocks, start):
 
 
 def item_spans(documents):
-    """Tiles [begin, end) of the queries that see each tile of keys."""
-    starts = starts_of(documents)
-    firsts = range(0, starts[-1], ITEM_KEYS)
-    lasts = [min(first + ITEM_KEYS, starts[-1]) - 1 for first in firsts]
-    return [(first // SUM_QUERIES, ceil(starts[d + 1] / SUM_QUERIES))
-            for first, d in zip(firsts, documents_of(starts, lasts))]
+    """Tiles [begin, end) of the queries that see each tile of keys. No two documents have tiles with the same number."""
+    starts, origins, tiles = starts_of(documents), starts_of(cuts_of(documents)), list(tiles_of(documents, ITEM_KEYS))
+    spans = []
+    for (first, _, part), d in zip(tiles, documents_of(starts, (end - 1 for _, end, _ in tiles))):
+        origin = origins[part]
+        number = origin // SUM_QUERIES + part
+        spans.append((number + (first - origin) // SUM_QUERIES, number + ceil((starts[d + 1] - origin) / SUM_QUERIES)))
+    return spans
 
 
 def item_order(spans):

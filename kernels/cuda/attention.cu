@@ -45,13 +45,15 @@ constexpr int kDeltaThreads = 256, kRowLanes = 8;
 
 template <int N, class T>
 __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
-  if (a.sums.data && blockIdx.x == 0) return order_tiles(a.batch, a.sums.order);
+  if (a.sums.data && blockIdx.x == 0) return order_tiles(a.batch, a.sums.ordered, a.sums.key_tiles);
   const int block = static_cast<int>(blockIdx.x) - (a.sums.data ? 1 : 0);
   const std::int64_t row = (std::int64_t{block} * kDeltaThreads + threadIdx.x) / kRowLanes;
   const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
   const int head = static_cast<int>(row % a.pass_heads), lane = static_cast<int>(threadIdx.x) % kRowLanes;
   const int thread = block * kDeltaThreads + static_cast<int>(threadIdx.x);
-  if (a.sums.data && thread < a.pass_heads * a.sums.tiles) a.sums.done[thread] = 0;
+  if (a.sums.data)
+    for (int i = thread; i < a.pass_heads * a.sums.tiles; i += static_cast<int>(gridDim.x - 1) * kDeltaThreads)
+      a.sums.done[i] = 0;
   if (a.sums.data && thread == 0) *a.sums.next = 0;
   float sum = 0;
   if (t < a.batch.queries.end) {
@@ -128,10 +130,10 @@ Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, 
   if (!a.memory || !x.dq.data || !x.dk.data || !x.dv.data || batch.softcap > 0 || batch.width > 128 ||
       units == Units::plain)
     return {most};
-  const std::size_t flags = share * ceil_div(static_cast<std::size_t>(batch.rows()), std::size_t{kSumQueries}) * 4;
-  const std::size_t order = order_elements(batch.tokens) * 4;
-  if (order >= scratch) return {most};
-  const int groups = std::min(of(scratch - order, rows + flags),
+  const std::size_t flags = share * static_cast<std::size_t>(sum_tiles(batch)) * 4;
+  const std::size_t ordered = ordered_bytes(key_tiles(batch));
+  if (ordered >= scratch) return {most};
+  const int groups = std::min(of(scratch - ordered, rows + flags),
                               of(a.memory.bytes(), share * attention_sum_bytes(batch.rows(), batch.width)));
   return groups > 0 ? Passes{groups, units} : Passes{most};
 }
@@ -163,14 +165,20 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
       x.first_group = group;
       x.pass_groups = std::min(passes.groups, batch.groups - group);
       const bool together = passes.together != Units::plain;
-      const int heads = x.pass_groups * share, tiles = together ? ceil_div(batch.rows(), kSumQueries) : 0;
+      const int heads = x.pass_groups * share, tiles = together ? sum_tiles(batch) : 0;
       const std::size_t rows = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(heads),
                         flags = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(heads);
-      const std::size_t order = together ? order_elements(batch.tokens) : 0;
-      auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1 + order) * 4));
+      const std::size_t ordered = together ? ordered_bytes(key_tiles(batch)) : 0;
+      auto* delta = reinterpret_cast<float*>(ctx.scratch((rows + flags + 1) * 4 + ordered));
       int* done = reinterpret_cast<int*>(delta + rows);
       OrderedSums sums;
-      if (together) sums = {reinterpret_cast<float*>(a.memory.data), done, done + flags, done + flags + 1, tiles};
+      if (together)
+        sums = {.data = reinterpret_cast<float*>(a.memory.data),
+                .done = done,
+                .next = done + flags,
+                .ordered = reinterpret_cast<KeyTile*>(done + flags + 1),
+                .tiles = tiles,
+                .key_tiles = key_tiles(batch)};
       run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},
                 packable<T>(batch.width, x.dy, x.y));
       x.delta = delta;

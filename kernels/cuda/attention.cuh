@@ -119,14 +119,16 @@ struct RowEnd {
 
 /// Queries in a tile of dq that several blocks add to.
 inline constexpr int kSumQueries = 64;
-/// Sums of tiles of dq, to which the blocks of keys add in the order of the keys. All arrays but `order` have the heads
-/// of a pass.
+struct KeyTile;
+/// Sums of tiles of dq, to which the blocks of keys add in the order of the keys. `data` and `done` have the heads of a
+/// pass.
 struct OrderedSums {
-  float* data = nullptr;  ///< [heads, tiles, kSumQueries, width of tiles]; null: another kernel computes dq
-  int* done = nullptr;    ///< [heads, tiles]: 1 + the tile of keys that has been added last, or 0
-  int* next = nullptr;    ///< number of the next block
-  int* order = nullptr;   ///< tiles of keys in the order in which blocks take them (order_elements)
-  int tiles = 0;
+  float* data = nullptr;       ///< [heads, queries, width of tiles]; null: another kernel computes dq
+  int* done = nullptr;         ///< [heads, tiles]: 1 + the tile of keys that has been added last, or 0
+  int* next = nullptr;         ///< number of the next block
+  KeyTile* ordered = nullptr;  ///< tiles of keys in the order in which blocks take them (ordered_bytes)
+  int tiles = 0;               ///< of queries
+  int key_tiles = 0;
 };
 
 /// delta [heads of the pass, queries] is in scratch memory, which is limited to 16 MiB: more heads take several passes.

@@ -54,12 +54,13 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
   copy_rows(s.k, {x.k + n.key(0, group), stride, n.tokens, n.width}, first);
   if constexpr (P != Part::values) copy_rows(s.v, {x.v + n.key(0, group), stride, n.tokens, n.width}, first);
 
-  const QueryBounds bounds = queries_of(n, first, Sizes::kKeys, group * share + share - 1);
+  const TokenSpan keys{first, min(first + Sizes::kKeys, n.tokens)};
+  const QueryBounds bounds = queries_of(n, keys, group * share + share - 1);
   QueryWalk at{bounds.first, group * share};
   if (!at.done(bounds)) copy_queries(s.queries[0], n, x, at, bounds.end);
   ptx::cp_async_commit();
 
-  load_last_queries(s.last, n, first);
+  load_last_queries(s.last, n, keys);
   if (threadIdx.x == 0) s.bounds = bounds, s.group = group, s.first = first;
   __syncthreads();
   const int lane_row = row + lane_id() / 4, warp_last = first + row + 16 * kM - 1, warp_end = s.last[row];

@@ -44,11 +44,12 @@ __global__ void __launch_bounds__(kBlockThreads) attention_dkdv_warpgroups(Atten
   const std::int64_t stride = std::int64_t{n.groups} * Width;
   copy_rows(s.k, {x.k + n.key(0, group), stride, n.tokens, Width}, first);
   copy_rows(s.v, {x.v + n.key(0, group), stride, n.tokens, Width}, first);
-  const QueryBounds bounds = queries_of(n, first, kBlockRows, group * share + share - 1);
+  const TokenSpan keys{first, min(first + kBlockRows, n.tokens)};
+  const QueryBounds bounds = queries_of(n, keys, group * share + share - 1);
   QueryWalk at{bounds.first, group * share};
   if (!at.done(bounds)) copy_queries(s.queries[0], n, x, at, bounds.end);
   ptx::cp_async_commit();
-  load_last_queries(s.last, n, first);
+  load_last_queries(s.last, n, keys);
   if (threadIdx.x == 0) s.bounds = bounds, s.group = group, s.first = first;
   __syncthreads();
 

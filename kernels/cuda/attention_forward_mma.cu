@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention_softmax.cuh"
+#include "kernels/cuda/attention_tiles.cuh"
 
 /// y = softmax(scale q k^T) v over the keys that each query sees. Each block processes a tile of queries of one head
 /// and loops over tiles of keys. The next keys and values are copied during a whole step or, where that would leave
@@ -23,44 +24,45 @@ struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q;
   Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
   int begin[Shape<Width>::kQueries];  ///< first key per query
-  int first, head;                    ///< the block's position, kept in shared memory to save registers
+  int first, end, head;               ///< the block's position, kept in shared memory to save registers
 };
 
-/// Orders the tiles of queries with one block: those that see the most keys come first. `order` has two elements for
-/// each tile.
-__global__ void order_queries(AttentionBatch n, int queries, int* order) {
-  const int tiles = ceil_div(n.rows(), queries), thread = static_cast<int>(threadIdx.x);
-  int* keys = order + tiles;
-  for (int t = thread; t < tiles; t += static_cast<int>(blockDim.x)) {
-    const int first = n.queries.begin + t * queries;
-    keys[t] = min(first + queries, n.queries.end) - n.first_key(first);
+/// Orders the tiles of queries, which have numbers below `count`, with one block: those that see the most keys come
+/// first, and numbers without a tile last. `ordered` has space for `count` integers after the tiles.
+__global__ void order_queries(AttentionBatch n, int queries, int count, QueryTile* ordered) {
+  const DocumentTiles tiles{n, n.queries, queries, cut_documents(n)};
+  const int thread = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
+  int* keys = reinterpret_cast<int*>(ordered + count);
+  for (int t = thread; t < count; t += step) {
+    const QueryTile tile = query_tile(tiles, t);
+    keys[t] = tile.tokens.end > tile.tokens.begin ? tile.tokens.end - n.first_key(tile.tokens.begin, tile.segment) : -1;
   }
   __syncthreads();
-  for (int t = thread; t < tiles; t += static_cast<int>(blockDim.x)) {
+  for (int t = thread; t < count; t += step) {
     int place = 0;
-    for (int u = 0; u < tiles; ++u) place += keys[u] > keys[t] || (keys[u] == keys[t] && u > t) ? 1 : 0;
-    order[place] = t;
+    for (int u = 0; u < count; ++u) place += keys[u] > keys[t] || (keys[u] == keys[t] && u > t) ? 1 : 0;
+    ordered[place] = query_tile(tiles, t);
   }
 }
 
-/// `order`: the tiles of queries in the order in which blocks take them; null: from the last one on.
+/// `ordered`: the tiles of queries in the order in which blocks take them; null: from the last one on.
 template <class T, int Width, Scores S>
 __global__ void __launch_bounds__(kAttentionThreads)
-    attention_tile(AttentionBatch n, AttentionTensors<T> x, const int* order) {
+    attention_tile(AttentionBatch n, AttentionTensors<T> x, const QueryTile* ordered) {
   using Sizes = Shape<Width>;
   constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
-  const int tile =
-      order ? order[static_cast<int>(blockIdx.x) / n.heads] : static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads;
-  const int first = n.queries.begin + tile * Sizes::kQueries;
-  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.queries.end);
-  const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.queries.end, n.width};
+  const QueryTile tile = ordered ? ordered[static_cast<int>(blockIdx.x) / n.heads]
+                                 : query_tile({n, n.queries, Sizes::kQueries, cut_documents(n)},
+                                              static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads);
+  const int first = tile.tokens.begin, end = tile.tokens.end, row = warp_id() * 16 * kM;
+  if (first >= end) return;
+  const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, end, n.width};
   const HeadRows<T> k{x.k + n.key(0, group), std::int64_t{n.groups} * n.width, end, n.width};
   HeadRows<T> v = k;
   v.data = x.v + n.key(0, group);
-  const TokenSpan segment = n.segment(first);
-  int key = n.first_key(first, segment);
+  int key = n.first_key(first, tile.segment);
   copy_rows(s.q, q, first);
   copy_rows(s.k[0], k, key);
   if constexpr (Sizes::kStages == 2) copy_rows(s.v[0], v, key);
@@ -70,10 +72,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
   float out[kM][Width / 8][4] = {};
   for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
   if (static_cast<int>(threadIdx.x) < Sizes::kQueries) {
-    const int t = first + static_cast<int>(threadIdx.x);
-    s.begin[threadIdx.x] = t < n.queries.end ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+    const int t = min(first + static_cast<int>(threadIdx.x), end - 1);
+    s.begin[threadIdx.x] = n.first_key(t, t < tile.segment.end ? tile.segment : n.segment(t));
   }
-  if (threadIdx.x == 0) s.first = first, s.head = head;
+  if (threadIdx.x == 0) s.first = first, s.end = end, s.head = head;
   __syncthreads();
   const int* begin = s.begin + row + lane_id() / 4;
   const int warp_first = first + row, warp_begin = s.begin[row + 16 * kM - 1];
@@ -81,7 +83,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
   for (int stage = 0; key < end; key += kKeys, stage = Sizes::kStages - 1 - stage) {
     // Whether some query of the warp sees some key of the tile.
-    const bool sees = key < warp_first + 16 * kM && key + kKeys > s.begin[row];
+    const bool sees = warp_first < end && key < warp_first + 16 * kM && key + kKeys > s.begin[row];
     ptx::cp_async_wait<0>();
     __syncthreads();
     if constexpr (Sizes::kStages == 1) {
@@ -114,7 +116,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
   ptx::cp_async_wait<0>();
 
-  put_results<T, S>(n, x, s.first + warp_id() * 16 * kM + lane_id() / 4, s.head, state, out);
+  const RowsOfHead rows{s.first + warp_id() * 16 * kM + lane_id() / 4, s.end, s.head};
+  put_results<T, S>(n, x, rows, state, out);
 }
 
 }  // namespace
@@ -123,16 +126,18 @@ void attention_mma(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   const auto run = [&]<class T>() {
     dispatch_tiles(batch, [&]<int Width, Scores S>() {
-      const int tiles = ceil_div(batch.rows(), Shape<Width>::kQueries);
-      int* order = nullptr;
+      constexpr int kQueries = Shape<Width>::kQueries;
+      const int tiles = DocumentTiles::numbers(batch, batch.rows(), kQueries);
+      QueryTile* ordered = nullptr;
       if (tiles > 1 && tiles * batch.heads > kBlocksAtOnce * ctx.kept<Multiprocessors>().count) {
         constexpr int kThreads = 256;
-        order = reinterpret_cast<int*>(ctx.scratch(2 * sizeof(int) * static_cast<std::size_t>(tiles)));
-        launch(ctx, "attention", order_queries, {1, kThreads}, batch, Shape<Width>::kQueries, order);
+        const std::size_t bytes = static_cast<std::size_t>(tiles) * (sizeof(QueryTile) + sizeof(int));
+        ordered = reinterpret_cast<QueryTile*>(ctx.scratch(bytes));
+        launch(ctx, "attention", order_queries, {1, kThreads}, batch, kQueries, tiles, ordered);
       }
       launch(ctx, "attention", attention_tile<T, Width, S>,
              {static_cast<unsigned>(tiles * batch.heads), kAttentionThreads, sizeof(Shared<T, Width>)}, batch,
-             tensors_of<T>(a), order);
+             tensors_of<T>(a), ordered);
     });
   };
   if (a.q.dtype == DType::bf16)

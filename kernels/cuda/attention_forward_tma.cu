@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention_softmax.cuh"
+#include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/attention_tma.cuh"
 
 /// y = softmax(scale q k^T) v on the tensor cores of sm_90a, for heads of 64 and 128 elements. There are as many blocks
@@ -24,7 +25,7 @@ struct Shape {
 };
 
 /// What a block processes: queries [first, end) of a head and keys from `key` to the last of these queries. Number -1
-/// follows the last one.
+/// follows the last one. Some numbers have no queries.
 struct ForwardItem {
   int number, head, first, key, end;
   TokenSpan segment;  ///< of the first query
@@ -36,11 +37,11 @@ struct ForwardItems {
   int count;
   int* taken;  ///< items beyond the first of each block; null if there are none
 
-  template <int Queries>
-  __device__ __forceinline__ ForwardItem item(const AttentionBatch& n, int number) const {
-    const int first = n.queries.begin + (count - 1 - number) / n.heads * Queries;
-    const TokenSpan segment = n.segment(first);
-    return {number, number % n.heads, first, n.first_key(first, segment), min(first + Queries, n.queries.end), segment};
+  __device__ __forceinline__ ForwardItem item(const DocumentTiles& tiles, int number) const {
+    const AttentionBatch& n = tiles.n;
+    const QueryTile tile = query_tile(tiles, (count - 1 - number) / n.heads);
+    const int first = tile.tokens.begin;
+    return {number, number % n.heads, first, n.first_key(first, tile.segment), tile.tokens.end, tile.segment};
   }
   /// The number of the block's next item; `count` or more if there is none.
   __device__ __forceinline__ int take() const {
@@ -54,6 +55,7 @@ struct ForwardShared {
   SwizzledTile<T, kTileKeys, Width> k[2], v[2];
   TileGate q_gate, k_gate[2], v_gate[2];
   ForwardItem item;                      ///< passed on with q
+  int end[2];                            ///< of this item and the next one
   int begin[2][Shape<Width>::kQueries];  ///< first key per query, for this item and the next one
 };
 
@@ -67,20 +69,26 @@ template <class T, int Width>
 __device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps& maps, const ForwardItems& items,
                                      ForwardShared<T, Width>& s) {
   constexpr int kQueries = Shape<Width>::kQueries;
+  const DocumentTiles tiles{n, n.queries, kQueries, cut_documents(n)};
   unsigned use = 0, tile = 0;
-  for (int number = static_cast<int>(blockIdx.x); number < items.count; ++use) {
-    int next = lane_id() == 0 ? items.take() : 0;
-    const ForwardItem b = items.item<kQueries>(n, number);
+  for (int number = static_cast<int>(blockIdx.x), next = 0; number < items.count;
+       number = __shfl_sync(kAllLanes, next, 0)) {
+    next = lane_id() == 0 ? items.take() : 0;
+    const ForwardItem b = items.item(tiles, number);
+    if (b.first >= b.end) continue;
     const int group = n.group_of(b.head);
     ptx::wait(s.q_gate.empty, (use + 1) % 2);
     if (lane_id() == 0) {
       ptx::arrive_and_expect(s.q_gate.full, sizeof s.q.v);
       copy_tile(s.q, s.q_gate, maps.q, b.head, b.first - n.queries.begin);
       s.item = b;
+      s.end[use % 2] = b.end;
     }
     for (int i = lane_id(); i < kQueries; i += kWarp) {
-      const int t = b.first + i;
-      s.begin[use % 2][i] = t < n.queries.end ? n.first_key(t, t < b.segment.end ? b.segment : n.segment(t)) : t + 1;
+      // A warpgroup without queries sees no tile.
+      const int group_first = b.first + i - i % kWarpgroupRows, t = min(b.first + i, b.end - 1);
+      s.begin[use % 2][i] =
+          group_first < b.end ? n.first_key(t, t < b.segment.end ? b.segment : n.segment(t)) : b.end + kTileKeys;
     }
     __syncwarp();
     if (lane_id() == 0) ptx::arrive(s.q_gate.full);
@@ -95,7 +103,7 @@ __device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps&
       fill(s.v[tile % 2], s.v_gate[tile % 2], tile / 2, maps.v, group, key - kTileKeys);
       ++tile;
     }
-    number = __shfl_sync(kAllLanes, next, 0);
+    ++use;
   }
   ptx::wait(s.q_gate.empty, (use + 1) % 2);
   if (lane_id() > 0) return;
@@ -139,9 +147,8 @@ __global__ void __launch_bounds__(Shape<Width>::kThreads, 1)
   for (unsigned use = 0;; ++use) {
     s.q_gate.wait(use);
     const ForwardItem& b = s.item;
-    const int head = b.head;
     if (b.number < 0) return;
-    const int first = b.first, lane_row = first + row + lane_id() / 4;
+    const int first = b.first, lane_row = first + row + lane_id() / 4, head = b.head;
     int key = b.key;
     const int* begins = s.begin[use % 2];
     const int group_row = row - row % kWarpgroupRows;
@@ -214,7 +221,7 @@ __global__ void __launch_bounds__(Shape<Width>::kThreads, 1)
       s.q_gate.release();
     }
     pass_over(s, tile, end);
-    put_results<T, Scores::plain>(n, x, lane_row, head, state, out);
+    put_results<T, Scores::plain>(n, x, {lane_row, s.end[use % 2], head}, state, out);
   }
 }
 
@@ -229,7 +236,7 @@ void attention_tma(Ctx& ctx, const Attention& a) {
     const ForwardMaps maps{.q = map_of(x.q, {batch.rows(), batch.heads, Width}, Sizes::kQueries),
                            .k = map_of(x.k, {batch.tokens, batch.groups, Width}, kTileKeys),
                            .v = map_of(x.v, {batch.tokens, batch.groups, Width}, kTileKeys)};
-    ForwardItems items{ceil_div(batch.rows(), Sizes::kQueries) * batch.heads, nullptr};
+    ForwardItems items{DocumentTiles::numbers(batch, batch.rows(), Sizes::kQueries) * batch.heads, nullptr};
     const int blocks = std::min(items.count, ctx.kept<Multiprocessors>().count);
     if (items.count > blocks) {
       items.taken = reinterpret_cast<int*>(ctx.scratch(sizeof(int)));

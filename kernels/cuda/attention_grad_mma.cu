@@ -9,10 +9,12 @@ namespace {
 inline constexpr int kWarps = 8, kThreads = kWarps * kWarp, kKeys = 16 * kWarps, kQueries = kSumQueries;
 static_assert(kKeys == kItemKeys);
 
-/// Queries whose scores are computed at a time, as registers allow, and how warps divide a tile of dq.
+/// Queries whose scores are computed at a time, and whether keys and ds stay in registers, as these allow; and how
+/// warps divide a tile of dq.
 template <int Width>
 struct Shape {
   static constexpr int kStep = Width <= 64 ? 64 : 32;
+  static constexpr bool kStay = kStep == kQueries;
   static constexpr int kWarpsDown = Width == 96 ? 4 : 2, kWarpsAcross = kWarps / kWarpsDown;
   static constexpr int kM = kQueries / 16 / kWarpsDown, kN = Width / 8 / kWarpsAcross;
 };
@@ -31,14 +33,15 @@ struct Shared {
   int last[kKeys];  ///< last query that sees each key
   KeyItem item;
   QueryTileAt at[2];      ///< this step and the next one, kept in shared memory to save registers
-  int sum;                ///< index of this step's tile of dq, or -1 before the first step
+  int sum;                ///< number of this step's tile of dq, or -1 before the first step
+  int sum_row, sum_rows;  ///< its first row among all sums, and how many rows it has
   int is_first, is_last;  ///< whether no block adds to it before this one, or after it
 };
 
 template <class T, int Width>
 struct Walk : Turns<T> {
   using Base = Turns<T>;
-  using Base::n, Base::x, Base::query;
+  using Base::n, Base::x, Base::item, Base::query;
   Shared<T, Width>& s;
 
   __device__ __forceinline__ Walk(const AttentionBatch& batch, const SummedGradients<T>& gradients,
@@ -46,12 +49,12 @@ struct Walk : Turns<T> {
       : Base{batch, gradients, shared.item}, s(shared) {}
   __device__ __forceinline__ void copy_q(const QueryTileAt& at, int stage) const {
     const std::int64_t stride = std::int64_t{n.heads} * n.width;
-    copy_rows<kThreads>(s.q[stage], {x.q + n.query(0, at.head), stride, n.queries.end, n.width}, query(at));
-    copy_sums(s.lse[stage], s.delta[stage], n, x, {query(at), at.head}, n.queries.end);
+    copy_rows<kThreads>(s.q[stage], {x.q + n.query(0, at.head), stride, item.query_end, n.width}, query(at));
+    copy_sums(s.lse[stage], s.delta[stage], n, x, {query(at), at.head}, item.query_end);
   }
   __device__ __forceinline__ void copy_dy(const QueryTileAt& at) const {
     const std::int64_t stride = std::int64_t{n.heads} * n.width;
-    copy_rows<kThreads>(s.dy, {x.dy + n.query(0, at.head), stride, n.queries.end, n.width}, query(at));
+    copy_rows<kThreads>(s.dy, {x.dy + n.query(0, at.head), stride, item.query_end, n.width}, query(at));
   }
 };
 
@@ -70,6 +73,13 @@ __device__ __forceinline__ void multiply_fragments(float (&c)[N][4], const std::
       ptx::ldmatrix(fb, shared + b.moved(at_b, 2 * k) + (row + 8 * j) * Width);
       mma_pair<T>(c[j], c[j + 1], a[k], fb);
     }
+}
+
+/// Loads 16 rows as left operands.
+template <class T, int K, int Rows, int Width>
+__device__ __forceinline__ void load_fragments(std::uint32_t (&to)[K][4], const Tile<T, Rows, Width>& from, int row) {
+#pragma unroll
+  for (int k = 0; k < K; ++k) ptx::ldmatrix(to[k], from.v + from.offset(row + lane_id() % 16, 2 * k + lane_id() / 16));
 }
 
 /// c += A^T B over rows [16 first, 16 end): columns `column`, ... of A and `chunk`, ... (in chunks) of B.
@@ -117,6 +127,21 @@ __device__ __forceinline__ void put_fragments(Tile<T, Rows, Width>& to, const st
     }
 }
 
+/// The first row and column of the calling lane in the sums of a tile of dq. Computed where it is needed, to save
+/// registers.
+struct LaneOfSums {
+  int row, column;
+};
+template <class Sizes>
+__device__ __forceinline__ LaneOfSums lane_of_sums() {
+  int id = static_cast<int>(threadIdx.x);
+  ptx::opaque(id);
+  const auto thread = static_cast<unsigned>(id);
+  const int warp = static_cast<int>(thread / kWarp), lane = static_cast<int>(thread % kWarp);
+  return {warp % Sizes::kWarpsDown * 16 * Sizes::kM + lane / 4,
+          warp / Sizes::kWarpsDown * 8 * Sizes::kN + lane % 4 * 2};
+}
+
 template <class T, int Width>
 __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n, SummedGradients<T> x) {
   using Sizes = Shape<Width>;
@@ -129,18 +154,18 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
     s.sum = -1;
   }
   __syncthreads();
+  if (s.item.first >= s.item.key_end) return;
   const int row = warp_id() * 16, lane_row = row + lane_id() / 4;
   const std::int64_t stride = std::int64_t{n.groups} * n.width;
-  copy_rows<kThreads>(s.k, {x.k + n.key(0, s.item.group), stride, n.tokens, n.width}, s.item.tile * kKeys);
-  copy_rows<kThreads>(s.v, {x.v + n.key(0, s.item.group), stride, n.tokens, n.width}, s.item.tile * kKeys);
+  copy_rows<kThreads>(s.k, {x.k + n.key(0, s.item.group), stride, s.item.key_end, n.width}, s.item.first);
+  copy_rows<kThreads>(s.v, {x.v + n.key(0, s.item.group), stride, s.item.key_end, n.width}, s.item.first);
   ptx::cp_async_commit();
-  load_last_queries(s.last, n, s.item.tile * kKeys);
+  load_last_queries(s.last, n, {s.item.first, s.item.key_end});
   ptx::cp_async_wait<0>();
   __syncthreads();
-  std::uint32_t v[Width / 16][4];
-#pragma unroll
-  for (int k = 0; k < Width / 16; ++k)
-    ptx::ldmatrix(v[k], s.v.v + s.v.offset(row + lane_id() % 16, 2 * k + lane_id() / 16));
+  std::uint32_t k[Sizes::kStay ? Width / 16 : 1][4], v[Width / 16][4], fragments[1][kStep / 16][4];
+  if constexpr (Sizes::kStay) load_fragments(k, s.k, row);
+  load_fragments(v, s.v, row);
   __syncthreads();
 
   if (!walk.done(s.at[0])) {
@@ -154,17 +179,20 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
     __syncthreads();
     if (threadIdx.x == 0 && s.sum >= 0 && !s.is_last) walk.pass_on(s.sum);
     if (const QueryTileAt next = walk.next(s.at[stage]); !walk.done(next)) walk.copy_q(next, stage ^ 1);
-    const int query = walk.query(s.at[stage]), first = s.item.tile * kKeys;
+    const int query = walk.query(s.at[stage]), first = s.item.first;
     // The sixteens of keys, one for each warp, that some of the queries see.
-    TokenSpan seen{0, min(kWarps, (query + kQueries - 1 - first) / 16 + 1)};
+    const auto last_query = static_cast<unsigned>(min(query + kQueries, s.item.query_end) - 1 - first);
+    TokenSpan seen{0, static_cast<int>(min(static_cast<unsigned>(kWarps), last_query / 16 + 1))};
     while (s.last[16 * seen.begin + 15] < query) ++seen.begin;
     const bool sees = seen.begin <= warp_id() && warp_id() < seen.end;
     if (sees)
 #pragma unroll 1  // to save registers
       for (int part = 0; part < kQueries; part += kStep) {
         float p[1][kStep / 8][4] = {}, dp[kStep / 8][4] = {};
-        std::uint32_t fragments[1][kStep / 16][4];
-        multiply_rows(p, s.k, row, s.q[stage], part);
+        if constexpr (Sizes::kStay)
+          multiply_fragments(p[0], k, s.q[stage], part);
+        else
+          multiply_rows(p, s.k, row, s.q[stage], part);
         if (query + part < first + row + 15 || query + part + kStep - 1 > s.last[row])
           mask_queries(p, s.last + lane_row, first + lane_row, query + part);
         weigh_columns(p, s.lse[stage] + part, n.scale * kLog2e);
@@ -179,50 +207,57 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
       s.at[stage ^ 1] = walk.next(s.at[stage]);
       walk.wait(s.at[stage]);
       s.sum = walk.sum_of(s.at[stage]);
+      s.sum_row = walk.sum_row(s.at[stage]);
+      s.sum_rows = walk.sum_rows(s.at[stage]);
       s.is_first = walk.is_first(s.at[stage]);
       s.is_last = walk.is_last(s.at[stage]);
     }
     __syncthreads();
     if (!walk.done(s.at[stage ^ 1])) walk.copy_dy(s.at[stage ^ 1]);
     ptx::cp_async_commit();
-    const QueryTileAt at = s.at[stage];
     const int down = warp_id() % Sizes::kWarpsDown * 16 * kM, across = warp_id() / Sizes::kWarpsDown * 8 * kN;
-    float* sums = x.sums.data + std::int64_t{s.sum} * kQueries * Width + (warp_id() * kM * kN * kWarp + lane_id()) * 4;
-    float dq[kM][kN][4] = {};
-    if (!s.is_first)
+    float dq[kM][kN][4];
+    if (s.is_first) {
 #pragma unroll
-      for (int i = 0; i < kM * kN; ++i) {
-        const Pack<float, 4> values = load_pack<4>(sums + i * kWarp * 4);
+      for (int i = 0; i < kM; ++i) load_sums<Width>(dq[i], x.sums.data, 0);
+    } else {
+      const LaneOfSums lane = lane_of_sums<Sizes>();
+      const float* sums = x.sums.data + std::int64_t{s.sum_row + lane.row} * Width + lane.column;
+      const int rows = s.sum_rows - lane.row;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) dq[i / kN][i % kN][e] = values.v[e];
-      }
-    if (sees)
+      for (int i = 0; i < kM; ++i) load_sums<Width>(dq[i], sums + 16 * i * Width, rows - 16 * i);
+    }
+    if constexpr (Sizes::kStay) {
+      if (sees) multiply(dk, fragments, s.q[stage]);
+    } else if (sees) {
 #pragma unroll 1
       for (int part = 0; part < kQueries; part += 16) {
         std::uint32_t ds[1][1][4];
         ptx::ldmatrix(ds[0][0], s.ds.v + s.ds.offset(row + lane_id() % 16, part / kChunk + lane_id() / 16));
         multiply(dk, ds, s.q[stage], part);
       }
-    multiply_columns(dq, s.ds, down, s.k, across / kChunk, seen);
-    Pack<float, 4> values;
-#pragma unroll
-    for (int i = 0; i < kM * kN; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) values.v[e] = dq[i / kN][i % kN][e];
-      if (!walk.is_last(at)) store_pack<4>(sums + i * kWarp * 4, values);
     }
-    if (walk.is_last(at))
+    multiply_columns(dq, s.ds, down, s.k, across / kChunk, seen);
+    const LaneOfSums lane = lane_of_sums<Sizes>();
+    const int rows = s.sum_rows - lane.row;
+    if (!s.is_last) {
+      float* sums = x.sums.data + std::int64_t{s.sum_row + lane.row} * Width + lane.column;
+#pragma unroll
+      for (int i = 0; i < kM; ++i) store_sums<Width>(sums + 16 * i * Width, dq[i], rows - 16 * i);
+    } else {
+      const QueryTileAt at = s.at[stage];
       for_rows<kM>([&](int i, int h) {
-        const int t = walk.query(at) + down + lane_id() / 4 + 16 * i + 8 * h;
-        if (t < n.queries.end) put_row(x.dq, n.query(t, at.head) + across, dq[i], h, n.scale, n.width - across);
+        const int t = walk.query(at) + lane.row + 16 * i + 8 * h;
+        if (16 * i + 8 * h < rows) put_row(x.dq, n.query(t, at.head) + across, dq[i], h, n.scale, n.width - across);
       });
+    }
   }
   ptx::cp_async_wait<0>();
   __syncthreads();
   if (threadIdx.x == 0 && s.sum >= 0 && !s.is_last) walk.pass_on(s.sum);
   for_rows<1>([&](int i, int h) {
-    const int t = s.item.tile * kKeys + lane_row + 8 * h;
-    if (t >= n.tokens) return;
+    const int t = s.item.first + lane_row + 8 * h;
+    if (t >= s.item.key_end) return;
     put_row(x.dk, n.key(t, s.item.group), dk[i], h, n.scale, n.width);
     put_row(x.dv, n.key(t, s.item.group), dv[i], h, 1, n.width);
   });
@@ -232,7 +267,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
 
 template <class T>
 void attention_grad_mma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x) {
-  const auto blocks = static_cast<unsigned>(ceil_div(batch.tokens, kKeys) * x.pass_groups);
+  const auto blocks = static_cast<unsigned>(x.sums.key_tiles * x.pass_groups);
   const auto run = [&]<int Width>() {
     launch(ctx, "attention_grad", attention_grad_tile<T, Width>, {blocks, kThreads, sizeof(Shared<T, Width>)}, batch,
            x);

@@ -43,15 +43,15 @@ __device__ __forceinline__ void feed(const Turns<T>& turns, const GradMaps& maps
   const auto& x = turns.x;
   if (lane_id() == 0) {
     ptx::arrive_and_expect(s.key_gate.full, sizeof s.k + sizeof s.v);
-    copy_tile(s.k, s.key_gate, maps.k, s.item.group, s.item.tile * kBlockRows);
-    copy_tile(s.v, s.key_gate, maps.v, s.item.group, s.item.tile * kBlockRows);
+    copy_tile(s.k, s.key_gate, maps.k, s.item.group, s.item.first);
+    copy_tile(s.v, s.key_gate, maps.v, s.item.group, s.item.first);
   }
   unsigned use = 0;
   for (QueryTileAt at = turns.first(); !turns.done(at); at = turns.next(at), ++use) {
     GradQueries<T, Width>& to = s.queries[use % 2];
     TileGate& gate = s.query_gate[use % 2];
     float lse[kValues], delta[kValues];
-    const int row = at.tile * kQueries;
+    const int row = turns.query(at) - n.queries.begin;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
       const int t = row + i * kWarp + lane_id();
@@ -117,6 +117,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     ptx::fence_proxy_async();
   }
   __syncthreads();
+  if (s.item.first >= s.item.key_end) return;
   if (threadIdx.x >= kBlockThreads) {
     ptx::lower_registers<kCopyRegisters>();
     if (warp_id() == kBlockWarps) feed(turns, maps, s);
@@ -124,8 +125,9 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     return;
   }
   ptx::raise_registers<kComputeRegisters>();
-  const int row = warp_id() * 16, lane_row = row + lane_id() / 4, first = s.item.tile * kBlockRows;
-  if (lane_id() < 16) s.last[row + lane_id()] = last_query_of(n, first + row + lane_id(), n.segment(first));
+  const int row = warp_id() * 16, lane_row = row + lane_id() / 4, first = s.item.first;
+  if (lane_id() < 16)
+    s.last[row + lane_id()] = last_query_of(n, first + row + lane_id(), s.item.key_end, n.segment(first));
   __syncwarp();
   const int warp_last = first + row + 15, warp_end = s.last[row];
   // By a shuffle, so that the assembler keeps what depends on it in registers that the warp shares.
@@ -170,17 +172,12 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     if (Width > kColumns || part == static_cast<int>(use % 2)) {
       const int across = Width > kColumns ? part : 0;
       // The sum so far is read while dv and dk are computed.
-      float dq[1][kColumns / 8][4] = {};
-      float* sums = x.sums.data + std::int64_t{turns.sum_of(at)} * kQueries * Width + across * kQueries * kColumns +
-                    static_cast<int>(threadIdx.x) % kWarpgroupThreads * 4;
+      float dq[1][kColumns / 8][4];
+      const int sum_row = lane_row % kQueries, rows = turns.sum_rows(at) - sum_row;
+      float* sums =
+          x.sums.data + std::int64_t{turns.sum_row(at) + sum_row} * Width + across * kColumns + lane_id() % 4 * 2;
       s.turn[use % 2].wait(use / 2);
-      if (!turns.is_first(at))
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) {
-          const Pack<float, 4> values = load_pack<4>(sums + j * kWarpgroupThreads * 4);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) dq[0][j][e] = values.v[e];
-        }
+      load_sums<Width>(dq[0], sums, turns.is_first(at) ? 0 : rows);
       ptx::wait(s.whole, use % 2);
       ptx::wgmma_settle(dq[0]);
       ptx::wgmma_fence();
@@ -192,14 +189,11 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
       ptx::wgmma_wait<0>();
       ptx::wgmma_settle(dq[0]);
       if (!turns.is_last(at)) {
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j)
-          store_pack<4>(sums + j * kWarpgroupThreads * 4,
-                        Pack<float, 4>{{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]}});
+        store_sums<Width>(sums, dq[0], rows);
       } else {
         for_rows<1>([&](int i, int h) {
-          const int t = query + lane_row % kQueries + 8 * h;
-          if (t < n.queries.end) put_row(x.dq, n.query(t, at.head) + across * kColumns, dq[i], h, n.scale, kColumns);
+          const int t = query + sum_row + 8 * h;
+          if (8 * h < rows) put_row(x.dq, n.query(t, at.head) + across * kColumns, dq[i], h, n.scale, kColumns);
         });
       }
     } else {
@@ -213,7 +207,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   }
   for_rows<1>([&](int i, int h) {
     const int t = first + lane_row + 8 * h;
-    if (t >= n.tokens) return;
+    if (t >= s.item.key_end) return;
     put_row(x.dk, n.key(t, s.item.group), dk[i], h, n.scale, Width);
     put_row(x.dv, n.key(t, s.item.group), dv[i], h, 1, Width);
   });
@@ -223,7 +217,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
 
 template <class T>
 void attention_grad_wgmma(Ctx& ctx, const AttentionBatch& batch, const SummedGradients<T>& x) {
-  const auto blocks = static_cast<unsigned>(ceil_div(batch.tokens, kBlockRows) * x.pass_groups);
+  const auto blocks = static_cast<unsigned>(x.sums.key_tiles * x.pass_groups);
   const auto run = [&]<int Width>() {
     const TokenShape queries{batch.rows(), batch.heads, Width}, keys{batch.tokens, batch.groups, Width};
     const GradMaps maps{.q = map_of(x.q, queries, kSumQueries),

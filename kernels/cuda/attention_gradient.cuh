@@ -20,23 +20,23 @@ struct QueryWalk {
   }
 };
 
-/// The queries that a block needs for its `keys` keys from `first` on.
-__device__ __forceinline__ QueryBounds queries_of(const AttentionBatch& n, int first, int keys, int last_head) {
+/// The queries that a block needs for its keys.
+__device__ __forceinline__ QueryBounds queries_of(const AttentionBatch& n, TokenSpan keys, int last_head) {
   // Padding queries see no key, so the last key inside a segment is seen by the last queries.
-  const int last_key = min(min(first + keys, n.tokens), n.cu[n.segments]) - 1;
-  const int end = last_key < first ? first : min(n.last_query(last_key) + 1, n.queries.end);
-  return {max(first, n.queries.begin), end, last_head};
+  const int last_key = min(min(keys.end, n.tokens), n.cu[n.segments]) - 1;
+  const int end = last_key < keys.begin ? keys.begin : min(n.last_query(last_key) + 1, n.queries.end);
+  return {max(keys.begin, n.queries.begin), end, last_head};
 }
-/// The last query that sees key t; `segment` is that of an earlier token. For a key out of range, t - 1.
-__device__ __forceinline__ int last_query_of(const AttentionBatch& n, int t, TokenSpan segment) {
-  return t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
+/// The last query that sees key t, or t - 1 from `end` on; `segment` is that of an earlier token.
+__device__ __forceinline__ int last_query_of(const AttentionBatch& n, int t, int end, TokenSpan segment) {
+  return t < end ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
 }
-/// Stores the last query that sees each of the Keys keys from `first` on.
+/// Stores the last query that sees each of the Keys keys from keys.begin on.
 template <int Keys>
-__device__ __forceinline__ void load_last_queries(int (&last)[Keys], const AttentionBatch& n, int first) {
-  const TokenSpan segment = n.segment(first);
+__device__ __forceinline__ void load_last_queries(int (&last)[Keys], const AttentionBatch& n, TokenSpan keys) {
+  const TokenSpan segment = n.segment(keys.begin);
   const int i = static_cast<int>(threadIdx.x);
-  if (i < Keys) last[i] = last_query_of(n, first + i, segment);
+  if (i < Keys) last[i] = last_query_of(n, keys.begin + i, keys.end, segment);
 }
 /// Starts copying lse and delta of a tile of queries.
 template <int Queries, class T>

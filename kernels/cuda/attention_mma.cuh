@@ -51,8 +51,8 @@ template <int Threads = kAttentionThreads, class T, int Rows, int Width>
 __device__ __forceinline__ void copy_rows(Tile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
   constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = Threads / kAcross;
   static_assert(Rows % kStep == 0);
-  const int across = static_cast<int>(threadIdx.x % kAcross);
-  int row0 = static_cast<int>(threadIdx.x / kAcross);
+  int across = static_cast<int>(threadIdx.x % kAcross), row0 = static_cast<int>(threadIdx.x / kAcross);
+  ptx::opaque(across);
   ptx::opaque(row0);
   const T* source = from.data + (first + row0) * from.stride + across * kChunk;
 #pragma unroll

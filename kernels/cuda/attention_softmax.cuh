@@ -58,19 +58,24 @@ __device__ __forceinline__ void scale_rows(float (&c)[M][N][4], const float (&fa
   });
 }
 
-/// Writes y and lse of a head for the lane's rows, the first of which is token `first`.
+/// Rows of a head: tokens from `first` on, before `end`.
+struct RowsOfHead {
+  int first, end, head;
+};
+/// Writes y and lse for the lane's rows.
 template <class T, Scores S, int M, int Keys, int N>
-__device__ __forceinline__ void put_results(const AttentionBatch& n, const AttentionTensors<T>& x, int first, int head,
-                                            const RowSoftmax<M, Keys>& softmax, const float (&out)[M][N][4]) {
+__device__ __forceinline__ void put_results(const AttentionBatch& n, const AttentionTensors<T>& x,
+                                            const RowsOfHead& rows, const RowSoftmax<M, Keys>& softmax,
+                                            const float (&out)[M][N][4]) {
   for_rows<M>([&](int i, int h) {
-    const int t = first + 16 * i + 8 * h;
+    const int t = rows.first + 16 * i + 8 * h;
     const float sum = row_reduce(softmax.sum[i][h], Plus{});
-    if (t >= n.queries.end) return;
+    if (t >= rows.end) return;
     const bool sees = sum != 0;  // the first visible key had weight 1
     RowEnd end{softmax.max[i][h] * n.score_scale<S>(), sum};
-    if (x.sinks && sees) end.add_sink(x.sinks[head]);
-    put_row(Target<T>{x.y}, n.query(t, head), out[i], h, sees ? end.factor / end.sum : 0, n.width);
-    if (lane_id() % 4 == 0) x.lse[n.row(head, t)] = sees ? end.lse() : 0;
+    if (x.sinks && sees) end.add_sink(x.sinks[rows.head]);
+    put_row(Target<T>{x.y}, n.query(t, rows.head), out[i], h, sees ? end.factor / end.sum : 0, n.width);
+    if (lane_id() % 4 == 0) x.lse[n.row(rows.head, t)] = sees ? end.lse() : 0;
   });
 }
 

@@ -1,5 +1,7 @@
 // Properties that attention's results must have exactly. With tolerances, one visible key too many among a hundred
 // would go unnoticed; bitwise comparison shows it.
+#include <array>
+
 #include "kernels/attention.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/parted_attention.h"
@@ -18,6 +20,14 @@ struct AttentionInputs {
   }
 };
 
+/// Tokens [first, end), and none of the others.
+Array rows_of(const Array& a, std::int64_t first, std::int64_t end) {
+  const std::int64_t width = a.size() / kTokens;
+  Array rows(a.dtype(), {end - first, 1, width});
+  for (std::int64_t i = 0; i < rows.size(); ++i) rows.set(i, a.get(first * width + i));
+  return rows;
+}
+
 /// Changes the values of tokens [first, end).
 void replace(Array& a, std::int64_t first, std::int64_t end) {
   const std::int64_t width = a.size() / kTokens;
@@ -27,21 +37,24 @@ void replace(Array& a, std::int64_t first, std::int64_t end) {
 struct AttentionResults {
   Array y, dq, dk, dv;
 };
-/// Two documents, the second of which starts at `border`; 0: one document. Whether the gradients get memory for sums.
+/// Where documents begin and end, and whether the gradients get memory for sums.
 struct Masked {
-  std::int32_t border = 0;
+  std::vector<std::int32_t> borders;
   std::int64_t window = 0;
   bool memory = false;
 };
+/// Two documents, the second of which starts at `border`; 0: one document.
+std::vector<std::int32_t> two_documents(std::int32_t border) {
+  return border > 0 ? std::vector<std::int32_t>{0, border, kTokens} : std::vector<std::int32_t>{0, kTokens};
+}
 AttentionResults attention_of(AttentionInputs in, const Masked& n) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const Shape shape = in.q.shape();
   AttentionResults r{
       .y = {DType::bf16, shape}, .dq = {DType::bf16, shape}, .dk = {DType::bf16, shape}, .dv = {DType::bf16, shape}};
-  Array memory(DType::f32, {static_cast<std::int64_t>(ops::attention_sum_bytes(kTokens, shape[2]) / 4)});
-  Array lse(DType::f32, {1, kTokens}),
-      borders = n.border > 0 ? integers({0, n.border, kTokens}) : integers({0, kTokens});
+  Array memory(DType::f32, {static_cast<std::int64_t>(ops::attention_sum_bytes(shape[0], shape[2]) / 4)});
+  Array lse(DType::f32, {1, shape[0]}), borders = integers(n.borders);
   const double scale = 0.125;
   ops::attention(ctx, {.y = r.y,
                        .lse = lse,
@@ -84,10 +97,26 @@ struct MaskedHeads {
 };
 class CausalMask : public ::testing::TestWithParam<MaskedHeads> {
  protected:
-  static AttentionResults results(const AttentionInputs& in, std::int32_t border, std::int64_t window = 0) {
+  static AttentionResults results(const AttentionInputs& in, const std::vector<std::int32_t>& borders,
+                                  std::int64_t window = 0) {
     AttentionResults r;
-    with_capability(GetParam().capability, [&] { r = attention_of(in, {border, window, GetParam().memory}); });
+    with_capability(GetParam().capability, [&] { r = attention_of(in, {borders, window, GetParam().memory}); });
     return r;
+  }
+  static AttentionResults results(const AttentionInputs& in, std::int32_t border, std::int64_t window = 0) {
+    return results(in, two_documents(border), window);
+  }
+  static void expect_hidden(const AttentionInputs& in, const std::vector<std::int32_t>& borders, std::int32_t border) {
+    const AttentionResults want = results(in, borders);
+    AttentionInputs first = in, second = in;
+    for (Array* a : {&first.q, &first.k, &first.v, &first.dy}) replace(*a, 0, border);
+    for (Array* a : {&second.q, &second.k, &second.v, &second.dy}) replace(*a, border, kTokens);
+    const AttentionResults of_second = results(first, borders), of_first = results(second, borders);
+    for (const auto member :
+         {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
+      expect_same_tokens(of_first.*member, want.*member, 0, border);
+      expect_same_tokens(of_second.*member, want.*member, border, kTokens);
+    }
   }
 };
 
@@ -113,17 +142,31 @@ TEST_P(CausalMask, HidesTheOtherDocument) {
   const AttentionInputs in(GetParam().width);
   for (const std::int32_t border : {1, 2, 95, 127}) {
     SCOPED_TRACE(border);
-    const AttentionResults want = results(in, border);
-    AttentionInputs first = in, second = in;
-    for (Array* a : {&first.q, &first.k, &first.v, &first.dy}) replace(*a, 0, border);
-    for (Array* a : {&second.q, &second.k, &second.v, &second.dy}) replace(*a, border, kTokens);
-    const AttentionResults of_second = results(first, border), of_first = results(second, border);
-    for (const auto member :
-         {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
-      expect_same_tokens(of_first.*member, want.*member, 0, border);
-      expect_same_tokens(of_second.*member, want.*member, border, kTokens);
-    }
+    expect_hidden(in, two_documents(border), border);
   }
+}
+
+// Documents of so few tokens share tiles.
+TEST_P(CausalMask, HidesOtherDocumentsOfATile) {
+  const AttentionInputs in(GetParam().width);
+  for (const std::int32_t border : {3, 95, 127}) {
+    SCOPED_TRACE(border);
+    expect_hidden(in, {0, 1, 2, border, border + 1, kTokens}, border);
+  }
+}
+
+// Documents begin with tiles of their own, whatever comes before and after them.
+TEST_P(CausalMask, GivesADocumentItsBitsAnywhere) {
+  const AttentionInputs in(GetParam().width);
+  const std::array<std::int32_t, 2> document{29, 171};
+  const AttentionResults among = results(in, {0, document[0], document[1], kTokens});
+  AttentionInputs alone = in;
+  for (Array* a : {&alone.q, &alone.k, &alone.v, &alone.dy}) *a = rows_of(*a, document[0], document[1]);
+  const AttentionResults want = results(alone, {0, document[1] - document[0]});
+  EXPECT_TRUE(rows_of(among.y, document[0], document[1]).bytes() == want.y.bytes());
+  if (!GetParam().memory) return;  // otherwise gradients have tiles of the batch
+  for (const auto member : {&AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv})
+    EXPECT_TRUE(rows_of(among.*member, document[0], document[1]).bytes() == (want.*member).bytes());
 }
 
 // The window ends one token before the end of a tile of queries, for the first keys of some warp in both tile widths.

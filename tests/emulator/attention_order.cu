@@ -7,8 +7,8 @@
 namespace qtrain::testing {
 namespace {
 
-__global__ void order_of_batch(ops::AttentionBatch batch, int* order) {
-  ops::order_tiles(batch, order);
+__global__ void order_of_batch(ops::AttentionBatch batch, ops::KeyTile* ordered, int tiles) {
+  ops::order_tiles(batch, ordered, tiles);
 }
 
 }  // namespace
@@ -16,7 +16,6 @@ __global__ void order_of_batch(ops::AttentionBatch batch, int* order) {
 std::vector<int> order_of_tiles(Ctx& ctx, const std::vector<std::int32_t>& boundaries, int window) {
   const OnGpu<std::int32_t> cu(ctx, boundaries);
   const int tokens = boundaries.back();
-  const OnGpu<int> order(ctx, ops::order_elements(tokens));
   const ops::AttentionBatch batch{.cu = cu.data(),
                                   .segments = static_cast<int>(boundaries.size()) - 1,
                                   .tokens = tokens,
@@ -28,10 +27,15 @@ std::vector<int> order_of_tiles(Ctx& ctx, const std::vector<std::int32_t>& bound
                                   .scale = 1,
                                   .softcap = 0,
                                   .tanh_scale = 0};
-  launch(ctx, "order", order_of_batch, {1, 64}, batch, order.data());
-  std::vector<int> values = order.values();
-  values.resize(values.size() / 3);
-  return values;
+  const int tiles = ops::key_tiles(batch);
+  const OnGpu<ops::KeyTile> ordered(ctx, ops::ordered_bytes(tiles) / sizeof(ops::KeyTile) + 1);
+  launch(ctx, "order", order_of_batch, {1, 64}, batch, ordered.data(), tiles);
+  std::vector<ops::KeyTile> values = ordered.values();
+  values.resize(static_cast<std::size_t>(tiles));
+  std::vector<int> firsts;
+  for (const ops::KeyTile& tile : values)
+    if (tile.first < tile.key_end) firsts.push_back(tile.first);
+  return firsts;
 }
 
 }  // namespace qtrain::testing

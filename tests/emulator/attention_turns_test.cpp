@@ -37,15 +37,20 @@ TEST(AttentionTurns, BeginWithTheKeysThatMostQueriesSee) {
     std::vector<int> order;
   };
   const Ordered cases[] = {
-      {{0, 384}, 0, {0, 1, 2}},
-      {{0, 256, 512}, 0, {0, 2, 1, 3}},
-      {{0, 128, 384}, 0, {1, 0, 2}},
-      // The second tile has keys of both documents, so the first one, which adds to the same dq, comes before it.
-      {{0, 200, 900}, 0, {0, 1, 2, 3, 4, 5, 6, 7}},
-      // The third tile begins with a tile of queries that keys of the second document do not add to.
-      {{0, 200, 256, 640}, 0, {2, 0, 3, 1, 4}},
+      {{0, 384}, 0, {0, 128, 256}},
+      {{0, 256, 512}, 0, {0, 256, 128, 384}},
+      {{0, 128, 384}, 0, {128, 0, 256}},
+      // Each document begins with a new tile.
+      {{0, 200, 900}, 0, {200, 328, 456, 584, 0, 712, 128, 840}},
+      {{0, 200, 256, 640}, 0, {256, 0, 384, 128, 512, 200}},
+      // Documents without tokens and tokens of no document, which come last.
+      {{0, 200, 256, 256, 256}, 0, {0, 128, 200}},
       // Behind the window, all tiles are equally long, but they add to the same dq.
-      {{0, 512}, 60, {0, 1, 2, 3}},
+      {{0, 512}, 60, {0, 128, 256, 384}},
+      // Documents of few tokens share tiles. The first one has keys of all, so it comes before the others, which add to
+      // the same dq of the last document.
+      {{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 640}, 0, {0, 128, 256, 384, 512}},
+      {{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 128, 640}, 0, {128, 256, 384, 0, 512}},
   };
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   for (const Ordered& c : cases) EXPECT_EQ(order_of_tiles(ctx, c.boundaries, c.window), c.order);
