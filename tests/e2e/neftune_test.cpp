@@ -88,7 +88,7 @@ TEST_F(NoisyRun, DoesNotDependOnTheMicroBatch) {
 TEST_F(NoisyRun, GoesOnWithItsNoiseWhereItWasStopped) {
   const std::string whole = trained(config({{"save_strategy", "steps"}, {"save_steps", 100}}));
   fs::remove_all(folder_ / "out");
-  EXPECT_EQ(qtrain({.words = {(folder_ / "config.json").string(), "--stop_after", "5"}}).exit_code, 75);
+  EXPECT_EQ(qtrain({.words = {(folder_ / "config.json").string(), "--stop_after", "5"}}).code, 75);
   qtrain_ok({.words = {(folder_ / "config.json").string()}});
   EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
 }
@@ -101,7 +101,7 @@ TEST_F(NoisyRun, HasNoNoiseInEvaluations) {
   trained(config(evaluated));
   const double within = history(folder_ / "out", "eval_loss").back().at("eval_loss");
   const std::string said = qtrain_ok({.words = {"eval", (folder_ / "config.json").string(), "--json"}}).out;
-  EXPECT_EQ(parse_json(said, "eval").at("loss"), within);
+  EXPECT_EQ(parse_json(said, "eval").at("eval_loss"), within);
 }
 
 }  // namespace

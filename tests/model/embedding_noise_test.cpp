@@ -55,7 +55,7 @@ TEST_P(EmbeddingNoiseOf, IsAddedToTheResultOfTheModule) {
     for (std::int64_t c = 0; c < width; ++c)
       table[ids[t] * width + c] +=
           added[t * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)] / GetParam().within;
-  EXPECT_NEAR(training_loss(ctx, *model, batch), noisy, 1e-9);
+  EXPECT_NEAR(training_loss(ctx, *model, batch), noisy, 1e-6);  // noise is float32
 }
 
 INSTANTIATE_TEST_SUITE_P(
