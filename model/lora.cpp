@@ -182,7 +182,8 @@ double LoraConfig::scale_of(std::string_view module) const {
 }
 
 bool is_linear_layer(std::string_view module) {
-  return module.find("layers.") != std::string_view::npos && module.ends_with("_proj");
+  const bool linear = module.ends_with("_proj") || module.ends_with(".shared_expert_gate");
+  return linear && module.find("layers.") != std::string_view::npos;
 }
 
 bool is_saved(const LoraConfig& lora, std::string_view module) {

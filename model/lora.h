@@ -56,7 +56,7 @@ struct LoraConfig {
 };
 
 /// Whether a module is a linear layer of a decoder layer, by its name ("model.layers.0.self_attn.q_proj", "model."
-/// being optional): transformers names them with the suffix _proj.
+/// being optional): transformers names them with the suffix _proj, except the gate of a shared expert.
 bool is_linear_layer(std::string_view module);
 /// Whether the module "model.layers.3.self_attn.q_proj" is a target; excluded modules and those trained whole are not.
 bool is_target(const LoraConfig& lora, std::string_view module);

@@ -75,8 +75,8 @@ struct ExpertsConfig {
   std::int64_t shared_size = 0;  ///< the width of an expert for all tokens, behind a gate; 0: none
   ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
   double swiglu_alpha = 1, swiglu_limit = 0;  ///< for interleaved gates: see ops::PackedGlu
-  /// Whether checkpoints hold each expert's layers separately: PEFT then converts adapters that target those to
-  /// adapters on parameters.
+  /// Whether PEFT converts adapters that target the layers of experts to adapters on parameters, as it does if
+  /// checkpoints hold each expert's layers separately (except in Qwen2-MoE).
   bool named_apart = true;
   std::vector<bool> layers;  ///< which layers have experts
   ExpertNames names = {};

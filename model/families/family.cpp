@@ -7,13 +7,13 @@
 namespace qtrain {
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kPhi3, kQwen3Moe,
-    kMixtral, kGptOss, kQwen2Moe, kOlmo3, kExaone4, kMinistral, kMinistral3, kHunyuanDense;
+    kMixtral, kGptOss, kQwen2Moe, kOlmo3, kExaone4, kMinistral, kMinistral3, kHunyuanDense, kOlmoe;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama,    &kMistral,   &kQwen2,      &kQwen3,       &kSmolLm3,
-                                           &kOlmo2,    &kGranite,   &kGemma2,     &kGemma3,      &kPhi3,
-                                           &kQwen3Moe, &kMixtral,   &kGptOss,     &kQwen2Moe,    &kOlmo3,
-                                           &kExaone4,  &kMinistral, &kMinistral3, &kHunyuanDense};
+  static constexpr const Family* kAll[] = {&kLlama,    &kMistral,   &kQwen2,      &kQwen3,        &kSmolLm3,
+                                           &kOlmo2,    &kGranite,   &kGemma2,     &kGemma3,       &kPhi3,
+                                           &kQwen3Moe, &kMixtral,   &kGptOss,     &kQwen2Moe,     &kOlmo3,
+                                           &kExaone4,  &kMinistral, &kMinistral3, &kHunyuanDense, &kOlmoe};
   return kAll;
 }
 

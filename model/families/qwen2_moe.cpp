@@ -49,6 +49,7 @@ void read_qwen2_moe(const ConfigReader& r, ModelConfig& c) {
                .intermediate_size = r.positive("moe_intermediate_size", 1408),
                .shared_size = r.positive("shared_expert_intermediate_size", 5632),
                .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
+               .named_apart = false,  // PEFT does not convert the targets of this model type
                .layers = sparse_layers(r, c)});
 }
 

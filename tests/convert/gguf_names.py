@@ -6,7 +6,7 @@ import gguf
 ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
                  "gemma2": "GEMMA2", "gemma3_text": "GEMMA3", "smollm3": "SMOLLM3", "olmo2": "OLMO2",
                  "granite": "GRANITE", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "olmo3": "OLMO2",
-                 "exaone4": "EXAONE4", "hunyuan_v1_dense": "HUNYUAN_DENSE"}
+                 "exaone4": "EXAONE4", "olmoe": "OLMOE", "hunyuan_v1_dense": "HUNYUAN_DENSE"}
 INTERLEAVED = ("llama", "mistral", "smollm3", "granite", "mixtral")  # the rows of rotated projections
 OFFSET_NORMS = ("gemma2", "gemma3_text")  # families that add 1 to their norm weights
 MIXTRAL = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}

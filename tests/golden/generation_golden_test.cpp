@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Case, GenerationGolden,
                          ::testing::Values("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2",
                                            "qwen3_moe", "smollm3", "olmo2", "granite", "gemma3", "mixtral", "phi3",
                                            "phi3_longrope", "gpt_oss", "qwen2_moe", "olmo3", "exaone4", "ministral3",
-                                           "hunyuan"),
+                                           "hunyuan", "olmoe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -81,6 +81,7 @@ CURVES = [
     Curve("qwen2_moe_full", "qwen2_moe", dict(router_aux_loss_mode="trainer")),
     Curve("qwen2_moe_lora", "qwen2_moe", LORA_RUN | dict(router_aux_loss_coef=0.0), gm.LORA_ALL, b_scale=0.3),
     *(Curve(f"{name}_full", name, keep_final=False) for name in ("olmo3", "exaone4", "ministral3", "hunyuan")),
+    Curve("olmoe_full", "olmoe", dict(router_aux_loss_mode="trainer"), keep_final=False),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),

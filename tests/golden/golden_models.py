@@ -96,6 +96,9 @@ GPT_OSS = dict(model_type="gpt_oss", vocab_size=64, hidden_size=16, intermediate
                swiglu_limit=0.9, tie_word_embeddings=False, rms_norm_eps=1e-5,
                rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
                                     truncate=False, original_max_position_embeddings=16), **SMALL)
+OLMOE = dict(model_type="olmoe", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=4,
+             num_key_value_heads=2, num_experts=5, num_experts_per_tok=2, norm_topk_prob=False,
+             tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
 # Every second layer has experts, and one more for all tokens behind a gate, of another width.
 QWEN2_MOE = dict(model_type="qwen2_moe", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=4,
                  num_key_value_heads=2, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10,
@@ -138,7 +141,8 @@ ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen
                     gemma3_text="Gemma3ForCausalLM", mixtral="MixtralForCausalLM", phi3="Phi3ForCausalLM",
                     gpt_oss="GptOssForCausalLM", qwen2_moe="Qwen2MoeForCausalLM", olmo3="Olmo3ForCausalLM",
                     exaone4="Exaone4ForCausalLM",
-                    ministral="MinistralForCausalLM", ministral3="Ministral3ForCausalLM", hunyuan_v1_dense="HunYuanDenseV1ForCausalLM")
+                    ministral="MinistralForCausalLM", ministral3="Ministral3ForCausalLM", hunyuan_v1_dense="HunYuanDenseV1ForCausalLM",
+                    olmoe="OlmoeForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -277,6 +281,9 @@ CASES = [
     Case("hunyuan_v4", v4(HUNYUAN, {k if k != "rope_type" else "type": v for k, v in HUNYUAN["rope_parameters"].items()
                                     if k != "rope_theta"}), raw_config=True, link="hunyuan", same_as="hunyuan"),
     Case("lora_hunyuan", HUNYUAN, link="hunyuan", lora=LORA_ALL),
+    Case("olmoe", OLMOE),
+    Case("olmoe_v4", v4(OLMOE, clip_qkv=None), raw_config=True, link="olmoe", same_as="olmoe"),
+    Case("lora_olmoe", OLMOE, link="olmoe", lora=LORA_ALL),
     Case("lora_qwen3_moe_patterns", QWEN3_MOE, link="qwen3_moe", lengths=STEADY_PATTERNS, lora=EXPERTS_PATTERNS),
     Case("lora_qwen3_moe_gate_up", QWEN3_MOE, link="qwen3_moe",
          lora=dict(LORA_RS, target_modules=[], target_parameters=["mlp.experts.gate_up_proj"])),

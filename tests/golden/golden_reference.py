@@ -247,7 +247,7 @@ def check_same(case, root):
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
 GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "smollm3", "olmo2",
               "granite", "gemma3", "mixtral", "phi3", "phi3_longrope", "gpt_oss", "qwen2_moe", "olmo3", "exaone4",
-              "ministral3", "hunyuan")
+              "ministral3", "hunyuan", "olmoe")
 
 
 def greedy(model, prompt, penalty):

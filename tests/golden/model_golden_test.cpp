@@ -282,9 +282,9 @@ INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(case_names()),
 
 TEST(ModelGoldens, Version4ConfigsMeanTheSame) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
-  for (const char* name :
-       {"llama_mha_untied", "qwen2_window", "rope_linear", "rope_llama3", "rope_yarn", "smollm3", "olmo2", "granite",
-        "gemma3", "mixtral", "phi3_longrope", "gpt_oss", "qwen2_moe", "olmo3", "exaone4", "ministral", "hunyuan"}) {
+  for (const char* name : {"llama_mha_untied", "qwen2_window", "rope_linear", "rope_llama3", "rope_yarn", "smollm3",
+                           "olmo2", "granite", "gemma3", "mixtral", "phi3_longrope", "gpt_oss", "qwen2_moe", "olmo3",
+                           "exaone4", "ministral", "hunyuan", "olmoe"}) {
     const Case now{name}, before{std::string(name) + "_v4"};
     EXPECT_TRUE(whole_batch(ctx, now, {}) == whole_batch(ctx, before, {})) << name;
   }

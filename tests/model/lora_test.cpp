@@ -317,5 +317,18 @@ TEST(LoraConfig, TargetsOfJoinedExpertsStayNames) {
   EXPECT_FALSE(is_target(ours, "model.layers.0.mlp.router"));
 }
 
+// Nor does it in Qwen2-MoE: targets mean the expert for all tokens, and the MLPs of layers without experts.
+TEST(LoraConfig, TargetsOfQwen2MoeAreLinearLayers) {
+  const ModelConfig model = load_model_config(QTRAIN_SOURCE_DIR "/tests/golden/data/qwen2_moe");
+  const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_qwen2_moe/adapter");
+  const LoraConfig ours = for_model({.targets = {"all-linear"}}, model);
+  EXPECT_THAT(ours.target_parameters, ::testing::IsEmpty());
+  std::vector<std::string> targets;
+  for (std::string& module : linear_modules(model))
+    if (is_target(ours, module)) targets.push_back(std::move(module));
+  EXPECT_THAT(targets, ::testing::UnorderedElementsAreArray(theirs.targets));
+  EXPECT_THAT(for_model({.targets = {"up_proj"}}, model).targets, ::testing::ElementsAre("up_proj"));
+}
+
 }  // namespace
 }  // namespace qtrain::testing

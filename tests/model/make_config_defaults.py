@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "granite", "gemma2", "gemma3_text", "qwen3_moe",
                "mixtral", "phi3", "gpt_oss", "qwen2_moe", "olmo3", "exaone4", "ministral",
-               "ministral3", "hunyuan_v1_dense")
+               "ministral3", "hunyuan_v1_dense", "olmoe")
 # Keys that do not belong to the model, or exist only in version 5.
 OTHERS = ("_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "is_encoder_decoder", "output_attentions",
           "output_hidden_states", "pretraining_tp", "problem_type", "return_dict", "transformers_version", "use_cache",

@@ -17,7 +17,7 @@ FAMILIES = {
     "smollm3": ("SMOLLM3", "smollm3"), "olmo2": ("OLMO2", "olmo2"), "granite": ("GRANITE", "granite"),
     "gemma2": ("GEMMA2", "gemma2"), "gemma3_text": ("GEMMA3", "gemma3"), "mixtral": ("LLAMA", "mixtral"),
     "qwen2_moe": ("QWEN2MOE", "qwen2_moe"), "olmo3": ("OLMO2", "olmo3"), "exaone4": ("EXAONE4", "exaone4"),
-    "hunyuan_v1_dense": ("HUNYUAN_DENSE", "hunyuan"),
+    "hunyuan_v1_dense": ("HUNYUAN_DENSE", "hunyuan"), "olmoe": ("OLMOE", "olmoe"),
 }
 PREFIX = "model.layers.1."
 

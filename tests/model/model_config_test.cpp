@@ -138,6 +138,7 @@ std::vector<Refusal> refusals() {
       {{{"model_type", "ministral3"}, {"rope_parameters", {{"llama_4_scaling_beta", 0.1}}}},
        "original_max_position_embeddings"},
       {{{"model_type", "ministral3"}, {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}, "rope_scaling"},
+      {{{"model_type", "olmoe"}, {"clip_qkv", 8}}, "clip_qkv"},
       {{{"model_type", "hunyuan_v1_dense"}, {"rope_scaling", {{"type", "dynamic"}, {"alpha", -1}}}}, "alpha"},
   };
 }

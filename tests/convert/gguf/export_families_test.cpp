@@ -47,6 +47,7 @@ TEST(GgufFamilies, WhatReadersOfTheFileWouldComputeOtherwiseIsRefused) {
       {"qwen2moe", {{"qkv_bias", false}}, "\"qkv_bias: false\""},
       {"olmo3", {{"sliding_window", nullptr}}, "\"sliding_window: null\""},
       {"exaone4", {{"sliding_window", 8}, {"layer_types", {"sliding_attention"}}}, "\"sliding_window\""},
+      {"olmoe", {{"norm_topk_prob", true}}, "\"norm_topk_prob: true\""},
       {"hunyuan", {{"attention_bias", true}}, "\"attention_bias\""}};
   for (const auto& [golden, changes, cause] : cases) {
     TempFolder folder;

@@ -69,7 +69,8 @@ TEST_P(GgufImport, TheTokenizerGivesTheIdsOfTheOriginal) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufImport,
                          ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe", "smollm3", "olmo2",
-                                           "granite", "gemma3", "mixtral", "qwen2moe", "olmo3", "exaone4", "hunyuan"),
+                                           "granite", "gemma3", "mixtral", "qwen2moe", "olmo3", "exaone4", "hunyuan",
+                                           "olmoe"),
                          [](const auto& info) { return info.param; });
 
 TEST(GgufImportDtype, IsTheCallersChoice) {

@@ -65,7 +65,8 @@ TEST_P(GgufRoundTrip, ImportingGivesTheSameFolder) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip,
                          ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe", "smollm3", "olmo2",
-                                           "granite", "gemma3", "mixtral", "qwen2moe", "olmo3", "exaone4", "hunyuan"),
+                                           "granite", "gemma3", "mixtral", "qwen2moe", "olmo3", "exaone4", "hunyuan",
+                                           "olmoe"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
