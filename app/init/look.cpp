@@ -105,13 +105,16 @@ void Drafting::look_at_data() {
   rows_ = data_rows(c.value, Split::train);
   if (rows_.size() == 0) fail(ErrorKind::input, {.cause = "it has no rows", .place = request_.data});
   const ChatTemplates templates = text_.chat_template ? ChatTemplates::some : ChatTemplates::none;
-  look_ = look_at_rows(rows_, templates);
+  const Json given = choices_.given("dataset_text_field");
+  const std::string text_field = given.is_string() ? given.get<std::string>() : "";
+  look_ = look_at_rows(rows_, templates, text_field);
   const std::string unread = names_of_unread(look_);
   choices_.add({.key = "dataset_name",
                 .value = request_.data,
                 .reason = described_rows() + (unread.empty() ? "" : "; " + unread)});
   choose_template();
-  if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_rows(rows_, ChatTemplates::some);
+  if (text_.chat_template && templates == ChatTemplates::none)
+    look_ = look_at_rows(rows_, ChatTemplates::some, text_field);
   note_columns();
   for (const auto& [key, value] : look_.settings.items())
     choices_.add({.key = key, .value = value, .reason = reason_of(key, value)});

@@ -184,6 +184,15 @@ TEST_F(Init, FitsTheRestToWhatTheCommandLineGives) {
   }
 }
 
+TEST_F(Init, ReadsTheColumnOfTextsThatTheCommandLineGives) {
+  write_file(folder_ / "both.jsonl", R"({"text": "one two three", "question": "one", "answer": "two"})"
+                                     "\n");
+  ASSERT_EQ(init({"--model", "llama", "--data", "both.jsonl", "--yes", "dataset_text_field=text"}).code, 0);
+  EXPECT_EQ(config().at("preset"), "pretrain");
+  EXPECT_EQ(config().at("dataset_text_field"), "text");
+  EXPECT_FALSE(config().contains("completion_only_loss"));
+}
+
 TEST_F(Init, CountsTheUpdatesOfTheRun) {
   struct Counted {
     std::vector<std::string> words;
