@@ -60,7 +60,10 @@ class Drafting {
   void look_at_data();
   std::string described_rows() const;
   void note_columns();
+  bool has_files(const Json& more, Split split) const;
+  void choose_splits();
   bool has_own_evaluation();
+  bool is_read_likewise(const Config& config);
   void choose_evaluation();
   void choose_template();
   void choose_end();

@@ -9,6 +9,7 @@
 #include "app/init/drafting.h"
 #include "core/os/paths.h"
 #include "core/plural.h"
+#include "data/source/split_choice.h"
 #include "hub/fetch.h"
 #include "model/model_source.h"
 #include "train/setup/answer_end.h"
@@ -65,20 +66,55 @@ void Drafting::look_at_model() {
   if (!request_.revision.empty()) choices_.add({.key = "model_revision", .value = request_.revision, .reason = ""});
 }
 
+/// Whether a split has files; false if it cannot be told from others.
+bool Drafting::has_files(const Json& more, Split split) const {
+  try {
+    fetch(more, {.model = ModelFiles::none});
+    return !data_files(config(more).value.data, split).empty();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+/// Fetches the rows. Of several splits for training, as UltraChat has them, takes the one for supervised fine-tuning.
+void Drafting::choose_splits() {
+  Json named{{"dataset_name", request_.data}};
+  try {
+    fetch(named, {.model = ModelFiles::none});
+    data_files(config(named).value.data, Split::train);
+    return;
+  } catch (const Error& e) {
+    named["dataset_train_split"] = "train_sft";
+    const bool several = e.text().cause.starts_with(kSeveralSplits) && !choices_.is_given("dataset_train_split");
+    if (!several || !has_files(named, Split::train)) throw;
+  }
+  choices_.add({.key = "dataset_train_split",
+                .value = "train_sft",
+                .reason = "of several splits, the one for supervised fine-tuning"});
+  named["eval_dataset_name"] = request_.data;
+  named["dataset_test_split"] = "test_sft";
+  if (has_files(named, Split::evaluation))
+    choices_.add({.key = "dataset_test_split", .value = "test_sft", .reason = ""});
+}
+
 void Drafting::look_at_data() {
+  choose_splits();
   const Json named{{"dataset_name", request_.data}};
-  fetch(named, {.model = ModelFiles::none});
   const ResolvedConfig c = config(named);
   rows_ = data_rows(c.value, Split::train);
   if (rows_.size() == 0) fail(ErrorKind::input, {.cause = "it has no rows", .place = request_.data});
   const ChatTemplates templates = text_.chat_template ? ChatTemplates::some : ChatTemplates::none;
-  look_ = look_at_rows(rows_, templates);
+  const Json given = choices_.given("dataset_text_field");
+  const std::string text_field = given.is_string() ? given.get<std::string>() : "";
+  look_ = look_at_rows(rows_, templates, text_field);
   const std::string unread = names_of_unread(look_);
   choices_.add({.key = "dataset_name",
                 .value = request_.data,
                 .reason = described_rows() + (unread.empty() ? "" : "; " + unread)});
   choose_template();
-  if (text_.chat_template && templates == ChatTemplates::none) look_ = look_at_rows(rows_, ChatTemplates::some);
+  if (text_.chat_template && templates == ChatTemplates::none)
+    look_ = look_at_rows(rows_, ChatTemplates::some, text_field);
   note_columns();
   for (const auto& [key, value] : look_.settings.items())
     choices_.add({.key = key, .value = value, .reason = reason_of(key, value)});
@@ -149,23 +185,36 @@ bool Drafting::has_own_evaluation() {
   if (std::filesystem::exists(request_.data, ignored) && !std::filesystem::is_directory(request_.data, ignored))
     return false;
   const Json both{{"dataset_name", request_.data}, {"eval_dataset_name", request_.data}};
+  if (!choices_.is_given("dataset_test_split") && !has_files(both, Split::evaluation)) return false;
+  const ResolvedConfig c = config(both);
+  std::set<std::filesystem::path> train;
+  for (const auto& files : data_files(c.value.data, Split::train)) train.insert(files.begin(), files.end());
+  const SourceFiles held = data_files(c.value.data, Split::evaluation);
+  const auto is_new = [&](const std::filesystem::path& file) { return !train.contains(file); };
+  return !held.empty() &&
+         std::ranges::all_of(held, [&](const auto& files) { return std::ranges::all_of(files, is_new); }) &&
+         is_read_likewise(c.value);
+}
+
+/// Whether rows for evaluation have the columns that were chosen for training.
+bool Drafting::is_read_likewise(const Config& config) {
+  const ShapeRules rules{.text_field = config.data.dataset_text_field,
+                         .chat_template = text_.chat_template.has_value()};
   try {
-    fetch(both, {.model = ModelFiles::none});
-    const DataSection data = config(both).value.data;
-    std::set<std::filesystem::path> train;
-    for (const auto& files : data_files(data, Split::train)) train.insert(files.begin(), files.end());
-    const SourceFiles held = data_files(data, Split::evaluation);
-    const auto is_new = [&](const std::filesystem::path& file) { return !train.contains(file); };
-    return !held.empty() &&
-           std::ranges::all_of(held, [&](const auto& files) { return std::ranges::all_of(files, is_new); });
-  } catch (const Error& e) {  // there is no such split
-    if (e.kind() != ErrorKind::input) throw;
+    const RawRows rows = data_rows(config, Split::evaluation);
+    if (rows.size() == 0) return false;
+    with_place(rows.place(0), [&] { read_sample(rows.parse(0), rules); });
+    return true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input || choices_.is_given("dataset_test_split")) throw;
+    notes_.push_back(
+        fmt::format("the data's own rows for evaluation are not used: {}: {}", e.text().place, e.text().cause));
     return false;
   }
 }
 
 void Drafting::choose_evaluation() {
-  for (const char* key : {"eval_dataset_name", "eval_split", "dataset_test_split"})
+  for (const char* key : {"eval_dataset_name", "eval_split"})
     if (choices_.is_given(key)) return;
   if (gives("eval_strategy", "no")) return;
   if (has_own_evaluation()) {

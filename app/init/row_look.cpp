@@ -232,10 +232,14 @@ void drop_late_columns(Json& settings, const RawRows& rows) {
 
 }  // namespace
 
-RowLook look_at_row(const Json& row, ChatTemplates templates) {
+RowLook look_at_row(const Json& row, ChatTemplates templates, const std::string& text_field) {
   RowLook look;
-  const ShapeRules rules{.chat_template = templates == ChatTemplates::some};
-  look.settings = settings_for(row, shape_name(row, rules), templates);
+  const bool is_given = !text_field.empty();
+  const ShapeRules rules{.text_field = is_given ? text_field : "text",
+                         .chat_template = templates == ChatTemplates::some};
+  const std::string_view name = shape_name(row, rules);
+  if (!is_given || name != "text") look.settings = settings_for(row, name, templates);
+  if (is_given) look.settings["dataset_text_field"] = text_field;
   const Reading reading = read_with(row, look.settings, templates);
   look.name = reading.name;
   look.shape = reading.sample.shape;
@@ -243,7 +247,7 @@ RowLook look_at_row(const Json& row, ChatTemplates templates) {
   return look;
 }
 
-RowLook look_at_rows(const RawRows& rows, ChatTemplates templates) {
+RowLook look_at_rows(const RawRows& rows, ChatTemplates templates, const std::string& text_field) {
   constexpr std::int64_t kLooked = 200;
   const RawRows some = spread_rows(rows, kLooked);
   std::vector<LookedAt> all;
@@ -252,7 +256,7 @@ RowLook look_at_rows(const RawRows& rows, ChatTemplates templates) {
     try {
       with_place(some.place(i), [&] {
         const Json row = some.parse(i);
-        all.push_back({row, look_at_row(row, templates)});
+        all.push_back({row, look_at_row(row, templates, text_field)});
       });
     } catch (const Error& e) {  // of a few rows; their preparation says more
       if (e.kind() != ErrorKind::input) throw;

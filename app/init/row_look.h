@@ -20,10 +20,11 @@ struct RowLook {
 /// Recognizes the shape of a row, by the names of its columns if it has none of the known ones. `has_template`: whether
 /// the model has a chat template. Throws ErrorKind::input as read_sample does.
 enum class ChatTemplates : std::uint8_t { none, some };
-RowLook look_at_row(const Json& row, ChatTemplates templates);
+/// `text_field`: the column of texts that the user gives; empty for none.
+RowLook look_at_row(const Json& row, ChatTemplates templates, const std::string& text_field = {});
 
 /// The look with which most of up to 200 rows, spread evenly, are read; throws only if no row can be.
-RowLook look_at_rows(const RawRows& rows, ChatTemplates templates);
+RowLook look_at_rows(const RawRows& rows, ChatTemplates templates, const std::string& text_field = {});
 /// Why a look has this value for a key of its settings.
 std::string reason_of(const std::string& key, const Json& value);
 /// "the columns a and b are not read"; empty if all are.

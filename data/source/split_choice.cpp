@@ -1,5 +1,7 @@
 #include "data/source/split_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -103,7 +105,7 @@ Names one_split(const std::filesystem::path& folder, const Names& names) {
   if (splits.size() == 1) return splits.begin()->second;
   Names all;
   for (const auto& [split, files] : splits) all.push_back(files.front());
-  fail(ErrorKind::input, {.cause = "several splits match: " + listed(all),
+  fail(ErrorKind::input, {.cause = fmt::format("{}: {}", kSeveralSplits, listed(all)),
                           .place = folder.string(),
                           .remedy = "Choose one, such as " + (folder / all.front()).string() + ", or list several."});
 }

@@ -1,10 +1,14 @@
 #pragma once
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "data/source/raw_rows.h"
 
 namespace qtrain {
+
+/// How the cause of an error begins if a part has several splits.
+inline constexpr std::string_view kSeveralSplits = "several splits match";
 
 /// Chooses those of `names` (files or splits of a DatasetDict, relative to a folder) that belong to the wanted part.
 /// For training: train, or else names without a part. For evaluation: validation, or else test, or else names without a

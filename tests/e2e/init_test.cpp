@@ -78,6 +78,45 @@ TEST_F(Init, UsesTheEvaluationRowsOfAFolder) {
   EXPECT_FALSE(config().contains("eval_split"));
 }
 
+TEST_F(Init, HoldsRowsOutIfThoseForEvaluationHaveOtherColumns) {
+  fs::create_directories(folder_ / "rows");
+  const auto write = [&](const char* name, const Json& row) {
+    std::string lines;
+    for (int i = 0; i < 30; ++i) lines += dump_json(row) + "\n";
+    write_file(folder_ / "rows" / name, lines);
+  };
+  write("train.jsonl", {{"question", "a"}, {"context", "b"}, {"answer", "c"}});
+  for (const Json& row : {Json{{"question", "a"}, {"answer", "c"}}, Json{{"title", "a"}}}) {
+    write("validation.jsonl", row);
+    const Outcome outcome = init({"--model", "llama", "--data", "rows", "--yes", "--overwrite"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(config().value("eval_split", 0), 3) << row;
+    EXPECT_EQ(config().at("column_mapping").at("input"), "context");
+    EXPECT_THAT(outcome.err, HasSubstr("own rows for evaluation are not used: rows/validation.jsonl:1"));
+  }
+}
+
+TEST_F(Init, TakesTheSplitForFineTuning) {
+  fs::create_directories(folder_ / "rows");
+  for (const char* name : {"train_sft", "train_gen", "test_sft", "test_gen"})
+    fs::copy_file(folder_ / "chats.jsonl", folder_ / "rows" / (std::string(name) + "-00000-of-00001.jsonl"));
+  ASSERT_EQ(init({"--model", "llama", "--data", "rows", "--yes"}).code, 0);
+  EXPECT_EQ(config().at("dataset_train_split"), "train_sft");
+  EXPECT_EQ(config().at("dataset_test_split"), "test_sft");
+  EXPECT_EQ(config().at("eval_dataset_name"), "rows");
+  EXPECT_EQ(run({"validate", "config.json"}).code, 0);
+  ASSERT_EQ(init({"--model", "llama", "--data", "rows", "--yes", "--overwrite", "dataset_train_split=train_gen",
+                  "dataset_test_split=test_gen"})
+                .code,
+            0);
+  EXPECT_EQ(config().at("eval_dataset_name"), "rows");
+  EXPECT_EQ(config().at("dataset_train_split"), "train_gen");
+  EXPECT_EQ(init({"--model", "llama", "--data", "rows", "--yes", "--overwrite", "dataset_train_split=train_gen",
+                  "dataset_test_split=none"})
+                .code,
+            3);
+}
+
 TEST_F(Init, AnswersEndWithATokenThatTheModelKnows) {
   Json model = read_json(folder_ / "llama/config.json");
   model["eos_token_id"] = 1;
@@ -143,6 +182,15 @@ TEST_F(Init, FitsTheRestToWhatTheCommandLineGives) {
     const Outcome validated = run({"validate", "config.json"});
     EXPECT_EQ(validated.code, 0) << validated.err;
   }
+}
+
+TEST_F(Init, ReadsTheColumnOfTextsThatTheCommandLineGives) {
+  write_file(folder_ / "both.jsonl", R"({"text": "one two three", "question": "one", "answer": "two"})"
+                                     "\n");
+  ASSERT_EQ(init({"--model", "llama", "--data", "both.jsonl", "--yes", "dataset_text_field=text"}).code, 0);
+  EXPECT_EQ(config().at("preset"), "pretrain");
+  EXPECT_EQ(config().at("dataset_text_field"), "text");
+  EXPECT_FALSE(config().contains("completion_only_loss"));
 }
 
 TEST_F(Init, CountsTheUpdatesOfTheRun) {

@@ -94,6 +94,19 @@ TEST(InitRows, AreReadInEveryShape) {
   }
 }
 
+TEST(InitRows, AreReadFromTheGivenColumnOfTexts) {
+  for (const char* row : {R"({"text": "a b", "question": "a", "answer": "b"})",
+                          R"({"text": "a", "turns": [{"role": "user", "content": "a"}]})", R"({"text": "a"})"}) {
+    const RowLook look = look_at_row(parse_json(row, "row"), ChatTemplates::some, "text");
+    EXPECT_EQ(look.shape, RowShape::text) << row;
+    EXPECT_EQ(look.settings, (Json{{"dataset_text_field", "text"}})) << row;
+  }
+  const RowLook body =
+      look_at_row(parse_json(R"({"question": "a", "answer": "b", "body": "c"})", "row"), ChatTemplates::some, "body");
+  EXPECT_EQ(body.shape, RowShape::text);
+  EXPECT_EQ(names_of_unread(body), "the columns question, answer are not read");
+}
+
 TEST(InitRows, AreJoinedTextsWithoutAChatTemplate) {
   const RowLook look = look_at(R"({"prompt": "a", "completion": "b"})", ChatTemplates::none);
   EXPECT_EQ(look.shape, RowShape::text_pair);
