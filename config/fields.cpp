@@ -63,6 +63,11 @@ bool read(const Json& j, Recompute& out) {
   out.policy = name == "full" ? "block" : name;
   return true;
 }
+bool read(const Json& j, LoraInit& out) {
+  const std::optional<LoraInit> init = LoraInit::parse(j);
+  if (init) out = *init;
+  return init.has_value();
+}
 bool read(const Json& j, CopyChoice& out) {
   if (j.is_boolean()) out = j.get<bool>() ? CopyChoice::always : CopyChoice::never;
   if (j == "auto") out = CopyChoice::automatic;
@@ -90,6 +95,8 @@ Json json_of(const T& v) {
     return names_of<T>()[static_cast<std::size_t>(v)];
   else if constexpr (std::is_same_v<T, Recompute>)
     return v.policy == "none" || v.policy == "block" ? Json(v.policy == "block") : Json(v.policy);
+  else if constexpr (std::is_same_v<T, LoraInit>)
+    return v.json();
   else if constexpr (std::is_same_v<T, CopyChoice>)
     return v == CopyChoice::automatic ? Json("auto") : Json(v == CopyChoice::always);
   else
@@ -155,7 +162,7 @@ Field field_of(Field f, const Json& row, S Config::*part, T S::*member) {
   f.range = range_of(row);
   f.words = words_of<T>(row);
   f.type = type_text(type, f) + (f.takes_null ? std::string(kOrNull) : "");
-  f.is_switch = type == "bool" || type == "Recompute" || type == "CopyChoice";
+  f.is_switch = type == "bool" || type == "Recompute" || type == "CopyChoice" || type == "LoraInit";
   f.read = [=](const Config& c) { return json_of(c.*part.*member); };
   f.store = [=](const Field& field, Config& c, const Json& j) { return store(field, c.*part.*member, j); };
   return f;

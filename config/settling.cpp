@@ -166,7 +166,21 @@ void settle_packed_length(Draft& draft, const DialectTable& dialect) {
   draft.settings["max_length"] = (length ? *length : *packing).with(kept);
 }
 
+/// pissa_init says whether, and pissa_iter how: 16 iterations unless it is given, -1 for an exact decomposition.
+void settle_pissa(Draft& draft) {
+  const Setting *pissa = draft.find("~pissa_init"), *iterations = draft.find("~pissa_iter");
+  const Json count = iterations ? iterations->value : Json(16);
+  if (iterations && (!count.is_number_integer() || count < -1))
+    draft.problem(*iterations, fmt::format(" is {}", show(count)), "give a number of iterations, or -1");
+  if (!pissa || pissa->value.is_null() || pissa->value == false) return;
+  if (pissa->value != true)
+    return draft.problem(*pissa, fmt::format(": expected true or false, got {}", show(pissa->value)));
+  const bool is_exact = count == -1;
+  draft.offer("init_lora_weights", pissa->with(is_exact ? "pissa" : fmt::format("pissa_niter_{}", show(count))));
+}
+
 void settle_llamafactory(Draft& draft, const DialectTable& dialect) {
+  settle_pissa(draft);
   settle_packed_length(draft, dialect);
   settle_datasets(draft, "~dataset", "dataset_name");
   settle_datasets(draft, "~eval_dataset", "eval_dataset_name");

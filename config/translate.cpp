@@ -96,6 +96,21 @@ Translation parallelism(const KeyRow&, const Json& v) {
   return out;
 }
 
+/// axolotl's `peft`: {loftq_config: {loftq_bits: 4}}.
+Translation axolotl_peft(const KeyRow&, const Json& v) {
+  if (v.is_null() || (v.is_object() && v.empty())) return {};
+  if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
+  for (const auto& [key, value] : v.items())
+    if (key != "loftq_config") return problem(fmt::format("unknown member \"{}\"", key));
+  const Json& loftq = v["loftq_config"];
+  if (loftq.is_null()) return {};
+  if (!loftq.is_object()) return problem(fmt::format("loftq_config: expected an object, got {}", show(loftq)));
+  for (const auto& [key, value] : loftq.items())
+    if (!(key == "loftq_bits" && value == 4) && !(key == "loftq_iter" && value == 1))
+      return problem(fmt::format("loftq_config: {} is {}, but LoftQ quantizes to 4 bits once", key, show(value)));
+  return set("init_lora_weights", "loftq");
+}
+
 /// A list, or an object that contains one as in alignment-handbook and open-r1.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
@@ -149,6 +164,7 @@ Translation convert(const KeyRow& row, const Json& value) {
       {"number", number},
       {"comma_list", comma_list},
       {"arguments", arguments},
+      {"axolotl_peft", axolotl_peft},
       {"special_tokens", special_tokens},
       {"mixture", mixture},
       {"preparation", preparation},

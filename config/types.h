@@ -10,6 +10,7 @@
 #include "data/packing.h"
 #include "data/sampler.h"
 #include "data/source/mix_strategy.h"
+#include "model/lora_init.h"
 #include "optim/schedule.h"
 
 namespace qtrain {

@@ -92,7 +92,8 @@ void ParamStore::divide() {
     if (!is_divided(p)) continue;
     ShardGroup key{.unit = p.unit, .dtype = p.spec.dtype};
     if (p.trained()) key.grad_dtype = p.spec.grad_dtype.value_or(p.spec.dtype);
-    const bool whole = p.spec.file_order || (sharding_.cut && sharding_.cut(p.spec) == Cut::never);
+    const bool whole =
+        p.spec.file_order || p.spec.cut == Cut::never || (sharding_.cut && sharding_.cut(p.spec) == Cut::never);
     if (p.trained() && whole) key.cut = Cut::never;
     auto group = std::ranges::find_if(groups_, [&](const ShardGroup& g) {
       return g.unit == key.unit && g.cut == key.cut && g.dtype == key.dtype && g.grad_dtype == key.grad_dtype;

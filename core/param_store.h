@@ -52,6 +52,7 @@ struct ParamSpec {
   /// Whether it directly follows the previously declared parameter in memory, which must have the same dtypes. Sharded
   /// parameters ignore this.
   bool continues = false;
+  Cut cut = Cut::anywhere;  ///< whether ranks may divide it
 };
 
 struct ElementRange {

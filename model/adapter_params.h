@@ -41,12 +41,17 @@ class AdapterParams {
   AdapterParams(Device device, const TransformerOptions& options)
       : options_(options),
         store_("adapter", device, Placement::device, options.sharding),
-        norms_("row norms", device) {}
+        norms_("row norms", device),
+        initial_("initial adapter") {}
 
   ParamStore& store() { return store_; }
   const ParamStore& store() const { return store_; }
   /// L2 norms of the rows of adapted weights, which DoRA divides by; empty without it.
   const ParamStore& norms() const { return norms_; }
+  /// The initial factors, in f32 in host memory, under the names of the trained ones, if the base weights are
+  /// W - scale * B A of them; otherwise empty.
+  ParamStore& initial() { return initial_; }
+  const ParamStore& initial() const { return initial_; }
 
   /// Whether modules_to_save trains the whole module; a tied head and embedding are both named if they stay tied.
   bool trains_whole(std::string_view module) const;
@@ -67,17 +72,23 @@ class AdapterParams {
   };
   bool adapts_parameter(std::string_view parameter) const;
   void declare_factors(const ExpertFactors& f);
-  /// A starts at zero and B random normal, as in PEFT. Throws a usage error with DoRA.
+  /// A starts at zero and B random normal, as in PEFT. Throws a usage error with DoRA, and if the factors depend on the
+  /// base weights.
   void declare_embedding(LinearParams& embedding, Shape table);
 
   void allocate();
 
  private:
   void require_plain(const std::string& what) const;
+  void require_own_init(const std::string& what) const;
+  void require_rank(const LinearParams& layer) const;
+  Init init_of_a(std::int64_t in, std::int64_t rank) const;
+  Init init_of_b(std::int64_t rank) const;
   Param* declare(const std::string& name, Shape shape, Init init);
+  Param* declare_factor(const std::string& name, Shape shape, Init init);
 
   const TransformerOptions& options_;
-  ParamStore store_, norms_;
+  ParamStore store_, norms_, initial_;
 };
 
 }  // namespace qtrain

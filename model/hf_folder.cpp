@@ -9,6 +9,7 @@
 #include "core/os/paths.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "model/adapter_init/converted_adapter.h"
 #include "model/dense_weight.h"
 #include "model/families/family.h"
 #include "model/tied_head.h"
@@ -18,14 +19,6 @@ namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kTemplate = "chat_template.jinja";
-constexpr const char* kNamedTemplates = "additional_chat_templates";
-constexpr const char* kGenerationConfig = "generation_config.json";
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_config.json",
-                                           "tokenizer.model",   "special_tokens_map.json",
-                                           "added_tokens.json", "vocab.json",
-                                           "merges.txt"};
 
 bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
@@ -38,6 +31,7 @@ struct ReadValues {
   const SafetensorsReader& reader;
   Kind kind = Kind::finite;
   const ModelConfig* config = nullptr;  ///< the base model's, if these are its weights
+  BaseChange* change = nullptr;         ///< changes them, if it is not null
 
   std::string name_of(const std::string& weight) const {
     return config ? weight_in(reader, weight, *config) : name_in(reader, weight);
@@ -149,7 +143,7 @@ std::string load_from(Ctx& ctx, const ReadValues& from, const SavedWeight& saved
     return name;
   }
   const DenseWeight weight = read_dense(ctx, from, name, shape_in_files(p.spec));
-  const ConstTensor values = weight.values();
+  const ConstTensor values = from.change ? from.change->values(saved.base, weight.values()) : weight.values();
   std::optional<Reordered> reordered;
   if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
   const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
@@ -245,14 +239,6 @@ std::vector<TensorSource> checked(std::vector<TensorSource> sources) {
   return sources;
 }
 
-// Copies a file from one folder to another, if it exists.
-void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name) {
-  std::error_code absent;
-  if (!is_plain_file(from / name) || fs::equivalent(from / name, to / name, absent)) return;
-  create_folders((to / name).parent_path());
-  write_file(to / name, read_text(from / name));
-}
-
 // The part of elements [range.begin, range.begin + range.count) of a parameter that this rank owns.
 TensorSource source_of(Ctx& ctx, const Param& p, ElementRange range, DType dtype) {
   const std::int64_t begin = std::max(range.begin, p.own.begin);
@@ -303,7 +289,7 @@ void load_state(Ctx& ctx, ParamStore& store, const fs::path& path) {
 
 std::vector<std::string> load_adapter(Ctx& ctx, Runner& runner, const fs::path& path) {
   Transformer& model = runner.model();
-  std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
+  std::vector<std::string> names = load_adapter_file(ctx, model, path);
   runner.values_changed();
   runner.measure_rows(ctx);
   const bool has_tied_head = saved_tied_head(model) != nullptr;
@@ -350,10 +336,10 @@ Fp8Storage fp8_of_folder(const ModelConfig& config, const fs::path& path) {
                           .remedy = "remove quantization_config from config.json if the weights are dense"});
 }
 
-std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::path& path) {
+std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::path& path, BaseChange* change) {
   Transformer& model = runner.model();
   const SafetensorsReader reader(path);
-  const ReadValues from{.reader = reader, .config = &model.config()};
+  const ReadValues from{.reader = reader, .config = &model.config(), .change = change};
   const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
@@ -368,7 +354,8 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const fs::p
     }
     // quantize() checks values
     const DenseWeight dense = read_dense(ctx, {reader, ReadValues::Kind::any, from.config}, name, q.shape());
-    give(dense.values(), fmt::format("{}: {}", reader.path().string(), name));
+    const ConstTensor values = change ? change->values(q.name(), dense.values()) : dense.values();
+    give(values, fmt::format("{}: {}", reader.path().string(), name));
     dense.release();
   });
   runner.values_changed();
@@ -384,35 +371,6 @@ std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
   return sources;
 }
 
-void copy_generation_config(const fs::path& from, const fs::path& to) {
-  copy_file_of(from, to, kGenerationConfig);
-}
-
-void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
-  for (const char* name : kTokenizerFiles) copy_file_of(from, to, name);
-}
-
-void copy_chat_templates(const fs::path& from, const fs::path& to) {
-  copy_file_of(from, to, kTemplate);
-  std::error_code error;
-  for (fs::directory_iterator it(from / kNamedTemplates, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".jinja") copy_file_of(from, to, kNamedTemplates / it->path().filename());
-}
-
-void write_chat_templates(const std::map<std::string, std::string>& sources, const fs::path& to) {
-  for (const auto& [name, source] : sources) {
-    const fs::path file = name == "default" ? fs::path(kTemplate) : fs::path(kNamedTemplates) / (name + ".jinja");
-    create_folders((to / file).parent_path());
-    write_file(to / file, source);
-  }
-}
-
-void copy_companions(const fs::path& from, const fs::path& to) {
-  copy_generation_config(from, to);
-  copy_tokenizer_files(from, to);
-  copy_chat_templates(from, to);
-}
-
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   check(model.quantized().empty(), "save_model: quantized weights are not written");
   if (to.writers != Writers::other) {
@@ -422,7 +380,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
     config["dtype"] = std::string(name_of(to.dtype));
     config["architectures"] = Json::array({model.config().architecture});
     write_file(to.folder / "config.json", dump_json(config, 2) + "\n");
-    copy_file_of(to.source, to.folder, kGenerationConfig);
+    copy_generation_config(to.source, to.folder);
   }
   std::vector<TensorSource> sources;
   for (const Param& p : model.weights().all()) add_sources(ctx, p, to.dtype, sources);
@@ -434,10 +392,10 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   if (to.writers != Writers::other) {
     create_folders(to.folder);
     write_file(to.folder / "adapter_config.json",
-               dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
-    copy_file_of(to.source, to.folder, kGenerationConfig);
+               dump_json(lora_config_json(in_files(*model.options().lora), linear_names(model.config())), 2) + "\n");
+    copy_generation_config(to.source, to.folder);
   }
-  std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
+  std::vector<TensorSource> sources = adapter_sources(ctx, model);
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
     sources.back().name = saved_name(kHeadWeight);

@@ -7,6 +7,7 @@
 
 #include "core/formats/safetensors.h"
 #include "core/log.h"
+#include "model/adapter_init/base_change.h"
 #include "model/runner.h"
 
 namespace qtrain {
@@ -27,10 +28,12 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std:
 void load_state(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
 
 /// Likewise for the base model. Quantized linear layers are read as bitsandbytes serialized them, or quantized one by
-/// one from a folder of dense weights, so that at most one dense matrix is in memory.
-std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const std::filesystem::path& path);
+/// one from a folder of dense weights, so that at most one dense matrix is in memory. `change`: what a new adapter
+/// starts from and changes, if there is one.
+std::vector<std::string> load_base_weights(Ctx& ctx, Runner& runner, const std::filesystem::path& path,
+                                           BaseChange* change = nullptr);
 
-/// Loads the adapter of a folder or file.
+/// Loads the adapter of a folder or file (load_adapter_file).
 std::vector<std::string> load_adapter(Ctx& ctx, Runner& runner, const std::filesystem::path& path);
 
 /// Warns about tensors of a file that have no effect, if there are any.

@@ -324,6 +324,17 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
   return parse_lora_config(read_json(file), file.string());
 }
 
+LoraConfig in_files(LoraConfig lora) {
+  if (!lora.init.changes_base()) return lora;
+  const double of_alpha = lora.rslora ? std::sqrt(2.0) : 2;
+  lora.r *= 2;
+  lora.alpha *= of_alpha;
+  for (auto& [module, rank] : lora.rank_pattern) rank *= 2;
+  for (auto& [module, alpha] : lora.alpha_pattern) alpha *= of_alpha;
+  lora.init = {};
+  return lora;
+}
+
 Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names) {
   Json config{
       {"alpha_pattern", pattern_json(lora.alpha_pattern)},
@@ -333,7 +344,7 @@ Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& li
       {"exclude_modules", lora.exclude_pattern.empty() ? names_json(lora.exclude_modules) : Json(lora.exclude_pattern)},
       {"fan_in_fan_out", false},
       {"inference_mode", true},
-      {"init_lora_weights", true},
+      {"init_lora_weights", lora.init.reads_base() ? Json(true) : lora.init.json()},
       {"layers_pattern", names_json(lora.layers_pattern)},
       {"layers_to_transform", lora.layers_to_transform.empty() ? Json() : Json(lora.layers_to_transform)},
       {"lora_alpha", number_json(lora.alpha)},

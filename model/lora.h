@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/formats/json.h"
+#include "model/lora_init.h"
 #include "model/module_names.h"
 
 namespace qtrain {
@@ -47,6 +48,7 @@ struct LoraConfig {
   std::vector<std::string> modules_to_save = {};
   /// Whether modules_to_save trains a tied head and embedding as one weight instead of untying them.
   bool ensure_weight_tying = false;
+  LoraInit init = {};  ///< of a new adapter; adapter files do not say how theirs began
   std::string base_model = {};
   std::string base_revision = {};  ///< the commit of base_model on the hub; empty: unknown, or a folder
 
@@ -93,6 +95,10 @@ std::optional<std::string> saved_around(const LoraConfig& lora, std::string_view
 /// layer_replication, ...).
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
+/// The settings of an adapter's files. If the adapter changed the base weights when it began, files have those of twice
+/// the rank with the same scale, because they contain the initial factors too: W - s B0 A0 + s B A =
+/// W + s [B, -B0] [A; A0].
+LoraConfig in_files(LoraConfig lora);
 /// adapter_config.json as PEFT writes it: sorted keys. `linear_names` as in expanded_targets.
 Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names = common_linear_names());
 

@@ -55,6 +55,10 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   head_.weight = declare_head();
   if (!has_tied_head()) head_.weight->spec.role = Role::head;
   head_.stream = streams_;
+  if (options_.lora && options_.lora->init.changes_base() && has_tied_head() && adapter_.adapts(kHeadName))
+    fail(ErrorKind::usage,
+         {.cause = "init_lora_weights would change the embedding along with the tied head, which is a target",
+          .remedy = "leave lm_head out of lora_target_modules, or set init_lora_weights to true"});
   LinearParams* const head[] = {&head_};
   adapter_.declare_factors(head);
   adapter_.declare_magnitude(head_);

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "core/plural.h"
 #include "model/recompute.h"
+#include "plan/adapter_start.h"
 #include "train/setup/adapter_names.h"
 #include "train/setup/compute.h"
 #include "train/setup/model_setup.h"
@@ -339,6 +340,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   else if (e.has_little_room())
     e.ways = ways_to_fit(question, static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
   if (!e.problem && e.speed) e.remarks = plan_remarks(question);
+  if (auto start = remark_on_start(model, threads)) e.remarks.push_back(std::move(*start));
   if (e.work.evaluation) remark_on_evaluation(e, question);
   if (e.ranks > 1) {
     RanksWork work = ranks_work(e, place, course);

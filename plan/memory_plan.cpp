@@ -299,24 +299,27 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   const bool on_host = run.model.options().sharding.on_host;
   const std::size_t state_of_codes = on_host ? 0 : params.quantization_bytes();
   const AdapterParams& adapter = params.adapter();
-  MemoryPlan plan{{{"weights", params.weights().values().planned() - state_of_codes},
-                   {"quantization_state", state_of_codes},
-                   {"dequantized_weights", execution.dense_copies + activations.dense},
-                   {"operand_copies", execution.operand_copies},
-                   {"adapters", adapter.store().values().planned() + adapter.norms().values().planned()},
-                   {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
-                   {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
-                   {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
-                   {"activations", activations.total - activations.head - activations.dense - activations.gathered},
-                   {"gathered_keys", activations.gathered},
-                   {"logits", activations.head},
-                   {"inputs", input_bytes(run.work, share)},
-                   {"workspace", run.target.workspace + converted},
-                   {"communication", communication_bytes(run)}},
-                  {{"weights", params.weights().on_host().planned()},
-                   {"adapters", adapter.store().on_host().planned()},
-                   {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
-                   {"activations", activations.pinned}}};
+  const std::size_t initial = adapter.initial().values().planned();
+  const bool on_cpu = run.model.device().kind == DeviceKind::cpu;
+  MemoryPlan plan{
+      {{"weights", params.weights().values().planned() - state_of_codes},
+       {"quantization_state", state_of_codes},
+       {"dequantized_weights", execution.dense_copies + activations.dense},
+       {"operand_copies", execution.operand_copies},
+       {"adapters", adapter.store().values().planned() + adapter.norms().values().planned() + (on_cpu ? initial : 0)},
+       {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
+       {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
+       {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
+       {"activations", activations.total - activations.head - activations.dense - activations.gathered},
+       {"gathered_keys", activations.gathered},
+       {"logits", activations.head},
+       {"inputs", input_bytes(run.work, share)},
+       {"workspace", run.target.workspace + converted},
+       {"communication", communication_bytes(run)}},
+      {{"weights", params.weights().on_host().planned()},
+       {"adapters", adapter.store().on_host().planned() + (on_cpu ? 0 : initial)},
+       {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
+       {"activations", activations.pinned}}};
   if (const SampleWork& samples = run.work.samples; samples.step.tokens > 0)
     plan.parts.push_back({"samples", Generator::bytes(run.model, samples.generation, samples.step.positions)});
   return plan;

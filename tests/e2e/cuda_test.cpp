@@ -45,10 +45,10 @@ TEST_P(CudaCurve, IsThatOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                          ::testing::Values("llama_full", "llama_bias_full", "llama_lora_all", "qwen3_full",
                                            "qwen3_lora_rs", "label_free_window", "qwen3_moe_balanced", "qlora_nf4",
-                                           "qlora_dora_nf4", "smollm3_lora", "olmo2_full", "granite_full",
-                                           "gemma3_full", "mixtral_lora", "phi3_full", "phi3_lora", "gpt_oss_full",
-                                           "gpt_oss_lora", "qwen2_moe_full", "qwen2_moe_lora", "olmo3_full",
-                                           "exaone4_full", "ministral3_full", "hunyuan_full"),
+                                           "qlora_dora_nf4", "qwen3_pissa", "llama_loftq", "smollm3_lora", "olmo2_full",
+                                           "granite_full", "gemma3_full", "mixtral_lora", "phi3_full", "phi3_lora",
+                                           "gpt_oss_full", "gpt_oss_lora", "qwen2_moe_full", "qwen2_moe_lora",
+                                           "olmo3_full", "exaone4_full", "ministral3_full", "hunyuan_full"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A GPU keeps dense copies if they fit.

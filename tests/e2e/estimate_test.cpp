@@ -51,6 +51,29 @@ TEST_F(EstimateOf, SaysWhereTheEvaluationIsThePeak) {
   EXPECT_THAT(remarks(small), ::testing::Not(HasSubstr("evaluation needs the most memory")));
 }
 
+TEST_F(EstimateOf, SaysWhatDecompositionsOfWeightsTake) {
+  const fs::path model = folder_ / "model";
+  write_untrained_model(model);
+  write_file(model / "model.safetensors", "nothing that could be read");
+  Json sizes = read_json(model / "config.json");
+  sizes.update(
+      {{"hidden_size", 4096}, {"intermediate_size", 8192}, {"num_hidden_layers", 8}, {"num_attention_heads", 32}});
+  write_file(model / "config.json", dump_json(sizes));
+  const auto remarks = [&](const Json& init) {
+    return json(config({{"model_name_or_path", model.string()},
+                        {"max_length", 64},
+                        {"use_peft", true},
+                        {"lora_target_modules", "all-linear"},
+                        {"init_lora_weights", init}}),
+                {"--no_data", "--gpu", "H100"})
+        .at("remarks")
+        .dump();
+  };
+  EXPECT_THAT(remarks("pissa"), HasSubstr("decomposes 56 weights on the processor"));
+  for (const Json& init : {Json(true), Json("gaussian"), Json("olora")})
+    EXPECT_THAT(remarks(init), ::testing::Not(HasSubstr("decomposes"))) << init;
+}
+
 TEST_F(EstimateOf, ReadsNoWeights) {
   const fs::path model = folder_ / "model";
   write_untrained_model(model);

@@ -272,6 +272,8 @@ void expect_estimates_to_hold(const std::string& device) {
   Json narrow_adapter = adapter;
   const Json rounded{{"optim_args", "stochastic_rounding=true"}, {"gradient_checkpointing", "selective"}};
   narrow_adapter.update({{"bf16", true}, {"dtype", "bfloat16"}, {"gradient_checkpointing", "auto"}});
+  Json started = adapter;
+  started["init_lora_weights"] = "pissa";
   adapter.update(evaluated);
   const Json whole{{"use_peft", true},
                    {"lora_target_modules", {"q_proj", "embed_tokens"}},
@@ -284,6 +286,7 @@ void expect_estimates_to_hold(const std::string& device) {
                                             evaluated,
                                             adapter,
                                             narrow_adapter,
+                                            started,
                                             whole}) {
     const fs::path output = folder / "out";
     Json config = tiny_run(output);

@@ -136,6 +136,26 @@ TEST_F(Zero, AdaptersOfQuantizedWeightsHaveTheSameBits) {
   expect_the_same(config);
 }
 
+// Ranks compute the factors alone and write whole tensors of files.
+TEST_F(Zero, AdaptersFromTheBaseWeightsHaveTheSameBits) {
+  for (const char* init : {"pissa", "loftq"}) {
+    Json config = base();
+    config.update(adapter());
+    config.update(golden());
+    config.update({{"init_lora_weights", init}, {"lora_r", 4}});
+    if (std::string(init) == "loftq") config["load_in_4bit"] = true;
+    const auto alone = results(config);
+    EXPECT_FALSE(alone[1].at("adapter_model.safetensors").empty());
+    for (const auto& [ranks, stage] : {std::pair(2, 2), {3, 3}}) {
+      EXPECT_EQ(results(divided(config, ranks, stage)), alone) << init << ", stage " << stage;
+      train_ok(folder_.path(), divided(config, 3 - ranks % 2, 1),
+               {"--resume", at("out/checkpoint-2").string(), "output_dir=" + at("more").string()});
+      EXPECT_EQ(tensor_files(at("more")), alone[0]) << init << ", after stage " << stage;
+      fs::remove_all(at("more"));
+    }
+  }
+}
+
 // Experts: parameters from slices of files, and factors that files store in another order.
 TEST_F(Zero, ExpertsHaveTheSameBits) {
   for (const char* curve : {"qwen3_moe_full", "gpt_oss_lora"}) {

@@ -1,5 +1,8 @@
 """Ten training steps with Trainer, and the same steps in a plain loop that also runs in float64."""
 
+import contextlib
+import functools
+import inspect
 import itertools
 import json
 import logging
@@ -11,6 +14,8 @@ import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from peft.optimizers import create_loraplus_optimizer
+from peft.tuners.lora import layer as lora_layer
+from peft.utils import loftq_utils
 from safetensors.torch import save_file
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 from datasets import Dataset
@@ -32,6 +37,7 @@ RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="ou
            report_to="none", seed=42)
 DATA_KEYS = dict(max_length=None, packing=False)  # with a length, fully masked rows are dropped, as TRL does
 LORA_RUN = dict(use_peft=True, learning_rate=2e-2, adapter_name_or_path="adapter")
+NEW_RUN = dict(use_peft=True, learning_rate=2e-2, lora_r=4, lora_alpha=8, lora_dropout=0)
 NF4 = dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
 FP4 = dict(bnb_4bit_quant_type="fp4", bnb_4bit_use_double_quant=False)
 
@@ -46,6 +52,7 @@ class Curve:
     keep_final: bool = True
     no_targets_in: tuple = ()  # rows without any target
     serialized: dict | None = None  # the base is quantized in its folder
+    starts: dict | None = None  # instead of `lora`: a new adapter, initialized from the base weights
 
 
 CURVES = [
@@ -62,6 +69,19 @@ CURVES = [
     Curve("llama_dora", "llama_gqa3_tied", LORA_RUN, dict(gm.LORA_ALL, use_dora=True)),
     Curve("qwen3_dora_rs", "qwen3_hd8", LORA_RUN, dict(gm.LORA_RS, use_dora=True), b_scale=0.3),
     Curve("qlora_dora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, dict(gm.LORA_ALL, use_dora=True), b_scale=0.3),
+    *(Curve(f"qwen3_{name}", "qwen3_hd8", NEW_RUN | keys | dict(init_lora_weights=init),
+            starts=lora | dict(init_lora_weights=init), keep_final=False)
+      for name, init, lora, keys in (
+          ("pissa", "pissa", gm.LORA_ALL, dict(lora_target_modules="all-linear")),
+          ("pissa_niter", "pissa_niter_300", gm.LORA_RS, dict(lora_target_modules=["q_proj", "v_proj"], use_rslora=True)),
+          ("pissa_dora", "pissa", dict(gm.LORA_RS, use_dora=True),
+           dict(lora_target_modules=["q_proj", "v_proj"], use_rslora=True, use_dora=True)),
+          ("olora", "olora", dict(gm.LORA_RS, target_modules=["q_proj", "down_proj", "lm_head"]),
+           dict(lora_target_modules=["q_proj", "down_proj", "lm_head"], use_rslora=True)))),
+    Curve("llama_loftq", "llama_gqa3_tied",
+          NEW_RUN | dict(load_in_4bit=True, lora_target_modules="all-linear", init_lora_weights="loftq"),
+          starts=dict(gm.LORA_ALL, init_lora_weights="loftq", loftq_config=dict(loftq_bits=4, loftq_iter=1)),
+          keep_final=False),
     Curve("gemma2_full", "gemma2"),
     Curve("gemma2_lora", "gemma2", LORA_RUN, gm.LORA_ALL),
     Curve("qwen3_moe_full", "qwen3_moe", dict(router_aux_loss_mode="trainer")),
@@ -105,13 +125,68 @@ def collate(rows):
     return inputs | dict(labels=labels)
 
 
+@functools.cache
+def loftq_on_cpu():
+    """PEFT's loftq_init, which only knows GPUs, on the CPU, where Params4bit may have another layout."""
+    source = inspect.getsource(loftq_utils.loftq_init)
+    for old, new in (('else "cuda"', 'else "cpu"'),
+                     ("dequantize_4bit(qweight.data, qweight.quant_state)",
+                      'dequantize_4bit(*bnb.functional.quantize_4bit(res, quant_type="nf4"))')):
+        assert old in source
+        source = source.replace(old, new)
+    exec(compile(source, "loftq_init", "exec"), loftq_utils.__dict__)
+    lora_layer.loftq_init = loftq_utils.loftq_init
+
+
+@contextlib.contextmanager
+def exact_decompositions():
+    """Singular values and QR decompositions as they would be without rounding."""
+    kept = torch.linalg.svd, torch.linalg.qr
+
+    def wide(decomposition):
+        def exact(a, **how):
+            parts = decomposition(a.double(), **how)
+            return type(parts)([t.float() for t in parts])
+        return exact
+    torch.linalg.svd, torch.linalg.qr = map(wide, kept)
+    yield
+    torch.linalg.svd, torch.linalg.qr = kept
+
+
+def started(folder, curve, precision="f32"):
+    """A model with a new adapter, which PEFT initializes in float32, for float64 from exact decompositions."""
+    if curve.starts["init_lora_weights"] == "loftq":
+        loftq_on_cpu()
+    base = gr.load(folder / "model", "f32")
+    with exact_decompositions() if precision in gr.WIDE else contextlib.nullcontext():
+        model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **curve.starts), autocast_adapter_dtype=False)
+    if precision in gr.WIDE:
+        gr.widen(model.base_model.model)
+    return model.eval()
+
+
+def changes(model, initial):
+    """What an adapter adds to the weights of the original model, by the names of its layers: B A - B0 A0 times the
+    scale. `initial` is a model with the initial adapter."""
+    found = {}
+    for (name, now), (_, first) in zip(model.named_modules(), initial.named_modules(), strict=True):
+        if not hasattr(now, "lora_A") or not len(now.lora_A):
+            continue
+        product = lambda layer: layer.lora_B["default"].weight.double() @ layer.lora_A["default"].weight.double()
+        kept = product(first) if model.peft_config["default"].init_lora_weights != "loftq" else 0
+        found[name.removeprefix("base_model.model.") + ".weight"] = now.scaling["default"] * (product(now) - kept)
+    return found
+
+
 def arguments(config, output):
     known = {f.name for f in fields(TrainingArguments)} - {"gradient_checkpointing"}
     values = {k: v for k, v in config.items() if k in known}
     return TrainingArguments(**(values | dict(output_dir=output, use_cpu=True, disable_tqdm=True)))
 
 
-def load(folder, config, precision="f32"):
+def load(folder, config, precision="f32", curve=None):
+    if curve and curve.starts:
+        return started(folder, curve, precision)
     adapter = folder / config["adapter_name_or_path"] if "adapter_name_or_path" in config else None
     if gq.is_quantized(folder, config):
         return gq.load(folder, config, precision)
@@ -251,17 +326,23 @@ def write_curve(curve, root):
     folder = root / "curves" / curve.name
     config = RUN | DATA_KEYS | curve.change
     rows = write_inputs(curve, root, folder, config)
-    models = {p: load(folder, config, p) for p in ("f32", "f64")}
+    models = {p: load(folder, config, p, curve) for p in ("f32", "f64")}
     loops = {p: plain_steps(m, rows, config, p) for p, m in models.items()}
-    model = load(folder, config)
+    model = load(folder, config, curve=curve)
     steps = trainer_steps(model, rows, config)
-    weights = final(model)
-    agree(curve, steps, loops["f32"], farthest(weights, final(models["f32"])))
-    stored, exact = summed(weights), summed(final(models["f64"]))
+    if curve.starts:
+        initial = started(folder, curve)
+        weights, *others = (changes(m, initial) for m in (model, models["f32"], models["f64"]))
+    else:
+        weights, *others = (final(m) for m in (model, models["f32"], models["f64"]))
+    agree(curve, steps, loops["f32"], farthest(weights, others[0]))
+    stored, exact = summed(weights), summed(others[1])
     spread = differences(steps, loops["f64"]) | dict(final=farthest(stored, exact))
     lines = ",\n  ".join(json.dumps(s) for s in steps)
     (folder / "expected.json").write_text(
         f'{{"spread": {json.dumps(spread)},\n "steps": [\n  {lines}]}}\n')
+    if curve.starts:
+        save_file(stored, folder / "expected_changes.safetensors", metadata={"format": "pt"})
     if curve.keep_final:
         save_file(stored, folder / "expected_final.safetensors", metadata={"format": "pt"})
     print("curve", curve.name, spread, flush=True)

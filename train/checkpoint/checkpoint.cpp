@@ -238,7 +238,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   load_state(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
   Transformer& model = run.runner.model();
   if (model.options().lora)
-    load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
+    load_trained_adapter(run.ctx, run.runner, run.setup, checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
   run.runner.values_changed();

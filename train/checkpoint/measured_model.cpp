@@ -113,9 +113,10 @@ std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedCon
   return out;
 }
 
-/// An adapter's settings without names of models.
+/// An adapter's settings in files, without names of models.
 Json shape_of(const LoraConfig& lora) {
-  Json shape = lora_config_json(lora);
+  Json shape = lora_config_json(in_files(lora));
+  shape.erase("init_lora_weights");  // not read from files
   shape.erase("base_model_name_or_path");
   shape.erase("revision");
   shape["modules_to_save"] = comparable_value("lora_modules_to_save", shape["modules_to_save"]);

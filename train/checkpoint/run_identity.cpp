@@ -43,6 +43,7 @@ LoraSection section_of(const LoraConfig& lora, LoraSection s) {
   s.use_dora = lora.dora;
   s.lora_modules_to_save = lora.modules_to_save;
   s.ensure_weight_tying = lora.ensure_weight_tying;
+  s.init_lora_weights = lora.init;
   return s;
 }
 

@@ -28,8 +28,9 @@ void describe_resume(const Run& run, const fs::path& resumed) {
 
 std::optional<fs::path> start_or_resume(Run& run, const OutputFolder& output, RunCheckpoints& checkpoints) {
   // An adapter run's checkpoints do not contain the frozen base weights.
-  load_weights(run.ctx, *run.model.runner,
-               {.setup = run.model.setup, .seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  WeightSource source{.setup = run.model.setup, .seed = static_cast<std::uint64_t>(run.training().seed)};
+  if (!run.from.checkpoints.empty()) source.resumed = run.from.checkpoints.front();
+  load_weights(run.ctx, *run.model.runner, source, run.log);
   run.ctx.synchronize();  // also waits for the ranks' exchanges: one rank loads while the hosts of the others wait
   std::optional<fs::path> resumed = checkpoints.restore();
   if (resumed) {

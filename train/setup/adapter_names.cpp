@@ -177,6 +177,7 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter,
   require("lora_dropout", asked.dropout == adapter.dropout);
   require("use_rslora", asked.rslora == adapter.rslora);
   require("use_dora", asked.dora == adapter.dora);
+  require("init_lora_weights", !asked.init.reads_base());
   require("lora_modules_to_save", std::ranges::is_permutation(asked.modules_to_save, adapter.modules_to_save));
   require("lora_target_modules", std::ranges::is_permutation(asked.target_parameters, adapter.target_parameters));
   require_on_layers("lora_target_modules", &LoraConfig::targets);

@@ -7,6 +7,7 @@
 #include "core/utf8.h"
 #include "hub/cache.h"
 #include "kernels/fp8.h"
+#include "model/adapter_init/converted_adapter.h"
 #include "model/hf_folder.h"
 #include "model/model_config.h"
 #include "model/model_source.h"
@@ -146,6 +147,18 @@ void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
   }
 }
 
+// Factors that start from the base weights need their values from before quantization.
+void require_readable(const LoraConfig& lora, const TransformerOptions& o, const fs::path& source) {
+  const bool are_codes =
+      o.config.quantization.has_value() || (o.quantization && o.quantization->fp8 && o.quantization->fp8->of_files);
+  if (!lora.init.reads_base() || !are_codes) return;
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("init_lora_weights {} needs unquantized weights, but those of the folder are quantized",
+                             lora.init.json().dump()),
+        .place = source.string(),
+        .remedy = "name the model that they were made from, with load_in_4bit or load_in_8bit if you like"});
+}
+
 /// For PEFT: a branch may move, so the commit is named too.
 void name_base(LoraConfig& lora, const fs::path& source, const std::string& given) {
   const auto repo = repo_of_snapshot(source);
@@ -169,6 +182,7 @@ LoraConfig lora_from(const LoraSection& s) {
   std::erase(lora.layers_pattern, "");
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
+  lora.init = s.init_lora_weights;
   // Values that rules.yaml rejects are skipped here, so that further problems can be found.
   for (const auto& [module, rank] : s.rank_pattern.items())
     if (rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank)
@@ -268,6 +282,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   if (request.lora) require_adapter_names(*request.lora, o.config);
   if (request.lora) o.lora = for_model(*request.lora, o.config);
   require_shareable(o);
+  if (request.lora) require_readable(*request.lora, o, setup.source);
   if (o.lora && o.lora->base_model.empty()) name_base(*o.lora, setup.source, request.model);
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
@@ -286,11 +301,34 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
       setup.source.string());
 }
 
+namespace {
+
+// Fills the factors of an adapter that the base weights depend on from a file. Returns whether it could be read.
+bool load_factors(Ctx& ctx, Transformer& model, const std::optional<fs::path>& file) {
+  if (!file || !model.options().lora || !model.options().lora->init.reads_base()) return false;
+  try {
+    load_adapter_file(ctx, model, *file);
+    return true;
+  } catch (const Error& e) {  // whoever needs the file reports it
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+void tell_of_factors(const BaseChange& change, const LoraInit& init, Log& log) {
+  if (change.computed() > 0)
+    log.info("init_lora_weights {}: the factors of {} come from the base weights", init.json().dump(),
+             counted(change.computed(), "layer"));
+}
+
+}  // namespace
+
 void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log) {
   const ModelSetup& setup = source.setup;
   Transformer& model = runner.model();
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) model.adapter().initialize(ctx, source.seed);
+  const bool known = load_factors(ctx, model, adapter ? adapter : source.resumed);
   if (source.base_is_there) {
     runner.values_changed();
   } else if (!source.weights && setup.random_init) {
@@ -299,7 +337,10 @@ void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log
   } else {
     const fs::path path = source.weights.value_or(setup.source);
     if (setup.untied) warn_of_untied(log, setup.source);
-    warn_of_ignored(log, path, load_base_weights(ctx, runner, path));
+    BaseChange change(ctx, model,
+                      {.from = known ? BaseChange::From::known : BaseChange::From::weights, .seed = source.seed});
+    warn_of_ignored(log, path, load_base_weights(ctx, runner, path, &change));
+    if (model.options().lora) tell_of_factors(change, model.options().lora->init, log);
   }
   if (adapter && model.options().lora)
     for (const std::string& name : idle_parameters(*model.options().lora, model.config()))
@@ -308,6 +349,22 @@ void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log
   if (!adapter) runner.initialize_magnitudes(ctx);
   if (adapter && model.options().lora) warn_of_ignored(log, *adapter, load_adapter(ctx, runner, *adapter));
   runner.copies().fill_operands(ctx);
+}
+
+void load_trained_adapter(Ctx& ctx, Runner& runner, const ModelSetup& setup, const fs::path& file) {
+  Transformer& model = runner.model();
+  const ParamStore& initial = model.params().adapter().initial();
+  const auto values = [&] {
+    std::vector<std::byte> all;
+    for (const Param& p : initial.all()) all.insert(all.end(), p.value.data, p.value.data + p.value.bytes());
+    return all;
+  };
+  const std::vector<std::byte> before = values();
+  load_adapter_file(ctx, model, file);
+  if (values() == before) return;
+  BaseChange change(ctx, model, {.from = BaseChange::From::known});
+  load_base_weights(ctx, runner, setup.source, &change);
+  runner.copies().fill_dense(ctx, model.params());
 }
 
 }  // namespace qtrain

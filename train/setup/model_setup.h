@@ -83,8 +83,14 @@ struct WeightSource {
   std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)
   std::optional<std::filesystem::path> adapter = {};  ///< instead of the adapter's folder (a checkpoint)
   bool base_is_there = false;                         ///< load only the adapter; see Execution::base
+  /// A checkpoint of a run that is resumed: instead of computing the factors of a new adapter from the base weights,
+  /// they are taken from there, if it can be read.
+  std::optional<std::filesystem::path> resumed = {};
 };
 /// Fills the weights and their copies (the caller reports random weights that are trained). Warns about unused tensors.
 void load_weights(Ctx& ctx, Runner& runner, const WeightSource& source, Log& log);
+/// Loads the adapter of a checkpoint of the run. If its initial factors are not those that the base weights were
+/// changed with, the base weights are loaded again.
+void load_trained_adapter(Ctx& ctx, Runner& runner, const ModelSetup& setup, const std::filesystem::path& file);
 
 }  // namespace qtrain
