@@ -38,10 +38,11 @@ struct AttentionGrad {
   std::int64_t first_query = 0;
   Tensor memory = {};
 };
-/// Bytes for the sums of a query head's dq, for the `memory` of AttentionGrad.
+/// Bytes for the sums of a query head's dq, for the `memory` of AttentionGrad. A tile of 64 queries may begin at the
+/// last one.
 inline std::size_t attention_sum_bytes(std::int64_t queries, std::int64_t width) {
   const std::int64_t columns = width <= 64 ? 64 : width <= 96 ? 96 : 128;
-  return static_cast<std::size_t>((queries + 63) / 64 * 64 * columns) * sizeof(float);
+  return static_cast<std::size_t>((queries + 63) * columns) * sizeof(float);
 }
 /// The gradient of the sinks: dsinks[h] (+)= -sum over t of exp(sinks[h] - lse[h, t]) * (dy[t, h] . y[t, h]), with y
 /// and lse of an Attention that had them. dsinks in lse's type.

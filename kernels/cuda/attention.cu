@@ -177,6 +177,7 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
                 .done = done,
                 .next = done + flags,
                 .ordered = reinterpret_cast<KeyTile*>(done + flags + 1),
+                .rows = batch.rows() + kSumQueries - 1,
                 .tiles = tiles,
                 .key_tiles = key_tiles(batch)};
       run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, heads, sums, x.dq},

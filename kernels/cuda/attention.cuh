@@ -123,11 +123,11 @@ struct KeyTile;
 /// Sums of tiles of dq, to which the blocks of keys add in the order of the keys. `data` and `done` have the heads of a
 /// pass.
 struct OrderedSums {
-  float* data = nullptr;       ///< [heads, queries, width of tiles]; null: another kernel computes dq
+  float* data = nullptr;       ///< [heads, rows, width of tiles]; null: another kernel computes dq
   int* done = nullptr;         ///< [heads, tiles]: 1 + the tile of keys that has been added last, or 0
   int* next = nullptr;         ///< number of the next block
   KeyTile* ordered = nullptr;  ///< tiles of keys in the order in which blocks take them (ordered_bytes)
-  int tiles = 0;               ///< of queries
+  int rows = 0, tiles = 0;     ///< of queries: rows with those of the last tile, and numbers of tiles
   int key_tiles = 0;
 };
 

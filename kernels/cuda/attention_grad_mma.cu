@@ -34,7 +34,7 @@ struct Shared {
   KeyItem item;
   QueryTileAt at[2];      ///< this step and the next one, kept in shared memory to save registers
   int sum;                ///< number of this step's tile of dq, or -1 before the first step
-  int sum_row, sum_rows;  ///< its first row among all sums, and how many rows it has
+  int sum_row;            ///< where its sums begin, in rows
   int is_first, is_last;  ///< whether no block adds to it before this one, or after it
 };
 
@@ -127,21 +127,6 @@ __device__ __forceinline__ void put_fragments(Tile<T, Rows, Width>& to, const st
     }
 }
 
-/// The first row and column of the calling lane in the sums of a tile of dq. Computed where it is needed, to save
-/// registers.
-struct LaneOfSums {
-  int row, column;
-};
-template <class Sizes>
-__device__ __forceinline__ LaneOfSums lane_of_sums() {
-  int id = static_cast<int>(threadIdx.x);
-  ptx::opaque(id);
-  const auto thread = static_cast<unsigned>(id);
-  const int warp = static_cast<int>(thread / kWarp), lane = static_cast<int>(thread % kWarp);
-  return {warp % Sizes::kWarpsDown * 16 * Sizes::kM + lane / 4,
-          warp / Sizes::kWarpsDown * 8 * Sizes::kN + lane % 4 * 2};
-}
-
 template <class T, int Width>
 __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n, SummedGradients<T> x) {
   using Sizes = Shape<Width>;
@@ -208,7 +193,6 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
       walk.wait(s.at[stage]);
       s.sum = walk.sum_of(s.at[stage]);
       s.sum_row = walk.sum_row(s.at[stage]);
-      s.sum_rows = walk.sum_rows(s.at[stage]);
       s.is_first = walk.is_first(s.at[stage]);
       s.is_last = walk.is_last(s.at[stage]);
     }
@@ -216,17 +200,15 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
     if (!walk.done(s.at[stage ^ 1])) walk.copy_dy(s.at[stage ^ 1]);
     ptx::cp_async_commit();
     const int down = warp_id() % Sizes::kWarpsDown * 16 * kM, across = warp_id() / Sizes::kWarpsDown * 8 * kN;
-    float dq[kM][kN][4];
-    if (s.is_first) {
+    float* sums = x.sums.data + std::int64_t{s.sum_row} * Width + (warp_id() * kM * kN * kWarp + lane_id()) * 4;
+    float dq[kM][kN][4] = {};
+    if (!s.is_first)
 #pragma unroll
-      for (int i = 0; i < kM; ++i) load_sums<Width>(dq[i], x.sums.data, 0);
-    } else {
-      const LaneOfSums lane = lane_of_sums<Sizes>();
-      const float* sums = x.sums.data + std::int64_t{s.sum_row + lane.row} * Width + lane.column;
-      const int rows = s.sum_rows - lane.row;
+      for (int i = 0; i < kM * kN; ++i) {
+        const Pack<float, 4> values = load_pack<4>(sums + i * kWarp * 4);
 #pragma unroll
-      for (int i = 0; i < kM; ++i) load_sums<Width>(dq[i], sums + 16 * i * Width, rows - 16 * i);
-    }
+        for (int e = 0; e < 4; ++e) dq[i / kN][i % kN][e] = values.v[e];
+      }
     if constexpr (Sizes::kStay) {
       if (sees) multiply(dk, fragments, s.q[stage]);
     } else if (sees) {
@@ -238,17 +220,19 @@ __global__ void __launch_bounds__(kThreads) attention_grad_tile(AttentionBatch n
       }
     }
     multiply_columns(dq, s.ds, down, s.k, across / kChunk, seen);
-    const LaneOfSums lane = lane_of_sums<Sizes>();
-    const int rows = s.sum_rows - lane.row;
     if (!s.is_last) {
-      float* sums = x.sums.data + std::int64_t{s.sum_row + lane.row} * Width + lane.column;
+      Pack<float, 4> values;
 #pragma unroll
-      for (int i = 0; i < kM; ++i) store_sums<Width>(sums + 16 * i * Width, dq[i], rows - 16 * i);
+      for (int i = 0; i < kM * kN; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) values.v[e] = dq[i / kN][i % kN][e];
+        store_pack<4>(sums + i * kWarp * 4, values);
+      }
     } else {
       const QueryTileAt at = s.at[stage];
       for_rows<kM>([&](int i, int h) {
-        const int t = walk.query(at) + lane.row + 16 * i + 8 * h;
-        if (16 * i + 8 * h < rows) put_row(x.dq, n.query(t, at.head) + across, dq[i], h, n.scale, n.width - across);
+        const int t = walk.query(at) + down + lane_id() / 4 + 16 * i + 8 * h;
+        if (t < s.item.query_end) put_row(x.dq, n.query(t, at.head) + across, dq[i], h, n.scale, n.width - across);
       });
     }
   }

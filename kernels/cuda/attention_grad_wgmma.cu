@@ -172,12 +172,17 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     if (Width > kColumns || part == static_cast<int>(use % 2)) {
       const int across = Width > kColumns ? part : 0;
       // The sum so far is read while dv and dk are computed.
-      float dq[1][kColumns / 8][4];
-      const int sum_row = lane_row % kQueries, rows = turns.sum_rows(at) - sum_row;
-      float* sums =
-          x.sums.data + std::int64_t{turns.sum_row(at) + sum_row} * Width + across * kColumns + lane_id() % 4 * 2;
+      float dq[1][kColumns / 8][4] = {};
+      float* sums = x.sums.data + std::int64_t{turns.sum_row(at)} * Width + across * kQueries * kColumns +
+                    static_cast<int>(threadIdx.x) % kWarpgroupThreads * 4;
       s.turn[use % 2].wait(use / 2);
-      load_sums<Width>(dq[0], sums, turns.is_first(at) ? 0 : rows);
+      if (!turns.is_first(at))
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j) {
+          const Pack<float, 4> values = load_pack<4>(sums + j * kWarpgroupThreads * 4);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) dq[0][j][e] = values.v[e];
+        }
       ptx::wait(s.whole, use % 2);
       ptx::wgmma_settle(dq[0]);
       ptx::wgmma_fence();
@@ -189,11 +194,14 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
       ptx::wgmma_wait<0>();
       ptx::wgmma_settle(dq[0]);
       if (!turns.is_last(at)) {
-        store_sums<Width>(sums, dq[0], rows);
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j)
+          store_pack<4>(sums + j * kWarpgroupThreads * 4,
+                        Pack<float, 4>{{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]}});
       } else {
         for_rows<1>([&](int i, int h) {
-          const int t = query + sum_row + 8 * h;
-          if (8 * h < rows) put_row(x.dq, n.query(t, at.head) + across * kColumns, dq[i], h, n.scale, kColumns);
+          const int t = query + lane_row % kQueries + 8 * h;
+          if (t < s.item.query_end) put_row(x.dq, n.query(t, at.head) + across * kColumns, dq[i], h, n.scale, kColumns);
         });
       }
     } else {

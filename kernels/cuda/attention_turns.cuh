@@ -114,11 +114,11 @@ struct Turns {
   __device__ __forceinline__ int sum_of(const QueryTileAt& at) const {
     return (at.head - item.pass_head) * x.sums.tiles + item.sums + at.tile;
   }
-  /// The first row of a tile among all sums, and how many of its rows are queries of the document.
+  /// Where the sums of a tile begin, in rows of the sums of all heads. The last tile of a document reaches into the
+  /// space of the next one's first tile, which only the block of its first keys adds to, and which has no sums.
   __device__ __forceinline__ int sum_row(const QueryTileAt& at) const {
-    return (at.head - item.pass_head) * n.rows() + query(at) - n.queries.begin;
+    return (at.head - item.pass_head) * x.sums.rows + query(at) - n.queries.begin;
   }
-  __device__ __forceinline__ int sum_rows(const QueryTileAt& at) const { return item.query_end - query(at); }
   /// Whether no block of earlier keys adds to a tile of dq, and whether none of later keys does.
   __device__ __forceinline__ bool is_first(const QueryTileAt& at) const { return query(at) > item.before; }
   __device__ __forceinline__ bool is_last(const QueryTileAt& at) const {
@@ -133,28 +133,5 @@ struct Turns {
   /// Lets the next block add to a tile, by its number.
   __device__ __forceinline__ void pass_on(int sum) const { ptx::store_release(x.sums.done + sum, item.number + 1); }
 };
-
-/// Loads or stores the lane's part of a tile of dq. `sums`: its first row; `rows`: how many rows there are from there
-/// on. Rows that are not there become zero.
-template <int Width, int N>
-__device__ __forceinline__ void load_sums(float (&dq)[N][4], const float* sums, int rows) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h)
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const Pack<float, 2> values = 8 * h < rows ? load_pack<2>(sums + 8 * h * Width + 8 * j) : Pack<float, 2>{};
-      dq[j][2 * h] = values.v[0];
-      dq[j][2 * h + 1] = values.v[1];
-    }
-}
-template <int Width, int N>
-__device__ __forceinline__ void store_sums(float* sums, const float (&dq)[N][4], int rows) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h)
-    if (8 * h < rows)
-#pragma unroll
-      for (int j = 0; j < N; ++j)
-        store_pack<2>(sums + 8 * h * Width + 8 * j, Pack<float, 2>{{dq[j][2 * h], dq[j][2 * h + 1]}});
-}
 
 }  // namespace qtrain::ops
