@@ -9,6 +9,9 @@
 
 namespace qtrain {
 
+/// Whether a metric is finite and better than the best one so far, if there is one.
+bool is_better(Better better, const std::optional<double>& best, double metric);
+
 /// What follows from the evaluations of a run, besides which checkpoint is the best: whether the run ends early, and
 /// how often the schedule reduce_lr_on_plateau has reduced the learning rate. It is a function of the logged
 /// evaluations, so a resumed run reads it from its log_history.
@@ -32,7 +35,6 @@ class EvaluationCourse {
 
  private:
   bool improves(double metric) const;
-  bool is_better(double metric) const;
 
   std::optional<std::int64_t> patience_;
   double threshold_ = 0;
@@ -44,6 +46,10 @@ class EvaluationCourse {
   std::int64_t bad_ = 0;
   Plateau plateau_;
 };
+
+/// The course of the evaluations in a log_history by the rules of early stopping in a resolved_config.json, given its
+/// "values". Its plateau is not that of the run.
+EvaluationCourse recorded_course(const Json& values, const Json& log_history);
 
 /// The part of trainer_state.json in which transformers keeps the state of its EarlyStoppingCallback.
 Json stateful_callbacks(const TrainingSection& t, const EvaluationCourse& course);

@@ -1,7 +1,5 @@
 #include "train/run/checkpoint_policy.h"
 
-#include <cmath>
-
 namespace qtrain {
 
 namespace fs = std::filesystem;
@@ -18,9 +16,8 @@ bool CheckpointPolicy::chooses_best() const {
 }
 
 bool CheckpointPolicy::is_better(const RunState& state, double metric) const {
-  if (!std::isfinite(metric)) return false;
-  if (!state.best_metric) return true;
-  return t_.greater_is_better.value_or(false) ? metric > *state.best_metric : metric < *state.best_metric;
+  const Better better = t_.greater_is_better.value_or(false) ? Better::higher : Better::lower;
+  return qtrain::is_better(better, state.best_metric, metric);
 }
 
 void CheckpointPolicy::evaluated(RunState& state, double metric) {

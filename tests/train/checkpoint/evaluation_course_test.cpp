@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/os/file.h"
 
@@ -77,11 +78,40 @@ TEST(EvaluationCourse, TakesNullForALossThatIsNotFinite) {
   EXPECT_EQ(EvaluationCourse(stopping_after(5), {}, rows).bad_evaluations(), 1);
 }
 
+// The log_history has no infinity, so a resumed run could not count one like the run that it goes on with.
+TEST(EvaluationCourse, CountsInfinityAsItIsLogged) {
+  TrainingSection t = stopping_after(5);
+  t.greater_is_better = true;
+  const PlateauRules rules{.mode = Better::higher, .factor = 0.5, .patience = 0};
+  EvaluationCourse live(t, rules, logged({3}));
+  live.add(2, std::numeric_limits<double>::infinity());
+  live.add(3, 4);
+  Json rows = logged({3});
+  rows.push_back({{"step", 2}, {"eval_loss", nullptr}});
+  rows.push_back({{"step", 3}, {"eval_loss", 4}});
+  const EvaluationCourse read(t, rules, rows);
+  EXPECT_EQ(live.plateau().reductions, 1);
+  EXPECT_EQ(read.plateau().reductions, 1);
+  EXPECT_EQ(live.bad_evaluations(), read.bad_evaluations());
+}
+
+TEST(EvaluationCourse, FollowsFromARecordedConfig) {
+  const Json rows = logged({3, 2.9, 2.8});
+  const Json values{{"early_stopping_patience", {{"value", 2}}}, {"early_stopping_threshold", {{"value", 0.5}}}};
+  EXPECT_TRUE(recorded_course(values, rows).ends_run());
+  EXPECT_FALSE(recorded_course({{"early_stopping_patience", {{"value", 2}}}}, rows).ends_run());
+  EXPECT_FALSE(recorded_course({}, rows).ends_run());
+}
+
 TEST(EvaluationCourse, SaysWhyTheRunEnds) {
   TrainingSection t = stopping_after(2);
   t.early_stopping_threshold = 0.25;
-  EXPECT_EQ(EvaluationCourse(t, {}, logged({3, 4, 2.9})).reason(),
-            "2 evaluations in a row did not improve on eval_loss 2.9000 (step 3) by more than 0.25");
+  EXPECT_EQ(
+      EvaluationCourse(t, {}, logged({3, 4, 2.9})).reason(),
+      "2 evaluations in a row did not improve on the best one before by more than 0.25 (best: eval_loss 2.9000, step "
+      "3)");
+  EXPECT_EQ(EvaluationCourse(stopping_after(1), {}, logged({3, 4})).reason(),
+            "1 evaluation did not improve on eval_loss 3.0000 (step 1)");
   EXPECT_THAT(EvaluationCourse(stopping_after(2), {}, logged({std::nan(""), std::nan(""), std::nan("")})).reason(),
               HasSubstr("no eval_loss"));
 }
