@@ -8,8 +8,10 @@
 
 #include "core/os/file.h"
 #include "core/sha256.h"
+#include "core/version.h"
 #include "report/run_record.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/evaluation_course.h"
 
 namespace qtrain {
 namespace {
@@ -223,6 +225,19 @@ std::string seal_problem(const fs::path& metrics, const SealedState& result, boo
   return problem.empty() ? later_rows_problem(std::string_view(text).substr(bytes), metrics, goes_on) : problem;
 }
 
+// The reason for an early end follows from the logged evaluations and the recorded config, unless the latter is that of
+// a run that goes on.
+std::string reason_problem(const RecordedRun& run, const SealedState& result) {
+  const Json reason = read_json(result.folder / kTrainResults).value(kEndedEarly, Json());
+  const EvaluationCourse course = recorded_course(run.values, history_of(result.folder));
+  const Json last = run.run.value("max_steps", Json());
+  const bool early = course.ends_run() && last.is_number_integer() && result.step < last;
+  const Json expected = early ? Json(course.reason()) : Json();
+  if (reason == expected || (run.version != kVersion && reason.is_null() == expected.is_null())) return "";
+  return fmt::format("{} gives {} as the reason for an early end, but by the logged evaluations it is {}",
+                     kTrainResults, dump_json(reason), dump_json(expected));
+}
+
 std::string metrics_problem(const RecordedRun& run, const std::vector<SealedState>& states) {
   const fs::path file = run.output / kMetrics;
   try {
@@ -230,6 +245,8 @@ std::string metrics_problem(const RecordedRun& run, const std::vector<SealedStat
     const auto result = std::ranges::find(states, run.output, &SealedState::folder);
     std::string problem = result == states.end() ? totals_difference(metrics, Json::array(), {})
                                                  : seal_problem(file, *result, states.back().step > result->step);
+    if (problem.empty() && result != states.end() && states.back().step == result->step)
+      problem = reason_problem(run, *result);
     if (problem.empty()) problem = difference_of(metrics, history_of(states.back().folder), states);
     return problem;
   } catch (const Error& e) {

@@ -29,10 +29,16 @@ void keep_file_name(Json& document, const char* key) {
     *found = fs::path(found->get<std::string>()).filename().string();
 }
 
+// The count of evaluations that were no improvement, which follows from the rows.
+void leave_out_count(Json& document) {
+  const Json::json_pointer attributes("/stateful_callbacks/EarlyStoppingCallback/attributes");
+  if (document.contains(attributes) && document[attributes].is_object())
+    document[attributes].erase("early_stopping_patience_counter");
+}
+
 // If the run was stopped before a due evaluation, the sealed document does not have its row yet.
 void leave_out_pending(Documents& d, const Json& sealed_step) {
-  // A count of evaluations, which follows from the rows.
-  for (Json* document : {&d.sealed, &d.again}) document->erase("stateful_callbacks");
+  for (Json* document : {&d.sealed, &d.again}) leave_out_count(*document);
   Json& rows = d.again["log_history"];
   if (!rows.is_array()) return;
   std::erase_if(rows.get_ref<Json::array_t&>(),

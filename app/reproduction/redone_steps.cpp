@@ -300,6 +300,15 @@ bool redo(const RecordedRun& run, const RunDocument& document, const Start& star
   return false;
 }
 
+// A start that resumes in the scratch folder looks there for its best checkpoint. That may be one before the stretch.
+void link_best(const RecordedRun& run, const fs::path& checkpoint) {
+  const Json best = read_json(checkpoint / kTrainerState).value("best_model_checkpoint", Json());
+  if (!best.is_string()) return;
+  const fs::path name = fs::path(best.get<std::string>()).filename(), link = checkpoint.parent_path() / name;
+  if (step_of_checkpoint(name) >= 0 && !path_exists(link) && path_exists(run.output / name))
+    fs::create_directory_symlink(run.output / name, link);
+}
+
 void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOptions& options, const fs::path& scratch,
           Verification& v) {
   DocumentChanges changes = changes_for(run, stretch, scratch);
@@ -314,6 +323,7 @@ void redo(const RecordedRun& run, const Stretch& stretch, const VerificationOpti
     document = recorded_document(run, changes);
     if (!redo(run, document, start, resume, v)) return;
     resume = (changes.output / fmt::format("checkpoint-{}", start.until)).string();
+    if (&start != &starts.back()) link_best(run, resume);
     if (start.until < stretch.steps.to)
       v.earlier.push_back({.until = start.until, .values = options.earlier.at(start.until), .ranks = changes.ranks});
   }

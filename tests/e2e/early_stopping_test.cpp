@@ -102,6 +102,20 @@ TEST_F(EarlyStopping, CountsOnWhereARunWasStopped) {
   }
 }
 
+TEST_F(EarlyStopping, TheReasonIsVerified) {
+  train_ok(folder_.path(), worsening());
+  for (const char* name : {"metrics.jsonl", "train_results.json"})
+    change_text(output() / name, "3 evaluations in a row", "9 evaluations in a row");
+  Json results = read_json(output() / "train_results.json");
+  results["metrics_jsonl"] = {{"bytes", fs::file_size(output() / "metrics.jsonl")},
+                              {"sha256", sha256_of_file(output() / "metrics.jsonl")}};
+  write_document(output() / "train_results.json", results);
+  seal(output());
+  const Outcome verified = verify({"--steps", "0"});
+  EXPECT_NE(verified.code, 0);
+  EXPECT_THAT(verified.out, HasSubstr("by the logged evaluations it is \"3 evaluations in a row"));
+}
+
 TEST_F(EarlyStopping, IsVerifiedAndReproduced) {
   Json c = worsening();
   c.update({{"save_steps", 2}, {"save_total_limit", nullptr}});
