@@ -102,6 +102,59 @@ TEST_F(EarlyStopping, CountsOnWhereARunWasStopped) {
   }
 }
 
+// A run that was stopped may be over by the rules of the next start, which then are those of the result.
+TEST_F(EarlyStopping, IsRecordedWithTheRulesThatEndedTheRun) {
+  const std::vector<Json> rules{{{"early_stopping_threshold", 100}}, {{"early_stopping_patience", 1}}};
+  for (const Json& rule : rules) {
+    SCOPED_TRACE(dump_json(rule));
+    Json c = worsening();
+    c["save_total_limit"] = nullptr;
+    fs::remove_all(output());
+    write_file(at("run.json"), dump_json(c));
+    train_ok(folder_.path(), c);
+    const int stop = best_step(output()) + 1;
+    fs::remove_all(output());
+    EXPECT_EQ(qtrain({.words = {at("run.json").string(), "--stop_after", std::to_string(stop)}}).code, 75);
+    c.update(rule);
+    const Outcome run = train_ok(folder_.path(), c);
+    EXPECT_EQ(last_step(output()), stop) << run.err;
+    const Json recorded = read_json(output() / "resolved_config.json").at("values");
+    for (const auto& [key, value] : rule.items()) EXPECT_EQ(recorded.at(key).at("value"), value);
+    const Outcome verified = verify();
+    EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  }
+}
+
+// Where no step is left to do, a start changes nothing.
+TEST_F(EarlyStopping, StaysAsItWasIfItIsStartedAgainWithOtherRules) {
+  Json c = worsening();
+  c["save_total_limit"] = nullptr;
+  train_ok(folder_.path(), c);
+  const std::vector<Json> others{{{"early_stopping_patience", 2}},
+                                 {{"early_stopping_threshold", 0.5}},
+                                 {{"max_steps", last_step(output())}},
+                                 {{"save_steps", 2}}};
+  const auto files = [&] {
+    std::string all;
+    for (const char* name : {"trainer_state.json", "train_results.json", "resolved_config.json", "model.safetensors"})
+      all += sha256_of_file(output() / name);
+    return all;
+  };
+  const std::string before = files();
+  for (const Json& other : others) {
+    SCOPED_TRACE(dump_json(other));
+    Json again = c;
+    again.update(other);
+    train_ok(folder_.path(), again);
+    EXPECT_EQ(files(), before);
+  }
+  const Outcome verified = verify();
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  fs::remove(output() / "model.safetensors");  // a result that is not whole is written again
+  train_ok(folder_.path(), c);
+  EXPECT_EQ(verify().code, 0);
+}
+
 TEST_F(EarlyStopping, TheReasonIsVerified) {
   train_ok(folder_.path(), worsening());
   for (const char* name : {"metrics.jsonl", "train_results.json"})

@@ -5,14 +5,67 @@
 #include <array>
 #include <string_view>
 
+#include "config/fields.h"
+#include "core/os/file.h"
+#include "core/os/paths.h"
 #include "core/plural.h"
+#include "core/sha256.h"
 #include "core/utf8.h"
 #include "optim/table.h"
 #include "report/outcome_advice.h"
 #include "report/run_record.h"
+#include "train/checkpoint/manifest.h"
 
 namespace qtrain {
 namespace {
+
+namespace fs = std::filesystem;
+
+Json values_in(const Json& recorded) {
+  return recorded.is_object() ? recorded.value("values", Json()) : Json();
+}
+
+// Whether a config ends at this step or before, or early. If it ended later, its run was stopped.
+bool is_config_of_done_run(const Json& recorded, const RunState& state) {
+  const Json::json_pointer last("/run/max_steps");
+  const bool ends = !recorded.contains(last) || !recorded[last].is_number_integer() || recorded[last] <= state.step;
+  return ends || recorded_course(values_in(recorded), state.log_history).ends_run();
+}
+
+// Whether this start would give the result other weights or other text files than the recorded config does.
+bool makes_another_result(const Run& run, const Json& recorded) {
+  const Json values = values_json(run.config.value), before = values_in(recorded);
+  for (const auto& [key, value] : values.items()) {
+    if (key != "load_best_model_at_end" && on_resume(key) != OnResume::saved) continue;
+    const Json::json_pointer at("/" + key + "/value");
+    if (!before.contains(at) || before[at] != value) return true;
+  }
+  return recorded.at("run").at("files") != run.metadata.provenance.at("files");
+}
+
+// Whether the result of this step is there as it was saved, with its rows.
+bool is_whole_result(const fs::path& output, std::int64_t step) {
+  try {
+    if (check_manifest(output, ManifestCheck::hashes, Beside::anything) != step) return false;
+    const Json seal = read_json(output / kTrainResults).value(kMetricsSeal, Json());
+    return seal.is_object() && seal.value("sha256", Json()) == sha256_of_file(output / kMetrics);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+// As the leading rank sees it.
+EarlierEnd own_earlier_end(const Run& run, const fs::path& output) {
+  const fs::path file = output / kResolvedConfig;
+  if (!path_exists(file)) return {};
+  const Json recorded = json_in(read_text(file));
+  if (!is_config_of_done_run(recorded, run.state)) return {};
+  if (!recorded.contains(Json::json_pointer("/run/files"))) return {.has_config = true};  // damaged
+  const bool same = !makes_another_result(run, recorded);
+  return {.has_config = same,
+          .has_result = same && !run.state.events_pending && is_whole_result(output, run.state.step)};
+}
 
 // The totals that transformers logs for a run; metrics.jsonl and train_results.json have more.
 constexpr std::array<std::string_view, 6> kTotals{
@@ -98,11 +151,23 @@ void warn_of_outcome(const Run& run, const RunLog& run_log) {
 
 }  // namespace
 
-FinalResult finish_run(Run& run, RunLog& run_log, RunCheckpoints& checkpoints) {
+EarlierEnd earlier_end(const Run& run, const OutputFolder& output, const std::optional<fs::path>& resumed) {
+  if (!resumed || !output.holds(*resumed)) return {};
+  if (run.state.step < run.plan().max_steps && !run.ended_early()) return {};
+  EarlierEnd end = run.leads() ? own_earlier_end(run, output.path()) : EarlierEnd{};
+  end.has_result = !broadcast_text(run.ctx, run.ranks, end.has_result ? "whole" : "").empty();
+  return end;
+}
+
+FinalResult finish_run(Run& run, RunLog& run_log, RunCheckpoints& checkpoints, const EarlierEnd& earlier) {
   const Pace pace = run_log.pace();
   warn_of_outcome(run, run_log);
-  checkpoints.load_best();
   const std::optional<Json>& before = run_log.metrics().totals();
+  if (earlier.has_result) {
+    const Json totals = before ? earlier_totals(*before, run.state) : Json::object();
+    return {.totals = totals, .summary = summary_of(run, pace, totals)};
+  }
+  checkpoints.load_best();
   const Json totals = pace.steps == 0 && before ? earlier_totals(*before, run.state) : log_totals(run, run_log, pace);
   run_log.sync();
   save_final(run.objects(), run.output_dir(), totals);

@@ -24,26 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the config in an output directory ends at this step or before, or early. If it ended later, its run was
-// stopped.
-bool is_config_of_done_run(const fs::path& file, const RunState& state) {
-  if (!path_exists(file)) return false;
-  const Json recorded = json_in(read_text(file));
-  const Json::json_pointer last("/run/max_steps"), patience("/values/early_stopping_patience/value");
-  const bool ends = !recorded.contains(last) || !recorded[last].is_number_integer() || recorded[last] <= state.step;
-  return ends || (recorded.contains(patience) && recorded[patience].is_number_integer() &&
-                  recorded[patience] <= state.evaluations.bad_evaluations());
-}
-
-// If the run was already over, the existing file is the right one, unless this run is shorter than that one.
-void write_resolved_config(const Run& run, const OutputFolder& output, const std::optional<fs::path>& resumed) {
-  const fs::path file = output.path() / kResolvedConfig;
+void write_resolved_config(const Run& run) {
   if (!run.leads()) return;
-  const bool is_over = run.state.step >= run.plan().max_steps || run.ended_early();
-  if (resumed && output.holds(*resumed) && is_over && is_config_of_done_run(file, run.state)) return;
   Json resolved = resolved_config(run, *run.data, run.metadata.provenance);
   resolved["run"]["memory_plan"] = run.model.memory.json();
-  write_file(file, dump_json(resolved, 2) + "\n");
+  write_file(run.output_dir() / kResolvedConfig, dump_json(resolved, 2) + "\n");
 }
 
 /// Writes report.html on destruction, however the run of this rank ended.
@@ -77,14 +62,20 @@ TrainingResult stopped(const Run& run, RunLog& run_log, TrainingResult result) {
   return result;
 }
 
-TrainingResult take_steps(Run& run, RunLog& run_log, RunCheckpoints& checkpoints, std::int64_t stop_after) {
+/// How a start goes on from what earlier ones left.
+struct Course {
+  std::int64_t stop_after = 0;
+  EarlierEnd earlier = {};
+};
+
+TrainingResult take_steps(Run& run, RunLog& run_log, RunCheckpoints& checkpoints, const Course& course) {
   TrainingLoop loop(run, run_log, checkpoints);
-  const bool done = loop.run(stop_after);
+  const bool done = loop.run(course.stop_after);
   TrainingResult result{.json = {{"output_dir", run.output_dir().string()},
                                  {"step", run.state.step},
                                  {"max_steps", run.plan().max_steps}}};
   if (!done) return stopped(run, run_log, std::move(result));
-  FinalResult final = finish_run(run, run_log, checkpoints);
+  FinalResult final = finish_run(run, run_log, checkpoints, course.earlier);
   run_log.end_tracking(0);
   result.json.update(final.totals);
   result.summary = std::move(final.summary);
@@ -107,8 +98,9 @@ TrainingResult drive(Run& run, const OutputFolder& output, std::int64_t stop_aft
   RunCheckpoints checkpoints(run);
   run.phases.begin("loading weights");
   const auto resumed = start_or_resume(run, output, checkpoints);
+  const Course course{.stop_after = stop_after, .earlier = earlier_end(run, output, resumed)};
   RunLog run_log(run);
-  write_resolved_config(run, output, resumed);
+  if (!course.earlier.has_config) write_resolved_config(run);
   const ReportAtTheEnd report(run);
   // A failure to record the end must not hide why the run failed.
   const auto record_end = [&](const char* why, int exit_code) {
@@ -120,7 +112,7 @@ TrainingResult drive(Run& run, const OutputFolder& output, std::int64_t stop_aft
     }
   };
   try {
-    return take_steps(run, run_log, checkpoints, stop_after);
+    return take_steps(run, run_log, checkpoints, course);
   } catch (const Error& e) {
     const Error advised = naming_what_survives(e, output.path());
     record_end(advised.what(), advised.exit_code());
