@@ -115,6 +115,45 @@ TEST_F(LastStep, IsStoppedOrDoneButNeverBoth) {
   }
 }
 
+// A stop behind the evaluation comes before the save that is due, if one is; one behind the step, before the
+// evaluation.
+TEST_F(Interrupted, RunsLogAnEvaluationOnce) {
+  const std::string behind_step = "step 2/4", behind_evaluation = "step 2: eval_loss";
+  for (const int save_steps : {2, 100})
+    for (const std::vector<std::string>& stops :
+         {std::vector{behind_evaluation}, {behind_step}, {behind_step, behind_evaluation}}) {
+      SCOPED_TRACE(
+          fmt::format("saves after {} steps, {} stops, the first behind {}", save_steps, stops.size(), stops[0]));
+      fs::remove_all(at("out"));
+      Json config = tiny_run(at("out"));
+      config.update({{"device", "cpu"},
+                     {"max_steps", 4},
+                     {"eval_dataset_name", (kGoldens / "curves/cosine/data.jsonl").string()},
+                     {"eval_strategy", "steps"},
+                     {"eval_steps", 2},
+                     {"save_strategy", "steps"},
+                     {"save_steps", save_steps}});
+      write_file(at("run.json"), dump_json(config));
+      for (const std::string& stop : stops) {
+        const auto launch = launch_stopped({at("run.json").string()}, {.call = {}, .text = stop});
+        if (!launch) GTEST_SKIP() << "no library can be loaded before the sanitizer";
+        const Outcome outcome = Process(*launch).wait();
+        EXPECT_EQ(outcome.code, 75) << outcome.err;
+        EXPECT_THAT(checkpoint_names(at("out")), ::testing::ElementsAre("checkpoint-2"));
+      }
+      qtrain_ok({.words = {at("run.json").string()}});
+      const auto steps_of = [](const std::vector<Json>& rows) {
+        std::vector<int> steps;
+        for (const Json& row : rows)
+          if (row.contains("eval_loss")) steps.push_back(row.at("step"));
+        return steps;
+      };
+      EXPECT_THAT(steps_of(history(at("out"), "eval_loss")), ::testing::ElementsAre(2, 4));
+      EXPECT_THAT(steps_of(read_jsonl(at("out/metrics.jsonl"))), ::testing::ElementsAre(2, 4));
+      EXPECT_EQ(qtrain({.words = {"verify", at("out").string(), "--scratch", folder_.path().string()}}).code, 0);
+    }
+}
+
 TEST_F(Interrupted, TuningWritesTheFastestWhenItIsStoppedBehindItsLastTrial) {
   Json config = tiny_run(at("out"));
   config["device"] = "cpu";

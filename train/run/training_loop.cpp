@@ -20,7 +20,8 @@ bool TrainingLoop::run(std::int64_t stop_after) {
   run_log_.begin();
   if (run_.model.evaluator && run_.training().eval_on_start && state.step == 0)
     evaluate();  // only to know it, as in transformers
-  if (state.events_pending) handle_events();
+  const bool was_pending = state.events_pending;
+  if (was_pending) handle_events();
   run_log_.begin_steps();
   run_.phases.begin("first step");
   const auto stops_here = [&] { return stop_after > 0 && state.step >= stop_after; };
@@ -34,8 +35,8 @@ bool TrainingLoop::run(std::int64_t stop_after) {
                     run_.plan().max_steps, state.evaluations.reason());
     return true;
   }
-  const bool did_steps = run_log_.pace().steps > 0;
-  if (did_steps && (!checkpoints_.has_last_step() || state.events_pending)) save();
+  const bool did_steps = run_log_.pace().steps > 0, only_evaluated = was_pending && !state.events_pending;
+  if (did_steps ? !checkpoints_.has_last_step() || state.events_pending : only_evaluated) save();
   return false;
 }
 
@@ -43,7 +44,8 @@ bool TrainingLoop::is_over() const {
   return events_.is_last(run_.state.step) || run_.state.evaluations.ends_run();
 }
 
-// Does what is due after a step. A stop leaves the rest to the resumed run.
+// Does what is due after a step. A stop leaves an evaluation and what follows it to the resumed run; after an
+// evaluation, whose row is logged, the checkpoint that is due is saved.
 void TrainingLoop::handle_events() {
   RunState& state = run_.state;
   const CheckpointPolicy& policy = checkpoints_.policy();
@@ -54,7 +56,6 @@ void TrainingLoop::handle_events() {
     state.evaluations.add(state.step, *metric);
     checkpoints_.policy().evaluated(state, *metric);
   }
-  if (policy.save_due(state) && run_.stop_requested()) return;
   state.events_pending = false;
   if (policy.save_due(state)) save();
 }
