@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <sstream>
 
@@ -14,6 +15,8 @@
 
 namespace qtrain {
 namespace {
+
+constexpr std::int64_t kMaxSeed = std::int64_t{1} << 53;  // JSON numbers are exact up to it
 
 Translation set(const std::string& key, Json value) {
   return {.settings = {{key, std::move(value)}}};
@@ -111,20 +114,59 @@ Translation axolotl_peft(const KeyRow&, const Json& v) {
   return set("init_lora_weights", "loftq");
 }
 
+/// Why the entries of a mixture cannot have their weights beside an id, which are shares of their rows; empty: they
+/// can.
+std::string problem_of_weights(const Json& entries) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Json weight =
+        entries[i].is_object() && entries[i].contains("id") ? entries[i].value("weight", Json()) : Json();
+    if (weight.is_null() || (weight.is_number() && weight >= 0 && weight <= 1)) continue;
+    return fmt::format(
+        "datasets[{}].weight is {}, but beside id it is a share of the rows of {}: give a number from 0 to 1", i,
+        show(weight), show(entries[i]["id"]));
+  }
+  return "";
+}
+
+/// Leaves out the entries of which no rows are taken.
+Json without_empty(const Json& entries, Translation& out) {
+  Json kept = Json::array();
+  for (const Json& entry : entries) {
+    const bool is_empty = entry.is_object() && entry.contains("id") && entry.value("weight", Json()) == 0;
+    if (is_empty)
+      out.remarks.push_back(fmt::format("{} is left out: its weight is 0", show(entry["id"])));
+    else
+      kept.push_back(entry);
+  }
+  if (kept.empty() && !entries.empty()) out.problem = "all data sets have weight 0, so there are no rows";
+  return kept;
+}
+
 /// A list, or an object that contains one as in alignment-handbook and open-r1.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
-  Translation out = read_datasets("dataset_name", v.value("datasets", Json::array()));
+  const Json given = v.value("datasets", Json::array()), seed = v.value("seed", Json(0));
+  if (!given.is_array()) return read_datasets("dataset_name", given);
+  if (std::string text = problem_of_weights(given); !text.empty()) return problem(std::move(text));
+  Translation empty;
+  const Json entries = without_empty(given, empty);
+  if (!empty.problem.empty()) return empty;
+  Translation out = read_datasets("dataset_name", entries);
+  out.remarks.insert(out.remarks.end(), empty.remarks.begin(), empty.remarks.end());
   bool has_shares = false;
   for (auto& [key, sources] : out.settings)
     if (key == "dataset_mixture")
       for (Json& source : sources)
-        if (source.contains("share")) source["share_seed"] = v.value("seed", Json(0)), has_shares = true;
+        if (source.contains("share")) source["share_seed"] = seed, has_shares = true;
+  if (has_shares && !seed.is_null() && !(seed.is_number_integer() && seed >= 0 && seed <= kMaxSeed))
+    return problem(fmt::format("seed is {}, expected a whole number from 0 to {}", show(seed), kMaxSeed));
   for (const auto& [key, value] : v.items()) {
-    if (key == "test_split_size" && !value.is_null())
+    if (key == "test_split_size" && !value.is_null()) {
       out.settings.emplace_back("eval_split", value);
-    else if (key == "seed" && has_shares)
-      continue;  // the seed of these shares
+      if (has_shares)
+        out.remarks.emplace_back("test_split_size: eval_split holds out other rows than the seed would draw");
+    } else if (key == "seed" && has_shares)
+      out.remarks.emplace_back("seed: it chooses the rows of each weight, but their order follows from data_seed");
     else if (key == "seed" || key == "streaming")
       out.remarks.push_back(key + " has no effect: rows are shuffled by data_seed, and files are mapped");
     else if (key != "datasets" && key != "test_split_size")
@@ -139,6 +181,8 @@ Translation preparation(const KeyRow&, const Json& v) {
   if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
   Translation out;
   for (const auto& [member, value] : v.items()) {
+    if (member == "skip_prepare_dataset" && !value.is_null() && !value.is_boolean())
+      return problem(fmt::format("skip_prepare_dataset is {}, expected true or false", show(value)));
     if (member == "skip_prepare_dataset" && value == true)
       return problem("skip_prepare_dataset cannot be honored: rows of input_ids are recognized as prepared");
     if (member == "add_special_tokens" || member == "append_concat_token")

@@ -113,7 +113,8 @@ void set_plateau(Schedule& s, const Kwargs& kwargs, const ScheduleRequest&) {
   r.min_lr = kwargs.number("min_lr").value_or(r.min_lr);
   r.eps = kwargs.number("eps").value_or(r.eps);
   if (!(r.factor >= 0 && r.factor < 1))
-    refuse_schedule(fmt::format("factor is {}", r.factor), "give a number below 1, such as 0.5");
+    refuse_schedule(fmt::format("factor is {}", r.factor),
+                    r.factor < 0 ? "give a number from 0 and below 1" : "give a number below 1, such as 0.5");
   if (r.threshold < 0 || r.min_lr < 0 || r.eps < 0) refuse_schedule("threshold, min_lr and eps must not be negative");
 }
 

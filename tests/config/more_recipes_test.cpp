@@ -33,6 +33,26 @@ TEST(EarlyStoppingOfAxolotl, LoadsTheBestCheckpoint) {
   EXPECT_FALSE(config("eval_steps: 10\nsave_strategy: epoch\n").load_best_model_at_end);
 }
 
+TEST(EarlyStoppingOfAxolotl, IsOffWithAPatienceOfZero) {
+  const TrainingSection t =
+      recipe("base_model: m\nsample_packing: true\nearly_stopping_patience: 0\neval_steps: 10\nsave_steps: 20\n")
+          .value.training;
+  EXPECT_FALSE(t.early_stopping_patience);
+  EXPECT_FALSE(t.load_best_model_at_end);
+}
+
+TEST(Plateau, HasNoWarmupWhoseLengthMatters) {
+  const ResolvedConfig r = recipe(
+      "model_name_or_path: m\ndataset_name: d.jsonl\neval_strategy: epoch\neval_split: 2\nlr_scheduler_type: "
+      "reduce_lr_on_plateau\nwarmup_steps: 8\nwarmup_ratio: 0.5\nmax_steps: 2\n");
+  EXPECT_THAT(r.diagnostics.notes(), Not(Contains(HasSubstr("never reaches its peak"))));
+}
+
+TEST(Noise, IsBounded) {
+  EXPECT_THAT(refusal_of_recipe("model_name_or_path: m\ndataset_name: d.jsonl\nneftune_noise_alpha: 1e300\n"),
+              HasSubstr("neftune_noise_alpha"));
+}
+
 TEST(NoiseOfAxolotl, HasTwoNames) {
   for (const char* name : {"noisy_embedding_alpha", "neftune_noise_alpha"})
     EXPECT_EQ(
@@ -78,6 +98,28 @@ TEST(AlignmentHandbook, AWeightIsAShareOfTheSourcesRows) {
   EXPECT_EQ(texts(""), texts("  seed: 0\n"));
 }
 
+TEST(AlignmentHandbook, WeightsAreShares) {
+  const auto text = [](const char* weight, const char* more) {
+    return fmt::format(
+        "model_name_or_path: m\ndataset_mixture:\n  datasets:\n    - {{id: a.jsonl, weight: {}}}\n    - {{id: b.jsonl, "
+        "weight: 0.5}}\n{}",
+        weight, more);
+  };
+  for (const char* weight : {"1.5", "\"0.5\"", "-0.5", ".nan", "true"})
+    EXPECT_THAT(
+        refusal_of_recipe(text(weight, "")),
+        AllOf(HasSubstr("datasets[0].weight is "), HasSubstr("give a number from 0 to 1"), Not(HasSubstr("share is"))))
+        << weight;
+  EXPECT_THAT(refusal_of_recipe(text("0", "    - {id: c.jsonl, weight: 2}\n")), HasSubstr("datasets[2].weight is 2"));
+  EXPECT_THAT(refusal_of_recipe(text("1", "  seed: -1\n")),
+              AllOf(HasSubstr("seed is -1, expected a whole number"), Not(HasSubstr("share_seed"))));
+  const ResolvedConfig r = recipe(text("0", "  seed: 3\n  test_split_size: 0.1\n"));
+  EXPECT_EQ(r.value.data.dataset_mixture.size(), 1u);
+  EXPECT_THAT(r.diagnostics.notes(), AllOf(Contains(HasSubstr("\"a.jsonl\" is left out: its weight is 0")),
+                                           Contains(HasSubstr("eval_split holds out other rows")),
+                                           Contains(HasSubstr("their order follows from data_seed"))));
+}
+
 // The keys of recipes/smollm3/sft/sft.yaml and recipes/zephyr-7b-gemma/sft/config_full.yaml that need more than a name.
 TEST(AlignmentHandbook, KeysOfItsRecipesAreRead) {
   const ResolvedConfig r = recipe(
@@ -89,6 +131,10 @@ TEST(AlignmentHandbook, KeysOfItsRecipesAreRead) {
               AllOf(Contains(HasSubstr("packing with bfd")), Contains(HasSubstr("add_special_tokens has no effect"))));
   EXPECT_THAT(refusal_of_recipe("model_name_or_path: m\ndataset_kwargs: {skip_prepare_dataset: true}"),
               HasSubstr("rows of input_ids are recognized as prepared"));
+  for (const char* wrong : {"\"true\"", "1"})
+    EXPECT_THAT(
+        refusal_of_recipe(fmt::format("model_name_or_path: m\ndataset_kwargs: {{skip_prepare_dataset: {}}}", wrong)),
+        HasSubstr("expected true or false"));
   EXPECT_THAT(refusal_of_recipe("model_name_or_path: m\ndataset_kwargs: {shuffle: true}"),
               HasSubstr("unknown member \"shuffle\""));
   EXPECT_THAT(refusal_of_recipe("model_name_or_path: m\ndataset_mixer: {a: 1.0}"),
