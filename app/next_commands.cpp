@@ -10,6 +10,8 @@
 #include "core/plural.h"
 #include "core/secrets.h"
 #include "core/utf8.h"
+#include "hub/cache.h"
+#include "hub/environment.h"
 #include "text/template/load.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
@@ -26,6 +28,19 @@ std::string size_text(double bytes) {
 bool has_any(const fs::path& folder, std::initializer_list<const char*> names) {
   std::error_code ignored;
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name, ignored); });
+}
+
+/// The name on the hub of a folder, if it means this very snapshot of its cache; else the path.
+std::string shortest_name(const fs::path& model) {
+  const auto repo = repo_of_snapshot(model);
+  if (!repo) return model.string();
+  try {
+    const auto place = HubCache(hub_environment().cache).find({.repo = *repo});
+    std::error_code ignored;
+    if (place && fs::equivalent(place->path, model, ignored)) return *repo;
+  } catch (const Error&) {  // refs/main is no commit
+  }
+  return model.string();
 }
 
 }  // namespace
@@ -91,7 +106,7 @@ std::vector<std::string> next_commands(const FinishedOutput& output) {
   const bool adapter = has_any(output.folder, {"adapter_config.json"});
   const std::string folder = shell_word(output.folder.string());
   const std::string with =
-      adapter ? fmt::format("--model {} --adapter {}", shell_word(model.string()), folder) : "--model " + folder;
+      adapter ? fmt::format("--model {} --adapter {}", shell_word(shortest_name(model)), folder) : "--model " + folder;
   const bool text = has_any(output.folder, {"tokenizer.json", "tokenizer.model"}) ||
                     (adapter && has_any(model, {"tokenizer.json", "tokenizer.model"}));
   std::vector<std::string> all;

@@ -4,6 +4,7 @@
 
 #include "core/os/file.h"
 #include "tests/core/temp_folder.h"
+#include "tests/hub/variables.h"
 
 namespace qtrain {
 namespace {
@@ -34,6 +35,29 @@ TEST(NextCommands, AreThoseThatTheResultIsGoodFor) {
   write_file(model / "chat_template.jinja", "{{ messages }}");
   EXPECT_THAT(next_commands(output), Contains("qtrain chat " + with));
   EXPECT_THAT(next_commands(output), Contains(StartsWith("qtrain merge " + with + " --output '")));
+}
+
+TEST(NextCommands, NameASnapshotAsTheHubDoesIfItsMainBranchIsThere) {
+  const testing::TempFolder folder;
+  const test::HubVariables variables({{"HF_HUB_CACHE", (folder / "hub").string()}});
+  const std::string commit(40, 'a');
+  const fs::path repo = folder / "hub/models--o--n", model = repo / "snapshots" / commit;
+  fs::create_directories(model);
+  fs::create_directories(repo / "refs");
+  write_file(model / "tokenizer.json", "{}");
+  write_file(model / "chat_template.jinja", "{{ messages }}");
+  write_file(folder / "adapter_config.json", "{}");
+  ResolvedConfig config;
+  config.value.model.model_name_or_path = model.string();
+  const FinishedOutput output{.config = config, .config_file = "run.json", .folder = folder.path()};
+  const auto named = [&](const std::string& name) {
+    return "qtrain chat --model " + name + " --adapter " + folder.path().string();
+  };
+  write_file(repo / "refs/main", commit);
+  EXPECT_EQ(next_commands(output).front(), named("o/n"));
+  fs::create_directories(repo / "snapshots" / std::string(40, 'b'));
+  write_file(repo / "refs/main", std::string(40, 'b'));
+  EXPECT_EQ(next_commands(output).front(), named(model.string())) << "the name means another snapshot";
 }
 
 TEST(NextCommands, AskForTheSameConfig) {
