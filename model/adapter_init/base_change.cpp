@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 
+#include "core/os/stop.h"
 #include "core/rng.h"
 #include "kernels/elementwise.h"
 
@@ -90,6 +91,7 @@ LowRank BaseChange::factors_of(const LinearParams& layer, Tensor w) {
 }
 
 void BaseChange::compute(Layer& layer, const Shape& shape) {
+  throw_if_stopped();
   layer.is_known = true;
   const LinearParams& p = *layer.params;
   if (init_.kind == LoraInit::Kind::loftq && !p.quantized) return;

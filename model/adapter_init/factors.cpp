@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/os/stop.h"
 #include "core/rng.h"
 #include "model/adapter_init/symmetric_eigen.h"
 #include "model/adapter_init/vectors.h"
@@ -58,7 +59,7 @@ class Operand {
     return y;
   }
 
-  /// M^T M.
+  /// M^T M. Throws ErrorKind::stopped if a stop is requested: it can take minutes.
   SymmetricMatrix gram(ThreadPool& pool) const;
 
  private:
@@ -106,6 +107,7 @@ SymmetricMatrix Operand::gram(ThreadPool& pool) const {
   pool.run(packed.rows, [&](std::int64_t p, int) {
     PanelSums* row = sums.data() + p * packed.rows;
     for (std::int64_t begin = 0; begin < rows(); begin += kDepth) {
+      if (stop_requested()) return;
       const std::int64_t depth = std::min(kDepth, rows() - begin);
       for (std::int64_t q = p; q < packed.rows; ++q)
         add_products(row[q], packed.row(p) + begin * kPanel, packed.row(q) + begin * kPanel, depth);
@@ -118,6 +120,7 @@ SymmetricMatrix Operand::gram(ThreadPool& pool) const {
           g.row(j)[i] = sum;
         }
   });
+  throw_if_stopped();
   return g;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/os/stop.h"
 #include "core/rng.h"
 #include "model/adapter_init/vectors.h"
 
@@ -60,6 +61,7 @@ Tridiagonal tridiagonal(ThreadPool& pool, SymmetricMatrix m) {
   Pending pending{std::vector<double>(size), std::vector<double>(size)};
   std::vector<double> product(size);
   for (std::int64_t j = 0; j < n; ++j) {
+    throw_if_stopped();
     const auto at = static_cast<std::size_t>(j);
     double* v = a.row(j);
     update_row(v, pending, j, j, n);

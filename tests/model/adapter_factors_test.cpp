@@ -8,10 +8,12 @@
 #include <numeric>
 #include <span>
 
+#include "core/os/stop.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "model/adapter_init/factors.h"
 #include "model/adapter_init/symmetric_eigen.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -165,6 +167,16 @@ TEST(AdapterFactors, HaveTheSameBitsEverywhere) {
               "5299aafe5d2f6dcf");
     EXPECT_EQ(digest(orthogonal_factors(pool, w.view(), 5)), "0d0ff740b142311c");
   }
+}
+
+// Those of the matrices of a large model take minutes each.
+TEST(AdapterFactors, ADecompositionEndsIfAStopIsRequested) {
+  Weight w(600, 400);
+  ThreadPool pool(2);
+  set_stop_requested(true);
+  test::error_of(ErrorKind::stopped, [&] { principal_factors(pool, w.view(), {.rank = 4}); });
+  set_stop_requested(false);
+  EXPECT_EQ(principal_factors(pool, w.view(), {.rank = 4}).rank, 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "train/run/resume.h"
 
 #include "core/utf8.h"
+#include "plan/adapter_start.h"
 
 namespace qtrain {
 namespace {
@@ -30,6 +31,9 @@ std::optional<fs::path> start_or_resume(Run& run, const OutputFolder& output, Ru
   // An adapter run's checkpoints do not contain the frozen base weights.
   WeightSource source{.setup = run.model.setup, .seed = static_cast<std::uint64_t>(run.training().seed)};
   if (!run.from.checkpoints.empty()) source.resumed = run.from.checkpoints.front();
+  if (run.from.checkpoints.empty())
+    if (const auto remark = remark_on_start(run.model.runner->model(), run.ctx.pool().size()))
+      run.log.info("{}", *remark);
   load_weights(run.ctx, *run.model.runner, source, run.log);
   run.ctx.synchronize();  // also waits for the ranks' exchanges: one rank loads while the hosts of the others wait
   std::optional<fs::path> resumed = checkpoints.restore();
