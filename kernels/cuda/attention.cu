@@ -45,7 +45,8 @@ constexpr int kDeltaThreads = 256, kRowLanes = 8;
 
 template <int N, class T>
 __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
-  if (a.sums.data && blockIdx.x == 0) return order_tiles(a.batch, a.sums.ordered, a.sums.key_tiles);
+  if constexpr (sizeof(T) == 2)  // others have no sums
+    if (a.sums.data && blockIdx.x == 0) return order_tiles(a.batch, a.sums.ordered, a.sums.key_tiles);
   const int block = static_cast<int>(blockIdx.x) - (a.sums.data ? 1 : 0);
   const std::int64_t row = (std::int64_t{block} * kDeltaThreads + threadIdx.x) / kRowLanes;
   const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
@@ -128,7 +129,7 @@ Passes passes_of(Ctx& ctx, const AttentionGrad& a, const AttentionBatch& batch, 
   check(most > 0, "attention: scratch memory is too small for the sums of all tokens of a batch");
   const Units units = units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data);
   if (!a.memory || !x.dq.data || !x.dk.data || !x.dv.data || batch.softcap > 0 || batch.width > 128 ||
-      units == Units::plain)
+      batch.rows() == 0 || units == Units::plain)
     return {most};
   const std::size_t flags = share * static_cast<std::size_t>(sum_tiles(batch)) * 4;
   const std::size_t ordered = ordered_bytes(key_tiles(batch));

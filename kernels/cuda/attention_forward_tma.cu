@@ -25,7 +25,7 @@ struct Shape {
 };
 
 /// What a block processes: queries [first, end) of a head and keys from `key` to the last of these queries. Number -1
-/// follows the last one. Some numbers have no queries.
+/// follows the last one. A few numbers have no queries.
 struct ForwardItem {
   int number, head, first, key, end;
   TokenSpan segment;  ///< of the first query
@@ -34,16 +34,17 @@ struct ForwardItem {
 /// Items are numbered from the last tile of queries to the first, for all heads each: the last tiles see the most keys.
 /// A block takes the item with its own number first.
 struct ForwardItems {
-  int count;
+  int count;   ///< at most
   int* taken;  ///< items beyond the first of each block; null if there are none
 
-  __device__ __forceinline__ ForwardItem item(const DocumentTiles& tiles, int number) const {
+  /// `end`: one past the number of the last tile.
+  __device__ __forceinline__ ForwardItem item(const DocumentTiles& tiles, int end, int number) const {
     const AttentionBatch& n = tiles.n;
-    const QueryTile tile = query_tile(tiles, (count - 1 - number) / n.heads);
+    const QueryTile tile = query_tile(tiles, end - 1 - number / n.heads);
     const int first = tile.tokens.begin;
     return {number, number % n.heads, first, n.first_key(first, tile.segment), tile.tokens.end, tile.segment};
   }
-  /// The number of the block's next item; `count` or more if there is none.
+  /// The number of the block's next item; there may be none.
   __device__ __forceinline__ int take() const {
     return static_cast<int>(gridDim.x) + (taken ? atomicAdd(taken, 1) : 0);
   }
@@ -70,11 +71,12 @@ __device__ __forceinline__ void feed(const AttentionBatch& n, const ForwardMaps&
                                      ForwardShared<T, Width>& s) {
   constexpr int kQueries = Shape<Width>::kQueries;
   const DocumentTiles tiles{n, n.queries, kQueries, cut_documents(n)};
+  const NumberSpan used = tiles.used();
+  const int count = (used.end - used.begin) * n.heads;
   unsigned use = 0, tile = 0;
-  for (int number = static_cast<int>(blockIdx.x), next = 0; number < items.count;
-       number = __shfl_sync(kAllLanes, next, 0)) {
+  for (int number = static_cast<int>(blockIdx.x), next = 0; number < count; number = __shfl_sync(kAllLanes, next, 0)) {
     next = lane_id() == 0 ? items.take() : 0;
-    const ForwardItem b = items.item(tiles, number);
+    const ForwardItem b = items.item(tiles, used.end, number);
     if (b.first >= b.end) continue;
     const int group = n.group_of(b.head);
     ptx::wait(s.q_gate.empty, (use + 1) % 2);

@@ -29,31 +29,75 @@ TEST(AttentionTurns, KeepWarpgroupsInOrder) {
   emulation::settings() = before;
 }
 
-// Tiles of 128 keys and, for the queries that see them, of 64.
+// No block clears the counters of such a part, so the kernels that need none run.
+TEST(AttentionTurns, APartWithoutQueriesAddsNothing) {
+  const AttentionSizes n{.name = "no_queries", .cu = {0, 100, 256}, .Hq = 2, .Hkv = 1, .D = 64, .memory = 2};
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  const PartedAttention whole(ctx, n, DType::bf16, {0}), parts(ctx, n, DType::bf16, {0, n.T()});
+  ctx.synchronize();
+  for (const auto member : {&PartedAttention::dq, &PartedAttention::dk, &PartedAttention::dv})
+    EXPECT_TRUE((parts.*member).bytes() == (whole.*member).bytes());
+}
+
+// Tiles of 128 keys and, for the queries that see them, of 64. Numbers without a tile come last.
 TEST(AttentionTurns, BeginWithTheKeysThatMostQueriesSee) {
   struct Ordered {
-    std::vector<std::int32_t> boundaries;
-    int window;
+    Documents documents;
     std::vector<int> order;
+    std::size_t numbers;
   };
   const Ordered cases[] = {
-      {{0, 384}, 0, {0, 128, 256}},
-      {{0, 256, 512}, 0, {0, 256, 128, 384}},
-      {{0, 128, 384}, 0, {128, 0, 256}},
+      {{{0, 384}}, {0, 128, 256}, 4},
+      {{{0, 256, 512}}, {0, 256, 128, 384}, 6},
+      {{{0, 128, 384}}, {128, 0, 256}, 5},
       // Each document begins with a new tile.
-      {{0, 200, 900}, 0, {200, 328, 456, 584, 0, 712, 128, 840}},
-      {{0, 200, 256, 640}, 0, {256, 0, 384, 128, 512, 200}},
-      // Documents without tokens and tokens of no document, which come last.
-      {{0, 200, 256, 256, 256}, 0, {0, 128, 200}},
+      {{{0, 200, 900}}, {200, 328, 456, 584, 0, 712, 128, 840}, 10},
+      {{{0, 200, 256, 640}}, {256, 0, 384, 128, 512, 200}, 8},
+      // Documents without tokens.
+      {{{0, 200, 256, 256, 256}}, {0, 128, 200}, 6},
+      // Tokens of no document come after all others. Number 3 of the first two has no tile.
+      {{.boundaries = {0, 200, 256}, .padding = 264}, {0, 128, 200, 256, 384, 512}, 7},
+      {{.boundaries = {0, 200, 256, 256, 256}, .padding = 264}, {0, 128, 200, 256, 384, 512}, 9},
+      {{.boundaries = {0, 2, 3, 4}, .padding = 136}, {0, 128}, 2},
       // Behind the window, all tiles are equally long, but they add to the same dq.
-      {{0, 512}, 60, {0, 128, 256, 384}},
+      {{.boundaries = {0, 512}, .window = 60}, {0, 128, 256, 384}, 5},
       // Documents of few tokens share tiles. The first one has keys of all, so it comes before the others, which add to
       // the same dq of the last document.
-      {{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 640}, 0, {0, 128, 256, 384, 512}},
-      {{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 128, 640}, 0, {128, 256, 384, 0, 512}},
+      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 640}}, {0, 128, 256, 384, 512}, 5},
+      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 128, 640}}, {128, 256, 384, 0, 512}, 5},
   };
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  for (const Ordered& c : cases) EXPECT_EQ(order_of_tiles(ctx, c.boundaries, c.window), c.order);
+  for (const Ordered& c : cases) {
+    std::vector<int> order = c.order;
+    order.resize(c.numbers, -1);
+    EXPECT_EQ(order_of_tiles(ctx, c.documents), order);
+  }
+}
+
+TEST(AttentionTiles, HaveEveryQueryOnceAmongTheNumbersInUse) {
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  for (const Documents& documents :
+       {Documents{{0, 640}}, Documents{{0, 64, 128, 192}}, Documents{{0, 0, 200, 256, 640}},
+        Documents{.boundaries = {0, 200, 256, 256, 256}, .padding = 100}, Documents{{0, 1, 2, 3, 250}}})
+    for (const Tokens queries : {Tokens{0, 192}, {0, 256}, {63, 64}, {100, 250}, {200, 256}, {190, 201}}) {
+      const int tokens = documents.boundaries.back() + documents.padding;
+      if (queries.end > tokens) continue;
+      const NumberedTiles all = tiles_of(ctx, documents, queries);
+      SCOPED_TRACE(std::to_string(documents.boundaries[1]) + ": " + std::to_string(queries.begin) + " to " +
+                   std::to_string(queries.end));
+      int next = queries.begin, first = -1, last = -1;
+      for (int t = 0; t < static_cast<int>(all.tiles.size()); ++t) {
+        const Tokens tile = all.tiles[static_cast<std::size_t>(t)];
+        if (tile.begin >= tile.end) continue;
+        EXPECT_EQ(tile.begin, next) << t;
+        next = tile.end, last = t;
+        if (first < 0) first = t;
+      }
+      EXPECT_EQ(next, queries.end);
+      EXPECT_EQ(all.begin, first);
+      EXPECT_EQ(all.end, last + 1);
+    }
 }
 
 }  // namespace

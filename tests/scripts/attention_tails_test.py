@@ -26,8 +26,10 @@ class Forward(unittest.TestCase):
         # 2, 1, 2 and 1 steps on one multiprocessor, and on two: 2 + 1 each.
         for slots in (1, 2):
             self.assertEqual(forward_tail(slots, (256, 256), 1, self.TILES, 0), 1)
-        # A tile that begins in the first document goes through its keys.
-        self.assertAlmostEqual(forward_tail(2, (250, 6), 1, self.TILES, 0), 4 / 3)
+        # Each document begins with a new tile: 1, 2 and 1 steps.
+        self.assertEqual(forward_tail(2, (250, 6), 1, self.TILES, 0), 1)
+        # Documents of few tokens share tiles: the second one begins in the first document, and goes through its keys.
+        self.assertAlmostEqual(forward_tail(2, (250, 1, 1, 1, 3), 1, self.TILES, 0), 4 / 3)
 
     def test_blocks_may_be_ordered(self):
         # 2, 1, 2, 1, 2 and 1 steps on three multiprocessors: 2 + 2, 1 + 1 and 2 + 1, or in order 2 + 1 each.
@@ -41,9 +43,10 @@ class Forward(unittest.TestCase):
 
 class Backward(unittest.TestCase):
     def test_spans_are_those_of_documents(self):
-        self.assertEqual(item_spans((256, 100)), [(0, 4), (2, 4), (4, 6)])
-        # The second tile has keys of both documents.
-        self.assertEqual(item_spans((200, 100)), [(0, 4), (2, 5), (4, 5)])
+        self.assertEqual(item_spans((256, 100)), [(0, 4), (2, 4), (5, 7)])
+        self.assertEqual(item_spans((200, 100)), [(0, 4), (2, 4), (4, 6)])
+        # Documents of few tokens share tiles: the second one has keys of four documents.
+        self.assertEqual(item_spans((200, 20, 20, 20, 20, 20)), [(0, 4), (2, 5), (4, 5)])
         self.assertEqual(list(documents_of(starts_of((1, 2, 3)), range(6))), [0, 1, 1, 2, 2, 2])
 
     def test_one_multiprocessor_never_waits(self):
@@ -60,8 +63,9 @@ class Backward(unittest.TestCase):
         # 4, 4, 2 and 2 steps on two multiprocessors, for rows that share no tile of queries.
         self.assertAlmostEqual(backward_tail(2, (256, 256), 1, 1, 0), 1)
         self.assertEqual(item_order(item_spans((128, 256))), [1, 0, 2])
-        # The second tile of keys has the end of the first document, so the first one comes before it.
-        self.assertEqual(item_order(item_spans((130, 600))), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(item_order(item_spans((130, 600))), [2, 3, 4, 5, 0, 6, 1])
+        # The first tile of keys has those of all documents, so it comes before the others of the last one.
+        self.assertEqual(item_order(item_spans((*[6] * 12, 568))), [0, 1, 2, 3, 4])
 
 
 if __name__ == "__main__":
