@@ -16,6 +16,7 @@ struct FilledSizes {
   std::int64_t tokens;
   std::vector<std::int32_t> boundaries;
   std::int64_t heads = 2, width = 64, first_query = 0;
+  bool memory = false;  ///< whether the gradients get memory for sums
 };
 
 /// y, lse, dq, dk and dv as bytes, for the tokens of documents and for the padding after them.
@@ -37,6 +38,8 @@ AttentionBytes attention(DType d, const FilledSizes& n) {
   const Shape wide{T, n.heads, n.width}, narrow{T, 1, n.width}, queries{rows, n.heads, n.width};
   Array q = random(d, wide, 1), k = random(d, narrow, 2), v = random(d, narrow, 3), dy = random(d, wide, 4);
   Array y(d, queries), dq(d, queries), dk(d, narrow), dv(d, narrow), lse(DType::f32, {n.heads, rows});
+  Array memory(DType::f32,
+               {n.heads * static_cast<std::int64_t>(ops::attention_sum_bytes(rows, n.width) / sizeof(float))});
   Array cu = integers(n.boundaries);
   const double scale = 0.125;
   const auto of = [&](Array& a) { return a.tensor().slice(n.first_query, rows); };
@@ -54,7 +57,8 @@ AttentionBytes attention(DType d, const FilledSizes& n) {
                             .lse = lse,
                             .cu_seqlens = cu,
                             .scale = scale,
-                            .first_query = n.first_query});
+                            .first_query = n.first_query,
+                            .memory = n.memory ? memory.tensor() : Tensor{}});
   ctx.synchronize();
   AttentionBytes out;
   const std::int64_t end = n.boundaries.back();
@@ -67,11 +71,15 @@ AttentionBytes attention(DType d, const FilledSizes& n) {
   return out;
 }
 
-void expect_same_but_padding(DType d, const FilledSizes& filled, const FilledSizes& exact) {
-  const AttentionBytes got = attention(d, filled), want = attention(d, exact);
-  const std::string of = fmt::format("{} {} tokens of width {}", name_of(d), filled.tokens, filled.width);
-  EXPECT_TRUE(got.used == want.used) << of;
-  EXPECT_EQ(got.unused, std::vector<std::byte>(got.unused.size())) << of;
+void expect_same_but_padding(DType d, FilledSizes filled, FilledSizes exact) {
+  for (const bool memory : {false, true}) {
+    filled.memory = exact.memory = memory;
+    const AttentionBytes got = attention(d, filled), want = attention(d, exact);
+    const std::string of = fmt::format("{} {} tokens of width {}, {} memory", name_of(d), filled.tokens, filled.width,
+                                       memory ? "with" : "without");
+    EXPECT_TRUE(got.used == want.used) << of;
+    EXPECT_EQ(got.unused, std::vector<std::byte>(got.unused.size())) << of;
+  }
 }
 
 // random() depends on the index only, so a longer batch begins with the values of a shorter one.
@@ -91,6 +99,13 @@ TEST(FilledBatch, ATileOfOnePaddingTokenChangesNoBits) {
     expect_same_but_padding(DType::bf16, {tokens, boundaries, 4, width, first},
                             {tokens - 1, boundaries, 4, width, first});
   }
+}
+
+// Documents begin with tiles of their own, also the tokens behind them.
+TEST(FilledBatch, PaddingAfterTilesOfDocumentsChangesNoBits) {
+  for (const std::int32_t width : {64, 128})
+    for (const std::int32_t tokens : {257, 300, 520})
+      expect_same_but_padding(DType::bf16, {tokens, {0, 100, 201, 201, 201}, 2, width}, {201, {0, 100, 201}, 2, width});
 }
 
 TEST(Clip, HasTheBitsOfTheProcessor) {

@@ -113,6 +113,8 @@ std::vector<OpCase> attention_cases() {
            {.name = "sums_window", .cu = {0, 33, 300}, .Hq = 4, .Hkv = 2, .D = 80, .window = 150, .memory = 2},
            {.name = "sums_wide_heads", .cu = {0, 30, 290}, .Hq = 2, .Hkv = 1, .D = 104, .sinks = true, .memory = 2},
            {.name = "warpgroups_sums", .cu = {0, 3, 270, 300}, .Hq = 2, .Hkv = 1, .D = 64, .window = 200, .memory = 2},
+           // As few tokens per document as documents with tiles of their own can have.
+           {.name = "warpgroups_sums_of_64", .cu = {0, 64, 128, 192, 256}, .Hq = 2, .Hkv = 1, .D = 64, .memory = 2},
            {.name = "warpgroups_sums_wide_heads",
            .cu = {0, 30, 330},
            .Hq = 2,
