@@ -28,10 +28,8 @@ def starts_of(documents):
 
 
 def cuts_of(documents):
-    """The parts of a batch that begin with a new tile: its documents, unless they have few tokens on average. Their number
-    is padded to a power of two."""
-    segments = 1 << (len(documents) - 1).bit_length()
-    return documents if TOKENS_PER_DOCUMENT * segments <= sum(documents) else (sum(documents),)
+    """The parts of a batch that begin with a new tile: its documents, unless they have few tokens on average."""
+    return documents if TOKENS_PER_DOCUMENT * len(documents) <= sum(documents) else (sum(documents),)
 
 
 def tiles_of(documents, rows):

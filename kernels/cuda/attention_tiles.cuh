@@ -6,18 +6,14 @@
 /// saves, so tiles then follow each other without regard to documents.
 namespace qtrain::ops {
 
-/// Tokens per document, on average, from which on documents begin with a new tile. Those without tokens, which fill up
-/// the batch, count: the host knows no others, and has to know whether there are more tiles.
+/// Tokens per document, on average, from which on documents begin with a new tile. What fills up a batch does not
+/// count, so it changes no bits.
 inline constexpr int kTokensPerDocument = 64;
-__host__ __device__ inline bool cuts_documents(const AttentionBatch& n) {
-  return n.segments <= n.tokens / kTokensPerDocument;
-}
 
-/// The number of documents that begin with a new tile: all but the empty ones at the end, or none. Tokens after the
-/// last document are one more.
+/// The number of documents that begin with a new tile: all, or none. Tokens after the last document are one more.
 __device__ __forceinline__ int cut_documents(const AttentionBatch& n) {
   const int used = n.cu[n.segments];
-  int low = 0, high = cuts_documents(n) ? n.segments : 0;
+  int low = 0, high = n.segments;  // the number of documents, without empty ones that fill up the batch
   while (low < high) {
     const int middle = (low + high) / 2;
     if (n.cu[middle] < used)
@@ -25,7 +21,7 @@ __device__ __forceinline__ int cut_documents(const AttentionBatch& n) {
     else
       high = middle;
   }
-  return low;
+  return used / kTokensPerDocument >= low ? low : 0;
 }
 
 /// Numbers [begin, end) of tiles.
@@ -42,7 +38,7 @@ struct DocumentTiles {
 
   /// Numbers are less than this.
   static int numbers(const AttentionBatch& n, int tokens, int rows) {
-    return ceil_div(tokens, rows) + (cuts_documents(n) ? n.segments : 0);
+    return ceil_div(tokens, rows) + std::min(n.segments, n.tokens / kTokensPerDocument);
   }
   /// The part of document d, 0 <= d <= cuts, in the range.
   __device__ __forceinline__ int begin(int d) const {

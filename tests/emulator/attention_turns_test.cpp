@@ -59,13 +59,13 @@ TEST(AttentionTurns, BeginWithTheKeysThatMostQueriesSee) {
       // Tokens of no document come after all others. Number 3 of the first two has no tile.
       {{.boundaries = {0, 200, 256}, .padding = 264}, {0, 128, 200, 256, 384, 512}, 7},
       {{.boundaries = {0, 200, 256, 256, 256}, .padding = 264}, {0, 128, 200, 256, 384, 512}, 9},
-      {{.boundaries = {0, 2, 3, 4}, .padding = 136}, {0, 128}, 2},
+      {{.boundaries = {0, 2, 3, 4}, .padding = 136}, {0, 128}, 4},
       // Behind the window, all tiles are equally long, but they add to the same dq.
       {{.boundaries = {0, 512}, .window = 60}, {0, 128, 256, 384}, 5},
       // Documents of few tokens share tiles. The first one has keys of all, so it comes before the others, which add to
       // the same dq of the last document.
-      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 640}}, {0, 128, 256, 384, 512}, 5},
-      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 128, 640}}, {128, 256, 384, 0, 512}, 5},
+      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 72, 640}}, {0, 128, 256, 384, 512}, 15},
+      {{{0, 6, 12, 18, 24, 30, 36, 42, 48, 54, 60, 66, 128, 640}}, {128, 256, 384, 0, 512}, 15},
   };
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   for (const Ordered& c : cases) {
