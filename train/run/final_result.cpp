@@ -47,7 +47,8 @@ bool makes_another_result(const Run& run, const Json& recorded) {
 bool is_whole_result(const fs::path& output, std::int64_t step) {
   try {
     if (check_manifest(output, ManifestCheck::hashes, Beside::anything) != step) return false;
-    const Json seal = read_json(output / kTrainResults).value(kMetricsSeal, Json());
+    const Json results = read_json(output / kTrainResults);
+    const Json seal = results.is_object() ? results.value(kMetricsSeal, Json()) : Json();
     return seal.is_object() && seal.value("sha256", Json()) == sha256_of_file(output / kMetrics);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::input) throw;
