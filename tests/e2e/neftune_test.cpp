@@ -1,27 +1,15 @@
 // Training with noise on the embeddings (NEFTune): curves of transformers' Trainer with the same noise
 // (tests/train/make_recipe_goldens.py), and what the noise depends on.
 #include "core/os/file.h"
-#include "tests/e2e/support.h"
+#include "tests/e2e/noisy_curves.h"
 
 namespace qtrain::e2e {
 namespace {
 
-const fs::path kNoisy = source_folder() / "tests/train/recipe_goldens";
-
 class NoisyCurve : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NoisyCurve, EveryStepIsAsTransformersLogsIt) {
-  const TempFolder output;
-  const fs::path folder = kNoisy / GetParam();
-  qtrain_ok({.words = {"config.json", "output_dir=" + (output / "out").string(), "threads=1", "device=cpu"},
-             .folder = folder});
-  const Json expected = read_json(folder / "expected.json");
-  const auto rows = history(output / "out", "loss");
-  ASSERT_EQ(rows.size(), expected.at("steps").size());
-  const auto within = [&](const char* what) { return 4 * expected.at("spread").at(what).get<double>() + 1e-6; };
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    for (const char* what : {"loss", "grad_norm"})
-      EXPECT_NEAR(rows[i].at(what), expected.at("steps")[i].at(what), within(what)) << what << ", step " << i + 1;
+  expect_noisy_curve(GetParam(), "cpu");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NoisyCurve,
