@@ -62,7 +62,7 @@ run "$BIN/cypher_dataset" --output "$DATA"
 
 ask "Five held-out questions to the base model"
 
-phase "Fine-tuning" "3 to 5 minutes; each line says what is left as ETA"
+phase "Fine-tuning; ETA is the time that is left" "3 to 5 minutes"
 run "$QTRAIN" "$EXAMPLE/config.json" --resume never ${overrides[@]+"${overrides[@]}"}
 
 phase "Evaluation on the held-out rows" "about half a minute"
